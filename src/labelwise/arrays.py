@@ -1,0 +1,162 @@
+"""What NumPy and torch spell differently, and the few row operations that all kernels share.
+
+Rows (features, probabilities, ...) may live in any array library and on any device. Item ids,
+picks and everything of size ``(n,)`` that decides a pick are NumPy arrays on the host.
+"""
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+Array = Any
+"""A NumPy array or a torch tensor."""
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array-API namespace (``numpy`` or its torch counterpart) that the arrays belong to."""
+    if len(arrays) == 1 and isinstance(arrays[0], np.ndarray):
+        return np  # NumPy 2 is its own array-API namespace, and this is called for every pick
+    return array_api_compat.array_namespace(*arrays)
+
+
+def device(array: Array) -> Any:
+    """Where the array lives."""
+    return array_api_compat.device(array)
+
+
+def is_array(value: object) -> bool:
+    """Whether ``value`` is an array of a library we can compute with."""
+    return bool(array_api_compat.is_array_api_obj(value))
+
+
+def to_numpy(array: Array) -> NDArray[Any]:
+    """The same values as a NumPy array on the host (no copy where none is needed)."""
+    if array_api_compat.is_torch_array(array):
+        return np.asarray(array.detach().cpu())
+    return np.asarray(array)
+
+
+def like(values: Any, other: Array, *, dtype: Any = None) -> Array:
+    """Bring host ``values`` to the library and device of ``other``, in ``dtype`` if given."""
+    xp = namespace(other)
+    return xp.asarray(values, dtype=dtype, device=device(other))
+
+
+def float64(array: Array) -> Array:
+    """The array in double precision (itself if it already is)."""
+    return namespace(array).astype(array, namespace(array).float64, copy=False)
+
+
+def take(array: Array, positions: NDArray[Any]) -> Array:
+    """The rows at ``positions`` (host integers or a host boolean mask), in that order."""
+    if isinstance(array, np.ndarray):
+        return array[positions]
+    return array[like(np.ascontiguousarray(positions), array)]
+
+
+def put(array: Array, positions: NDArray[Any], values: Array) -> None:
+    """Overwrite the rows at ``positions`` (host integers) in place."""
+    array[positions if isinstance(array, np.ndarray) else like(positions, array)] = values
+
+
+def squared_norms(rows: Array) -> Array:
+    """Squared Euclidean norm of every row: ``(n, d)`` to ``(n,)``."""
+    return namespace(rows).vecdot(rows, rows)
+
+
+def squared_distances(rows: Array, points: Array) -> Array:
+    """Squared Euclidean distance of every row to every point.
+
+    Args:
+        rows: ``(n, d)``.
+        points: ``(m, d)``.
+
+    Returns:
+        ``(n, m)``, with ``out[i, j] = |rows[i] - points[j]|^2``, never negative.
+    """
+    xp = namespace(rows)
+    distances = xp.matmul(rows, xp.matrix_transpose(points))
+    distances *= -2
+    distances += squared_norms(rows)[:, None]
+    distances += squared_norms(points)[None, :]
+    return xp.clip(distances, 0, None)
+
+
+def largest(scores: NDArray[Any], count: int, ids: Ids) -> NDArray[np.intp]:
+    """Positions of the ``count`` largest scores, largest first, equal scores by smaller id.
+
+    Args:
+        scores: ``(n,)`` on the host, without NaN.
+        count: at most ``n``.
+        ids: ``(n,)``, what breaks ties.
+    """
+    if count < len(scores):
+        bar = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
+        above = np.flatnonzero(scores > bar)
+        at = np.flatnonzero(scores == bar)
+        at = at[np.argsort(ids[at], kind="stable")][: count - len(above)]
+        chosen = np.concatenate([above, at])
+    else:
+        chosen = np.arange(len(scores))
+    return chosen[np.lexsort((ids[chosen], -scores[chosen]))]
+
+
+def comparable(scores: Any) -> Floats:
+    """Scores as float64, rounded to 9 digits (30 bits), so that equal rows tie.
+
+    The same row gives scores that differ in the last bits from one array library, block split
+    or machine to the next. Rounding makes those differences ties, which the smaller id wins.
+    """
+    values = np.asarray(to_numpy(scores), dtype=np.float64)
+    fractions, exponents = np.frexp(values)
+    return np.asarray(np.ldexp(np.round(fractions * 2.0**30), exponents - 30))
+
+
+_GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_WORD = 2**64 - 1
+
+
+def _scramble(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's finaliser, in place."""
+    words ^= words >> np.uint64(30)
+    words *= np.uint64(_FIRST)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(_SECOND)
+    words ^= words >> np.uint64(31)
+    return words
+
+
+def noise_key(seed: int, *stream: int) -> np.uint64:
+    """One 64-bit key for a seed and a stream of draw numbers."""
+    key = 0
+    for word in (seed, *stream):
+        key = (key + int(word) + _GOLDEN) & _WORD
+        key = ((key ^ (key >> 30)) * _FIRST) & _WORD
+        key = ((key ^ (key >> 27)) * _SECOND) & _WORD
+        key ^= key >> 31
+    return np.uint64(key)
+
+
+def row_noise(seed: int, ids: Ids, *stream: int) -> Floats:
+    """Uniform noise in (0, 1), one number per item: a function of (seed, stream, id) alone.
+
+    It depends neither on the order nor on the split of the items, nor on the array library.
+    """
+    words = np.asarray(ids).astype(np.uint64)
+    words *= np.uint64(_GOLDEN)
+    words += noise_key(seed, *stream)
+    _scramble(words)
+    words += noise_key(seed, *stream, 1)
+    _scramble(words)
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def row_clocks(seed: int, ids: Ids, *stream: int) -> Floats:
+    """Unit-rate exponential waiting times, one per item, from `row_noise`."""
+    noise = row_noise(seed, ids, *stream)
+    return np.negative(np.log(noise, out=noise), out=noise)

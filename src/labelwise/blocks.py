@@ -1,0 +1,245 @@
+"""Blocks of rows: the only way in which strategies and kernels see a pool.
+
+A *shard* is a block of rows with their ids and a place for what a strategy remembers about them.
+*Shards* are all blocks of a pool. Rows stay where they are (memory, a file, a GPU, a worker):
+functions travel to them, and only sums, small results and picked rows travel back.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from labelwise.arrays import Array, Ids, device, is_array, namespace, take
+from labelwise.errors import BadInput, UnknownName
+
+Rows = Mapping[str, Any]
+"""Representations by name; the first axis of each is the item. A list holds several models'."""
+
+Progress = Callable[[str, int, int], None]
+"""Called as ``progress(stage, done, total)`` while a long selection runs."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class Shard:
+    """A block of rows.
+
+    Attributes:
+        ids: ``(n,)`` int64, the items' stable ids.
+        rows: their representations; a mapping that may read a file on access.
+        state: what a strategy keeps beside these rows between two calls of `Shards.map`.
+    """
+
+    ids: Ids
+    rows: Rows
+    state: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Shards(Protocol):
+    """All blocks of a pool. Functions given to it are called once per block."""
+
+    @property
+    def ids(self) -> Ids:
+        """``(n,)`` ids of all rows, block after block."""
+
+    def __len__(self) -> int:
+        """How many rows there are in all blocks together."""
+
+    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+        """``function(shard, *arguments)`` for every block, in the order of the blocks."""
+
+    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The results of `map` added up; tuples are added field by field."""
+
+    def rows(self, ids: Ids) -> dict[str, Any]:
+        """The rows of the given items, in the order of ``ids``, brought to the caller."""
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Tell whoever watches how far the work has come."""
+
+
+class LocalShards:
+    """Blocks in this process, visited one after the other."""
+
+    def __init__(self, shards: Iterable[Shard], progress: Progress | None = None) -> None:
+        """Hold the blocks; ``progress`` is told how far a selection has come."""
+        self._shards = list(shards)
+        self._progress = progress
+
+    @classmethod
+    def of(cls, **representations: Any) -> "LocalShards":
+        """One block holding the given arrays, with row numbers as ids."""
+        first = next(iter(representations.values()))
+        first = first[0] if isinstance(first, list | tuple) else first
+        return cls([Shard(np.arange(len(first), dtype=np.int64), representations)])
+
+    def __len__(self) -> int:
+        return sum(len(shard) for shard in self._shards)
+
+    @cached_property
+    def ids(self) -> Ids:
+        """``(n,)`` ids of all rows, block after block."""
+        none: list[Ids] = [np.empty(0, dtype=np.int64)]
+        return np.concatenate([shard.ids for shard in self._shards] or none)
+
+    @cached_property
+    def _order(self) -> Any:
+        return np.argsort(self.ids, kind="stable")
+
+    @cached_property
+    def _ends(self) -> Any:
+        return np.cumsum([len(shard) for shard in self._shards])
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Tell whoever watches how far the work has come."""
+        if self._progress is not None:
+            self._progress(stage, done, total)
+
+    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+        """``function(shard, *arguments)`` for every block, in the order of the blocks."""
+        return [function(shard, *arguments) for shard in self._shards]
+
+    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The results of `map` added up; tuples are added field by field."""
+        total: Any = None
+        for shard in self._shards:
+            part = function(shard, *arguments)
+            total = part if total is None else _add(total, part)
+        return total
+
+    def positions(self, ids: Ids) -> Any:
+        """Where the items stand among all rows; an id that is not there is an error."""
+        ids = np.asarray(ids, dtype=np.int64)
+        found = np.searchsorted(self.ids, ids, sorter=self._order)
+        found = self._order[np.minimum(found, max(len(self) - 1, 0))] if len(self) else found
+        wrong = ids[self.ids[found] != ids] if len(self) else ids
+        if len(wrong):
+            raise UnknownName(f"no item of the pool has id {wrong[0]}; check the ids")
+        return found
+
+    def rows(self, ids: Ids) -> dict[str, Any]:
+        """The rows of the given items, in the order of ``ids``, brought to the caller."""
+        positions = self.positions(ids)
+        owners = np.searchsorted(self._ends, positions, side="right")
+        visited = sorted(set(owners.tolist()))
+        parts, order = [], []
+        for owner in visited:
+            mine = np.flatnonzero(owners == owner)
+            shard = self._shards[owner]
+            start = self._ends[owner] - len(shard)
+            parts.append(take_rows(shard.rows, positions[mine] - start))
+            order.append(mine)
+        if not parts:
+            return take_rows(self._shards[0].rows, np.empty(0, dtype=np.intp))
+        joined = join_rows(parts)
+        if len(parts) == 1:
+            return joined
+        return take_rows(joined, np.argsort(np.concatenate(order)))
+
+
+def _add(left: Any, right: Any) -> Any:
+    if isinstance(left, tuple):
+        return tuple(_add(a, b) for a, b in zip(left, right, strict=True))
+    return left + right
+
+
+def each(value: Any, function: Callable[[Array], Array]) -> Any:
+    """Apply ``function`` to an array, or to every array of a list of several models'."""
+    if isinstance(value, list | tuple):
+        return [function(part) for part in value]
+    return function(value)
+
+
+def take_rows(rows: Rows, positions: Any) -> dict[str, Any]:
+    """The rows at the given positions, for every representation.
+
+    A mapping with a ``take`` of its own (a block of a file) reads only those rows.
+    """
+    own = getattr(rows, "take", None)
+    if own is not None:
+        return own(positions)  # type: ignore[no-any-return]
+    return {name: each(value, lambda array: take(array, positions)) for name, value in rows.items()}
+
+
+def join_rows(parts: Sequence[Rows]) -> dict[str, Any]:
+    """Blocks of rows one after the other, for every representation."""
+    if len(parts) == 1:
+        return dict(parts[0])
+    joined: dict[str, Any] = {}
+    for name, value in parts[0].items():
+        if isinstance(value, list | tuple):
+            models = range(len(value))
+            joined[name] = [_concatenate([part[name][j] for part in parts]) for j in models]
+        else:
+            joined[name] = _concatenate([part[name] for part in parts])
+    return joined
+
+
+def _concatenate(arrays: list[Array]) -> Array:
+    return namespace(arrays[0]).concat(arrays)
+
+
+class GrowingRows:
+    """Rows of picks, appended one by one or many at a time, in buffers that double."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Any] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, rows: Rows) -> None:
+        """Add picks at the end."""
+        if not self._buffers:
+            self._buffers = {name: each(value, _empty_like) for name, value in rows.items()}
+        new = self._count
+        for name, value in rows.items():
+            buffers = self._buffers[name]
+            if isinstance(value, list | tuple):
+                pairs = zip(buffers, value, strict=True)
+                self._buffers[name] = [_extend(old, new, part) for old, part in pairs]
+            else:
+                self._buffers[name] = _extend(buffers, new, value)
+        first = next(iter(rows.values()))
+        self._count += len(first[0] if isinstance(first, list | tuple) else first)
+
+    def since(self, first: int) -> dict[str, Any]:
+        """The picks from number ``first`` on."""
+        last = self._count
+        return {
+            name: each(value, lambda buffer: buffer[first:last])
+            for name, value in self._buffers.items()
+        }
+
+
+def _empty_like(array: Array) -> Array:
+    return array[:0]
+
+
+def _extend(buffer: Array, used: int, new: Array) -> Array:
+    """Write ``new`` behind the first ``used`` rows, in a buffer twice as long where it is full."""
+    if used + len(new) > len(buffer):
+        xp = namespace(new)
+        length = max(2 * len(buffer), used + len(new), 64)
+        shape = (length - used - len(new), *new.shape[1:])
+        room = xp.zeros(shape, dtype=new.dtype, device=device(new))
+        return xp.concat([buffer[:used], new, room])
+    buffer[used : used + len(new)] = new
+    return buffer
+
+
+def as_shards(rows: Any, name: str = "rows") -> Shards:
+    """An array, or shards already; kernels that take "array or blocks" start with this."""
+    if is_array(rows):
+        if rows.ndim != 2:
+            raise BadInput(f"{name} must have two axes (items, columns); got shape {rows.shape}")
+        return LocalShards.of(features=rows)
+    return rows  # type: ignore[no-any-return]

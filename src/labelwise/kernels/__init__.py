@@ -1,0 +1,1 @@
+"""Numerical building blocks over blocks of rows; no strategy, no model."""

@@ -1,0 +1,105 @@
+r"""Kronecker rows :math:`g_i = a_i \otimes h_i`, never multiplied out.
+
+The gradient of the loss of item :math:`i` with respect to a last linear layer is the outer product
+of the residual :math:`a_i = p_i - e_y` (K numbers) and the layer's input :math:`h_i` (d numbers).
+Norms, products and distances of such rows need only their factors:
+
+.. math::
+    \lVert g_i \rVert^2 = |a_i|^2 |h_i|^2 , \qquad g_i \cdot g_j = (a_i \cdot a_j)(h_i \cdot h_j) .
+
+Plain arrays ``(n, d)`` go through the same functions.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from labelwise import arrays
+from labelwise.arrays import Array, namespace
+from labelwise.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Rows ``a_i x h_i``, ``a`` of shape ``(n, K)`` and ``h`` of shape ``(n, d)``."""
+
+    a: Array
+    h: Array
+
+    def __post_init__(self) -> None:
+        if self.a.ndim != 2 or self.h.ndim != 2 or self.a.shape[0] != self.h.shape[0]:
+            raise BadInput(
+                f"factors must be (n, K) and (n, d) with the same n; got {tuple(self.a.shape)} "
+                f"and {tuple(self.h.shape)}"
+            )
+
+    def __len__(self) -> int:
+        return int(self.a.shape[0])
+
+    def dense(self) -> Array:
+        """All rows multiplied out, ``(n, K d)``; for tests and small pools only."""
+        return namespace(self.a).reshape(self.a[:, :, None] * self.h[:, None, :], (len(self), -1))
+
+
+Embedding = Any
+"""An array ``(n, d)`` or a `Factored`."""
+
+
+def squared_norms(rows: Embedding) -> Array:
+    """Squared norm of every row, ``(n,)``."""
+    if isinstance(rows, Factored):
+        return arrays.squared_norms(rows.a) * arrays.squared_norms(rows.h)
+    return arrays.squared_norms(rows)
+
+
+def products(rows: Embedding, points: Embedding) -> Array:
+    """Inner product of every row with every point, ``(n, m)``."""
+    if isinstance(rows, Factored):
+        xp = namespace(rows.h)
+        result = xp.matmul(rows.h, xp.matrix_transpose(points.h))
+        result *= xp.matmul(rows.a, xp.matrix_transpose(points.a))
+        return result
+    xp = namespace(rows)
+    return xp.matmul(rows, xp.matrix_transpose(points))
+
+
+def squared_distances(rows: Embedding, points: Embedding) -> Array:
+    """Squared distance of every row to every point, ``(n, m)``, never negative."""
+    distances = products(rows, points)
+    xp = namespace(distances)
+    distances *= -2
+    distances += squared_norms(rows)[:, None]
+    distances += squared_norms(points)[None, :]
+    return xp.clip(distances, 0, None)
+
+
+def weighted_sum(rows: Factored, weights: Array) -> Array:
+    """``sum_i w_i a_i h_i^T``, ``(K, d)``."""
+    xp = namespace(rows.h)
+    return xp.matmul(xp.matrix_transpose(rows.a * weights[:, None]), rows.h)
+
+
+def products_with(rows: Factored, matrix: Array) -> Array:
+    """``g_i . vec(R)`` for every row and one ``(K, d)`` matrix ``R``, ``(n,)``."""
+    xp = namespace(rows.h)
+    return xp.vecdot(xp.matmul(rows.a, matrix), rows.h)
+
+
+def take(rows: Embedding, positions: Any) -> Embedding:
+    """The rows at ``positions``, in that order."""
+    if isinstance(rows, Factored):
+        return Factored(arrays.take(rows.a, positions), arrays.take(rows.h, positions))
+    return arrays.take(rows, positions)
+
+
+def float64(rows: Embedding) -> Embedding:
+    """The rows in double precision."""
+    if isinstance(rows, Factored):
+        return Factored(arrays.float64(rows.a), arrays.float64(rows.h))
+    return arrays.float64(rows)
+
+
+def concat(parts: list[Embedding]) -> Embedding:
+    """Rows one after the other."""
+    if isinstance(parts[0], Factored):
+        return Factored(concat([part.a for part in parts]), concat([part.h for part in parts]))
+    return namespace(*parts).concat(parts)

@@ -1,0 +1,81 @@
+"""How undecided class probabilities are; shared by confidence, margin and entropy.
+
+One model: ``probabilities`` is ``(n, K)``. Several models: a list of them, or
+``member_probabilities`` ``(n, M, K)``; each model's score is scaled to [0, 1] over the whole pool
+(smallest 0, largest 1) and the scores are averaged, so that no model drowns the others.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, float64, namespace, to_numpy
+from labelwise.blocks import Rows, Shard
+from labelwise.strategy import ScoreStrategy
+
+Measure = Callable[[Array], Array]
+"""From ``(n, K)`` probabilities in float64 to ``(n,)``, higher for less certain."""
+
+
+def confidence(probabilities: Array) -> Array:
+    """One minus the highest probability."""
+    return 1 - namespace(probabilities).max(probabilities, axis=1)
+
+
+def margin(probabilities: Array) -> Array:
+    """The second highest probability minus the highest; 0 when they are level."""
+    if probabilities.shape[1] == 1:
+        return -probabilities[:, 0]
+    ordered = namespace(probabilities).sort(probabilities, axis=1)
+    return ordered[:, -2] - ordered[:, -1]
+
+
+def entropy(probabilities: Array) -> Array:
+    """``-sum p log p`` in nats; a probability of 0 adds nothing."""
+    xp = namespace(probabilities)
+    return -xp.sum(probabilities * xp.log(xp.clip(probabilities, 1e-12, None)), axis=1)
+
+
+def models(rows: Rows) -> list[Array]:
+    """The ``(n, K)`` probabilities of every model."""
+    if "member_probabilities" in rows:
+        members = rows["member_probabilities"]
+        return [members[:, member, :] for member in range(members.shape[1])]
+    given = rows["probabilities"]
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
+    """The strategy that picks the highest ``measure``, averaged over models."""
+
+    def summarise(shard: Shard) -> tuple[Floats, Floats]:
+        """The smallest and largest score of every model in a block; nothing for one model."""
+        if len(models(shard.rows)) == 1:
+            return np.empty(0), np.empty(0)
+        scores = [to_numpy(measure(float64(p))) for p in models(shard.rows)]
+        low = np.array([score.min(initial=np.inf) for score in scores])
+        high = np.array([score.max(initial=-np.inf) for score in scores])
+        return low, high
+
+    def score(rows: Rows, labelled: Rows | None, summary: list[tuple[Floats, Floats]]) -> Array:
+        scores = [measure(float64(p)) for p in models(rows)]
+        if len(scores) == 1:
+            return scores[0]
+        low = np.min([part[0] for part in summary], axis=0)
+        span = np.max([part[1] for part in summary], axis=0) - low
+        scaled = [
+            (score - float(first)) / float(width)
+            for score, first, width in zip(scores, low, span, strict=True)
+            if width > 0
+        ]
+        return sum(scaled) / len(scores) if scaled else scores[0] * 0
+
+    return ScoreStrategy(
+        needs=("probabilities",),
+        or_needs=(("member_probabilities",),),
+        several=True,
+        score=score,
+        summarise=summarise,
+        **facts,
+    )

@@ -1,0 +1,1 @@
+"""Models that are trained with weights and give representations."""

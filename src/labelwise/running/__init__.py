@@ -1,0 +1,1 @@
+"""From a pool, wherever its rows are, to a selection."""

@@ -1,0 +1,194 @@
+"""Where rows come from: arrays in memory, memory-mapped ``.npy`` files, Parquet files.
+
+A source reads any range of rows. Only the ranges that a pass asks for are in memory.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from labelwise.arrays import Array, Ids, is_array, take
+from labelwise.errors import BadInput, MissingDependency, UnknownName
+
+
+class Source(Protocol):
+    """Rows of one representation."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that all rows together have."""
+
+    @property
+    def bytes_per_row(self) -> int:
+        """How much memory one row takes when read."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether reading costs nothing, because the rows are in memory already."""
+
+    def read(self, first: int, last: int) -> Array:
+        """Rows ``first`` to ``last - 1``."""
+
+    def take(self, positions: Any) -> Array:
+        """The rows at the given positions."""
+
+
+class ArraySource:
+    """An array in memory, or a memory-mapped one."""
+
+    def __init__(self, array: Array, *, in_memory: bool = True) -> None:
+        """Read from ``array``, whose first axis is the item."""
+        self._array = array
+        self.in_memory = in_memory
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        return tuple(self._array.shape)
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Item size times the number of columns."""
+        width = self._array.dtype.itemsize
+        return int(width) * int(np.prod(self.shape[1:], dtype=np.int64))
+
+    def read(self, first: int, last: int) -> Array:
+        """A view of the rows, no copy; in a file, they are read when they are used."""
+        block = self._array[first:last]
+        return block.view(np.ndarray) if isinstance(block, np.memmap) else block
+
+    def take(self, positions: Any) -> Array:
+        """A copy of the rows."""
+        return take(self.read(0, self.shape[0]), positions)
+
+
+class ParquetSource:
+    """A Parquet file, or a folder of them read in the order of their names.
+
+    The rows are one list column of equal lengths, or all numeric columns side by side; a column
+    called ``id`` holds the items' ids.
+    """
+
+    in_memory = False
+
+    def __init__(self, path: Path) -> None:
+        """Open the files; nothing but their metadata is read."""
+        try:
+            from pyarrow import parquet
+        except ImportError as error:
+            raise MissingDependency(
+                f"reading {path.name} needs pyarrow; run pip install 'labelwise[parquet]'"
+            ) from error
+        names = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        if not names:
+            raise BadInput(f"the folder {path} holds no .parquet file")
+        self._path = path
+        self._files = [parquet.ParquetFile(name) for name in names]
+        groups = [(file, g) for file in self._files for g in range(file.metadata.num_row_groups)]
+        sizes = [file.metadata.row_group(group).num_rows for file, group in groups]
+        self._groups = groups
+        self._ends = np.cumsum(sizes)
+        self._cached: tuple[int, Any] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that make a row."""
+        return [name for name in self._files[0].schema_arrow.names if name != "id"]
+
+    @property
+    def ids(self) -> Ids | None:
+        """The column ``id``, if there is one."""
+        if "id" not in self._files[0].schema_arrow.names:
+            return None
+        parts = [file.read(columns=["id"])["id"].to_numpy() for file in self._files]
+        return np.concatenate(parts)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Rows by columns (or by the length of the list column)."""
+        count = int(self._ends[-1]) if len(self._ends) else 0
+        return (count, *(self._group(0).shape[1:] if count else (0,)))
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Item size times the number of columns, once read."""
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * int(self._group(0).dtype.itemsize)
+
+    def _group(self, number: int) -> Any:
+        """One row group as an array; the last one read is kept."""
+        if self._cached is None or self._cached[0] != number:
+            file, group = self._groups[number]
+            self._cached = (
+                number,
+                self._to_array(file.read_row_group(group, columns=self.columns)),
+            )
+        return self._cached[1]
+
+    def _to_array(self, table: Any) -> Any:
+        columns = [table.column(name).combine_chunks() for name in table.column_names]
+        if len(columns) == 1 and hasattr(columns[0], "flatten") and columns[0].type.num_fields:
+            values = columns[0].flatten().to_numpy(zero_copy_only=False)
+            if len(columns[0]) and len(values) % len(columns[0]):
+                raise BadInput(f"the lists in {self._path.name} have different lengths")
+            return values.reshape(len(columns[0]), -1)
+        arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
+        for name, array in zip(table.column_names, arrays, strict=True):
+            if array.dtype.kind not in "fiub":
+                raise BadInput(f"column {name!r} of {self._path.name} is not numeric; leave it out")
+        return np.stack(arrays, axis=1)
+
+    def read(self, first: int, last: int) -> Array:
+        """The rows of the row groups that the range touches, cut to the range."""
+        parts = []
+        for number in range(*self._span(first, last)):
+            start = int(self._ends[number - 1]) if number else 0
+            parts.append(self._group(number)[max(first - start, 0) : last - start])
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _span(self, first: int, last: int) -> tuple[int, int]:
+        begin = int(np.searchsorted(self._ends, first, side="right"))
+        end = int(np.searchsorted(self._ends, max(last - 1, first), side="right")) + 1
+        return begin, min(end, len(self._ends))
+
+    def take(self, positions: Any) -> Array:
+        """The rows at the given positions, one row group after the other."""
+        owners = np.searchsorted(self._ends, positions, side="right")
+        out = np.empty((len(positions), *self.shape[1:]), dtype=self._group(0).dtype)
+        for number in np.unique(owners):
+            mine = owners == number
+            start = int(self._ends[number - 1]) if number else 0
+            out[mine] = self._group(int(number))[np.asarray(positions)[mine] - start]
+        return out
+
+
+def open_source(value: Any, name: str) -> Source:
+    """A source of rows from an array or the path of a file.
+
+    Args:
+        value: a NumPy array, a torch tensor, or the path of a .npy or .parquet file or folder.
+        name: what it is called in errors.
+    """
+    if isinstance(value, str | Path):
+        return _open_file(Path(value), name)
+    if not is_array(value):
+        raise BadInput(
+            f"{name} must be an array, a torch tensor or a path to .npy or .parquet; "
+            f"got {type(value).__name__}"
+        )
+    return ArraySource(value, in_memory=not isinstance(value, np.memmap))
+
+
+def _open_file(path: Path, name: str) -> Source:
+    if not path.exists():
+        raise UnknownName(f"{name}: there is no file {path}")
+    if path.suffix == ".parquet" or path.is_dir():
+        return ParquetSource(path)
+    if path.suffix != ".npy":
+        raise BadInput(f"{name}: cannot read {path.name!r}; give a .npy or .parquet file")
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
+    return ArraySource(array, in_memory=False)

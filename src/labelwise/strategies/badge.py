@@ -1,0 +1,53 @@
+r"""BADGE: k-means++ seeding over last-layer gradients at the predicted labels.
+
+The gradient of item :math:`i` is the outer product :math:`g_i = a_i h_i^\top`, with
+:math:`a_i = p_i - e_{\hat y_i}` over classes and :math:`h_i` the last hidden layer. It is never
+formed, since
+
+.. math::
+    \lVert g_i - g_j \rVert^2 = |a_i|^2 |h_i|^2 + |a_j|^2 |h_j|^2
+        - 2 \, (a_i \cdot a_j)(h_i \cdot h_j) .
+
+The first pick has the largest gradient; each further one is drawn in proportion to its squared
+distance to the nearest pick, so picks are uncertain (long gradients) and diverse.
+
+Cost: a few passes over the rows instead of one per pick, exactly (`labelwise.kernels.seeding`);
+memory ``O(n)``.
+
+Reference: J. Ash, C. Zhang, A. Krishnamurthy, J. Langford, A. Agarwal, "Deep Batch Active Learning
+by Diverse, Uncertain Gradient Lower Bounds", ICLR 2020.
+"""
+
+from labelwise.arrays import device, namespace
+from labelwise.blocks import Rows, Shards
+from labelwise.kernels.factored import Factored
+from labelwise.kernels.seeding import draw_far_items
+from labelwise.strategy import Choice, PassStrategy
+
+
+def gradients(rows: Rows) -> Factored:
+    """Last-layer gradients at the predicted label; ``a`` is ``(n, K)`` and ``h`` ``(n, d)``."""
+    probabilities = rows["probabilities"]
+    xp = namespace(probabilities)
+    classes = xp.arange(probabilities.shape[1], device=device(probabilities))
+    predicted = xp.argmax(probabilities, axis=1)
+    chosen = xp.astype(classes[None, :] == predicted[:, None], probabilities.dtype)
+    features = rows["features"]
+    return Factored(xp.astype(probabilities - chosen, features.dtype, copy=False), features)
+
+
+def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
+    """Draw the batch; labelled items play no part in BADGE."""
+    ids, distances = draw_far_items(shards, gradients, budget, seed, first="largest", name="badge")
+    return Choice(ids, scores=distances)
+
+
+STRATEGY = PassStrategy(
+    name="badge",
+    needs=("features", "probabilities"),
+    choose=choose,
+    draws=True,
+    good_for="classification with a network: uncertain and diverse at once; a strong default",
+    reference="Ash, Zhang, Krishnamurthy, Langford and Agarwal, Deep Batch Active Learning by "
+    "Diverse, Uncertain Gradient Lower Bounds, ICLR 2020",
+)

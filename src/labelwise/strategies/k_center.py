@@ -1,0 +1,34 @@
+r"""Greedy k-center: pick the item farthest from everything labelled or picked.
+
+With :math:`C` the labelled and already picked items, the next pick is
+
+.. math:: \arg\max_i \; \min_{c \in C} \lVert x_i - x_c \rVert^2 .
+
+The radius this leaves is at most twice the best possible one. With :math:`C` empty, the first
+pick is the item with the largest norm.
+
+Cost: at most ``n b d`` multiplications in matrix products (`labelwise.kernels.farthest`); memory
+``O(n)``.
+
+Reference: O. Sener, S. Savarese, "Active Learning for Convolutional Neural Networks: A Core-Set
+Approach", ICLR 2018, Algorithm 1.
+"""
+
+from labelwise.arrays import Array
+from labelwise.blocks import Rows
+from labelwise.kernels.farthest import farthest_strategy
+
+
+def features(rows: Rows) -> Array:
+    """The embedding in which distances are measured, ``(n, d)``."""
+    return rows["features"]
+
+
+STRATEGY = farthest_strategy(
+    features,
+    name="k_center",
+    needs=("features",),
+    good_for="covering the pool: no item is far from a labelled one",
+    reference="Sener and Savarese, Active Learning for Convolutional Neural Networks: "
+    "A Core-Set Approach, ICLR 2018",
+)

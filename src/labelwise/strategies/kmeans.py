@@ -1,0 +1,54 @@
+r"""k-means: cluster the pool into ``budget`` clusters and pick the item nearest each centre.
+
+Picks are typical and spread out; the model's opinion plays no part. Clusters are taken from the
+largest down, which is also the order of the picks.
+
+Cost: one matrix product ``n d b`` per round (`labelwise.kernels.kmeans`).
+
+Reference: Z. Xu, K. Yu, V. Tresp, X. Xu, J. Wang, "Representative Sampling for Text Classification
+Using Support Vector Machines", ECIR 2003.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import row_noise
+from labelwise.blocks import Rows, Shards
+from labelwise.kernels.kmeans import kmeans, nearest_to_centres
+from labelwise.strategy import Choice, PassStrategy
+
+
+def choose(
+    shards: Shards, labelled: Rows | None, budget: int, seed: int, *, rounds: int = 30
+) -> Choice:
+    """One item per cluster; where copies leave clusters empty, more items at random."""
+    clusters = kmeans(shards, budget, seed, rounds=rounds)
+    ids, distances = nearest_to_centres(shards.ids, clusters)
+    sizes = np.bincount(clusters.labels, minlength=budget)
+    sizes = sizes[sizes > 0]
+    order = np.lexsort((ids, -sizes))
+    ids, distances = ids[order], distances[order]
+    info: dict[str, Any] = {
+        "clusters": len(ids),
+        "inertia": clusters.inertia,
+        "rounds": clusters.rounds,
+    }
+    if len(ids) < budget:
+        rest = np.setdiff1d(shards.ids, ids)
+        more = rest[np.argsort(row_noise(seed, rest), kind="stable")[: budget - len(ids)]]
+        info["copies"] = f"only {len(ids)} clusters have rows of their own; the rest is random"
+        ids = np.concatenate([ids, more])
+        distances = np.concatenate([distances, np.zeros(len(more))])
+    return Choice(ids, scores=-distances, info=info)
+
+
+STRATEGY = PassStrategy(
+    name="kmeans",
+    needs=("features",),
+    choose=choose,
+    draws=True,
+    good_for="typical, spread-out items for the first labels; needs no model's opinion",
+    reference="Xu, Yu, Tresp, Xu and Wang, Representative Sampling for Text Classification Using "
+    "Support Vector Machines, ECIR 2003",
+)

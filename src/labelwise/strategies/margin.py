@@ -1,0 +1,21 @@
+r"""Margin: pick the items whose two most likely classes are closest.
+
+The score of item :math:`i` is :math:`p_{i(2)} - p_{i(1)}`, the second highest probability
+minus the highest. Scores of several models are scaled to [0, 1] over the pool, each by itself, and
+averaged.
+
+Cost: one pass over the probabilities, ``O(n K)``.
+
+Reference: T. Scheffer, C. Decomain, S. Wrobel, "Active Hidden Markov Models for Information
+Extraction", IDA 2001.
+"""
+
+from labelwise.kernels.uncertainty import margin, uncertainty_strategy
+
+STRATEGY = uncertainty_strategy(
+    margin,
+    name="margin",
+    good_for="the strongest simple uncertainty for many classes and small batches",
+    reference="Scheffer, Decomain and Wrobel, Active Hidden Markov Models for Information "
+    "Extraction, IDA 2001",
+)

@@ -1,0 +1,37 @@
+"""Random: every set of ``budget`` items is equally likely. The baseline to beat.
+
+Each item gets noise that is a function of (seed, id); the highest are picked. Cost: ``O(n)``.
+
+Reference: D. Lewis, W. Gale, "A Sequential Algorithm for Training Text Classifiers", SIGIR 1994
+(where random picks are the baseline).
+"""
+
+import numpy as np
+
+from labelwise.arrays import Floats, Ids, largest, row_noise
+from labelwise.blocks import Rows, Shard, Shards
+from labelwise.strategy import Choice, PassStrategy
+
+
+def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
+    """Pick uniformly."""
+    parts = shards.map(_highest, budget, seed)
+    ids = np.concatenate([part[0] for part in parts])
+    noise = np.concatenate([part[1] for part in parts])
+    return Choice(ids[largest(noise, budget, ids)])
+
+
+def _highest(shard: Shard, budget: int, seed: int) -> tuple[Ids, Floats]:
+    noise = row_noise(seed, shard.ids)
+    best = largest(noise, min(budget, len(noise)), shard.ids)
+    return shard.ids[best], noise[best]
+
+
+STRATEGY = PassStrategy(
+    name="random",
+    needs=(),
+    choose=choose,
+    draws=True,
+    good_for="the baseline to beat; the first labels when there is no model yet",
+    reference="Lewis and Gale, A Sequential Algorithm for Training Text Classifiers, SIGIR 1994",
+)

@@ -1,0 +1,118 @@
+r"""TypiClust: typical items of clusters that hold no label yet.
+
+The pool is clustered into as many clusters as there will be labels (at most ``clusters``). Each
+pick comes from the largest cluster among those with the fewest labels, and is its most typical
+item: the one with the highest
+
+.. math:: \Bigl( \tfrac{1}{k} \sum_{j \in \mathrm{NN}_k(i)} \lVert x_i - x_j \rVert \Bigr)^{-1} ,
+
+over the :math:`k` nearest neighbours in its cluster. Made for few labels, when a model's
+uncertainty means little.
+
+Cost: k-means, then all distances inside a cluster; in a cluster of more than `DENSE` items, among
+the `DENSE` nearest its centre.
+
+Reference: G. Hacohen, A. Dekel, D. Weinshall, "Active Learning on a Budget: Opposite Strategies
+Suit High and Low Budgets", ICML 2022.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import Floats, Ids, comparable, to_numpy
+from labelwise.blocks import Rows, Shards
+from labelwise.errors import BadInput
+from labelwise.kernels.kmeans import Clusters, assign, kmeans
+from labelwise.strategy import Choice, PassStrategy
+
+DENSE = 4096
+
+
+def choose(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    clusters: int = 500,
+    neighbours: int = 20,
+) -> Choice:
+    """Pick the most typical items of uncovered clusters.
+
+    Options:
+        clusters: at most so many clusters.
+        neighbours: how many nearest neighbours make an item typical.
+    """
+    if clusters < 1 or neighbours < 1:
+        raise BadInput(f"clusters and neighbours must be at least 1; got {clusters}, {neighbours}")
+    known = 0 if labelled is None else len(labelled["features"])
+    count = min(known + budget, clusters, len(shards))
+    found = kmeans(shards, count, seed)
+    covered = np.zeros(count, dtype=np.int64)
+    if labelled is not None:
+        nearest, _ = assign(labelled["features"], found.centres)
+        covered = np.bincount(nearest, minlength=count)
+    ids, scores = _pick(shards, found, covered, budget, neighbours)
+    return Choice(ids, scores=scores, info={"clusters": count, "inertia": found.inertia})
+
+
+def _pick(
+    shards: Shards, found: Clusters, covered: NDArray[np.int64], budget: int, neighbours: int
+) -> tuple[Ids, Floats]:
+    """Take turns: the cluster with the fewest labels first, then the largest."""
+    sizes = np.bincount(found.labels, minlength=len(covered))
+    left = sizes.copy()
+    queues: dict[int, tuple[Ids, Floats]] = {}
+    ids, scores = [], []
+    for _ in range(budget):
+        open_clusters = np.flatnonzero(left > 0)
+        order = np.lexsort((open_clusters, -sizes[open_clusters], covered[open_clusters]))
+        cluster = int(open_clusters[order[0]])
+        if cluster not in queues:
+            queues[cluster] = _typical(shards, found, cluster, neighbours)
+        turn = int(sizes[cluster] - left[cluster])
+        ids.append(queues[cluster][0][turn])
+        scores.append(queues[cluster][1][turn])
+        covered[cluster] += 1
+        left[cluster] -= 1
+        shards.progress("typiclust", len(ids), budget)
+    return np.array(ids, dtype=np.int64), np.array(scores)
+
+
+def _typical(shards: Shards, found: Clusters, cluster: int, neighbours: int) -> tuple[Ids, Floats]:
+    """A cluster's items, the most typical first, and how typical they are."""
+    members = np.flatnonzero(found.labels == cluster)
+    near = members[np.lexsort((shards.ids[members], comparable(found.distances[members])))]
+    dense, rest = shards.ids[near[:DENSE]], shards.ids[near[DENSE:]]
+    rows = to_numpy(shards.rows(dense)["features"]).astype(np.float64)
+    typical = _typicality(rows, min(neighbours, max(len(rows) - 1, 1)))
+    order = np.lexsort((dense, -comparable(typical)))
+    ids = np.concatenate([dense[order], rest])
+    return ids, np.concatenate([typical[order], np.zeros(len(rest))])
+
+
+def _typicality(rows: Floats, neighbours: int) -> Floats:
+    """One over the mean distance to the nearest neighbours, ``(n,)``; 1 for a lone item."""
+    count = len(rows)
+    if count == 1:
+        return np.ones(1)
+    typical = np.empty(count)
+    norms = np.einsum("id,id->i", rows, rows)
+    for first in range(0, count, 512):
+        block = norms[first : first + 512, None] + norms - 2 * rows[first : first + 512] @ rows.T
+        own = np.arange(len(block))
+        block[own, first + own] = np.inf
+        nearest = np.partition(np.maximum(block, 0), neighbours - 1, axis=1)[:, :neighbours]
+        typical[first : first + 512] = 1 / (np.sqrt(nearest).mean(axis=1) + 1e-5)
+    return typical
+
+
+STRATEGY = PassStrategy(
+    name="typiclust",
+    needs=("features",),
+    choose=choose,
+    draws=True,
+    good_for="the first few labels, when a model's uncertainty means little",
+    reference="Hacohen, Dekel and Weinshall, Active Learning on a Budget: Opposite Strategies Suit "
+    "High and Low Budgets, ICML 2022",
+)

@@ -1,0 +1,17 @@
+"""Rows that look like those of a trained network, for all tests."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def make_features(n: int, d: int, seed: int = 0, clusters: int = 5) -> NDArray[np.float64]:
+    """``(n, d)`` features in a few clusters."""
+    generator = np.random.default_rng(seed)
+    centres = 2 * generator.normal(size=(clusters, d))
+    return centres[generator.integers(clusters, size=n)] + generator.normal(size=(n, d))
+
+
+def make_probabilities(n: int, k: int, seed: int = 0) -> NDArray[np.float64]:
+    """``(n, k)`` class probabilities, from certain to undecided."""
+    generator = np.random.default_rng([seed, 1])
+    return generator.dirichlet(np.full(k, 0.5), size=n)

@@ -1,0 +1,96 @@
+"""Farthest-first in exact blocks against a version that measures everything again."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelwise.errors import BadInput
+from labelwise.kernels import greedy
+from labelwise.kernels.factored import Factored
+from labelwise.kernels.farthest import farthest_first, nearest_distances
+from tests.conftest import make_features
+
+
+def slow_farthest_first(rows, k, centres=None):
+    """Measure all distances to all centres again at every pick, in float64."""
+    rows = rows.astype(np.float64)
+    centres = np.empty((0, rows.shape[1])) if centres is None else centres.astype(np.float64)
+    picked = []
+    for _ in range(k):
+        points = np.concatenate([centres, rows[picked]])
+        if len(points):
+            scores = np.min([((rows - point) ** 2).sum(axis=1) for point in points], axis=0)
+        else:
+            scores = (rows**2).sum(axis=1)
+        scores[picked] = -1
+        picked.append(int(scores.argmax()))
+    return picked
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seed", range(4))
+def test_matches_the_slow_version(dtype, seed):
+    rows = make_features(400, 12, seed).astype(dtype)
+    rows[50:60] = rows[:10]
+    centres = make_features(3, 12, seed + 100).astype(dtype)
+    assert farthest_first(rows, 120).tolist() == slow_farthest_first(rows, 120)
+    assert farthest_first(rows, 40, centres).tolist() == slow_farthest_first(rows, 40, centres)
+
+
+def test_matches_the_slow_version_when_the_window_is_small(monkeypatch):
+    monkeypatch.setattr(greedy, "WIDTH", 8)
+    monkeypatch.setattr(greedy, "HOT", 4)
+    monkeypatch.setattr(greedy, "FRESHEN", 2)
+    rows = make_features(500, 6, 1).astype(np.float32)
+    assert farthest_first(rows, 200).tolist() == slow_farthest_first(rows, 200)
+
+
+def test_ties_go_to_the_smaller_row_number():
+    grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0)), axis=-1).reshape(-1, 2)
+    assert farthest_first(grid, 36).tolist() == slow_farthest_first(grid, 36)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 40),
+    st.integers(1, 5),
+    st.integers(0, 10_000),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_matches_the_slow_version_on_coarse_rows(n, d, seed, dtype):
+    generator = np.random.default_rng(seed)
+    rows = generator.integers(-2, 3, size=(n, d)).astype(dtype)  # ties, copies and zero rows
+    assert farthest_first(rows, n).tolist() == slow_farthest_first(rows, n)
+
+
+def test_rows_far_from_the_origin_are_told_apart():
+    rows = (make_features(300, 4, 3) + 3000).astype(np.float32)
+    assert farthest_first(rows, 60).tolist() == slow_farthest_first(rows, 60)
+
+
+def test_factored_rows_are_measured_as_if_multiplied_out():
+    generator = np.random.default_rng(0)
+    rows = Factored(generator.normal(size=(200, 3)), generator.normal(size=(200, 5)))
+    centres = Factored(rows.a[:4], rows.h[:4])
+    assert farthest_first(rows, 50).tolist() == slow_farthest_first(rows.dense(), 50)
+    expected = slow_farthest_first(rows.dense(), 50, centres.dense())
+    assert farthest_first(rows, 50, centres).tolist() == expected
+
+
+def test_nearest_distances_in_chunks_match_all_at_once(monkeypatch):
+    monkeypatch.setattr("labelwise.kernels.farthest.CHUNK", 100)
+    rows, points = make_features(300, 5), make_features(7, 5, 9)
+    expected = ((rows[:, None] - points[None]) ** 2).sum(axis=2).min(axis=1)
+    found = nearest_distances(rows, (rows**2).sum(axis=1), points)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_too_many_is_an_error():
+    with pytest.raises(BadInput, match="k must be from 0 to 3, the number of rows; got 4"):
+        farthest_first(np.ones((3, 2)), 4)
+
+
+def test_one_axis_is_an_error():
+    with pytest.raises(BadInput, match=r"two axes or Factored; got shape \(3,\)"):
+        farthest_first(np.ones(3), 1)

@@ -1,0 +1,166 @@
+"""Files and arrays as blocks of rows: the same rows, read and checked once."""
+
+import numpy as np
+import pytest
+
+import labelwise
+from labelwise.errors import BadInput, UnknownName
+from labelwise.running.shards import open_shards, open_sources
+from tests.conftest import make_features, make_probabilities
+
+pyarrow = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
+
+def write_parquet(path, array, *, lists=False, ids=None, group=50):
+    if lists:
+        flat = pyarrow.array(array.ravel())
+        columns = {"vector": pyarrow.FixedSizeListArray.from_arrays(flat, array.shape[1])}
+    else:
+        columns = {f"c{j}": array[:, j] for j in range(array.shape[1])}
+    if ids is not None:
+        columns = {"id": ids, **columns}
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=group)
+
+
+@pytest.fixture
+def features():
+    return make_features(330, 7).astype(np.float32)
+
+
+def gathered(value, block_bytes=4000):
+    shards, _ = open_shards(open_sources({"features": value}), block_bytes=block_bytes)
+    return shards, np.concatenate(shards.map(lambda shard: np.array(shard.rows["features"])))
+
+
+@pytest.mark.parametrize("kind", ["array", "npy", "columns", "lists", "folder"])
+def test_every_kind_of_file_gives_the_same_rows(kind, features, tmp_path):
+    path = tmp_path / ("rows.npy" if kind == "npy" else "rows.parquet")
+    if kind == "npy":
+        np.save(path, features)
+    elif kind == "folder":
+        path = tmp_path / "rows"
+        path.mkdir()
+        write_parquet(path / "a.parquet", features[:120])
+        write_parquet(path / "b.parquet", features[120:], group=33)
+    else:
+        write_parquet(path, features, lists=kind == "lists")
+    shards, rows = gathered(features if kind == "array" else path)
+    assert len(shards.map(len)) > 1
+    np.testing.assert_array_equal(rows, features)
+    ids = np.array([329, 0, 49, 50, 51, 200, 7])
+    np.testing.assert_array_equal(shards.rows(ids)["features"], features[ids])
+
+
+def test_files_and_arrays_give_the_same_picks(features, tmp_path):
+    np.save(tmp_path / "rows.npy", features)
+    write_parquet(tmp_path / "rows.parquet", features)
+    expected = labelwise.select("k_center", 30, features=features, labelled=[5, 300]).ids.tolist()
+    for name in ("rows.npy", "rows.parquet"):
+        picks = labelwise.select("k_center", 30, features=tmp_path / name, labelled=[5, 300])
+        assert picks.ids.tolist() == expected
+
+
+def test_a_parquet_column_called_id_gives_the_ids(features, tmp_path):
+    write_parquet(tmp_path / "rows.parquet", features, ids=np.arange(330) + 1000)
+    picks = labelwise.select(
+        "k_center", 3, features=str(tmp_path / "rows.parquet"), labelled=[1004]
+    )
+    expected = labelwise.select("k_center", 3, features=features, labelled=[4]).ids + 1000
+    assert picks.ids.tolist() == expected.tolist()
+
+
+def test_labelled_rows_are_kept_apart_in_every_block(features, tmp_path):
+    np.save(tmp_path / "rows.npy", features)
+    labelled = [0, 1, 2, 150, 329]
+    for value in (features, tmp_path / "rows.npy"):
+        sources = open_sources({"features": value})
+        shards, context = open_shards(sources, labelled=labelled, block_bytes=4000)
+        assert context is not None
+        np.testing.assert_array_equal(context["features"], features[labelled])
+        rows = np.concatenate(shards.map(lambda shard: shard.rows["features"]))
+        np.testing.assert_array_equal(rows, np.delete(features, labelled, axis=0))
+        some = np.array([328, 3, 151])
+        np.testing.assert_array_equal(shards.rows(some)["features"], features[some])
+
+
+def test_a_nan_is_found_in_any_block_and_named(features):
+    features[271, 3] = np.nan
+    with pytest.raises(BadInput, match="features of item 271 is NaN or infinite"):
+        gathered(features)
+
+
+def test_large_numbers_are_not_mistaken_for_infinite():
+    rows = np.full((3, 2), 1e30, dtype=np.float32)  # squares overflow, the numbers do not
+    assert gathered(rows)[1].tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize(
+    ("row", "words"), [([0.5, 0.4, 0.3], "sum 1.2"), ([1.2, -0.2, 0.0], "smallest -0.2")]
+)
+def test_what_is_no_probability_is_refused(row, words):
+    probabilities = make_probabilities(20, 3)
+    probabilities[13] = row
+    with pytest.raises(BadInput, match=f"probabilities of item 13 are no probabilities.*{words}"):
+        labelwise.select("margin", 2, probabilities=probabilities)
+
+
+def test_half_precision_and_whole_numbers_are_computed_in_float():
+    for dtype in (np.float16, np.int8, np.int64):
+        rows = np.arange(20).reshape(10, 2).astype(dtype)
+        assert gathered(rows)[1].dtype in (np.float32, np.float64)
+        assert labelwise.select("k_center", 2, features=rows).ids.tolist() == [9, 0]
+
+
+def test_representations_of_different_lengths_are_an_error():
+    with pytest.raises(BadInput, match="features has 5 rows but probabilities has 4"):
+        labelwise.select("badge", 1, features=np.ones((5, 2)), probabilities=np.full((4, 2), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.ones(4), r"features must have shape \(n, d\); got \(4,\)"),
+        (np.ones((4, 0)), "features has no columns"),
+        ("nowhere.npy", "there is no file nowhere.npy"),
+        (3, "features must be an array, a torch tensor or a path .* got int"),
+        ([], "features is an empty list"),
+    ],
+)
+def test_what_is_no_pool_is_refused(value, words):
+    with pytest.raises((BadInput, UnknownName), match=words):
+        labelwise.select("lewis", 1, features=value)
+
+
+def test_a_broken_file_is_refused(tmp_path):
+    (tmp_path / "rows.npy").write_bytes(b"not an array")
+    with pytest.raises(BadInput, match=r"rows.npy is not a readable .npy file"):
+        labelwise.select("k_center", 1, features=tmp_path / "rows.npy")
+    (tmp_path / "rows.txt").write_text("1 2 3")
+    with pytest.raises(BadInput, match=r"cannot read 'rows.txt'; give a .npy or .parquet file"):
+        labelwise.select("k_center", 1, features=tmp_path / "rows.txt")
+
+
+def test_pickled_objects_are_refused(tmp_path):
+    np.save(tmp_path / "rows.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(BadInput, match="is not a readable"):
+        labelwise.select("k_center", 1, features=tmp_path / "rows.npy")
+
+
+def test_a_text_column_is_refused(tmp_path):
+    parquet.write_table(pyarrow.table({"a": [1.0], "b": ["x"]}), tmp_path / "rows.parquet")
+    with pytest.raises(BadInput, match=r"column 'b' of rows.parquet is not numeric"):
+        labelwise.select("k_center", 1, features=tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("labelled", "words"),
+    [
+        ([3, 3], "labelled names item 3 2 times"),
+        ([0.5], "labelled must be a list of item ids"),
+        ([77], "no item of the pool has id 77"),
+    ],
+)
+def test_labelled_ids_are_checked(labelled, words):
+    with pytest.raises((BadInput, UnknownName), match=words):
+        labelwise.select("k_center", 1, features=np.eye(5), labelled=labelled)

@@ -1,0 +1,85 @@
+"""Noise by item, ties, and the row operations that NumPy and torch share."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kstest
+
+from labelwise.arrays import (
+    comparable,
+    largest,
+    row_clocks,
+    row_noise,
+    squared_distances,
+    take,
+    to_numpy,
+)
+
+
+def test_noise_is_uniform():
+    assert kstest(row_noise(3, np.arange(20_000), 1), "uniform").pvalue > 1e-3
+
+
+def test_clocks_are_exponential():
+    assert kstest(row_clocks(3, np.arange(20_000), 1), "expon").pvalue > 1e-3
+
+
+def test_noise_is_a_function_of_seed_stream_and_id_alone():
+    ids = np.arange(1000)
+    shuffled = np.random.default_rng(0).permutation(1000)
+    np.testing.assert_array_equal(row_noise(1, ids, 4)[shuffled], row_noise(1, ids[shuffled], 4))
+
+
+@pytest.mark.parametrize("other", [(2, 4), (1, 5), (1, 4, 0)])
+def test_other_seeds_and_streams_give_unrelated_noise(other):
+    ids = np.arange(20_000)
+    noise, unrelated = row_noise(1, ids, 4), row_noise(other[0], ids, *other[1:])
+    assert abs(np.corrcoef(noise, unrelated)[0, 1]) < 0.03
+
+
+def test_noise_of_neighbouring_ids_is_unrelated():
+    noise = row_noise(0, np.arange(20_000))
+    assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 0.03
+
+
+def test_negative_seeds_and_ids_are_fine():
+    noise = row_noise(-5, np.array([-1, 0, 1]))
+    assert len(set(noise.tolist())) == 3
+    assert ((noise > 0) & (noise < 1)).all()
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=30), st.data())
+def test_largest_is_a_stable_sort(values, data):
+    scores = np.array(values, dtype=np.float64)
+    count = data.draw(st.integers(0, len(values)))
+    ids = np.random.default_rng(0).permutation(len(values))
+    expected = sorted(range(len(values)), key=lambda i: (-scores[i], ids[i]))[:count]
+    assert largest(scores, count, ids).tolist() == expected
+
+
+def test_scores_that_differ_in_the_last_bits_are_ties():
+    scores = np.array([0.1 + 0.2, 0.3, 0.3 * (1 + 1e-6), -np.inf, 0.0])
+    rounded = comparable(scores)
+    assert rounded[0] == rounded[1] < rounded[2]
+    np.testing.assert_allclose(rounded, scores, rtol=1e-8)
+
+
+def test_distances_match_a_loop_in_both_libraries():
+    torch = pytest.importorskip("torch")
+    generator = np.random.default_rng(0)
+    rows, points = generator.normal(size=(6, 3)), generator.normal(size=(4, 3))
+    expected = [[((row - point) ** 2).sum() for point in points] for row in rows]
+    np.testing.assert_allclose(squared_distances(rows, points), expected)
+    tensors = squared_distances(torch.asarray(rows), torch.asarray(points))
+    np.testing.assert_allclose(to_numpy(tensors), expected)
+
+
+def test_take_accepts_masks_and_positions_in_both_libraries():
+    torch = pytest.importorskip("torch")
+    rows = np.arange(12.0).reshape(6, 2)
+    mask = np.array([True, False, False, True, False, True])
+    for positions in (mask, np.flatnonzero(mask)[::-1]):
+        expected = rows[positions]
+        np.testing.assert_array_equal(take(rows, positions), expected)
+        np.testing.assert_array_equal(to_numpy(take(torch.asarray(rows), positions)), expected)

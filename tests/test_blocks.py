@@ -1,0 +1,70 @@
+"""Blocks of rows: sums, gathering by id, growing buffers."""
+
+import numpy as np
+import pytest
+
+from labelwise.blocks import GrowingRows, LocalShards, Shard, as_shards, join_rows
+from labelwise.errors import BadInput, UnknownName
+
+
+def make_shards(ids, cuts):
+    rows = {"features": np.array(ids, dtype=float)[:, None] * 10, "duals": np.array(ids, float)}
+    parts = np.split(np.arange(len(ids)), cuts)
+    return LocalShards(
+        Shard(np.array(ids)[part], {name: value[part] for name, value in rows.items()})
+        for part in parts
+    )
+
+
+def test_rows_come_in_the_order_asked_for_from_any_block():
+    shards = make_shards([7, 3, 9, 1, 4], [2, 3])
+    rows = shards.rows(np.array([4, 7, 9, 3]))
+    assert rows["features"][:, 0].tolist() == [40, 70, 90, 30]
+    assert rows["duals"].tolist() == [4, 7, 9, 3]
+
+
+def test_no_ids_give_no_rows():
+    assert make_shards([7, 3], []).rows(np.array([], dtype=np.int64))["features"].shape == (0, 1)
+
+
+@pytest.mark.parametrize("wrong", [0, 8, 99, -1])
+def test_an_unknown_id_is_an_error(wrong):
+    with pytest.raises(UnknownName, match=f"no item of the pool has id {wrong}"):
+        make_shards([7, 3, 9], [1]).rows(np.array([3, wrong]))
+
+
+def test_sums_add_tuples_field_by_field():
+    shards = make_shards([7, 3, 9, 1], [2])
+    total, count = shards.sum(lambda shard: (shard.rows["duals"].sum(), len(shard)))
+    assert (total, count) == (20.0, 4)
+
+
+def test_state_stays_with_its_block():
+    shards = make_shards([7, 3, 9, 1], [1])
+    shards.map(lambda shard: shard.state.update(size=len(shard)))
+    assert shards.map(lambda shard: shard.state["size"]) == [1, 3]
+    assert len(shards) == 4
+
+
+def test_lists_of_several_models_are_joined_model_by_model():
+    parts = [{"features": [np.ones((2, 1)), np.zeros((2, 3))]}] * 2
+    joined = join_rows(parts)["features"]
+    assert [array.shape for array in joined] == [(4, 1), (4, 3)]
+
+
+def test_growing_rows_keep_everything_in_order():
+    growing = GrowingRows()
+    expected = []
+    for size in [1, 1, 70, 3, 200]:
+        new = np.arange(len(expected), len(expected) + size)
+        growing.append({"features": [new[:, None], new[:, None] * 2.0]})
+        expected += new.tolist()
+    assert len(growing) == 275
+    first, second = growing.since(50)["features"]
+    assert first[:, 0].tolist() == expected[50:]
+    assert second[:, 0].tolist() == [2 * value for value in expected[50:]]
+
+
+def test_an_array_must_have_two_axes():
+    with pytest.raises(BadInput, match=r"A must have two axes .* got shape \(3,\)"):
+        as_shards(np.ones(3), "A")

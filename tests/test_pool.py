@@ -1,0 +1,33 @@
+"""Pools: stable ids, and what they refuse."""
+
+import numpy as np
+import pytest
+
+from labelwise.errors import BadInput, UnknownName
+from labelwise.pool import Pool
+
+
+def test_ids_are_row_numbers_unless_given():
+    assert Pool(["a", "b"]).ids.tolist() == [0, 1]
+    assert Pool(["a", "b"], np.array([7, 3])).take([3, 7, 3]) == ["b", "a", "b"]
+
+
+def test_arrays_are_taken_as_arrays():
+    np.testing.assert_array_equal(Pool(np.eye(3), np.array([5, 6, 7])).take([7]), [[0, 0, 1]])
+
+
+def test_one_id_per_input():
+    with pytest.raises(BadInput, match="pool has 3 ids but 2 inputs; give one id per item"):
+        Pool(["a", "b"], np.arange(3))
+
+
+def test_ids_are_unique_whole_numbers():
+    with pytest.raises(BadInput, match="id 4 occurs 2 times"):
+        Pool(["a", "b", "c"], np.array([4, 1, 4]))
+    with pytest.raises(BadInput, match=r"whole numbers; got .*1\.5"):
+        Pool(["a", "b"], np.array([0.0, 1.5]))
+
+
+def test_an_unknown_id_is_an_error():
+    with pytest.raises(UnknownName, match="no item of the pool has id 9"):
+        Pool(["a", "b"]).take([9])
