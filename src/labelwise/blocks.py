@@ -8,7 +8,7 @@ functions travel to them, and only sums, small results and picked rows travel ba
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -40,6 +40,14 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+@runtime_checkable
+class TakesRows(Protocol):
+    """A mapping of rows that can read some of them without the others."""
+
+    def take(self, positions: Any) -> dict[str, Any]:
+        """The rows at the given positions, for every representation."""
 
 
 class Shards(Protocol):
@@ -160,11 +168,10 @@ def each(value: Any, function: Callable[[Array], Array]) -> Any:
 def take_rows(rows: Rows, positions: Any) -> dict[str, Any]:
     """The rows at the given positions, for every representation.
 
-    A mapping with a ``take`` of its own (a block of a file) reads only those rows.
+    A mapping that `TakesRows` (a block of a file) reads only those.
     """
-    own = getattr(rows, "take", None)
-    if own is not None:
-        return own(positions)  # type: ignore[no-any-return]
+    if isinstance(rows, TakesRows):
+        return rows.take(positions)
     return {name: each(value, lambda array: take(array, positions)) for name, value in rows.items()}
 
 
@@ -236,10 +243,11 @@ def _extend(buffer: Array, used: int, new: Array) -> Array:
     return buffer
 
 
-def as_shards(rows: Any, name: str = "rows") -> Shards:
+def as_shards(rows: Array | Shards, name: str = "rows") -> Shards:
     """An array, or shards already; kernels that take "array or blocks" start with this."""
     if is_array(rows):
         if rows.ndim != 2:
             raise BadInput(f"{name} must have two axes (items, columns); got shape {rows.shape}")
         return LocalShards.of(features=rows)
-    return rows  # type: ignore[no-any-return]
+    shards: Shards = rows
+    return shards

@@ -12,6 +12,7 @@ Rows that are labelled already never reach it as candidates: they come apart, as
 """
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,7 +36,7 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strategy:
+class Strategy(ABC):
     """What all forms share.
 
     Attributes:
@@ -59,9 +60,9 @@ class Strategy:
     reference: str
 
     @property
+    @abstractmethod
     def main(self) -> Callable[..., Any]:
         """The function whose keyword-only parameters are the options."""
-        raise NotImplementedError
 
     @property
     def options(self) -> dict[str, Any]:
@@ -78,8 +79,9 @@ class Strategy:
                 raise UnknownName(f"{self.name} has no option {name!r}; {choices}")
         return self._with_main(partial(self.main, **options)) if options else self
 
+    @abstractmethod
     def _with_main(self: S, main: Callable[..., Any]) -> S:
-        raise NotImplementedError
+        """The same strategy with another main function."""
 
 
 @dataclass(frozen=True, kw_only=True)

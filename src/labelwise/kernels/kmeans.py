@@ -155,11 +155,13 @@ def _farthest(shard: Shard, count: int) -> tuple[Ids, Floats]:
 
 
 def _labels(shard: Shard) -> NDArray[np.int64]:
-    return shard.state[KEY][0]  # type: ignore[no-any-return]
+    labels: NDArray[np.int64] = shard.state[KEY][0]
+    return labels
 
 
 def _distances(shard: Shard) -> Floats:
-    return shard.state[KEY][1]  # type: ignore[no-any-return]
+    distances: Floats = shard.state[KEY][1]
+    return distances
 
 
 def nearest_to_centres(ids: Ids, clusters: Clusters) -> tuple[Ids, Floats]:
