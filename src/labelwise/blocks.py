@@ -243,7 +243,7 @@ def _extend(buffer: Array, used: int, new: Array) -> Array:
     return buffer
 
 
-def as_shards(rows: Array | Shards, name: str = "rows") -> Shards:
+def as_shards(rows: Any, name: str = "rows") -> Shards:
     """An array, or shards already; kernels that take "array or blocks" start with this."""
     if is_array(rows):
         if rows.ndim != 2:

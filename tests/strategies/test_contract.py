@@ -13,7 +13,7 @@ from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.running.run import select as run_select
 from tests.conftest import make_features, make_probabilities
 
-N, D, K, M, BUDGET = 60, 6, 3, 4, 9
+N, D, K, M, BUDGET = 60, 6, 3, 20, 9
 STRATEGIES = labelwise.strategies()
 
 

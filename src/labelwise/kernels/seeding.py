@@ -39,9 +39,13 @@ PICK, RING, ACCEPT = 1, 2, 3
 
 @dataclass
 class _Part:
-    """A block's memory, ``(n,)`` each: norms, rates (old D^2) and the next ring of every clock."""
+    """A block's memory, ``(n,)`` each; all but the norms on the host.
+
+    A distance up to ``rounding`` could be rounding alone: copies of a centre are never drawn.
+    """
 
     norms: Any
+    rounding: Floats
     rates: Any
     rings: Floats
     taken: Any
@@ -55,7 +59,7 @@ class _Rings:
     times: Floats
     rates: Floats
     accept: Floats
-    norms: Any
+    rounding: Floats
     rows: dict[str, Any]
 
 
@@ -98,7 +102,8 @@ def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, floa
     """Measure the norms; propose the block's candidate for the first pick."""
     norms = squared_norms(embed(shard.rows))
     host = to_numpy(norms).astype(np.float64)
-    shard.state[KEY] = _Part(norms, None, np.empty(0), np.zeros(len(shard), dtype=bool))
+    rounding = host * (32 * float(np.finfo(to_numpy(norms[:0]).dtype).eps))
+    shard.state[KEY] = _Part(norms, rounding, None, np.empty(0), np.zeros(len(shard), dtype=bool))
     if not len(shard):
         return -np.inf, 0.0, 0
     order = host if first == "largest" else row_noise(seed, shard.ids, PICK)
@@ -113,19 +118,13 @@ def _refresh(
     part: _Part = shard.state[KEY]
     distances = nearest_distances(embed(shard.rows), part.norms, centres)
     host = to_numpy(distances).astype(np.float64)
-    # A distance that rounding alone could produce is none: copies of a centre are never drawn.
-    host[host <= _rounding(part.norms)] = 0
+    host[host <= part.rounding] = 0
     part.rates = host if part.rates is None else np.minimum(part.rates, host)
     part.taken |= np.isin(shard.ids, taken)
     part.rates[part.taken] = 0
     with np.errstate(divide="ignore"):
         part.rings = row_clocks(seed, shard.ids, RING, epoch) / part.rates
     return float(part.rates.sum())
-
-
-def _rounding(norms: Any) -> Floats:
-    eps = float(np.finfo(to_numpy(norms[:0]).dtype).eps)
-    return to_numpy(norms).astype(np.float64) * (32 * eps)
 
 
 def _ring(shard: Shard, until: float, seed: int, epoch: int, turn: int) -> _Rings:
@@ -150,7 +149,7 @@ def _ring(shard: Shard, until: float, seed: int, epoch: int, turn: int) -> _Ring
         np.concatenate(times) if times else none,
         part.rates[rung],
         np.concatenate(accept) if accept else none,
-        part.norms[rung] if isinstance(part.norms, np.ndarray) else to_numpy(part.norms)[rung],
+        part.rounding[rung],
         take_rows(shard.rows, rung),
     )
 
@@ -207,13 +206,13 @@ class _Draw:
         self._turn += 1
         parts = self.shards.map(_ring, self._now, self.seed, self._epoch, self._turn)
         parts = [part for part in parts if len(part.ids)] or parts[:1]
-        ids, times, rates, accept, norms = (
+        ids, times, rates, accept, rounding = (
             np.concatenate([getattr(part, field) for part in parts])
-            for field in ("ids", "times", "rates", "accept", "norms")
+            for field in ("ids", "times", "rates", "accept", "rounding")
         )
         order = np.lexsort((ids, times))
         rows = take_rows(join_rows([part.rows for part in parts]), order)
-        return _Rings(ids[order], times[order], rates[order], accept[order], norms[order], rows)
+        return _Rings(ids[order], times[order], rates[order], accept[order], rounding[order], rows)
 
     def _settle(self, rings: _Rings) -> None:
         """Accept rings in the order of time, each with its D^2 at that moment."""
@@ -227,10 +226,9 @@ class _Draw:
             )
             now = np.minimum(now, distances)
         between = to_numpy(squared_distances(embedding, embedding)).astype(np.float64)
-        rounding = _rounding(rings.norms)
         bars = rings.accept * rings.rates
         for position, item in enumerate(rings.ids.tolist()):
-            if now[position] <= rounding[position] or now[position] < bars[position]:
+            if now[position] <= rings.rounding[position] or now[position] < bars[position]:
                 continue
             self.accept(item, float(now[position]), take_rows(rings.rows, np.array([position])))
             if len(self.ids) == self.k:
