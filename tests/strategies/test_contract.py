@@ -114,11 +114,11 @@ def test_does_not_depend_on_the_split_or_the_order(strategy, inputs, labelled):
 
 def test_does_not_depend_on_the_array_library(strategy, inputs):
     torch = pytest.importorskip("torch")
-    tensors = {name: torch.asarray(value) for name, value in inputs.items()}
     expected = select(strategy, **inputs, labelled=[4, 9], seed=2)
-    assert (
-        select(strategy, **tensors, labelled=[4, 9], seed=2).ids.tolist() == expected.ids.tolist()
-    )
+    for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+        tensors = {name: torch.asarray(value, device=device) for name, value in inputs.items()}
+        found = select(strategy, **tensors, labelled=[4, 9], seed=2)
+        assert found.ids.tolist() == expected.ids.tolist()
 
 
 def test_gives_the_whole_pool_when_asked_for_it(strategy, inputs):

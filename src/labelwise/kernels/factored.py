@@ -81,7 +81,7 @@ def weighted_sum(rows: Factored, weights: Array) -> Array:
 def products_with(rows: Factored, matrix: Array) -> Array:
     """``g_i . vec(R)`` for every row and one ``(K, d)`` matrix ``R``, ``(n,)``."""
     xp = namespace(rows.h)
-    return xp.vecdot(xp.matmul(rows.a, matrix), rows.h)
+    return xp.vecdot(xp.matmul(rows.h, xp.matrix_transpose(matrix)), rows.a)
 
 
 def take(rows: Embedding, positions: Any) -> Embedding:

@@ -1,0 +1,221 @@
+r"""Draws in proportion to :math:`v_i^\top E v_i`, exactly, after one pass over the rows.
+
+Randomized BSS keeps a matrix :math:`B` between two barriers, :math:`l I \prec B \prec u I`, and
+draws row :math:`i` in proportion to :math:`v_i^\top E v_i` with
+
+.. math:: E = (u I - B)^{-1} + (B - l I)^{-1} .
+
+`Candidates` draws rows in proportion to :math:`|v_i|^2`, which does not change, so one pass over
+the pool serves a whole run. A candidate is accepted with probability
+:math:`v^\top E v / (a |v|^2)`, :math:`a \ge \lambda_{\max}(E)`. What is accepted follows the law
+above, whatever the bound; since the barriers keep :math:`E` close to a multiple of the identity,
+two or three candidates are enough.
+
+`Barriers` holds :math:`B` as an eigendecomposition :math:`Q \Lambda Q^\top`, renewed now and then,
+plus the :math:`m` draws since, so that :math:`\operatorname{tr} E` and :math:`v^\top E v` come from
+:math:`m \times m` factors.
+
+Cost: the pass ``O(n d^2)``; then ``O(d m^2 + d^2)`` a round, and ``O(d^3)`` every ``m`` rounds with
+``m`` about ``8 d^(1/3)``. Memory ``O(n + d^2)``.
+"""
+
+import numpy as np
+
+from labelwise.arrays import (
+    Floats,
+    Ids,
+    float64,
+    like,
+    row_clocks,
+    row_noise,
+    squared_norms,
+    to_numpy,
+)
+from labelwise.blocks import Shard, Shards
+from labelwise.kernels.leverage import Read, pieces
+
+FETCHED = 128
+"""How many candidates are fetched at a time, on average; fewer from a tiny pool."""
+
+TRIED = 4
+"""How many candidates are measured at a time."""
+
+_ARRIVAL, _VERDICT = 0, 1
+
+
+class Candidates:
+    """Rows drawn independently in proportion to their leverage, without end.
+
+    Every item rings at the times of a Poisson process whose rate is its leverage; the items in
+    the order in which they ring are the candidates. The times are a function of (seed, id), so
+    the candidates depend neither on the order nor on the split of the rows.
+
+    Attributes:
+        leverage: ``(n,)``, in the order of ``shards.ids``; adds up to ``r``.
+    """
+
+    def __init__(self, shards: Shards, read: Read, transform: Floats, seed: int) -> None:
+        """Measure the leverage of every row; ``transform`` ``(d, r)`` whitens them."""
+        self._shards, self._read, self._seed = shards, read, seed
+        self._transform = transform
+        self.leverage: Floats = np.concatenate(shards.map(_leverage, read, transform))
+        self._ids = shards.ids
+        self._turn, self._end = 0, 0.0
+        self._times = np.zeros(len(self._ids))
+        self._ring(np.arange(len(self._ids)))
+        self._queue = self._fetch()
+
+    def _ring(self, positions: Ids) -> None:
+        """Let some items wait for their next ring; without leverage they wait for ever."""
+        clocks = row_clocks(self._seed, self._ids[positions], _ARRIVAL, self._turn)
+        with np.errstate(divide="ignore", over="ignore"):
+            self._times[positions] += clocks / self.leverage[positions]
+        self._turn += 1
+
+    def _fetch(self) -> tuple[Ids, Floats, Floats]:
+        """The next candidates: ids, noise for their acceptance, whitened rows ``(m, r)``."""
+        self._end += min(FETCHED, 4 * len(self._ids)) / self._transform.shape[1]
+        times, ids, noise = [], [], []
+        while len(due := np.flatnonzero(self._times < self._end)):
+            times.append(self._times[due])
+            ids.append(self._ids[due])
+            noise.append(row_noise(self._seed, self._ids[due], _VERDICT, self._turn))
+            self._ring(due)
+        if not times:
+            return self._fetch()
+        order = np.lexsort((np.concatenate(ids), np.concatenate(times)))
+        ordered = np.concatenate(ids)[order]
+        return ordered, np.concatenate(noise)[order], self._whitened(ordered)
+
+    def _whitened(self, ids: Ids) -> Floats:
+        """``v_i``, with mean outer product ``I`` over the pool, ``(m, r)``."""
+        different, back = np.unique(ids, return_inverse=True)
+        rows = float64(self._read(self._shards.rows(different)))
+        whitened = to_numpy(rows @ like(self._transform, rows)) * np.sqrt(len(self._ids))
+        return np.asarray(whitened[back])
+
+    def draw(self, barriers: "Barriers") -> tuple[int, Floats, float]:
+        """One row from the law of this round: its id, ``v`` and ``v^T E v``."""
+        while True:
+            ids, noise, rows = self._queue
+            if not len(ids):
+                self._queue = self._fetch()
+                continue
+            values, bounds = barriers.forms(rows[:TRIED])
+            accepted = np.flatnonzero(noise[:TRIED] * bounds < values)
+            # candidates behind the accepted one have not been judged: they stay in the queue
+            used = int(accepted[0]) + 1 if len(accepted) else len(values)
+            self._queue = ids[used:], noise[used:], rows[used:]
+            if len(accepted):
+                return int(ids[used - 1]), rows[used - 1], float(values[used - 1])
+
+
+def _leverage(shard: Shard, read: Read, transform: Floats) -> Floats:
+    """``|x_i T|^2`` for the rows of one block, ``(n,)``, in float64 so that no split shows."""
+    out = np.empty(len(shard))
+    for start, piece in pieces(read(shard.rows), double=True):
+        product = piece @ like(transform, piece)
+        out[start : start + len(product)] = to_numpy(squared_norms(product))
+    return out
+
+
+class Barriers:
+    """The matrix ``B`` between its barriers.
+
+    Attributes:
+        upper: ``u``.
+        lower: ``l``.
+        potential: ``tr E``.
+    """
+
+    def __init__(self, dimension: int, gamma: float) -> None:
+        """Start from ``B = 0``, where ``tr E = gamma``."""
+        self.gamma = gamma
+        self.upper = 2 * dimension / gamma
+        self.lower = -self.upper
+        self._capacity = max(2, round(8 * dimension ** (1 / 3)))
+        self._renew(np.zeros((dimension, dimension)))
+
+    def _renew(self, matrix: Floats) -> None:
+        """Decompose ``B``, and begin a new list of draws."""
+        self._known = matrix
+        self._values, self._vectors = np.linalg.eigh(matrix)
+        self._draws = np.empty((self._capacity, len(matrix)))
+        self._turned = np.empty((self._capacity, len(matrix)))
+        self._count = 0
+        self._room = (self._values[0] - self.lower) / 2
+        self._measure()
+
+    def matrix(self) -> Floats:
+        """``B``, ``(r, r)``."""
+        draws = self._draws[: self._count]
+        return np.asarray(self._known + draws.T @ draws)
+
+    def _measure(self) -> None:
+        r"""Bring ``E`` up to date: in the eigenbasis, a diagonal and two thin factors.
+
+        With :math:`W` the draws since the last renewal, :math:`D = (u - \Lambda)^{-1}` and
+        :math:`R R^\top = I - W^\top D W`, Woodbury's identity reads
+        :math:`(uI - B)^{-1} = D + P^\top P`, :math:`P = R^{-1} W^\top D`; below likewise.
+        """
+        turned = self._turned[: self._count]
+        above, below = 1 / (self.upper - self._values), 1 / (self._values - self.lower)
+        self._diagonal = above + below
+        self._above, self._below = _Thin(turned, above, -1.0), _Thin(turned, below, 1.0)
+        traces = np.trace(self._above.gram) - np.trace(self._below.gram)
+        self.potential = float(self._diagonal.sum() + traces)
+        self._bound = self._ceiling(float(above[-1]))
+
+    def _ceiling(self, above: float) -> float:
+        """At least ``E``'s largest eigenvalue, which lies at the smallest or largest one of ``B``.
+
+        ``B`` has only grown since the last renewal, so its old smallest eigenvalue bounds the new.
+        """
+        fourth = np.linalg.norm(self._above.gram @ self._above.gram)  # (trace of the 4th power)^1/2
+        high, low = 1 / (above + float(np.sqrt(fourth))), float(self._values[0] - self.lower)
+        width = self.upper - self.lower
+        return max(width / (low * (width - low)), width / (high * (width - high)))
+
+    def forms(self, rows: Floats) -> tuple[Floats, Floats]:
+        """``v^T E v`` for every row of ``(m, r)``, and the bound ``a |v|^2`` on it."""
+        turned = rows @ self._vectors
+        squares = turned**2
+        values = squares @ self._diagonal + self._above.forms(turned) - self._below.forms(turned)
+        return values, self._bound * squares.sum(axis=1)
+
+    def raised(self) -> tuple[float, float]:
+        """Where the upper and the lower barrier will stand after this round."""
+        step = self.gamma / self.potential
+        return self.upper + step / (1 - self.gamma), self.lower + step / (1 + self.gamma)
+
+    def add(self, row: Floats, scale: float) -> None:
+        """Add ``scale v v^T`` to ``B`` and raise the barriers."""
+        self.upper, self.lower = self.raised()
+        draw = np.sqrt(scale) * row
+        self._draws[self._count] = draw
+        self._turned[self._count] = draw @ self._vectors
+        self._count += 1
+        # the factors need the lower barrier below the old eigenvalues: renew well before it is not
+        if self._count == self._capacity or self._values[0] - self.lower < self._room:
+            self._renew(self.matrix())
+        else:
+            self._measure()
+
+
+class _Thin:
+    """``P = R^-1 W^T D`` with ``R R^T = I + sign W^T D W``, in factors.
+
+    Attributes:
+        gram: ``P P^T``, ``(m, m)``.
+    """
+
+    def __init__(self, turned: Floats, diagonal: Floats, sign: float) -> None:
+        """Factor ``turned``, which is ``W^T``, ``(m, r)``."""
+        self._scaled = turned * diagonal
+        inner = np.eye(len(turned)) + sign * (self._scaled @ turned.T)
+        self._root = np.linalg.inv(np.linalg.cholesky(inner))
+        self.gram: Floats = self._root @ (self._scaled @ self._scaled.T) @ self._root.T
+
+    def forms(self, rows: Floats) -> Floats:
+        """``|P z|^2`` for every row ``z``."""
+        return np.asarray(((rows @ self._scaled.T @ self._root.T) ** 2).sum(axis=1))

@@ -1,0 +1,203 @@
+r"""Greedy sparse approximation: the picks on the driver, and the scores beside the rows.
+
+The scores need the products of every vector with the residual :math:`R = \Phi w - v`. De-biasing
+moves the weights of all picks, so ``R`` changes in every direction. Two ways to get the products:
+
+*From columns.* With the products of all rows with each pick kept beside the rows, those with
+``R`` are a weighted sum of ``t`` columns. A pick costs one pass over the features for its column,
+:math:`O(n (K + d + t))`.
+
+*Anew.* :math:`\sum_k a_{ik} (H R^\top)_{ik}`, :math:`O(n K d)`, and nothing is kept.
+
+Columns are used while there are few of them, compared with ``K d`` and with the memory they may
+take, and while the residual is not so small that it drowns in their rounding. Products are in the
+precision of the rows; near ties are settled in float64.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, device, float64, like, namespace
+from labelwise.blocks import Rows
+from labelwise.kernels.factored import Factored, products, products_with, squared_norms, take
+from labelwise.kernels.label_gradients import label_gradients
+from labelwise.kernels.sparse import Problem, host_vectors
+from labelwise.kernels.sparse_steps import Fit, Gain, debias_and_clip, greedy_scores, line_search
+
+COLUMN_BYTES = 1 << 30
+"""Memory that the columns of all blocks may take together."""
+CANCELLED = 1e-3
+"""A residual this much shorter than its terms is computed anew."""
+ROUNDING = 32
+"""How many units in the last place a product may be off, of the product of the lengths."""
+
+
+class Residual(NamedTuple):
+    """What the blocks are told about ``R``.
+
+    Attributes:
+        matrix: ``(K, d)``, or None where the products come from columns.
+        weights: ``(t,)`` of the picks so far.
+        scale: length of the terms that are added up, the measure of rounding.
+        pick: the last picked vector.
+    """
+
+    matrix: Floats | None
+    weights: Floats
+    scale: float
+    pick: Factored | None = None
+
+
+class Pursuit:
+    """The picked vectors, their products and their weights, in buffers of the final size."""
+
+    def __init__(self, problem: Problem, gain: Gain, steps: int) -> None:
+        """Start with no pick; ``steps`` de-bias steps follow each."""
+        budget, (classes, width) = problem.budget, problem.target.shape
+        self.problem, self.gain, self.steps, self.count = problem, gain, steps, 0
+        self.weights = np.zeros(0)
+        self.columns = most_columns(problem)
+        self._a, self._h = np.empty((budget, classes)), np.empty((budget, width))
+        self._gram, self._target = np.zeros((budget, budget)), np.zeros(budget)
+        self._length = float(np.linalg.norm(problem.target))
+        self.residual = Residual(-problem.target, self.weights, self._length)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to the blocks; the picked vectors and their products stay on the driver."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    @property
+    def vectors(self) -> Factored:
+        """The ``t`` picked vectors."""
+        return Factored(self._a[: self.count], self._h[: self.count])
+
+    def add(self, vector: Factored) -> None:
+        """Count one pick: its best weight, then de-biased weights for all."""
+        problem, last = self.problem, self.count
+        self._a[last], self._h[last] = vector.a[0], vector.h[0]
+        self.count = count = last + 1
+        row = products(self.vectors, vector)[:, 0] / problem.budget**2
+        self._gram[last, :count] = self._gram[:count, last] = row
+        self._target[last] = products_with(vector, problem.target)[0] / problem.budget
+        gram = self._gram[:count, :count]
+        fit = Fit(lambda weights: gram @ weights, self._target[:count], problem.beta)
+        weights, alone = np.append(self.weights, 0.0), np.zeros(count)
+        alone[last] = 1.0
+        weights[last] -= line_search(fit, alone, weights)
+        self.weights = debias_and_clip(fit, weights, self.steps)
+        self.residual = self._residual(fit)
+
+    def _residual(self, fit: Fit) -> Residual:
+        weights = self.weights
+        terms = self._length + float(weights @ np.sqrt(np.diag(self._gram)[: self.count]))
+        squared = self._length**2 + float(weights @ (fit.normal(weights) - 2 * fit.target))
+        if self.count <= self.columns and squared > (CANCELLED * terms) ** 2:
+            return Residual(None, weights, terms, take(self.vectors, [self.count - 1]))
+        self.columns = 0
+        matrix = self.matrix()
+        return Residual(matrix, weights, float(np.linalg.norm(matrix)))
+
+    def matrix(self) -> Floats:
+        """``R``, ``(K, d)``."""
+        return self.problem.residual(self.vectors, self.weights)
+
+
+def most_columns(problem: Problem) -> int:
+    """How many columns are worth keeping: reading so many takes as long as a product anew."""
+    classes, width = map(int, problem.target.shape)
+    return min((classes - 1) * width // 6, COLUMN_BYTES // (8 * problem.n), problem.budget)
+
+
+class State(NamedTuple):
+    """Beside the rows: factors of the vectors, and all that the scores are made of.
+
+    ``a`` is ``(n, K)``; ``h`` is ``(n, m)`` with members and ``(n, 0)`` with features, which are
+    read from the rows. ``columns`` are products with the picks; the others are ``(n,)``: squared
+    norms of the columns of Phi, rewards ``c``, products with ``-v``, scores and their rounding.
+    """
+
+    a: Array
+    h: Array
+    columns: Array
+    norms: Array
+    costs: Array
+    first: Array
+    scores: Array
+    slack: Array
+
+
+def start(rows: Rows, pursuit: Pursuit) -> State:
+    """Compute the vectors of a block and score them for the first pick."""
+    problem = pursuit.problem
+    vectors, deviations = label_gradients(rows, problem.law)
+    xp, h = namespace(deviations), vectors.h
+    variances = deviations * deviations
+    room = (0 if problem.void else pursuit.columns, h.shape[0])
+    first = float64(_products_anew(vectors, -problem.target))
+    state = State(
+        a=vectors.a,
+        h=h if problem.mode == "bayesian" else h[:, :0],
+        columns=xp.matrix_transpose(xp.empty(room, dtype=h.dtype, device=device(h))),
+        norms=float64(squared_norms(vectors)) / problem.budget**2,
+        costs=variances if problem.void else problem.alpha * variances,
+        first=first,
+        scores=first,
+        slack=first,
+    )
+    return _scored(state, first, pursuit)
+
+
+def update(state: State, rows: Rows, pursuit: Pursuit) -> State:
+    """Bring the scores of a block up to date after one pick."""
+    vectors = Factored(state.a, state.h if state.h.shape[1] else rows["features"])
+    matrix, weights, _, pick = pursuit.residual
+    if matrix is not None:
+        return _scored(state, float64(_products_anew(vectors, matrix)), pursuit)
+    assert pick is not None
+    pick = Factored(*(like(part, state.a, dtype=state.a.dtype) for part in (pick.a, pick.h)))
+    state.columns[:, len(weights) - 1] = products(vectors, pick)[:, 0]
+    xp: Any = namespace(state.columns)
+    local = like(weights, state.columns, dtype=state.columns.dtype)
+    moved = float64(xp.matmul(state.columns[:, : len(weights)], local)) / pursuit.problem.budget
+    return _scored(state, state.first + moved, pursuit)
+
+
+def exact_scores(rows: Rows, pursuit: Pursuit) -> Floats:
+    """The scores of a few items in float64, ``(n,)``."""
+    problem = pursuit.problem
+    vectors, variances = host_vectors(rows, problem.law)
+    if problem.void:
+        return variances
+    matrix = pursuit.matrix() if pursuit.residual.matrix is None else pursuit.residual.matrix
+    slopes = products_with(vectors, matrix) / problem.budget
+    norms = squared_norms(vectors) / problem.budget**2
+    scores = greedy_scores(slopes, norms, problem.alpha * variances, problem.beta, pursuit.gain)
+    return np.asarray(scores)
+
+
+def _products_anew(vectors: Factored, matrix: Floats) -> Array:
+    """Product of every row with a ``(K, d)`` matrix on the host, ``(n,)``.
+
+    Through ``(n, K)`` products of the features, not ``(n, d)`` ones of the first factors.
+    """
+    xp = namespace(vectors.h)
+    local = like(np.ascontiguousarray(matrix.T), vectors.h, dtype=vectors.h.dtype)
+    return xp.vecdot(xp.matmul(vectors.h, local), vectors.a)
+
+
+def _scored(state: State, inner: Array, pursuit: Pursuit) -> State:
+    """The state with new scores, from the products of all vectors with the residual."""
+    problem, norms, costs = pursuit.problem, state.norms, state.costs
+    if problem.void:
+        return state._replace(scores=costs, slack=1e-12 * costs)
+    xp = namespace(inner)
+    slopes = inner / problem.budget
+    error = xp.sqrt(norms) * (
+        ROUNDING * float(xp.finfo(state.a.dtype).eps) * pursuit.residual.scale
+    )
+    scores = greedy_scores(slopes, norms, costs, problem.beta, pursuit.gain)
+    above = greedy_scores(slopes - error, norms, costs, problem.beta, pursuit.gain) - scores
+    below = scores - greedy_scores(slopes + error, norms, costs, problem.beta, pursuit.gain)
+    slack = xp.maximum(above, below) + 1e-12 * xp.abs(scores)
+    return state._replace(scores=scores, slack=slack)

@@ -1,0 +1,140 @@
+r"""Randomized BSS: draw few items whose weighted features stand for those of the whole pool.
+
+Items are drawn one after the other, each in proportion to
+:math:`v_i^\top [(uI - B)^{-1} + (B - lI)^{-1}] v_i`, where :math:`v_i` are the whitened features
+and :math:`B` is the weighted Gram matrix of the draws so far, kept between two rising barriers
+:math:`l` and :math:`u` (`labelwise.kernels.barrier`). Compared with leverage or Lewis draws it
+needs no factor :math:`\log d`: no direction of the features is forgotten. The weighted least
+squares fit on the picks then has an expected excess error of at most :math:`\epsilon` times the
+least error possible.
+
+In ``mode="budget"`` draws end with that many different items. In ``mode="theory"`` they end where
+the guarantee for ``epsilon`` holds, and the budget is the most that may be picked.
+
+Cost: three passes over the features, ``O(n d^2)``, then nothing that grows with ``n``.
+
+References: "Sample Complexity of Deep Active Learning", submitted to ICLR 2022, and its revision
+X. Chen, Z. Song, B. Sun, J. Yin, D. Zhuo, "Query Complexity of Active Learning for Function Family
+With Nearly Orthogonal Basis", 2023. X. Chen, E. Price, "Active Regression via Linear-Sample
+Sparsification", COLT 2019.
+"""
+
+import warnings
+from typing import Any
+
+from labelwise.arrays import Floats
+from labelwise.blocks import Rows, Shards
+from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.kernels.barrier import Draws, draw_by_budget, draw_by_theory, theory_gamma
+from labelwise.kernels.bases import Columns, Finer, fourier, polynomial
+from labelwise.kernels.leverage import whiten
+from labelwise.strategy import Choice, PassStrategy
+
+MODES = ("budget", "theory")
+BASES = ("features", "polynomial", "fourier")
+
+
+def choose(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    mode: str = "budget",
+    epsilon: float = 0.1,
+    basis: str = "features",
+    bias: bool = True,
+    degree: int = 2,
+    frequencies: int = 128,
+    length_scale: float | None = None,
+) -> Choice:
+    """Draw the picks.
+
+    Args:
+        shards: ``features`` is ``(n, d)``, or a list of several models', put side by side.
+        labelled: not used.
+        budget: how many different items, or in theory mode how many at most.
+        seed: decides the draws and the frequencies.
+        mode: ``"budget"`` or ``"theory"``.
+        epsilon: the relative excess error, for theory mode.
+        basis: ``"features"``, ``"polynomial"`` or ``"fourier"``: the columns of the linear model.
+        bias: whether the linear model has a constant column.
+        degree: the highest degree of the polynomial basis.
+        frequencies: the number of columns of the Fourier basis.
+        length_scale: of the Fourier basis; None measures it.
+    """
+    if mode not in MODES:
+        raise BadInput(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
+    shards = Finer(shards)
+    columns = _columns(shards, basis, bias, degree, frequencies, length_scale, seed)
+    transform = whiten(shards, columns).transform
+    info: dict[str, Any] = {"mode": mode, "basis": basis, "columns": len(transform)}
+    if mode == "theory":
+        gamma = theory_gamma(epsilon)
+        draws = draw_by_theory(shards, columns, transform, gamma=gamma, most=budget, seed=seed)
+        info |= {"epsilon": epsilon, "unused_budget": budget - len(draws.ids)}
+    else:
+        transform, said = _affordable(transform, budget, len(shards))
+        draws = draw_by_budget(shards, columns, transform, budget=budget, seed=seed)
+        info |= said
+    return Choice(draws.ids, draws.weights, draws.counts, info=info | _summary(draws))
+
+
+def _columns(
+    shards: Shards,
+    basis: str,
+    bias: bool,
+    degree: int,
+    frequencies: int,
+    length_scale: float | None,
+    seed: int,
+) -> Columns:
+    if basis not in BASES:
+        raise BadInput(f"basis must be one of {', '.join(BASES)}; got {basis!r}")
+    if not isinstance(bias, bool):
+        raise BadInput(f"bias must be True or False; got {bias!r}")
+    if basis == "polynomial":
+        return Columns(polynomial(shards, degree, centred=bias), bias)
+    if basis == "fourier":
+        return Columns(fourier(shards, frequencies, length_scale=length_scale, seed=seed), bias)
+    return Columns(None, bias)
+
+
+def _affordable(transform: Floats, budget: int, n: int) -> tuple[Floats, dict[str, Any]]:
+    """The directions that so few labels can cover, and what is said about it."""
+    rank = transform.shape[1]
+    if rank <= budget or budget == n:
+        few = {"caution": "fewer than 3 labels per direction"} if budget < min(3 * rank, n) else {}
+        return transform, few
+    kept = max(1, budget // 3)
+    warnings.warn(
+        f"budget is {budget} but the columns have rank {rank}; bss keeps only the {kept} first "
+        f"principal directions, ask for {rank} or more to keep all",
+        LabelwiseWarning,
+        stacklevel=2,
+    )
+    return transform[:, :kept], {"reduced_from_rank": rank}
+
+
+def _summary(draws: Draws) -> dict[str, Any]:
+    """The kernel's diagnostics without those that have an entry per round."""
+    kept = dict(draws.info)
+    upper, lower = kept.pop("barriers")
+    betas = kept.pop("betas")
+    kept.pop("potentials")
+    return kept | {"barriers": [upper[-1:], lower[-1:]], "beta_sum": float(sum(betas))}
+
+
+STRATEGY = PassStrategy(
+    name="bss",
+    needs=("features",),
+    several=True,
+    weighted=True,
+    draws=True,
+    choose=choose,
+    good_for="least squares and linear heads where no direction of the features may be missed",
+    reference=(
+        "Chen & Price, Active Regression via Linear-Sample Sparsification, COLT 2019; "
+        "Batson, Spielman & Srivastava, Twice-Ramanujan Sparsifiers, STOC 2009"
+    ),
+)

@@ -1,0 +1,167 @@
+r"""Transductive experimental design: items from which all others can be predicted best.
+
+With the kernel :math:`K = H H^\top` of the candidates and :math:`\mu > 0`, the next pick is the
+item that explains most of what is left, and what it explains is taken away:
+
+.. math::
+    \arg\max_i \frac{\lVert K_{:i} \rVert^2}{K_{ii} + \mu} , \qquad
+    K \leftarrow K - \frac{K_{:i} K_{i:}}{K_{ii} + \mu} .
+
+The ``(n, n)`` kernel is never formed. It always is :math:`H C H^\top` with
+:math:`C = (I + \mu^{-1} \sum_{s} h_s h_s^\top)^{-1}` over the labelled and picked items, so that
+:math:`K_{ii} = h_i^\top C h_i` and :math:`\lVert K_{:i} \rVert^2 = h_i^\top C G C h_i` with
+:math:`G = H^\top H`, and a pick changes both by two products with every row. ``regularisation``
+is :math:`\mu` as a fraction of the mean :math:`|h_i|^2`.
+
+Cost: :math:`O(n d^2)` once, then one pass over the features per pick, in float64, because much
+cancels in what is left; memory ``O(n + d^2)``.
+
+Reference: K. Yu, J. Bi, V. Tresp, "Active Learning via Transductive Experimental Design",
+ICML 2006.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_numpy
+from labelwise.blocks import Rows, Shard, Shards
+from labelwise.errors import BadInput
+from labelwise.kernels.doubles import double_chunks, double_products
+from labelwise.strategy import Choice, GreedyStrategy
+
+
+class State(NamedTuple):
+    """Both ``(n,)``: what is left of ``K_ii``, and of ``|K_:i|^2``."""
+
+    diagonal: Array
+    columns: Array
+
+
+class Update(NamedTuple):
+    """What blocks need to count a pick: ``C h`` and ``C G C h``, ``(d, 2)``, and two scalars."""
+
+    vectors: Floats
+    scale: float
+    energy: float
+
+
+class Design:
+    """What is left to explain, as ``(d, d)`` matrices that stay on the driver."""
+
+    def __init__(self, gram: Floats, labelled: Floats, mu: float) -> None:
+        """Start from the candidates' ``G`` and from labelled features, ``(m, d)``."""
+        self._gram, self.mu = gram, mu
+        information = np.eye(len(gram)) + labelled.T @ labelled / mu
+        self._inverse = np.linalg.inv(information).astype(np.float64, copy=False)
+        left = self._inverse @ gram @ self._inverse
+        self.start: tuple[Floats, Floats] | None = (self._inverse, left)
+        self.update = Update(np.zeros((len(gram), 2)), 1.0, 0.0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def add(self, feature: Floats) -> None:
+        """Count one pick, ``(d,)``."""
+        image = self._inverse @ feature
+        far = self._gram @ image
+        scale = float(feature @ image) + self.mu
+        self.update = Update(
+            np.stack([image, self._inverse @ far], axis=1), scale, float(image @ far)
+        )
+        self._inverse = self._inverse - np.outer(image, image) / scale
+        self.start = None
+
+    def scores(self, features: Floats) -> Floats:
+        """The scores from their definition, ``(n, d)`` to ``(n,)``."""
+        images = features @ self._inverse
+        columns = np.vecdot(images @ self._gram, images)
+        return np.asarray(columns / (np.vecdot(images, features) + self.mu))
+
+
+def begin(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    regularisation: float = 0.01,
+) -> Design:
+    """Add up ``G`` and count the labelled rows as chosen."""
+    if not 0 < regularisation < math.inf:
+        raise BadInput(f"regularisation must be a number above 0; got {regularisation}")
+    gram = shards.sum(_gram)
+    known = np.empty((0, len(gram))) if labelled is None else to_numpy(labelled["features"])
+    mean = float(np.trace(gram)) / len(shards)
+    return Design(gram, known.astype(np.float64), regularisation * mean if mean > 0 else 1.0)
+
+
+def _gram(shard: Shard) -> Floats:
+    total = np.zeros((shard.rows["features"].shape[1],) * 2)
+    for (chunk,) in double_chunks(shard.rows["features"]):
+        xp = namespace(chunk)
+        total += to_numpy(xp.matmul(xp.matrix_transpose(chunk), chunk))
+    return total
+
+
+def start(rows: Rows, labelled: Rows | None, plan: Design) -> State:
+    """Measure every row in one pass."""
+    features = rows["features"]
+    xp = namespace(features)
+    assert plan.start is not None
+    inverse, left = (like(matrix, features) for matrix in plan.start)
+    chunks = [
+        (xp.vecdot(xp.matmul(chunk, inverse), chunk), xp.vecdot(xp.matmul(chunk, left), chunk))
+        for (chunk,) in double_chunks(features)
+    ]
+    diagonal, columns = zip(*chunks, strict=True)
+    return State(xp.concat(list(diagonal)), xp.concat(list(columns)))
+
+
+def score(state: State, plan: Design) -> Array:
+    """How much of the rest each item explains, ``(n,)``."""
+    return state.columns / (state.diagonal + plan.mu)
+
+
+def advance(plan: Design, picked: Rows) -> Design:
+    """Take away what the pick explains."""
+    plan.add(to_numpy(float64(picked["features"]))[0])
+    return plan
+
+
+def add(state: State, rows: Rows, picked: Rows, plan: Design) -> State:
+    """Count one pick in a block."""
+    features = rows["features"]
+    vectors, scale, energy = plan.update
+    products = double_products(features, like(vectors, features))
+    near, far = products[:, 0], products[:, 1]
+    xp = namespace(near)
+    diagonal = state.diagonal - near * near / scale
+    columns = state.columns - near * (2 * far - near * (energy / scale)) / scale
+    return State(xp.clip(diagonal, 0, None), xp.clip(columns, 0, None))
+
+
+def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Design) -> Floats:
+    """The scores of a few items from their definition, ``(n,)``."""
+    return plan.scores(to_numpy(float64(rows["features"])))
+
+
+def finish(plan: Design, shards: Shards, ids: Ids) -> Choice:
+    """Report the regularisation."""
+    return Choice(ids, info={"mu": plan.mu})
+
+
+STRATEGY = GreedyStrategy(
+    name="design",
+    needs=("features",),
+    begin=begin,
+    start=start,
+    score=score,
+    add=add,
+    advance=advance,
+    finish=finish,
+    exact=exact,
+    good_for="linear models and regression: a batch from which the pool can be predicted",
+    reference="Yu, Bi and Tresp, Active Learning via Transductive Experimental Design, ICML 2006",
+)

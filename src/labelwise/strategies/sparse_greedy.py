@@ -1,0 +1,142 @@
+r"""Greedy sparse approximation: picks and weights whose mean gradient is that of the whole pool.
+
+Looks for a weighted batch that makes :math:`\lVert v - \Phi w \rVert^2 + \beta \lVert w - 1
+\rVert^2 - \alpha \sum_{j \in S} \sigma_j^2` small (`labelwise.kernels.sparse`): little bias,
+weights near 1, and items whose labels are uncertain. With the residual :math:`R = \Phi w - v`, the
+next pick is
+
+.. math:: \arg\max_j \; \alpha \sigma_j^2 - 2 \tau \, \Phi_j \cdot R
+
+(``gain="linear"``), or the item whose best weight lowers the objective most (``"exact"``). The
+pick gets its best weight, and all weights are then de-biased: one exact gradient step on the
+picked set, negative weights set to 0. At the end, ``polish`` finds the best weights of the set.
+
+The vectors are last-layer gradients under a label law that is not the model's own softmax: at
+``temperature`` 1 they vanish, and only the variances decide. With ``member_probabilities`` alone
+they are the members' losses. Without ``alpha`` and ``beta`` the paper's values are used; those
+depend on the scale of the features, and ``relative_alpha`` does not.
+
+Cost: one pass over the features per pick, kept up to date from the products with the picks while
+these fit in memory (`labelwise.kernels.pursuit`), and :math:`O(b^2)` on the driver.
+
+Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
+Sparse Approximation", 2022, Algorithm 1.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, Ids
+from labelwise.blocks import Rows, Shards
+from labelwise.errors import BadInput
+from labelwise.kernels.label_gradients import Law
+from labelwise.kernels.pursuit import Pursuit, State, exact_scores, update
+from labelwise.kernels.pursuit import start as start_block
+from labelwise.kernels.sparse import Terms, answer, host_vectors, pose, warn_if_void
+from labelwise.kernels.sparse_steps import Gain, best_weights
+from labelwise.strategy import Choice, GreedyStrategy
+
+DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}
+"""The paper's ``(alpha, beta)``."""
+
+
+class Plan(NamedTuple):
+    """The picks so far, and whether their weights are made best at the end."""
+
+    pursuit: Pursuit
+    polish: bool
+
+
+def begin(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    alpha: float | None = None,
+    relative_alpha: float | None = None,
+    beta: float | None = None,
+    tau: float = 1.0,
+    gain: str = "linear",
+    debias_steps: int = 1,
+    polish: bool = True,
+    temperature: float = 1.0,
+    label_law: str = "calibrated",
+    rho: float = 0.1,
+    sigma_scale: str = "none",
+) -> Plan:
+    """Set up the problem; its vectors are averaged in one pass."""
+    if gain not in ("linear", "exact"):
+        raise BadInput(f"gain must be 'linear' or 'exact'; got {gain!r}")
+    if not 0 < tau < math.inf:
+        raise BadInput(f"tau must be a number above 0; got {tau}")
+    if debias_steps < 0:
+        raise BadInput(f"debias_steps must be 0 or more; got {debias_steps}")
+    law, terms = Law(label_law, temperature, rho), Terms(alpha, relative_alpha, beta, sigma_scale)
+    problem = pose(shards, budget, law, terms, DEFAULTS)
+    warn_if_void(problem, "sparse_greedy")
+    return Plan(Pursuit(problem, Gain(gain, tau), debias_steps), polish)
+
+
+def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
+    """Compute the vectors of a block; labelled rows do not matter."""
+    return start_block(rows, plan.pursuit)
+
+
+def score(state: State, plan: Plan) -> Array:
+    """How much each item would lower the objective, up to a constant, ``(n,)``."""
+    return state.scores
+
+
+def slack(state: State) -> Array:
+    """How far rounding may have moved each score, ``(n,)``."""
+    return state.slack
+
+
+def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Plan) -> Floats:
+    """The scores of a few items in float64, ``(n,)``."""
+    return exact_scores(rows, plan.pursuit)
+
+
+def advance(plan: Plan, picked: Rows) -> Plan:
+    """Weigh all picks anew, with the new one among them."""
+    if not plan.pursuit.problem.void:
+        plan.pursuit.add(host_vectors(picked, plan.pursuit.problem.law)[0])
+    return plan
+
+
+def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
+    """Bring the scores of a block up to date after one pick."""
+    return state if plan.pursuit.problem.void else update(state, rows, plan.pursuit)
+
+
+def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
+    """Make the weights the best ones and report the objective."""
+    pursuit, problem = plan.pursuit, plan.pursuit.problem
+    polished = plan.polish and not problem.void
+    weights = np.ones(len(ids)) if problem.void else pursuit.weights
+    if polished:
+        weights = best_weights(pursuit.vectors, weights, problem)
+    facts = {"gain": pursuit.gain.kind, "polished": polished}
+    return answer(problem, ids, shards.rows(ids), weights, facts)
+
+
+STRATEGY = GreedyStrategy(
+    name="sparse_greedy",
+    needs=("features", "logits"),
+    or_needs=(("features", "probabilities"), ("member_probabilities",)),
+    weighted=True,
+    begin=begin,
+    start=start,
+    score=score,
+    add=add,
+    advance=advance,
+    finish=finish,
+    slack=slack,
+    exact=exact,
+    good_for="a weighted batch whose gradient is that of the whole pool, with uncertain labels",
+    reference="Shen, Jiang, Zhang and Koyejo, Batch Active Learning from the Perspective of "
+    "Sparse Approximation, 2022, Algorithm 1",
+)

@@ -1,0 +1,139 @@
+r"""Sparse approximation by iterative hard thresholding: all picks of a batch are settled together.
+
+Solves the same problem as ``sparse_greedy`` (`labelwise.kernels.sparse`) by proximal gradient
+steps: after a step to the point ``s`` of length :math:`\mu`, the ``b`` items with the largest
+
+.. math:: \tfrac12 [s_j]_+^2 + \kappa \, \alpha \sigma_j^2
+
+are kept, with :math:`\kappa = \mu` (``prox_scale="step"``) or 1 (``"one"``). The rule printed in
+the paper (``projection="printed"``) takes the ``b`` smallest :math:`\frac12 [-s_j]_+^2 - \alpha
+\sigma_j^2` instead, which forgets what leaving an item out costs; it is there for replication.
+The best iterate is returned, with the best weights for its items (``polish``).
+
+Thresholding needs a small ``beta``: a strong pull of all weights towards 1 hides the gradients.
+With a large one greedy picks are better. ``compare_with_greedy`` makes those too (by exact gains)
+and returns the better batch of the two, saying which in ``info``; left at None, it does so where
+the budget is at most the number of iterations, when it costs no more than they do.
+
+Cost: one pass over the features per iteration (`labelwise.kernels.thresholding`).
+
+Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
+Sparse Approximation", 2022, Algorithm 2.
+"""
+
+import numpy as np
+
+from labelwise.blocks import Rows, Shards
+from labelwise.errors import BadInput
+from labelwise.kernels import greedy
+from labelwise.kernels.label_gradients import Law
+from labelwise.kernels.sparse import (
+    Problem,
+    Terms,
+    answer,
+    host_vectors,
+    largest_variances,
+    pose,
+    warn_if_void,
+)
+from labelwise.kernels.sparse_steps import best_weights
+from labelwise.kernels.thresholding import Rules, threshold
+from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
+from labelwise.strategy import Choice, PassStrategy
+
+DEFAULTS = {"last_layer": (1e-8, 1e-6), "bayesian": (1.0, 1e-6)}
+CHOICES = {
+    "projection": ("corrected", "printed"),
+    "prox_scale": ("step", "one"),
+    "step": ("exact", "active_half"),
+}
+
+
+def choose(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    alpha: float | None = None,
+    relative_alpha: float | None = None,
+    beta: float | None = None,
+    iterations: int = 100,
+    projection: str = "corrected",
+    prox_scale: str = "step",
+    step: str = "exact",
+    debias_steps: int = 1,
+    polish: bool = True,
+    compare_with_greedy: bool | None = None,
+    temperature: float = 1.0,
+    label_law: str = "calibrated",
+    rho: float = 0.1,
+    sigma_scale: str = "none",
+) -> Choice:
+    """Pick ``budget`` items; labelled rows do not matter."""
+    rules = _check(Rules(projection, prox_scale, step, debias_steps), iterations)
+    law = Law(label_law, temperature, rho)
+    problem = pose(shards, budget, law, Terms(alpha, relative_alpha, beta, sigma_scale), DEFAULTS)
+    if problem.void:
+        warn_if_void(problem, "sparse_iht")
+        ids, _ = largest_variances(shards, law, budget)
+        return answer(problem, ids, shards.rows(ids), np.ones(budget), {"polished": False})
+    found, made = threshold(shards, problem, rules, iterations)
+    weights, rows = found.weights, shards.rows(found.ids)
+    if polish:
+        weights = best_weights(host_vectors(rows, law)[0], weights, problem)
+    facts = {"iterations": made, "polished": polish}
+    choice = answer(problem, found.ids, rows, weights, facts)
+    if compare_with_greedy is None:
+        compare_with_greedy = budget <= iterations
+    return _better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
+
+
+def _check(rules: Rules, iterations: int) -> Rules:
+    """Refuse rules that do not exist."""
+    for name, known in CHOICES.items():
+        value = getattr(rules, name)
+        if value not in known:
+            raise BadInput(f"{name} must be one of {', '.join(known)}; got {value!r}")
+    if iterations < 1:
+        raise BadInput(f"iterations must be 1 or more; got {iterations}")
+    if rules.debias_steps < 0:
+        raise BadInput(f"debias_steps must be 0 or more; got {rules.debias_steps}")
+    return rules
+
+
+def _better(choice: Choice, problem: Problem, shards: Shards, seed: int, polish: bool) -> Choice:
+    """The thresholded batch, or the greedy one where that reaches a lower objective."""
+    strategy = GREEDY.with_options(
+        alpha=problem.alpha,
+        beta=problem.beta,
+        gain="exact",
+        debias_steps=5,
+        polish=polish,
+        temperature=problem.law.temperature,
+        label_law=problem.law.kind,
+        rho=problem.law.rho,
+    )
+    rival = greedy.pick(strategy, shards, None, problem.budget, seed)
+    wins = rival.info["f"] < choice.info["f"]
+    facts = {
+        "iterations": choice.info["iterations"],
+        "f_thresholding": choice.info["f"],
+        "f_greedy": rival.info["f"],
+        "greedy_is_better": wins,
+    }
+    chosen = rival if wins else choice
+    return chosen._replace(info={**chosen.info, **facts})
+
+
+STRATEGY = PassStrategy(
+    name="sparse_iht",
+    needs=("features", "logits"),
+    or_needs=(("features", "probabilities"), ("member_probabilities",)),
+    weighted=True,
+    choose=choose,
+    good_for="the same weighted batch as sparse_greedy, in a number of passes that does not grow "
+    "with the batch",
+    reference="Shen, Jiang, Zhang and Koyejo, Batch Active Learning from the Perspective of "
+    "Sparse Approximation, 2022, Algorithm 2 (with the projection corrected)",
+)

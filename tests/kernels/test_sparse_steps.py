@@ -1,0 +1,151 @@
+"""Line search, de-bias, scores and the projection, against differences and brute force."""
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar, nnls
+
+from labelwise.kernels.label_gradients import Law
+from labelwise.kernels.sparse import Terms, host_vectors, pose
+from labelwise.kernels.sparse_steps import (
+    Fit,
+    Gain,
+    best_weights,
+    debias,
+    debias_and_clip,
+    greedy_scores,
+    line_search,
+    projection_scores,
+    step_length,
+)
+from tests.kernels.sparse_twin import make_rows, shards_of, twin_of
+
+
+def small_fit(seed, beta=0.3, items=8):
+    """A fit on the first items of a pool, and ``f1`` there from the dense vectors."""
+    rows = make_rows(30, 4, 3, seed)
+    shards, ids = shards_of(rows), np.arange(items)
+    problem = pose(
+        shards, items, Law(temperature=2.0), Terms(alpha=0.0, beta=beta), {"last_layer": (0, 0)}
+    )
+    twin = twin_of(rows, items, 0.0, beta)
+
+    def f1(weights):
+        return twin.f1(np.append(weights, np.zeros(30 - items)), ids)
+
+    vectors, _ = host_vectors(shards.rows(ids), problem.law)
+    return Fit.of(vectors, problem), f1, vectors, problem
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradient_agrees_with_differences(seed):
+    fit, f1, _, _ = small_fit(seed)
+    w = np.random.default_rng(seed).random(8)
+    differences = [(f1(w + 1e-4 * e) - f1(w - 1e-4 * e)) / 2e-4 for e in np.eye(8)]
+    np.testing.assert_allclose(fit.gradient(w), differences, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_line_search_finds_the_lowest_point_of_the_line(seed):
+    fit, f1, _, _ = small_fit(seed)
+    generator = np.random.default_rng(seed)
+    w, u = generator.random(8), generator.normal(size=8)
+    best = minimize_scalar(lambda mu: f1(w - mu * u))
+    mu = line_search(fit, u, w)
+    assert mu == pytest.approx(best.x, abs=1e-6)
+    for other in (mu - 1e-3, mu + 1e-3, best.x):
+        assert f1(w - mu * u) <= f1(w - other * u) + 1e-15
+
+
+def test_line_search_of_nothing_is_no_step():
+    fit, _, _, _ = small_fit(0)
+    assert line_search(fit, np.zeros(8), np.ones(8)) == 0
+    assert step_length(1.0, 0.0) == 0
+    assert step_length(1.0, 4.0) == 0.25
+
+
+@pytest.mark.parametrize("beta", [0.0, 1e-6, 0.5])
+def test_debias_never_raises_the_objective(beta):
+    for seed in range(10):
+        fit, f1, _, _ = small_fit(seed, beta)
+        w = 3 * np.random.default_rng(seed).normal(size=8)
+        values = [f1(w)]
+        for _ in range(5):
+            w = debias(fit, w)
+            values.append(f1(w))
+        assert all(new < old for old, new in pairwise(values))
+
+
+def test_clipped_debias_keeps_weights_from_going_negative():
+    fit, _, _, _ = small_fit(1)
+    start = np.array([-5.0, *np.ones(7)])
+    assert debias_and_clip(fit, start, 0).tolist() == [0.0, *np.ones(7)]
+    twice = np.maximum(debias(fit, np.maximum(debias(fit, start), 0)), 0)
+    np.testing.assert_array_equal(debias_and_clip(fit, start, 2), twice)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1e-6, 0.5])
+@pytest.mark.parametrize("seed", range(5))
+def test_best_weights_are_those_of_nonnegative_least_squares(seed, beta):
+    _, f1, vectors, problem = small_fit(seed, beta)
+    stacked = np.vstack([vectors.dense().T / 8, np.sqrt(beta) * np.eye(8)])
+    right = np.append(problem.target.ravel(), np.full(8, np.sqrt(beta)))
+    weights = best_weights(vectors, np.ones(8), problem)
+    np.testing.assert_allclose(weights, nnls(stacked, right)[0], atol=1e-7)
+    assert f1(weights) <= f1(nnls(stacked, right)[0]) + 1e-13
+
+
+def test_linear_gain_is_the_first_order_change_up_to_a_constant():
+    slopes, costs = np.array([0.3, -0.2]), np.array([0.1, 0.0])
+    scores = greedy_scores(slopes, np.ones(2), costs, 0.7, Gain("linear", 0.5))
+    change = 0.5 * (2 * slopes + 2 * 0.7 * (0 - 1)) - costs
+    np.testing.assert_allclose(scores, -change - 2 * 0.7 * 0.5)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4])
+def test_exact_gain_is_what_the_best_weight_of_one_item_gains(beta):
+    rows = make_rows(20, 3, 3)
+    twin = twin_of(rows, 4, 0.2, beta)
+    slopes, norms = twin.phi.T @ -twin.v, (twin.phi**2).sum(axis=0)
+    scores = greedy_scores(slopes, norms, twin.c, beta, Gain("exact"))
+    for j in range(20):
+
+        def one(weight, j=j):
+            w = weight * np.eye(20)[j]
+            return ((twin.v - twin.phi @ w) ** 2).sum() + beta * (weight - 1) ** 2
+
+        best = minimize_scalar(one, bounds=(0, 1e4), method="bounded", options={"xatol": 1e-10})
+        assert scores[j] == pytest.approx(one(0) - best.fun + twin.c[j], abs=1e-9)
+
+
+def test_an_item_without_a_vector_gains_its_variance_alone():
+    scores = greedy_scores(np.zeros(2), np.zeros(2), np.array([0.0, 3.0]), 0.0, Gain("exact"))
+    assert scores.tolist() == [0, 3]
+
+
+def projected_value(point, costs, scale, support):
+    """What a point made sparse on a support costs."""
+    w = np.zeros(len(point))
+    w[support] = np.maximum(point[support], 0)
+    return ((w - point) ** 2).sum() / 2 - scale * costs[support].sum()
+
+
+def projection_misses(rule, tries=200):
+    """How often a rule is beaten by some support, of all there are."""
+    misses = 0
+    for seed in range(tries):
+        generator = np.random.default_rng(seed)
+        point, costs, scale = generator.normal(size=7), generator.random(7), generator.random()
+        values = [projected_value(point, costs, scale, list(s)) for s in combinations(range(7), 3)]
+        chosen = np.argsort(-projection_scores(point, costs, scale, rule))[:3]
+        misses += projected_value(point, costs, scale, chosen) > min(values) + 1e-12
+    return misses
+
+
+def test_the_corrected_projection_is_the_best_of_all_supports():
+    assert projection_misses("corrected") == 0
+
+
+def test_the_printed_projection_is_not():
+    assert projection_misses("printed") > 50
