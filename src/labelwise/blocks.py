@@ -5,10 +5,11 @@ A *shard* is a block of rows with their ids and a place for what a strategy reme
 functions travel to them, and only sums, small results and picked rows travel back.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -42,10 +43,10 @@ class Shard:
         return len(self.ids)
 
 
-@runtime_checkable
-class TakesRows(Protocol):
+class TakesRows(Mapping[str, Any]):
     """A mapping of rows that can read some of them without the others."""
 
+    @abstractmethod
     def take(self, positions: Any) -> dict[str, Any]:
         """The rows at the given positions, for every representation."""
 
@@ -170,7 +171,7 @@ def take_rows(rows: Rows, positions: Any) -> dict[str, Any]:
 
     A mapping that `TakesRows` (a block of a file) reads only those.
     """
-    if isinstance(rows, TakesRows):
+    if not isinstance(rows, dict) and isinstance(rows, TakesRows):
         return rows.take(positions)
     return {name: each(value, lambda array: take(array, positions)) for name, value in rows.items()}
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.kernels import greedy
+from labelwise.kernels import greedy, greedy_blocks
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.farthest import farthest_first, nearest_distances
 from tests.conftest import make_features
@@ -40,8 +40,9 @@ def test_matches_the_slow_version(dtype, seed):
 
 def test_matches_the_slow_version_when_the_window_is_small(monkeypatch):
     monkeypatch.setattr(greedy, "WIDTH", 8)
-    monkeypatch.setattr(greedy, "HOT", 4)
-    monkeypatch.setattr(greedy, "FRESHEN", 2)
+    monkeypatch.setattr(greedy, "WIDEST", 16)
+    monkeypatch.setattr(greedy_blocks, "HOT", 4)
+    monkeypatch.setattr(greedy_blocks, "FRESHEN", 2)
     rows = make_features(500, 6, 1).astype(np.float32)
     assert farthest_first(rows, 200).tolist() == slow_farthest_first(rows, 200)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Ids, namespace, take, to_numpy
-from labelwise.blocks import LocalShards, Progress, Rows, Shard, each
+from labelwise.blocks import LocalShards, Progress, Rows, Shard, TakesRows, each
 from labelwise.errors import BadInput
 from labelwise.learner import REPRESENTATIONS
 from labelwise.pool import check_ids
@@ -55,7 +55,7 @@ def _check_axes(name: str, source: Source) -> bool:
     return True
 
 
-class BlockRows(Mapping[str, Any]):
+class BlockRows(TakesRows):
     """The rows of one block, read when they are asked for and checked the first time.
 
     ``keep`` are the positions in the block that are still unlabelled, or None for all.

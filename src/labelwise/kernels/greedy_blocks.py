@@ -1,0 +1,261 @@
+"""Exact blocks of greedy picks: what a block of rows remembers, proposes, and how it is settled.
+
+For strategies whose scores only fall, an old score is an upper bound. `propose` brings up to date
+only the rows of a block whose bounds reach a common bar, and `Window` settles picks from what all
+blocks propose, for as long as the best row is certain to beat every row below the bar.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import Floats, Ids, namespace, put, take, to_numpy
+from labelwise.blocks import GrowingRows, Rows, Shard, join_rows, take_rows
+from labelwise.errors import BadInput
+from labelwise.strategy import GreedyStrategy
+
+KEY = "greedy"
+HOT = 256
+"""How many of the proposals are looked at for a pick."""
+FRESHEN = 32
+"""How many of those are brought up to date at a time."""
+CONTENDERS = 256
+"""How many tied rows of a block are proposed when it proposes its best."""
+
+
+@dataclass
+class Part:
+    """What a block remembers; all arrays have one entry per row of the block.
+
+    ``bounds`` are upper bounds of the present scores; row ``i`` has counted the first ``seen[i]``
+    picks, and every row has counted the first ``base``. ``picked`` are the picks' rows.
+    """
+
+    state: Any
+    bounds: Floats
+    slack: Floats
+    taken: NDArray[np.bool_]
+    seen: NDArray[np.int64]
+    base: int = 0
+    picked: GrowingRows = field(default_factory=GrowingRows)
+
+    def hear(self, new: Rows, new_ids: Ids, ids: Ids) -> None:
+        """Remember new picks and take those that live here out of the race."""
+        if not len(new_ids):
+            return
+        self.picked.append(new)
+        self.taken |= np.isin(ids, new_ids)
+        self.bounds[self.taken] = -np.inf
+
+
+@dataclass
+class Proposal:
+    """Rows of one block that may be picked next, and a bound for all its other rows.
+
+    ``freshened`` says how many of them had to be brought up to date.
+    """
+
+    ids: Ids
+    rows: dict[str, Any]
+    state: Any
+    scores: Floats
+    slack: Floats
+    outside: float = -np.inf
+    freshened: int = 0
+
+
+def _take_state(state: Any, positions: Any) -> Any:
+    return type(state)(*(take(field, positions) for field in state))
+
+
+def _put_state(state: Any, positions: Any, new: Any) -> None:
+    for whole, part in zip(state, new, strict=True):
+        put(whole, positions, part)
+
+
+def _scores(strategy: GreedyStrategy, state: Any, plan: Any, ids: Ids) -> tuple[Floats, Floats]:
+    """Scores and how far each may be off, on the host; NaN is refused."""
+    scores = np.array(to_numpy(strategy.score(state, plan)), dtype=np.float64)
+    wrong = np.isnan(scores)
+    if wrong.any():
+        raise BadInput(
+            f"strategy {strategy.name!r} scored item {ids[wrong][0]} as NaN; check its rows"
+        )
+    if strategy.slack is not None:
+        slack = np.array(to_numpy(strategy.slack(state)), dtype=np.float64)
+    else:
+        slack = np.abs(scores) * 1e-9
+    return scores, slack
+
+
+def start(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, plan: Any) -> None:
+    """Measure a block's rows for the first time."""
+    state = strategy.start(shard.rows, labelled, plan)
+    if strategy.bounded:  # its arrays are written to later, and may be views of the rows
+        state = type(state)(*(namespace(part).asarray(part, copy=True) for part in state))
+    scores, slack = _scores(strategy, state, plan, shard.ids)
+    count = len(shard)
+    shard.state[KEY] = Part(
+        state,
+        scores + slack,
+        slack,
+        np.zeros(count, dtype=bool),
+        np.zeros(count, dtype=np.int64),
+    )
+
+
+def propose_best(
+    shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids
+) -> Proposal:
+    """Count the new picks in every row; propose the rows that tie for the best score."""
+    catch_up(shard, strategy, plan, new, new_ids)
+    part: Part = shard.state[KEY]
+    slack, upper = part.slack, part.bounds
+    lower = (upper - 2 * slack).max(initial=-np.inf)
+    ties = np.flatnonzero((upper >= lower) & ~part.taken)
+    if len(ties) > CONTENDERS:
+        ties = ties[np.argpartition(shard.ids[ties], CONTENDERS)[:CONTENDERS]]
+    return Proposal(shard.ids[ties], {}, None, upper[ties] - slack[ties], slack[ties])
+
+
+def _refresh(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) -> None:
+    """Count all picks that are not yet counted everywhere in every row of the block."""
+    if part.base == len(part.picked):
+        return
+    part.state = strategy.add(part.state, shard.rows, part.picked.since(part.base), plan)
+    scores, part.slack = _scores(strategy, part.state, plan, shard.ids)
+    part.bounds = scores + part.slack
+    part.bounds[part.taken] = -np.inf
+    part.seen[:] = len(part.picked)
+    part.base = len(part.picked)
+
+
+def catch_up(shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids) -> None:
+    """Count the new picks in every row."""
+    part: Part = shard.state[KEY]
+    part.hear(new, new_ids, shard.ids)
+    _refresh(part, shard, strategy, plan)
+
+
+def _freshen(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any, positions: Any) -> None:
+    """Count the picks that the rows at ``positions`` have not seen, in those rows alone."""
+    state = _take_state(part.state, positions)
+    rows = take_rows(shard.rows, positions)
+    first = int(part.seen[positions].min())
+    state = strategy.add(state, rows, part.picked.since(first), plan)
+    _put_state(part.state, positions, state)
+    scores, slack = _scores(strategy, state, plan, shard.ids[positions])
+    part.bounds[positions] = scores + slack
+    part.slack[positions] = slack
+    part.bounds[part.taken] = -np.inf
+    part.seen[positions] = len(part.picked)
+
+
+def highest_bounds(
+    shard: Shard, strategy: GreedyStrategy, new: Rows, new_ids: Ids, count: int
+) -> Floats:
+    """Hear of new picks, without counting them; the ``count`` highest bounds of the block."""
+    part: Part = shard.state[KEY]
+    part.hear(new, new_ids, shard.ids)
+    if count >= len(shard):
+        return part.bounds
+    return np.partition(part.bounds, len(shard) - count)[len(shard) - count :]
+
+
+def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Proposal:
+    """All rows whose bounds reach the bar, brought up to date."""
+    part: Part = shard.state[KEY]
+    top = np.flatnonzero((part.bounds >= bar) & ~part.taken)
+    stale = top[part.seen[top] < len(part.picked)]
+    outside = part.bounds[part.bounds < bar].max(initial=-np.inf)
+    if len(stale) * 4 > len(shard):
+        _refresh(part, shard, strategy, plan)
+    elif len(stale):
+        _freshen(part, shard, strategy, plan, stale)
+    slack = part.slack[top]
+    return Proposal(
+        shard.ids[top],
+        take_rows(shard.rows, top),
+        _take_state(part.state, top),
+        part.bounds[top] - slack,
+        slack,
+        float(outside),
+        len(stale),
+    )
+
+
+class Window:
+    """The proposals of all blocks, kept up to date as picks are made from them.
+
+    Only the `HOT` rows with the highest bounds are looked at for a pick; ``cold`` bounds the rest.
+    """
+
+    def __init__(self, parts: list[Proposal]) -> None:
+        parts = [part for part in parts if len(part.ids)] or parts[:1]
+        self.ids = np.concatenate([part.ids for part in parts])
+        self.rows = join_rows([part.rows for part in parts])
+        states = [part.state._asdict() for part in parts]
+        self.state = type(parts[0].state)(**join_rows(states))
+        self.scores = np.concatenate([part.scores for part in parts])
+        slack = np.concatenate([part.slack for part in parts])
+        self.outside = max(part.outside for part in parts)
+        self.upper, self.lower = self.scores + slack, self.scores - slack
+        self.seen = np.zeros(len(self.ids), dtype=np.int64)
+        self.picked = GrowingRows()
+        self._heat()
+
+    def _heat(self) -> None:
+        """Choose the hot rows anew."""
+        if len(self.ids) <= HOT:
+            self.hot, self.cold = np.arange(len(self.ids)), -np.inf
+            return
+        order = np.argpartition(-self.upper, HOT)
+        self.hot, self.cold = order[:HOT], float(self.upper[order[HOT]])
+
+    def pick(self, winner: int) -> dict[str, Any]:
+        """Take a row out of the race; its rows are returned."""
+        row = take_rows(self.rows, np.array([winner]))
+        self.picked.append(row)
+        self.upper[winner] = self.lower[winner] = -np.inf
+        self.seen[winner] = np.iinfo(np.int64).max
+        return row
+
+    def contenders(self, strategy: GreedyStrategy, plan: Any) -> Any:
+        """The up-to-date rows that may be best; None if a row outside may be better."""
+        while True:
+            upper = self.upper[self.hot]
+            best = upper.max(initial=-np.inf)
+            if best < self.cold:
+                self._heat()
+                continue
+            if best == -np.inf or best < self.outside:
+                return None
+            fresh = self.seen[self.hot] >= len(self.picked)
+            bar = self.lower[self.hot[fresh]].max(initial=-np.inf)
+            stale = self.hot[~fresh & (upper >= bar)]
+            if len(stale):
+                if len(stale) > FRESHEN:
+                    order = np.argpartition(-self.upper[stale], FRESHEN)
+                    stale = stale[order[:FRESHEN]]
+                self._freshen(strategy, plan, stale)
+            elif bar <= self.outside:
+                return None
+            elif bar <= self.cold:
+                self._heat()
+                if bar <= self.cold:  # more ties than hot rows: look at all of them
+                    self.hot, self.cold = np.arange(len(self.ids)), -np.inf
+            else:
+                return self.hot[upper >= bar]
+
+    def _freshen(self, strategy: GreedyStrategy, plan: Any, positions: Any) -> None:
+        """Count the picks that the rows at ``positions`` have not seen."""
+        picked = self.picked.since(int(self.seen[positions].min()))
+        state = _take_state(self.state, positions)
+        state = strategy.add(state, take_rows(self.rows, positions), picked, plan)
+        _put_state(self.state, positions, state)
+        scores, slack = _scores(strategy, state, plan, self.ids[positions])
+        self.scores[positions] = scores
+        self.upper[positions], self.lower[positions] = scores + slack, scores - slack
+        self.seen[positions] = len(self.picked)
