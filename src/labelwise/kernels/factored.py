@@ -51,6 +51,13 @@ def squared_norms(rows: Embedding) -> Array:
     return arrays.squared_norms(rows)
 
 
+def width(rows: Embedding) -> int:
+    """How many multiplications an inner product of two rows takes."""
+    if isinstance(rows, Factored):
+        return int(rows.a.shape[1] + rows.h.shape[1])
+    return int(rows.shape[1])
+
+
 def products(rows: Embedding, points: Embedding) -> Array:
     """Inner product of every row with every point, ``(n, m)``."""
     if isinstance(rows, Factored):

@@ -2,7 +2,8 @@ r"""Farthest-first: again and again the item farthest from all centres so far.
 
 With centres :math:`C`, the next pick is the item with the largest
 :math:`\min_{c \in C} \lVert x_i - x_c \rVert^2`; without any, the item of the largest norm.
-Distances only fall as centres are added, so picks are settled in exact blocks (`labelwise.kernels.greedy`) and near ties in float64.
+Distances only fall as centres are added, so picks are settled in exact blocks
+(`labelwise.kernels.greedy`) and near ties in float64.
 
 Cost: at most :math:`n b d` multiplications, in matrix products; rows whose old distance is below
 that of the current pick are not touched. Memory: a few numbers per row.
@@ -25,11 +26,15 @@ from labelwise.kernels.factored import (
     products,
     squared_distances,
     squared_norms,
+    width,
 )
 from labelwise.strategy import GreedyStrategy
 
 CHUNK = 1 << 22
 """How many products are held at a time; 16 MB in float32 stay in a processor's cache."""
+ONE_THREAD = 1 << 18
+"""BLAS does products of up to so many multiplications on one thread. Waking a second one for a
+small product costs more than it saves, and on a busy machine far more."""
 
 
 class State(NamedTuple):
@@ -52,18 +57,30 @@ def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Arra
     """
     xp = namespace(norms)
     centre_norms = squared_norms(centres)[:, None]
-    step = max(CHUNK // len(centre_norms), 64)
+    rows_step, centres_step = _steps(len(norms), len(centre_norms), width(rows))
     parts = []
-    for first in range(0, len(norms), step):
-        chunk = _slice(rows, first, first + step)
-        # Centres by rows, so that the minimum runs along contiguous memory.
-        block = products(centres, chunk)
-        block *= -2
-        block += centre_norms
-        parts.append(xp.min(block, axis=0))
-    nearest = xp.concat(parts) if len(parts) > 1 else parts[0]
-    nearest += norms
-    return xp.clip(nearest, 0, None)
+    for first in range(0, len(norms), rows_step):
+        chunk = _slice(rows, first, first + rows_step)
+        nearest = None
+        for begin in range(0, len(centre_norms), centres_step):
+            end = begin + centres_step
+            # Centres by rows, so that the minimum runs along contiguous memory.
+            block = products(_slice(centres, begin, end), chunk)
+            block *= -2
+            block += centre_norms[begin:end]
+            lowest = xp.min(block, axis=0)
+            nearest = lowest if nearest is None else xp.minimum(nearest, lowest)
+        parts.append(nearest)
+    distances = xp.concat(parts) if len(parts) > 1 else parts[0]
+    distances += norms
+    return xp.clip(distances, 0, None)
+
+
+def _steps(rows: int, centres: int, d: int) -> tuple[int, int]:
+    """How many rows and centres to multiply at a time."""
+    if rows * centres * d > 64 * ONE_THREAD:
+        return max(CHUNK // centres, 64), centres
+    return rows, max(ONE_THREAD // (rows * d), 1)
 
 
 def _slice(rows: Embedding, first: int, last: int) -> Embedding:

@@ -5,8 +5,8 @@ nearest centre so far. :math:`D_i^2` only falls, so an old value is an upper bou
 a Poisson clock that rings at the rate of its old :math:`D_i^2`; when it rings, measure the item
 against the centres added since and accept it with probability (:math:`D_i^2` now) / (then). The
 thinned clocks ring at the rate :math:`D_i^2` now, so the next accepted ring is a draw from the
-k-means++ law. All rows are measured again, with one matrix product, only when rejected rings have
-cost more than that would.
+k-means++ law. All rows are measured again, with one matrix product, only when that is cheaper than
+the rejected rings to come.
 
 The clocks are functions of (seed, epoch, item id): the picks depend neither on the order nor on
 the split of the rows.
@@ -27,12 +27,12 @@ from labelwise.kernels.factored import Embedding, squared_distances, squared_nor
 from labelwise.kernels.farthest import embedding_rows, nearest_distances
 
 KEY = "seeding"
-RINGS = 256
-"""How many rings of the clocks are looked at together, at most, about."""
-RING_COST, ROW_COST = 400, 16
+RINGS, MOST_RINGS, WANTED = 256, 8192, 128
+"""How many rings are looked at together: at first, at most, and how many of them should do."""
+RING_COST, ROW_COST = 100, 16
 """What a ring and a row cost beside the inner products that measure them, in inner products."""
-PATIENCE = 0.5
-"""How much rejected rings may cost before all rows are measured again, in units of that cost."""
+PATIENCE = 1.0
+"""How much cheaper measuring all rows again must be; 0 does it after every pick."""
 PICK, RING, ACCEPT = 1, 2, 3
 """The streams of noise: picks without a law, times between rings, acceptance."""
 
@@ -180,29 +180,34 @@ class _Draw:
         self._measured = len(self.ids)
 
     def run(self) -> None:
-        wasted = 0
+        rate = 1.0
         while len(self.ids) < self.k:
             if self._mass <= 0:
                 self._fill()
                 return
-            before, added = len(self.ids), len(self.ids) - self._measured
-            rings = self._next_rings()
+            before = len(self.ids)
+            rings = self._next_rings(rate)
             self._settle(rings)
-            rejected = len(rings.ids) - (len(self.ids) - before)
-            # Both costs in inner products; the constants stand for reading the rows and the rest.
-            wasted += rejected * (added + len(rings.ids) + RING_COST)
-            again = len(self.shards) * (len(self.ids) - self._measured + ROW_COST)
-            if len(self.ids) < self.k and wasted > PATIENCE * again:
+            rate = (len(self.ids) - before + 1) / (len(rings.ids) + 2)
+            if self._worth_measuring(rate):
                 self.refresh(self._added())
-                wasted = 0
+                rate = 1.0
+
+    def _worth_measuring(self, rate: float) -> bool:
+        """Whether measuring all rows again, after which most rings do, is cheaper than going on."""
+        left, added = self.k - len(self.ids), len(self.ids) - self._measured
+        going_on = left / rate * (added + left / 2 + RING_COST)
+        again = len(self.shards) * (added + ROW_COST) + 2 * left * (left / 2 + RING_COST)
+        return added > 0 and going_on > PATIENCE * again
 
     def _added(self) -> Embedding:
         """The centres added since all rows were measured (one that was measured, if none was)."""
         return self.embed(self.rows.since(min(self._measured, len(self.rows) - 1)))
 
-    def _next_rings(self) -> _Rings:
-        """The next rings of all clocks, at most about `RINGS`, in the order of time."""
-        self._now += min(RINGS, 2 * (self.k - len(self.ids)) + 4) / self._mass
+    def _next_rings(self, rate: float) -> _Rings:
+        """The next rings of all clocks, in the order of time; ``rate`` is how many are accepted."""
+        wanted = min(WANTED, self.k - len(self.ids)) / rate
+        self._now += min(max(wanted, min(RINGS, 2 * wanted + 4)), MOST_RINGS) / self._mass
         self._turn += 1
         parts = self.shards.map(_ring, self._now, self.seed, self._epoch, self._turn)
         parts = [part for part in parts if len(part.ids)] or parts[:1]
@@ -216,25 +221,33 @@ class _Draw:
 
     def _settle(self, rings: _Rings) -> None:
         """Accept rings in the order of time, each with its D^2 at that moment."""
-        if not len(rings.ids):
-            return
-        embedding = self.embed(rings.rows)
-        now = rings.rates.copy()
-        if len(self.ids) > self._measured:
-            distances = to_numpy(
-                nearest_distances(embedding, squared_norms(embedding), self._added())
-            )
+        now = rings.rates
+        if len(self.ids) > self._measured and len(rings.ids):
+            embedding = self.embed(rings.rows)
+            norms = squared_norms(embedding)
+            distances = to_numpy(nearest_distances(embedding, norms, self._added()))
             now = np.minimum(now, distances)
-        between = to_numpy(squared_distances(embedding, embedding)).astype(np.float64)
-        bars = rings.accept * rings.rates
-        for position, item in enumerate(rings.ids.tolist()):
-            if now[position] <= rings.rounding[position] or now[position] < bars[position]:
+        bars = np.maximum(rings.accept * rings.rates, rings.rounding)
+        # D^2 only falls: what is rejected against the centres so far stays rejected.
+        alive = np.flatnonzero(now > bars)
+        if not len(alive):
+            return
+        rows, ids, now, bars = (
+            take_rows(rings.rows, alive),
+            rings.ids[alive],
+            now[alive],
+            bars[alive],
+        )
+        embedding = self.embed(rows)
+        between = to_numpy(squared_distances(embedding, embedding))
+        for position, item in enumerate(ids.tolist()):
+            if now[position] <= bars[position]:
                 continue
-            self.accept(item, float(now[position]), take_rows(rings.rows, np.array([position])))
+            self.accept(item, float(now[position]), take_rows(rows, np.array([position])))
             if len(self.ids) == self.k:
                 return
-            np.minimum(now, between[position], out=now)
-            now[rings.ids == item] = 0
+            now = np.minimum(now, between[position])
+            now[ids == item] = 0
 
     def _fill(self) -> None:
         """All that is left lies on a centre: draw uniformly."""
