@@ -52,6 +52,14 @@ def float64(array: Array) -> Array:
     return namespace(array).astype(array, namespace(array).float64, copy=False)
 
 
+def precision(rows: Array) -> float:
+    """The relative spacing of the numbers in an array; whole numbers count as float64."""
+    xp = namespace(rows)
+    if not xp.isdtype(rows.dtype, "real floating"):
+        return float(np.finfo(np.float64).eps)
+    return float(xp.finfo(rows.dtype).eps)
+
+
 def take(array: Array, positions: NDArray[Any]) -> Array:
     """The rows at ``positions`` (host integers or a host boolean mask), in that order."""
     if isinstance(array, np.ndarray):

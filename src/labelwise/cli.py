@@ -8,8 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import metadata
-from importlib.util import find_spec
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,9 +52,11 @@ def run(arguments: Sequence[str]) -> int:
         path = context.command_path if context else "labelwise"
         return _fail(f"{error.format_message()}; see {path} --help", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; nothing was written", 130)
+        code = 130
     except (LabelwiseError, OSError, MemoryError) as error:
         return _fail(str(error) or "not enough memory", 1)
+    if code == 130:  # Typer, too, turns an interruption into this code
+        return _fail("interrupted; nothing was written", code)
     return code if isinstance(code, int) else 0
 
 
@@ -273,7 +274,7 @@ def demo(
     shown = Table(*head, box=SIMPLE_HEAD)
     for line in lines:
         shown.add_row(*line)
-    Console().print(shown)
+    Console(width=None if sys.stdout.isatty() else 100).print(shown)
     print(f"In brackets: 95 % intervals over {plan.seeds} seeds. Curves and pictures: {out}")
 
 
@@ -290,10 +291,13 @@ def _check_out(path: Path) -> None:
     check_format(path)
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
-    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise MissingDependency(
-            "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
-        )
+    if path.suffix == ".parquet":
+        try:
+            import_module("pyarrow")
+        except ImportError as error:
+            raise MissingDependency(
+                "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
+            ) from error
 
 
 @contextmanager

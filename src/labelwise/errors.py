@@ -16,6 +16,10 @@ class UnknownName(LabelwiseError, LookupError):
     """No strategy, option, representation or item has that name."""
 
 
+class NotConverged(LabelwiseError, ArithmeticError):
+    """An iteration did not reach its tolerance."""
+
+
 class MissingDependency(LabelwiseError, ImportError):
     """An optional package is needed for what was asked."""
 

@@ -86,10 +86,10 @@ class Strategy(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreStrategy(Strategy):
-    """``score(rows, labelled, summary, *, options...) -> (n,)``; the highest scores win.
+    """``score(rows, labelled, *, options...) -> (n,)``; the highest scores win.
 
-    ``summarise(shard) -> tuple`` is optional: what must be known of the whole pool beforehand.
-    The tuples of all blocks reach ``score`` as the list ``summary`` (an empty one without it).
+    ``summarise(shard)`` is optional: what must be known of the whole pool beforehand. The answers
+    of all blocks then reach ``score`` as a list, its third argument.
     """
 
     score: Callable[..., Array]

@@ -1,5 +1,7 @@
 """k-means against scikit-learn and its own definition."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -31,9 +33,7 @@ def test_is_as_good_as_scikit_learn():
 def test_more_rounds_never_raise_the_inertia():
     rows = make_features(300, 4, 2)
     inertias = [kmeans(rows, 10, 0, rounds=r, tolerance=0).inertia for r in range(6)]
-    assert all(
-        after <= before + 1e-9 for before, after in zip(inertias, inertias[1:], strict=False)
-    )
+    assert all(after <= before + 1e-9 for before, after in itertools.pairwise(inertias))
 
 
 def test_an_empty_cluster_restarts_at_the_farthest_row():

@@ -92,3 +92,15 @@ def test_a_nan_score_is_refused():
 
 def test_every_file_in_strategies_holds_the_strategy_of_its_name():
     assert all(name == strategy.name for name, strategy in labelwise.strategies().items())
+
+
+@pytest.mark.parametrize("strategy", ["lewis", "bss"])
+def test_rounding_to_half_precision_adds_no_rank(strategy, tmp_path):
+    generator = np.random.default_rng(0)
+    low = generator.normal(size=(400, 5)) @ generator.normal(size=(5, 30))
+    halves = low.astype(np.float16)
+    np.save(tmp_path / "halves.npy", halves)
+    for value in (halves, tmp_path / "halves.npy"):
+        info = labelwise.select(strategy, 60, features=value).info
+        rank = info["ranks"][0] if strategy == "lewis" else info["rank"] - 1  # less the bias
+        assert rank == 5

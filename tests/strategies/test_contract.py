@@ -156,9 +156,7 @@ def test_refuses_too_large_a_budget(strategy, inputs):
 
 
 def test_refuses_nan_and_names_the_item(strategy, inputs):
-    name, value = next(iter(inputs.items()))
-    if value.dtype.kind != "f":
-        pytest.fail("the first representation of a strategy should hold numbers")
+    value = next(iter(inputs.values()))
     value[23] = np.nan
     with pytest.raises(BadInput, match=r"item 23"):
         select(strategy, **inputs)

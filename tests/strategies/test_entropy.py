@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import labelwise
 from tests.conftest import make_probabilities
 

@@ -62,7 +62,7 @@ def test_with_a_large_beta_the_greedy_batch_is_returned_and_flagged():
 
 def test_the_better_of_the_two_is_returned():
     winners = set()
-    for seed in range(6):
+    for seed in range(10):
         rows = make_rows(60, 4, 3, seed)
         info = picked(rows, 3 + seed, alpha=0.0, beta=1e-6, compare_with_greedy=True).info
         assert info["f"] == min(info["f_greedy"], info["f_thresholding"])

@@ -5,7 +5,7 @@ from typing import Any
 
 _HOMES = {
     "Factored": "factored",
-    "approximate_leverage_scores": "leverage",
+    "approximate_leverage_scores": "sketch",
     "calibrate_temperature": "calibration",
     "deterministic_bss": "barrier_deterministic",
     "draw_until_distinct": "draws",

@@ -6,9 +6,10 @@ import numpy as np
 
 from labelwise.blocks import LocalShards, Progress, Shard
 from labelwise.errors import BadInput
+from labelwise.kernels.leverage import rank_tolerance
 from labelwise.pool import check_ids
 from labelwise.running import run
-from labelwise.running.shards import open_shards, open_sources
+from labelwise.running.shards import Sources, open_shards, open_sources
 from labelwise.selection import Selection
 from labelwise.strategies import get
 from labelwise.strategy import Strategy
@@ -81,6 +82,7 @@ def select(
     else:
         names = needed or tuple(given)[:1]
         sources = open_sources({name: given[name] for name in names})
+        chosen = _mind_precision(chosen, sources)
         shards, rows = open_shards(sources, ids=ids, labelled=labelled, progress=progress)
         if not needed:
             shards.map(_look)
@@ -104,6 +106,20 @@ def _needed(strategy: Strategy, given: dict[str, Any]) -> tuple[str, ...]:
                 "concatenate their columns, or use a strategy for several models (lewis)"
             )
     return names
+
+
+def _mind_precision(strategy: Strategy, sources: Sources) -> Strategy:
+    """Tell a strategy that judges the rank of features if they were stored in half precision.
+
+    Rows are computed with in float32 or float64, in which the rounding of float16 would count as
+    independent directions.
+    """
+    features = sources.get("features", [])
+    parts = features if isinstance(features, list) else [features]
+    coarsest = max((source.precision for source in parts), default=0.0)
+    if coarsest < 1e-5 or strategy.options.get("rtol", 0.0) is not None:
+        return strategy
+    return strategy.with_options(rtol=rank_tolerance(coarsest, 1, 1))
 
 
 def _look(shard: Shard) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, is_array, take
+from labelwise.arrays import Array, Ids, is_array, precision, take
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 
 
@@ -23,6 +23,10 @@ class Source(Protocol):
     @property
     def bytes_per_row(self) -> int:
         """How much memory one row takes when read."""
+
+    @property
+    def precision(self) -> float:
+        """The relative spacing of the numbers as they are stored."""
 
     @property
     def in_memory(self) -> bool:
@@ -53,6 +57,11 @@ class ArraySource:
         """Item size times the number of columns."""
         width = self._array.dtype.itemsize
         return int(width) * int(np.prod(self.shape[1:], dtype=np.int64))
+
+    @property
+    def precision(self) -> float:
+        """That of the array's type."""
+        return precision(self._array)
 
     def read(self, first: int, last: int) -> Array:
         """A view of the rows, no copy; in a file, they are read when they are used."""
@@ -115,6 +124,11 @@ class ParquetSource:
     def bytes_per_row(self) -> int:
         """Item size times the number of columns, once read."""
         return int(np.prod(self.shape[1:], dtype=np.int64)) * int(self._group(0).dtype.itemsize)
+
+    @property
+    def precision(self) -> float:
+        """That of the columns' common type."""
+        return precision(self._group(0))
 
     def _group(self, number: int) -> Any:
         """One row group as an array; the last one read is kept."""

@@ -47,6 +47,7 @@ def choose(
     degree: int = 2,
     frequencies: int = 128,
     length_scale: float | None = None,
+    rtol: float | None = None,
 ) -> Choice:
     """Draw the picks.
 
@@ -62,12 +63,14 @@ def choose(
         degree: the highest degree of the polynomial basis.
         frequencies: the number of columns of the Fourier basis.
         length_scale: of the Fourier basis; None measures it.
+        rtol: singular values up to this fraction of the largest count as zero; by default it
+            follows the precision of the features.
     """
     if mode not in MODES:
         raise BadInput(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
     shards = Finer(shards)
     columns = _columns(shards, basis, bias, degree, frequencies, length_scale, seed)
-    transform = whiten(shards, columns).transform
+    transform = whiten(shards, columns, rtol=rtol).transform
     info: dict[str, Any] = {"mode": mode, "basis": basis, "columns": len(transform)}
     if mode == "theory":
         gamma = theory_gamma(epsilon)

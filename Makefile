@@ -1,0 +1,64 @@
+# make demo and make test do all their own set-up: a virtual environment in .venv, with the versions
+# of constraints.txt. A stamp in .venv remembers what is installed, so the second call is quick.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Small matrices and several processes: one thread each is fastest, and leaves the other core free.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test test-all check format docs clean
+.DEFAULT_GOAL := help
+
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*  ##' Makefile | sed -E 's/:.*  ## /\t/' | sort | expand -t 12
+
+demo: .venv/demo.stamp  ## set up, compare strategies on handwritten digits, write demo/report.html
+	$(BIN)/labelwise demo --out demo/report.html
+	@echo "Next: open demo/report.html in a browser, then read README.md; make test runs all checks."
+
+test: check  ## set up, check and run the tests (without the slow ones)
+	$(BIN)/python -m pytest -n 2 -q -m "not slow"
+	@echo "Everything passed. Next: make demo shows the product; docs/adding_a_strategy.md to extend it."
+
+test-all: check  ## the same with the slow tests
+	$(BIN)/python -m pytest -n 2 -q
+	@echo "Everything passed, the slow tests too."
+
+check: .venv/test.stamp  ## lint, format, types, import layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: .venv/test.stamp  ## format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: .venv/test.stamp  ## rewrite the parts of pages that come from the code
+	$(BIN)/python docs/update.py
+
+clean:  ## remove the environment, caches and the demo's page
+	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache src/labelwise.egg-info
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "labelwise needs Python 3.11 or newer; try make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# setuptools comes first and from constraints.txt, so that the build takes no other version.
+.venv/build.stamp: constraints.txt | .venv/bin/python
+	$(INSTALL) setuptools
+	@touch $@
+
+.venv/demo.stamp: pyproject.toml constraints.txt .venv/build.stamp
+	@echo "Installing what the demo needs into .venv (about a minute the first time)"
+	$(INSTALL) --no-build-isolation --editable ".[demo]"
+	@touch $@
+
+.venv/test.stamp: pyproject.toml constraints.txt .venv/build.stamp
+	@echo "Installing what the tests need into .venv (two to three minutes the first time)"
+	$(INSTALL) --no-build-isolation --editable ".[demo,torch,parquet,dev]"
+	@touch $@ .venv/demo.stamp

@@ -1,0 +1,347 @@
+r"""Information: Shannon's, about the members of a committee, and Fisher's, about a linear layer.
+
+**Shannon.** What labels would tell about the members, in nats.
+
+The :math:`M` members (posterior draws, dropout masks, models of an ensemble) are equally likely
+beforehand. Labels that picked items may get single out some of them. An *outcome* :math:`s` is
+one way in which all labels of the picks may turn out; it has a probability :math:`\omega_s` and
+leaves the members with probabilities :math:`u_{sm}`. What the label of item :math:`i` would then
+still tell about the members is the conditional mutual information
+
+.. math::
+    I_i = \sum_s \omega_s \Big[ H\big(\textstyle\sum_m u_{sm} p_{im}\big)
+        - \sum_m u_{sm} H(p_{im}) \Big] ,
+
+with :math:`H` the entropy of class probabilities. Without picks there is one outcome with
+:math:`u_m = 1/M`, and :math:`I_i` is BALD's score, which is also the mean divergence
+:math:`\frac{1}{M} \sum_m KL(p_{im} \Vert \bar p_i)` of the members from their mean.
+
+With all outcomes listed, :math:`\sum_s \omega_s u_{sm} = 1/M` and the second term is the mean of
+the members' entropies. With drawn outcomes that holds only on average. Weighting the entropies by
+the same outcomes keeps every :math:`I_i` from being negative, and takes noise out of the
+difference of two items: its standard deviation is a third to two thirds of that with the mean.
+
+Members are told apart for good once :math:`u` is 0 or 1: no batch tells more than
+:math:`\log M` nats.
+
+**Fisher.** The functions ``fisher_...`` multiply the Fisher information of a last layer with
+``K`` classes and ``d`` features by matrices, item by item, without forming it.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, device, like, namespace, row_noise, take, to_numpy
+
+ITEMS_AT_ONCE = 16
+"""Items per product at least, unless that leaves room for less than `OUTCOMES_AT_ONCE`."""
+OUTCOMES_AT_ONCE = 1024
+"""Outcomes per product at least, where there are as many."""
+NUMBERS_ON_PROCESSOR = 1 << 21
+"""Numbers per temporary array on a processor (16 MB in float64)."""
+NUMBERS_ON_DEVICE = 1 << 26
+"""Numbers per temporary array where every operation has to be launched."""
+LEAST = {True: 1e-100, False: 1e-18}
+"""Numbers below count as none, in float64 and float32: subnormal products are very slow."""
+DRAWS = 11
+"""The stream of noise from which outcomes are drawn."""
+
+
+class Outcomes(NamedTuple):
+    """How the labels of the picks may turn out, and what that says about the members.
+
+    Attributes:
+        weights: ``(S,)``, the probability of each outcome; they sum to 1.
+        posteriors: ``(S, M)``, the probability of each member given the outcome; rows sum to 1.
+    """
+
+    weights: Floats
+    posteriors: Floats
+
+
+def entropy(probabilities: Array) -> Array:
+    """``-sum p log p`` over the last axis, in nats; a probability of 0 adds nothing."""
+    xp = namespace(probabilities)
+    least = xp.finfo(probabilities.dtype).smallest_normal
+    return -xp.sum(probabilities * xp.log(xp.clip(probabilities, least, None)), axis=-1)
+
+
+def information_gains(members: Array, outcomes: Outcomes, *, precise: bool = True) -> Floats:
+    """What the label of every item would tell about the members, given the outcomes.
+
+    Args:
+        members: ``(n, M, K)`` class probabilities.
+        outcomes: of the labels of the picks; `no_picks` where there are none.
+        precise: float64, with noise below 1e-13 removed; otherwise float32, off by less than
+            `float32_error`.
+
+    Returns:
+        ``(n,)`` on the host. Cost ``O(n S M K)``, in temporary arrays of a fixed size.
+    """
+    average = outcomes.weights @ outcomes.posteriors
+    gains = _mixed_entropies(members, outcomes, precise) - _own_entropies(members, average, precise)
+    return np.maximum(np.round(gains, 13), 0.0) if precise else gains
+
+
+def gains_above(
+    members: Array, parts: list[tuple[Outcomes, Outcomes]], least: float, *, precise: bool = False
+) -> Floats:
+    """`information_gains` that are at least ``least``, ``(n,)``; others may be minus infinity.
+
+    Args:
+        members: ``(n, M, K)`` class probabilities.
+        parts: of the outcomes, with their groups, from `grouped`. Part after part, the upper
+            bound by groups gives way to the outcomes themselves, for items still above ``least``.
+        least: what a gain must reach.
+        precise: as in `information_gains`.
+    """
+    average = np.sum([full.weights @ full.posteriors for full, _ in parts], axis=0)
+    own = _own_entropies(members, average, precise)
+    mixed = np.stack([_mixed_entropies(members, groups, precise) for _, groups in parts], axis=1)
+    above = np.arange(len(own))
+    for part, (full, _) in enumerate(parts):
+        above = above[mixed[above].sum(axis=1) - own[above] >= least]
+        mixed[above, part] = _mixed_entropies(take(members, above), full, precise)
+    gains = np.full(len(own), -np.inf)
+    gains[above] = mixed[above].sum(axis=1) - own[above]
+    return gains
+
+
+def _steps(members: Array, width: int) -> Iterator[slice]:
+    """Slices of as many items as fit a temporary array, with ``width`` numbers per class."""
+    step = max(_limit(members) // (members.shape[2] * width), 1)
+    for first in range(0, members.shape[0], step):
+        yield slice(first, first + step)
+
+
+def _limit(members: Array) -> int:
+    return NUMBERS_ON_PROCESSOR if str(device(members)) == "cpu" else NUMBERS_ON_DEVICE
+
+
+def _own_entropies(members: Array, average: Floats, precise: bool) -> Floats:
+    """``sum_m u_m H(p_im)`` for one distribution ``(M,)`` over the members: ``(n,)``."""
+    xp = namespace(members)
+    dtype = xp.float64 if precise else xp.float32
+    there = like(average, members, dtype=dtype)
+    result = np.empty(members.shape[0])
+    for at in _steps(members, members.shape[1]):
+        result[at] = to_numpy(xp.matmul(entropy(xp.astype(members[at], dtype)), there))
+    return result
+
+
+def _mixed_entropies(members: Array, outcomes: Outcomes, precise: bool) -> Floats:
+    """``sum_s w_s H(sum_m u_sm p_im)``: ``(n,)``."""
+    xp = namespace(members)
+    dtype = xp.float64 if precise else xp.float32
+    _, size, classes = members.shape
+    weights = like(outcomes.weights, members, dtype=dtype)
+    kept = outcomes.posteriors.T * (outcomes.posteriors.T > LEAST[precise])
+    posteriors = like(np.ascontiguousarray(kept), members, dtype=dtype)
+    room = max(_limit(members) // (ITEMS_AT_ONCE * classes), OUTCOMES_AT_ONCE)
+    width = min(len(outcomes.weights), room)
+    result = np.empty(members.shape[0])
+    for at in _steps(members, max(width, size)):
+        # The least number keeps every logarithm finite without a pass over the products.
+        rows = xp.permute_dims(xp.astype(members[at], dtype), (0, 2, 1)) + LEAST[precise]
+        rows = xp.reshape(rows, (-1, size))
+        total = xp.zeros(rows.shape[0], dtype=xp.float64, device=device(members))
+        for first in range(0, len(outcomes.weights), width):
+            some = slice(first, first + width)
+            mixed = xp.matmul(rows, posteriors[:, some])
+            terms = xp.log(mixed)
+            terms *= mixed
+            total -= xp.matmul(terms, weights[some])
+        result[at] = to_numpy(xp.sum(xp.reshape(total, (-1, classes)), axis=1))
+    return result
+
+
+def float32_error(shape: tuple[int, ...]) -> float:
+    """More than `information_gains` in float32 is off by, for ``(M, K)`` probabilities.
+
+    Rounding errors of M products add up like a random walk, and the sum over classes is at most
+    ``1 + log K``. This is ten times that and more.
+    """
+    size, classes = shape
+    return 1e-6 * (1 + float(np.log(classes))) * (1 + 0.1 * float(np.sqrt(size)))
+
+
+def no_picks(size: int) -> Outcomes:
+    """The one outcome of no labels: all ``M = size`` members are as likely as before."""
+    return Outcomes(np.ones(1), np.full((1, size), 1 / size))
+
+
+def followed_by(outcomes: Outcomes, picked: Floats) -> Outcomes:
+    """Every outcome followed by every label of one more pick, less those that cannot happen.
+
+    Args:
+        outcomes: ``S`` of them.
+        picked: ``(M, K)`` class probabilities of the pick.
+
+    Returns:
+        At most ``S K`` outcomes.
+    """
+    joint = outcomes.posteriors[:, None, :] * picked.T[None]
+    joint = joint.reshape(-1, len(picked))
+    chances = joint.sum(axis=1)
+    weights = np.repeat(outcomes.weights, picked.shape[1]) * chances
+    kept = weights > LEAST[True]
+    return Outcomes(weights[kept], joint[kept] / chances[kept, None])
+
+
+class PickedLabels:
+    """The labels that the picks may get: all of them while they are few, else some that are drawn.
+
+    A drawn outcome is a member and, for every pick, a label drawn from that member's
+    probabilities; every member gives equally many. Draws are a function of the seed, the draw's
+    number and the pick's number, and one more pick leaves the labels of the others as they were.
+    """
+
+    def __init__(self, size: int, most: int, seed: int) -> None:
+        """No picks yet; ``size`` members, at most ``most`` outcomes (one per member at least)."""
+        self.outcomes = no_picks(size)
+        self.exact = True
+        self._most = most
+        self._seed = seed
+        self._picked: list[Floats] = []
+        self._owners = np.repeat(np.arange(size), max(most // size, 1))
+        self._log_likelihoods = np.zeros((0, size))
+
+    def add(self, picked: Floats) -> None:
+        """Count one more pick, with ``(M, K)`` class probabilities."""
+        self._picked.append(picked)
+        self.exact = picked.shape[1] ** len(self._picked) <= self._most
+        if self.exact:
+            self.outcomes = followed_by(self.outcomes, picked)
+            return
+        if not len(self._log_likelihoods):
+            self._log_likelihoods = np.zeros((len(self._owners), len(picked)))
+            for number in range(len(self._picked)):
+                self._draw(number)
+        else:
+            self._draw(len(self._picked) - 1)
+        relative = self._log_likelihoods - self._log_likelihoods.max(axis=1, keepdims=True)
+        posteriors = np.exp(np.maximum(relative, -700.0)) * (relative > -200)
+        posteriors /= posteriors.sum(axis=1, keepdims=True)
+        self.outcomes = Outcomes(np.full(len(posteriors), 1 / len(posteriors)), posteriors)
+
+    def _draw(self, number: int) -> None:
+        """Draw the labels of one pick and weigh all members by them."""
+        picked = self._picked[number]
+        cumulative = np.cumsum(picked, axis=1)
+        cumulative /= cumulative[:, -1:]
+        draws = np.arange(len(self._owners))
+        noise = row_noise(self._seed, draws, DRAWS, number)
+        labels = np.sum(cumulative[self._owners] <= noise[:, None], axis=1)
+        with np.errstate(divide="ignore"):
+            self._log_likelihoods += np.log(picked)[:, labels].T
+
+
+def grouped(outcomes: Outcomes, groups: int, parts: int) -> list[tuple[Outcomes, Outcomes]]:
+    r"""Split the outcomes into parts, and merge like ones of each part into groups.
+
+    Entropy is concave, so that :math:`\sum_{s \in g} \omega_s H(u_s p) \le \omega_g H(\bar u_g p)`
+    with :math:`\bar u_g` the mean of a group, while the second term of a gain is linear and stays
+    the same: gains given the groups are upper bounds of those given the outcomes, part by part.
+    Any groups will do. These are the cells around outcomes evenly spaced by weight.
+
+    Returns:
+        Every part's outcomes and its groups; at most ``groups`` in all parts together.
+    """
+    weights, posteriors = outcomes
+    marks = (np.arange(groups) + 0.5) / groups * weights.sum()
+    positions = np.unique(np.searchsorted(np.cumsum(weights), marks))
+    rows = posteriors.astype(np.float32)
+    centres = rows[np.minimum(positions, len(rows) - 1)]
+    nearest = np.argmax(rows @ centres.T - 0.5 * np.vecdot(centres, centres), axis=1)
+    order = np.argsort(nearest, kind="stable")
+    weights, posteriors = weights[order], posteriors[order]
+    starts = np.flatnonzero(np.diff(nearest[order], prepend=-1))
+    total = np.add.reduceat(weights, starts)
+    mean = np.add.reduceat(posteriors * weights[:, None], starts, axis=0) / total[:, None]
+    edges = np.append(starts, len(weights))
+    # Parts of about as many outcomes each, cut between groups.
+    cuts = np.searchsorted(edges, np.linspace(0, len(weights), parts + 1))
+    return [
+        (
+            Outcomes(weights[edges[a] : edges[b]], posteriors[edges[a] : edges[b]]),
+            Outcomes(total[a:b], mean[a:b]),
+        )
+        for a, b in itertools.pairwise(np.unique(cuts))
+    ]
+
+
+def joined(parts: list[Outcomes]) -> Outcomes:
+    """Parts of outcomes put together."""
+    return Outcomes(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+
+
+def fisher_sum(features: Array, probabilities: Array | None) -> Array:
+    r"""The Fisher information of a linear layer, summed over items: ``(K d, K d)``.
+
+    That of an item is :math:`V^\top V = (\mathrm{diag}\, p - p p^\top) \otimes h h^\top` with the
+    ``K`` rows :math:`\sqrt{p_c} (e_c - p) \otimes h` of :math:`V`. Without probabilities, for
+    regression, ``K`` is 1 and :math:`V = h^\top`.
+
+    Args:
+        features: ``(n, d)``.
+        probabilities: ``(n, K)``, or None for regression.
+    """
+    xp = namespace(features)
+    turned = xp.matrix_transpose(features)
+    if probabilities is None:
+        return xp.matmul(turned, features)
+    d, classes = features.shape[1], probabilities.shape[1]
+    total = xp.empty((classes, d, classes, d), dtype=features.dtype, device=device(features))
+    for a in range(classes):
+        for b in range(a, classes):
+            weights = probabilities[:, a] * ((1.0 if a == b else 0.0) - probabilities[:, b])
+            total[a, :, b, :] = xp.matmul(turned * weights, features)
+            total[b, :, a, :] = total[a, :, b, :]
+    return xp.reshape(total, (classes * d, classes * d))
+
+
+def fisher_roots(features: Array, probabilities: Array | None) -> Array:
+    """The matrices ``V`` of `fisher_sum` themselves, ``(n, K, K d)``; for few items."""
+    if probabilities is None:
+        return features[:, None, :]
+    xp = namespace(features)
+    n, classes = probabilities.shape
+    unit = xp.eye(classes, dtype=features.dtype, device=device(features))
+    mixes = _mixed(xp.broadcast_to(unit, (n, classes, classes)), probabilities)
+    return xp.reshape(mixes[:, :, :, None] * features[:, None, None, :], (n, classes, -1))
+
+
+def fisher_products(features: Array, probabilities: Array | None, matrix: Array) -> Array:
+    """``V A`` for every item and one ``(K d, m)`` matrix ``A``: ``(n, K, m)``."""
+    xp = namespace(features)
+    n, d = features.shape
+    columns = matrix.shape[1]
+    side = xp.reshape(xp.permute_dims(xp.reshape(matrix, (-1, d, columns)), (1, 0, 2)), (d, -1))
+    return _mixed(xp.reshape(xp.matmul(features, side), (n, -1, columns)), probabilities)
+
+
+def fisher_squares(features: Array, probabilities: Array | None, matrix: Array) -> Array:
+    """``V A V^T`` for every item and one symmetric ``(K d, K d)`` matrix ``A``: ``(n, K, K)``."""
+    xp = namespace(features)
+    n, d = features.shape
+    classes = matrix.shape[0] // d
+    blocks = xp.empty((n, classes, classes), dtype=features.dtype, device=device(features))
+    for a in range(classes):
+        left = xp.matmul(features, matrix[a * d : (a + 1) * d, a * d :])
+        products = xp.reshape(left, (n, classes - a, d)) * features[:, None, :]
+        blocks[:, a, a:] = xp.sum(products, axis=2)
+        blocks[:, a:, a] = blocks[:, a, a:]
+    half = xp.matrix_transpose(_mixed(blocks, probabilities))
+    return _mixed(half, probabilities)
+
+
+def _mixed(blocks: Array, probabilities: Array | None) -> Array:
+    """``diag(sqrt p) (I - 1 p^T)`` times the ``(K, m)`` block of every item."""
+    if probabilities is None:
+        return blocks
+    xp = namespace(blocks)
+    mean = xp.sum(probabilities[:, :, None] * blocks, axis=1, keepdims=True)
+    return xp.sqrt(probabilities)[:, :, None] * (blocks - mean)

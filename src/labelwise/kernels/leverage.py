@@ -1,0 +1,282 @@
+r"""Leverage scores and orthonormal bases of rows that are only seen block by block.
+
+The leverage of row :math:`a_i` of the ``(n, d)`` matrix :math:`A` is
+
+.. math:: \tau_i = a_i^\top (A^\top A)^+ a_i = \lVert a_i T \rVert^2 ,
+
+with :math:`T` such that the columns of :math:`A T` are orthonormal. Scores lie in [0, 1], add up to
+the rank of :math:`A`, and do not change when :math:`A` is multiplied from the right by an
+invertible matrix; therefore columns are scaled to unit length before the rank is judged.
+
+:math:`T` comes from the Gram matrix, added up over blocks in float64, where its eigenvalues say
+that the answer is good. Squaring loses half of the digits, so otherwise it comes from a second
+pass, a QR factorization of one block after the other.
+
+Cost: two passes over the rows, ``O(n d^2)``, and ``O(d^2)`` memory besides a piece of a block.
+
+Reference: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel and
+sequential QR and LU factorizations", SIAM Journal on Scientific Computing, 2012.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import (
+    Array,
+    Floats,
+    float64,
+    like,
+    namespace,
+    precision,
+    squared_norms,
+    to_numpy,
+)
+from labelwise.blocks import Rows, Shard, Shards, as_shards
+from labelwise.errors import BadInput
+
+Read = Callable[[Rows], Array]
+"""Makes the ``(n, d)`` array of a block from its representations."""
+
+PIECE = 2**20
+"""About how many numbers of a block are worked on at a time, so that copies stay in cache."""
+
+_GRAM_NOISE = 1e-13
+"""Eigenvalues of a Gram matrix with unit diagonal say nothing below this."""
+
+_TINY = 1e-250
+"""Squares of float64 numbers below this have lost digits, or are zero though the number is not."""
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """A change of columns that makes the rows' columns orthonormal.
+
+    Attributes:
+        transform: ``(d, r)`` float64; the columns of ``A @ transform`` are orthonormal (shorter
+            where a ridge was given).
+        singular_values: ``(r,)``, largest first, of ``A`` with its columns scaled to unit length
+            (of ``A`` itself where a ridge was given).
+        amplification: how many times larger than a number's own rounding error the error of a
+            typical number of ``A @ transform`` is.
+    """
+
+    transform: Floats
+    singular_values: Floats
+    amplification: float
+
+    @property
+    def rank(self) -> int:
+        """How many independent columns were found."""
+        return len(self.singular_values)
+
+
+def read_features(rows: Rows, model: int | None = None) -> Array:
+    """The ``(n, d)`` features of a block; those of one model where there are several."""
+    features = rows["features"]
+    if not isinstance(features, list | tuple):
+        return features
+    if model is None:
+        raise BadInput(f"features holds {len(features)} models; give the array of one of them")
+    return features[model]
+
+
+def leverage_scores(
+    A: Any, *, ridge: float = 0.0, rtol: float | None = None, double: bool = False
+) -> Floats:
+    r"""Leverage of every row, ``(n,)``, in the order of the blocks.
+
+    Args:
+        A: ``(n, d)`` array, or shards with ``features``. Zero rows (score 0), dependent columns
+            and ``n < d`` are all fine.
+        ridge: :math:`\lambda \ge 0` in :math:`a_i^\top (A^\top A + \lambda I)^{-1} a_i`.
+        rtol: singular values up to this fraction of the largest count as zero. By default it
+            follows the precision of the rows: ``max(n, d)`` times 2.2e-16 for float64, 1e-6 for
+            float32, 1e-3 for float16, 3e-3 for bfloat16. Give one of the latter for float32 rows
+            that were computed in half precision.
+        double: multiply in float64 even where float32 would do, so that the scores of float32
+            rows depend on the split into blocks by less than about 1e-9 (else 1e-6).
+    """
+    shards = as_shards(A, "A")
+    if not len(shards):
+        return np.empty(0)
+    basis = whiten(shards, read_features, rtol=rtol, ridge=ridge)
+    return project(shards, read_features, basis, double=double)
+
+
+def project(shards: Shards, read: Read, basis: Whitening, *, double: bool = False) -> Floats:
+    """``|a_i T|^2`` of every row, ``(n,)``, between 0 and 1.
+
+    Float32 rows are multiplied in float32, unless ``double`` is set or that would leave errors of
+    more than 1e-6 at most rows and 1e-5 at any.
+    """
+    single = basis.amplification < 20 and np.max(np.abs(basis.transform), initial=0.0) < 1e30
+    parts = shards.map(_project, read, basis.transform, double or not single)
+    return np.clip(np.concatenate(parts), 0.0, 1.0)
+
+
+def _project(shard: Shard, read: Read, transform: Floats, double: bool) -> Floats:
+    """``|a_i T|^2`` for the rows of one block, ``(n,)``."""
+    out = np.empty(len(shard))
+    for start, piece in pieces(read(shard.rows), double=double):
+        product = piece @ like(transform, piece, dtype=piece.dtype)
+        out[start : start + len(product)] = lengths(product)
+    return out
+
+
+def lengths(rows: Array) -> Floats:
+    """Squared length of every row, ``(n,)``, on the host; small float32 ones do not vanish."""
+    squares = to_numpy(squared_norms(rows)).astype(np.float64)
+    if np.min(squares, initial=1.0) < 1e-30:
+        squares = to_numpy(squared_norms(float64(rows)))
+    return squares
+
+
+def pieces(rows: Array, *, double: bool, size: int = 0) -> Iterator[tuple[int, Array]]:
+    """Parts of a block in float64, or in float32 where ``double`` is off and the rows allow it.
+
+    Yields:
+        where the part starts, and its ``(m, d)`` rows; ``m`` is ``size`` if that is given.
+    """
+    xp = namespace(rows)
+    dtype = xp.float64 if double or precision(rows) < 1e-12 else xp.float32
+    size = size or max(1024, PIECE // max(1, rows.shape[1]))
+    for start in range(0, rows.shape[0], size):
+        yield start, xp.astype(rows[start : start + size], dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A matrix added up over rows, with the coarsest precision among them."""
+
+    matrix: Floats
+    precision: float
+
+    def __add__(self, other: "Sum") -> "Sum":
+        return Sum(self.matrix + other.matrix, max(self.precision, other.precision))
+
+
+def _gram(shard: Shard, read: Read, n: int) -> "Sum | _Triangle":
+    """The Gram matrix of a block; if all ``n`` rows are fewer than columns, ``R`` is smaller."""
+    rows = read(shard.rows)
+    if n <= rows.shape[1]:
+        return _triangle(shard, read)
+    total = like(np.zeros((rows.shape[1], rows.shape[1])), rows)
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinite sum is seen and done again
+        for _, piece in pieces(rows, double=True):
+            total += namespace(piece).matrix_transpose(piece) @ piece
+    return Sum(to_numpy(total), precision(rows))
+
+
+@dataclass(frozen=True)
+class _Triangle:
+    """The factor ``R`` of a QR factorization of some rows; adding factors the rows of both."""
+
+    matrix: Floats
+    precision: float
+
+    def __add__(self, other: "_Triangle") -> "_Triangle":
+        factor = _stack(self.matrix, other.matrix)
+        return _Triangle(factor, max(self.precision, other.precision))
+
+
+def _stack(above: Floats, below: Floats) -> Floats:
+    """The factor ``R`` of two matrices, one on top of the other."""
+    factor: Any = np.linalg.qr(np.concatenate([above, below]), mode="r")
+    return np.asarray(factor)
+
+
+def _triangle(shard: Shard, read: Read) -> _Triangle:
+    rows = read(shard.rows)
+    d = rows.shape[1]
+    factor = np.empty((0, d))
+    size = max(4 * d, PIECE // max(1, d))
+    for start, part in pieces(rows, double=True, size=size):
+        piece = to_numpy(part)
+        wrong = ~np.isfinite(piece).all(axis=1)
+        if wrong.any():
+            item = shard.ids[start + int(wrong.argmax())]
+            raise BadInput(f"the row of item {item} holds NaN or infinity; leave it out")
+        factor = _stack(factor, piece)
+    return _Triangle(factor, precision(rows))
+
+
+def whiten(
+    shards: Shards, read: Read, *, rtol: float | None = None, ridge: float = 0.0
+) -> Whitening:
+    """Find ``T`` so that the columns of ``A T`` are orthonormal.
+
+    Args:
+        shards: the blocks.
+        read: gives the ``(n, d)`` array of a block; a function of a module, or a partial of one.
+        rtol: as in `leverage_scores`.
+        ridge: as in `leverage_scores`.
+    """
+    if not (np.isfinite(ridge) and ridge >= 0):
+        raise BadInput(f"ridge must be zero or a positive number; got {ridge}")
+    if rtol is not None and not 0 <= rtol < 1:
+        raise BadInput(f"rtol must be in [0, 1); got {rtol}")
+    n = len(shards)
+    part: Sum | _Triangle = shards.sum(_gram, read, n)
+    if isinstance(part, _Triangle):
+        return _from_triangle(part, n, rtol, ridge)
+    found = _from_gram(part, n, rtol, ridge)
+    return found or _from_triangle(shards.sum(_triangle, read), n, rtol, ridge)
+
+
+def rank_tolerance(precision: float, n: int, d: int) -> float:
+    """The default rank tolerance: the precision of the features decides, not that of the sums."""
+    if precision < 1e-12:
+        return max(n, d) * precision
+    if precision < 1e-5:
+        return 1e-6
+    return 1e-3 if precision < 2e-3 else 3e-3  # bfloat16 leaves spurious directions at 1e-3
+
+
+def _from_gram(part: Sum, n: int, rtol: float | None, ridge: float) -> Whitening | None:
+    """The whitening that a Gram matrix gives, or None if its rounding errors show."""
+    gram, d = part.matrix, len(part.matrix)
+    fine = part.precision < 1e-12
+    if not np.isfinite(gram).all() or (fine and np.diagonal(gram).min(initial=1.0) < _TINY):
+        return None
+    scale = np.sqrt(np.diagonal(gram)) if ridge == 0 else np.ones(d)
+    scale = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(gram / scale[:, None] / scale)
+    values, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
+    if rtol is None:
+        rtol = rank_tolerance(part.precision, n, d)
+    floor = 1e-4 if fine else 1e-8
+    shifted = values + ridge
+    accurate = shifted >= floor * shifted[:1]
+    surely_zero = (values <= rtol**2 * values[:1]) & (rtol**2 > _GRAM_NOISE)
+    if not (accurate | surely_zero).all():
+        return None
+    return _assemble(np.sqrt(values), vectors, scale, rtol, ridge)
+
+
+def _from_triangle(part: _Triangle, n: int, rtol: float | None, ridge: float) -> Whitening:
+    factor, d = part.matrix, part.matrix.shape[1]
+    scale = np.ones(d)
+    if ridge == 0:
+        largest = np.max(np.abs(factor), axis=0, initial=0.0)
+        largest = np.where(largest > 0, largest, 1.0)
+        scale = largest * np.linalg.norm(factor / largest, axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+    _, values, vectors = np.linalg.svd(factor / scale, full_matrices=False)
+    if rtol is None:
+        rtol = rank_tolerance(part.precision, n, d)
+    return _assemble(values, vectors.T, scale, rtol, ridge)
+
+
+def _assemble(
+    values: Floats, vectors: Floats, scale: Floats, rtol: float, ridge: float
+) -> Whitening:
+    kept = values > rtol * np.max(values, initial=0.0)
+    length = np.sqrt(np.sum(values**2))
+    values = values[kept]
+    inverse = 1 / np.sqrt(values**2 + ridge)
+    size = max(1.0, float(np.sum((values * inverse) ** 2)))
+    growth = length * np.sqrt(np.sum(inverse**2)) / size
+    return Whitening(vectors[:, kept] * inverse / scale[:, None], values, float(growth))

@@ -1,0 +1,245 @@
+r"""Lewis weights of rows that are only seen block by block, for every p > 0.
+
+The Lewis weights of the rows :math:`a_i` of :math:`A` are the one solution of
+
+.. math:: w_i = \bigl( a_i^\top (A^\top W^{1-2/p} A)^+ a_i \bigr)^{p/2} .
+
+They lie in [0, 1], add up to the rank of :math:`A`, are zero for zero rows only, and are the
+leverage scores for p = 2. With :math:`y = \log w` and :math:`F(y)` the logarithm of the right-hand
+side, the iteration is :math:`y \leftarrow (1-\theta) y + \theta F(y)`. Near the solution the
+derivative of :math:`F` has its eigenvalues between 0 and :math:`1 - p/2`, so that
+:math:`\theta = 4/(p+2)` shrinks the error fastest, by :math:`|p-2|/(p+2)` a round; the undamped
+iteration (:math:`\theta = 1`) does not converge for :math:`p \ge 4`. Should the residual grow or
+stall all the same, :math:`\theta` becomes :math:`\min(1, 2/p)`, which converges from anywhere.
+
+The next Gram matrix is taken of rows that the last one has whitened. It is close to the identity
+once the weights settle, and float32 products are then enough; they give way to float64 when they
+no longer bring the residual down.
+
+Cost: one pass per round, ``O(n d r)`` for rank ``r``, and three numbers per row beside the rows.
+
+References: M. Cohen, R. Peng, "Lp row sampling by Lewis weights", STOC 2015; the damping is
+derived here.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from labelwise.arrays import Floats, float64, like, namespace, to_numpy
+from labelwise.blocks import Shard, Shards, as_shards
+from labelwise.errors import BadInput, NotConverged
+from labelwise.kernels.leverage import (
+    Read,
+    Whitening,
+    lengths,
+    pieces,
+    project,
+    read_features,
+    whiten,
+)
+
+_KEY = "lewis"
+
+_LARGEST = np.log(1e6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lewis:
+    """How Lewis weights are computed.
+
+    Attributes:
+        p: the norm, any positive number.
+        tol: the largest change of a ``log w`` at which the iteration has converged.
+        max_iterations: how many rounds until it counts as failed.
+        rtol: what counts as zero when the rank is judged, as in `leverage_scores`.
+        double: multiply in float64 from the first round on, so that the weights of float32 rows
+            depend on the split into blocks by less than about 1e-9 (else 1e-6).
+        damping: the first theta; ``4 / (p + 2)`` if None.
+    """
+
+    p: float
+    tol: float = 1e-6
+    max_iterations: int = 500
+    rtol: float | None = None
+    double: bool = False
+    damping: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.p) and self.p > 0):
+            raise BadInput(f"p must be a positive number; got {self.p}")
+        if not self.tol > 0:
+            raise BadInput(f"tol must be positive; got {self.tol}")
+        if self.max_iterations < 1:
+            raise BadInput(f"max_iterations must be at least 1; got {self.max_iterations}")
+        if self.damping is not None and not self.damping > 0:
+            raise BadInput(f"damping must be positive; got {self.damping}")
+
+
+@dataclass(frozen=True)
+class LewisWeights:
+    """Lewis weights and how they were reached.
+
+    Attributes:
+        weights: ``(n,)``, in the order of the blocks.
+        iterations: passes after the rank was known; 0 where the answer needs none.
+        residual: the largest ``|F(y) - y|`` of the last round.
+        rank: of the rows, which is also what the weights add up to.
+    """
+
+    weights: Floats
+    iterations: int
+    residual: float
+    rank: int
+
+
+def lewis_weights(A: Any, p: float, tol: float = 1e-6, max_iterations: int = 500) -> Floats:
+    """Lewis weight of every row, ``(n,)``, in the order of the blocks.
+
+    Args:
+        A: ``(n, d)`` array, or shards with ``features``. Zero rows (weight 0), dependent columns
+            and ``n < d`` are all fine.
+        p: the norm, any positive number.
+        tol: the largest change of a ``log w`` at which the iteration has converged.
+        max_iterations: how many rounds until it counts as failed, which is an error.
+    """
+    return lewis_iteration(A, Lewis(p=p, tol=tol, max_iterations=max_iterations)).weights
+
+
+def lewis_iteration(A: Any, settings: Lewis, read: Read = read_features) -> LewisWeights:
+    """Lewis weights with the number of rounds and the residual.
+
+    Args:
+        A: ``(n, d)`` array, or shards.
+        settings: p, tolerances and precision.
+        read: gives the ``(n, d)`` array of a block; by default its ``features``.
+    """
+    shards = as_shards(A, "A")
+    n = len(shards)
+    if not n:
+        return LewisWeights(np.empty(0), 0, 0.0, 0)
+    basis = whiten(shards, read, rtol=settings.rtol)
+    if basis.rank == n:  # no row depends on the others
+        return LewisWeights(np.ones(n), 0, 0.0, n)
+    if settings.p == 2 or basis.rank == 0:
+        scores = project(shards, read, basis, double=settings.double)
+        return LewisWeights(scores, 0, 0.0, basis.rank)
+    try:
+        rounds, residual = _iterate(shards, read, settings, basis)
+        weights = np.concatenate(shards.map(_finish, settings.p))
+    finally:
+        shards.map(_forget)
+    weights *= basis.rank / weights.sum()  # for p < 2 the common factor converges slowest
+    return LewisWeights(np.minimum(weights, 1.0), rounds, residual, basis.rank)
+
+
+def _iterate(shards: Shards, read: Read, settings: Lewis, basis: Whitening) -> tuple[int, float]:
+    """Run rounds until the residual is small enough; the weights stay with the blocks."""
+    p, transform = settings.p, basis.transform
+    level = float(np.log(basis.rank / len(shards)))
+    theta = settings.damping or 4 / (p + 2)
+    double = settings.double or bool(np.max(np.abs(transform)) > 1e30)
+    best, idle = np.inf, 0
+    for number in range(1, settings.max_iterations + 1):
+        step = _Step(p, theta, level, transform, double)
+        moved: _Moved = shards.sum(_round, read, step)
+        if moved.residual <= settings.tol:
+            return number, moved.residual
+        if not np.isfinite(moved.residual):
+            break
+        idle = 0 if moved.residual < 0.99 * best else idle + 1
+        if idle >= 4 or not moved.residual <= 4 * best:
+            theta = min(1.0, 2 / p)
+        if idle >= 2 and not double:
+            double, idle = True, 0
+        best = min(best, moved.residual)
+        transform = transform @ _inverse_root(moved.gram)
+    raise NotConverged(
+        f"lewis weights for p={p:g} still change by {best:.1e} after {settings.max_iterations} "
+        f"rounds; raise max_iterations, or tol (now {settings.tol:g})"
+    )
+
+
+def _inverse_root(gram: Floats) -> Floats:
+    """``S`` with ``S^T G S = I``, ``(r, r)``; directions lost to rounding are held back."""
+    try:
+        lower = linalg.cholesky(gram, lower=True)
+        return np.asarray(linalg.solve_triangular(lower, np.eye(len(gram)), lower=True).T)
+    except linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(gram)
+        return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-7 * values[-1])))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What a block must know for one round.
+
+    ``level`` is the first ``y``. Rows enter the Gram matrix with ``exp((1 - 2/p) (y - level))``;
+    leaving out a common factor keeps that near 1.
+    """
+
+    p: float
+    theta: float
+    level: float
+    transform: Floats
+    double: bool
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """What one round gives: the Gram matrix at the new ``y`` and the residual at the old one."""
+
+    gram: Floats
+    residual: float
+
+    def __add__(self, other: "_Moved") -> "_Moved":
+        return _Moved(self.gram + other.gram, max(self.residual, other.residual))
+
+
+def _round(shard: Shard, read: Read, step: _Step) -> _Moved:
+    """Move ``y`` to ``(1 - theta) y + theta F(y)`` and add up the Gram matrix there."""
+    power = 1 - 2 / step.p
+    n, rank = len(shard), step.transform.shape[1]
+    before = shard.state[_KEY][1] if _KEY in shard.state else np.full(n, step.level)
+    target, after = np.full(n, -np.inf), np.full(n, -np.inf)
+    block, residual = read(shard.rows), 0.0
+    gram = like(np.zeros((rank, rank)), block)
+    for start, piece in pieces(block, double=step.double):
+        rows = piece @ like(step.transform, piece, dtype=piece.dtype)
+        part = slice(start, start + len(rows))
+        squares = lengths(rows)
+        some = squares != 0  # zero rows have y = -inf
+        logs = np.log(squares[some])
+        goal = step.p / 2 * (logs - power * step.level)
+        y = before[part][some]
+        y = np.where(np.isfinite(y), y, goal)  # a row that was lost in float32 is back
+        moved = (1 - step.theta) * y + step.theta * goal
+        residual = float(np.max(np.abs(goal - y), initial=residual))
+        target[part][some], after[part][some] = goal, moved
+        root = np.zeros(len(rows))
+        # c |z|^2 is w < 1 in the end; on the way it must not overflow
+        exponent = np.minimum(power * (moved - step.level), _LARGEST - logs)
+        root[some] = np.exp(np.minimum(exponent, 170.0) / 2)
+        rows *= like(root, rows, dtype=rows.dtype)[:, None]
+        gram += float64(namespace(rows).matrix_transpose(rows) @ rows)
+    shard.state[_KEY] = (before, after, target)
+    return _Moved(to_numpy(gram), residual)
+
+
+def _finish(shard: Shard, p: float) -> Floats:
+    """The weights of a block after the last round.
+
+    For p > 2 they are the leverage scores of the reweighted rows, which add up to the rank.
+    """
+    before, after, target = shard.state[_KEY]
+    if p > 2:
+        some = np.isfinite(target)
+        after = np.where(some, 0.0, -np.inf)
+        after[some] = (1 - 2 / p) * before[some] + 2 / p * target[some]
+    return np.asarray(np.exp(after))
+
+
+def _forget(shard: Shard) -> None:
+    shard.state.pop(_KEY, None)

@@ -1,0 +1,193 @@
+"""A scikit-learn estimator as a learner: trained with weights, asked for representations."""
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from labelwise.errors import BadInput
+from labelwise.learner import FitReport, check_names
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "identity": lambda z: z,
+    "relu": lambda z: np.maximum(z, 0),
+    "tanh": np.tanh,
+    "logistic": expit,
+}
+
+
+class SklearnLearner:
+    """Train a fresh estimator at every `fit`, and read representations off it.
+
+    ============================  ======================================================
+    last step of the estimator    what `represent` gives
+    ============================  ======================================================
+    ``MLPClassifier``             features (last hidden layer), probabilities, logits
+    ``MLPRegressor``              features (last hidden layer), outputs
+    another classifier            features, probabilities (where it has predict_proba)
+    another regressor             features, outputs
+    ============================  ======================================================
+
+    Without hidden layers to read, the features are what reaches the last step of a pipeline: the
+    inputs themselves for a bare estimator. The columns of probabilities and logits are the classes
+    among the targets of the last `fit`, in sorted order.
+    """
+
+    def __init__(
+        self,
+        make_estimator: Callable[[], Any],
+        *,
+        features: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        """Remember how to make the model.
+
+        Args:
+            make_estimator: gives a new estimator or Pipeline, not yet trained.
+            features: ``features(estimator, inputs) -> (n, d)`` of the trained estimator, where
+                the features above are not the ones wanted.
+        """
+        self._make_estimator = make_estimator
+        self._features = features
+        self._estimator: Any = None
+
+    @property
+    def estimator(self) -> Any:
+        """The trained estimator."""
+        if self._estimator is None:
+            raise BadInput("the learner is not trained yet; call fit first")
+        return self._estimator
+
+    def fit(self, inputs: Any, targets: Any, weights: Any | None = None, *, seed: int) -> FitReport:
+        """Train from the start; an item of weight 2 counts like the same item twice.
+
+        Weights are scaled to mean 1 first, so that only their ratios matter, for a model with a
+        penalty on its parameters too.
+
+        Args:
+            inputs: ``(m, ...)`` as the estimator takes them.
+            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
+            weights: ``(m,)``, not negative.
+            seed: given to every ``random_state`` of the estimator.
+        """
+        estimator = self._make_estimator()
+        if is_classifier(_last(estimator)) and np.ndim(targets) != 1:
+            raise BadInput(f"give one class per item; got targets of shape {np.shape(targets)}")
+        states = [name for name in estimator.get_params() if name.endswith("random_state")]
+        estimator.set_params(**dict.fromkeys(states, seed))
+        extra = {} if weights is None else _weight_argument(estimator, weights, len(targets))
+        begin = time.perf_counter()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConvergenceWarning)
+            estimator.fit(inputs, targets, **extra)
+        unfinished = _pass_on(caught)
+        seconds = time.perf_counter() - begin
+        self._estimator = estimator
+        last = _last(estimator)
+        steps = np.max(getattr(last, "n_iter_", 0) or 0)
+        loss = getattr(last, "loss_", np.nan)
+        return FitReport(float(loss), int(steps), not unfinished, seconds)
+
+    def predict(self, inputs: Any) -> Any:
+        """The trained estimator's predictions, ``(n,)`` or ``(n, k)``."""
+        return self.estimator.predict(inputs)
+
+    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+        """The named representations of the inputs, in one pass over them.
+
+        Raises:
+            UnknownName: a name is no representation, or this estimator cannot give it.
+        """
+        last = _last(self.estimator)
+        check_names(names, _offered(last), f"a learner around {type(last).__name__}")
+        given = self.estimator[:-1].transform(inputs) if _has_steps(self.estimator) else inputs
+        if isinstance(last, MLPClassifier | MLPRegressor):
+            found = _network_rows(last, given, names)
+        else:
+            found = _estimator_rows(last, given, names)
+        if "features" in names and self._features is not None:
+            found["features"] = self._features(self.estimator, inputs)
+        return {name: found[name] for name in names}
+
+
+def _last(estimator: Any) -> Any:
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _has_steps(estimator: Any) -> bool:
+    return isinstance(estimator, Pipeline) and len(estimator) > 1
+
+
+def _offered(last: Any) -> list[str]:
+    """What can be read off an estimator."""
+    if not is_classifier(last):
+        return ["features", "outputs"]
+    if isinstance(last, MLPClassifier):
+        return ["features", "probabilities", "logits"]
+    return ["features", "probabilities"] if hasattr(last, "predict_proba") else ["features"]
+
+
+def _weight_argument(estimator: Any, weights: Any, count: int) -> dict[str, NDArray[Any]]:
+    """The keyword argument of ``fit`` that carries the weights."""
+    last = _last(estimator)
+    if not has_fit_parameter(last, "sample_weight"):
+        name = type(last).__name__
+        raise BadInput(f"{name} cannot be trained with weights; give none or take another model")
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape != (count,):
+        raise BadInput(f"there are {count} targets but weights of shape {values.shape}")
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        raise BadInput(f"weights must be finite and not negative; got {values[wrong][0]}")
+    if not values.any():
+        raise BadInput("all weights are zero; give None to count all items alike")
+    prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+    return {f"{prefix}sample_weight": values / values.mean()}
+
+
+def _pass_on(caught: Sequence[warnings.WarningMessage]) -> bool:
+    """Whether training stopped at its limit; all other warnings go on to the caller."""
+    unfinished = False
+    for warning in caught:
+        if issubclass(warning.category, ConvergenceWarning):
+            unfinished = True
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    return unfinished
+
+
+def _network_rows(network: Any, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Representations of a multilayer perceptron from one forward pass."""
+    activate = _ACTIVATIONS[network.activation]
+    hidden = inputs
+    for matrix, offset in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
+        hidden = activate(hidden @ matrix + offset)
+    found = {"features": np.asarray(hidden)}
+    if "features" in names and len(names) == 1:
+        return found
+    final = hidden @ network.coefs_[-1] + network.intercepts_[-1]
+    if isinstance(network, MLPRegressor):
+        return found | {"outputs": np.exp(final) if network.out_activation_ == "exp" else final}
+    if network.out_activation_ == "logistic":  # two classes share one output
+        final = np.hstack([np.zeros_like(final), final])
+    return found | {"logits": final, "probabilities": softmax(final, axis=1)}
+
+
+def _estimator_rows(last: Any, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"features": inputs}
+    if "probabilities" in names:
+        found["probabilities"] = last.predict_proba(inputs)
+    if "outputs" in names:
+        values = np.asarray(last.predict(inputs))
+        found["outputs"] = values.reshape(len(values), -1)
+    return found

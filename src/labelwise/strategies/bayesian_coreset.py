@@ -1,0 +1,186 @@
+r"""Bayesian coreset (ACS-FW): few weighted items whose log-likelihood stands for the pool's.
+
+Each item is a vector over :math:`J` posterior draws (members), its expected log-likelihood under
+the mean prediction :math:`\bar p_n`,
+
+.. math:: L_{nj} = J^{-1/2} \Big( \sum_y \bar p_n(y) \log p(y \mid x_n, \theta_j)
+          + \gamma H(\bar p_n) \Big) .
+
+Frank-Wolfe brings :math:`L_w = \sum_n w_n L_n` close to :math:`L = \sum_n L_n`: with
+:math:`\sigma_n = (|L_n|^2 + 10^{-6})^{1/2}` and :math:`\sigma = \sum_n \sigma_n`, it steps to the
+item :math:`f` with the highest :math:`\langle L - L_w, L_n \rangle / \sigma_n`, as far towards
+:math:`(\sigma / \sigma_f) L_f` as brings it closest to :math:`L`, until ``b`` different items were
+stepped on. An item may be stepped on again, which moves its weight. The weights :math:`w` say how
+many pool items a pick stands for.
+
+Where nothing is left to approximate, or Frank-Wolfe has stepped on picked items more than
+``2 b + 100`` times, steps go to the best of the items not picked yet, be their weight 0. A warning
+and ``info`` say how many.
+
+Cost: one pass to compute the vectors, ``O(n J K)``, kept as ``n x J`` float64 beside the rows;
+then one product with them per step, ``O(n J)``.
+
+Reference: R. Pinsler, J. Gordon, E. Nalisnick, J. M. Hernández-Lobato, "Bayesian Batch Active
+Learning as Sparse Subset Approximation", NeurIPS 2019. The mean prediction here is the mean of the
+members' probabilities.
+"""
+
+import math
+import warnings
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, Ids, comparable, largest, like, namespace, to_numpy
+from labelwise.blocks import Rows, Shard, Shards
+from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.kernels.doubles import double_chunks
+from labelwise.kernels.information import entropy
+from labelwise.strategy import Choice, PassStrategy
+
+KEY = "bayesian_coreset"
+ARRIVED = 1e-8
+"""The share of the sum of all vectors below which what is left of it is nothing."""
+
+
+def choose(
+    shards: Shards, labelled: Rows | None, budget: int, seed: int, *, entropy_weight: float = 0.0
+) -> Choice:
+    """Step until ``budget`` items are picked.
+
+    Args:
+        shards: ``member_probabilities`` is ``(n, J, K)``.
+        labelled: not used.
+        budget: how many items.
+        seed: not used.
+        entropy_weight: how much the entropy of the mean prediction counts (gamma above).
+    """
+    if not math.isfinite(entropy_weight):
+        raise BadInput(f"entropy_weight must be a finite number; got {entropy_weight!r}")
+    # Rounding makes the sums, and all that follows from them, the same for any split into blocks.
+    total, sigma = (comparable(part) for part in shards.sum(_project, entropy_weight))
+    reached, picked, forced, repeats = np.zeros_like(total), _Picked(), 0, 0
+    while len(picked.ids) < budget:
+        left = total - reached
+        arrived = np.linalg.norm(left) <= ARRIVED * np.linalg.norm(total)
+        force = arrived or repeats > 2 * budget + 100
+        taken = np.sort(np.array(picked.ids, dtype=np.int64)) if force else None
+        best = _best(shards, None if arrived else left, taken)
+        if best in picked.vectors:
+            repeats += 1
+        else:
+            forced += force
+            picked.append(best, _vector(shards, best, entropy_weight))
+            shards.progress("bayesian_coreset", len(picked.ids), budget)
+        if not arrived:
+            reached = picked.step(best, float(sigma), reached, left)
+    shards.map(_forget)
+    return _choice(picked, len(shards), total - reached, total, forced, repeats)
+
+
+class _Picked:
+    """The picks, their vectors and their weights."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.vectors: dict[int, Floats] = {}
+        self.weights = np.empty(0)
+
+    def append(self, item: int, vector: Floats) -> None:
+        """One more pick, of weight 0."""
+        self.ids.append(item)
+        self.vectors[item] = vector
+        self.weights = np.append(self.weights, 0.0)
+
+    def step(self, item: int, sigma: float, reached: Floats, left: Floats) -> Floats:
+        """Move weight to a pick, and return the weighted sum of vectors that is then reached."""
+        vector = self.vectors[item]
+        scale = sigma / math.sqrt(float(vector @ vector) + 1e-6)
+        way = scale * vector - reached
+        length = float(way @ way)
+        share = min(max(float(way @ left) / length, 0.0), 1.0) if length > 0 else 0.0
+        self.weights *= 1 - share
+        self.weights[self.ids.index(item)] += share * scale
+        return reached + share * way
+
+
+def _vectors(members: Array, entropy_weight: float) -> Array:
+    """Expected log-likelihoods, ``(n, J, K)`` to ``(n, J)`` in float64."""
+    xp = namespace(members)
+    parts = []
+    for (chunk,) in double_chunks(members):
+        mean = xp.mean(chunk, axis=1)
+        expected = xp.sum(xp.log(xp.clip(chunk, 1e-12, None)) * mean[:, None, :], axis=2)
+        parts.append(expected + entropy_weight * entropy(mean)[:, None])
+    return xp.concat(parts) / math.sqrt(members.shape[1])
+
+
+def _project(shard: Shard, entropy_weight: float) -> tuple[Floats, Floats]:
+    """Keep the block's vectors and their sizes beside its rows; the sums of both."""
+    vectors = _vectors(shard.rows["member_probabilities"], entropy_weight)
+    xp = namespace(vectors)
+    sizes = xp.sqrt(xp.sum(vectors * vectors, axis=1) + 1e-6)
+    shard.state[KEY] = (vectors, np.asarray(to_numpy(sizes), dtype=np.float64))
+    return np.asarray(to_numpy(xp.sum(vectors, axis=0))), np.asarray(to_numpy(xp.sum(sizes)))
+
+
+def _vector(shards: Shards, item: int, entropy_weight: float) -> Floats:
+    rows = shards.rows(np.array([item], dtype=np.int64))
+    vector = to_numpy(_vectors(rows["member_probabilities"], entropy_weight))[0]
+    return np.asarray(vector, dtype=np.float64)
+
+
+def _best(shards: Shards, left: Floats | None, taken: Ids | None) -> int:
+    """The item most in line with what is left, or the largest; not one of those taken."""
+    found = [best for best in shards.map(_best_of_block, left, taken) if best is not None]
+    return min((-score, item) for score, item in found)[1]
+
+
+def _best_of_block(
+    shard: Shard, left: Floats | None, taken: Ids | None
+) -> tuple[float, int] | None:
+    vectors, scores = shard.state[KEY]
+    if left is not None:
+        scores = to_numpy(namespace(vectors).matmul(vectors, like(left, vectors))) / scores
+    open_still = np.ones(len(scores), bool) if taken is None else ~np.isin(shard.ids, taken)
+    if not open_still.any():
+        return None
+    ids, scores = shard.ids[open_still], comparable(scores[open_still])
+    best = largest(scores, 1, ids)[0]
+    return float(scores[best]), int(ids[best])
+
+
+def _forget(shard: Shard) -> None:
+    shard.state.pop(KEY, None)
+
+
+def _choice(
+    picked: _Picked, n: int, left: Floats, total: Floats, forced: int, repeats: int
+) -> Choice:
+    if forced:
+        warnings.warn(
+            f"{forced} of {len(picked.ids)} picks have little or no weight: the others stand for "
+            "the whole pool, ask for fewer items or give more members",
+            LabelwiseWarning,
+            stacklevel=3,
+        )
+    whole = float(np.linalg.norm(total))
+    weights = (
+        picked.weights if picked.weights.any() else np.full(len(picked.ids), n / len(picked.ids))
+    )
+    info = {
+        "steps": len(picked.ids) + repeats,
+        "picks_without_need": forced,
+        "relative_error": float(np.linalg.norm(left)) / whole if whole else 0.0,
+    }
+    return Choice(np.array(picked.ids, dtype=np.int64), weights, info=info)
+
+
+STRATEGY = PassStrategy(
+    name="bayesian_coreset",
+    needs=("member_probabilities",),
+    weighted=True,
+    choose=choose,
+    good_for="posterior draws; a batch that stands for the whole pool, with weights",
+    reference="Pinsler, Gordon, Nalisnick and Hernández-Lobato, Bayesian Batch Active Learning as "
+    "Sparse Subset Approximation, NeurIPS 2019",
+)

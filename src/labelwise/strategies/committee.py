@@ -1,0 +1,102 @@
+r"""Query by committee: pick the items on which several models disagree most.
+
+``disagreement="kl"``: the mean divergence of the members from their mean,
+:math:`\frac{1}{M} \sum_m KL(p_{im} \Vert \bar p_i)`, the same number as BALD's score.
+
+``disagreement="vote_entropy"``: the entropy :math:`-\sum_k \frac{v_k}{M} \log \frac{v_k}{M}` of
+the members' votes, with :math:`v_k` of the :math:`M` members for class :math:`k`. It forgets how
+sure the members are.
+
+Regression (``outputs``, one array per model, or ``member_votes`` that are not integers): the
+variance of the models' predictions, summed over the outputs. Outputs in different units should be
+scaled first.
+
+Cost: one pass, ``O(n M K)``.
+
+References: H. Seung, M. Opper, H. Sompolinsky, "Query by Committee", COLT 1992. A. McCallum,
+K. Nigam, "Employing EM and Pool-Based Active Learning for Text Classification", ICML 1998.
+I. Dagan, S. Engelson, "Committee-Based Sampling for Training Probabilistic Classifiers", ICML 1995.
+"""
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, float64, namespace, to_numpy
+from labelwise.blocks import Rows
+from labelwise.errors import BadInput
+from labelwise.kernels.information import information_gains, no_picks
+from labelwise.strategy import ScoreStrategy
+
+DISAGREEMENTS = ("kl", "vote_entropy")
+
+
+def score(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Floats:
+    """How much the members disagree, ``(n,)``.
+
+    Args:
+        rows: ``member_probabilities`` ``(n, M, K)``, a list of ``probabilities`` ``(n, K)``, a list
+            of ``outputs`` ``(n, k)``, or ``member_votes`` ``(n, M)`` (integers are classes, others
+            are values of a regression).
+        labelled: not used.
+        disagreement: ``"kl"`` or ``"vote_entropy"``, for classes. Votes that are given have only
+            an entropy.
+    """
+    if disagreement not in DISAGREEMENTS:
+        raise BadInput(
+            f"disagreement must be one of {', '.join(DISAGREEMENTS)}; got {disagreement!r}"
+        )
+    if "outputs" in rows:
+        return _variance(_models(rows["outputs"], "outputs"))
+    if "member_votes" in rows:
+        votes = np.asarray(to_numpy(rows["member_votes"]))
+        whole = np.issubdtype(votes.dtype, np.integer)
+        return _vote_entropy(votes) if whole else _variance(list(votes.T[..., None]))
+    if "member_probabilities" in rows:
+        members = rows["member_probabilities"]
+    else:
+        given = _models(rows["probabilities"], "probabilities")
+        members = namespace(*given).stack(given, axis=1)
+    if disagreement == "vote_entropy":
+        return _vote_entropy(to_numpy(namespace(members).argmax(members, axis=2)))
+    return information_gains(members, no_picks(members.shape[1]))
+
+
+def _models(given: Array | list[Array], name: str) -> list[Array]:
+    if not isinstance(given, list | tuple) or len(given) < 2:
+        raise BadInput(f"committee needs the {name} of two or more models; give a list of arrays")
+    return list(given)
+
+
+def _variance(outputs: list[Array]) -> Floats:
+    """The variance over models, summed over outputs."""
+    xp = namespace(*outputs)
+    first = float64(outputs[0])  # equal predictions differ from it by exactly 0
+    values = xp.stack([float64(part) - first for part in outputs], axis=0)
+    return np.asarray(to_numpy(xp.sum(xp.var(values, axis=0), axis=1)), dtype=np.float64)
+
+
+def _vote_entropy(votes: Array) -> Floats:
+    """The entropy in nats of the votes in every row of ``(n, M)``; values may be any."""
+    size = votes.shape[1]
+    ordered = np.sort(votes, axis=1)
+    # A run of equal votes that ends at place j and began at place i has j - i + 1 votes.
+    places = np.broadcast_to(np.arange(size), votes.shape)
+    begins = np.ones(votes.shape, dtype=bool)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ends = np.ones(votes.shape, dtype=bool)
+    ends[:, :-1] = begins[:, 1:]
+    started = np.maximum.accumulate(np.where(begins, places, 0), axis=1)
+    shares = np.where(ends, places - started + 1, size) / size
+    # Adding 0 turns -0.0 of a unanimous vote into 0.
+    return np.asarray(-np.sum(shares * np.log(shares), axis=1) + 0.0)
+
+
+STRATEGY = ScoreStrategy(
+    name="committee",
+    needs=("member_probabilities",),
+    or_needs=(("probabilities",), ("outputs",), ("member_votes",)),
+    several=True,
+    score=score,
+    good_for="several models, for classification and for regression",
+    reference="Seung, Opper and Sompolinsky, Query by Committee, COLT 1992; McCallum and Nigam, "
+    "Employing EM and Pool-Based Active Learning for Text Classification, ICML 1998",
+)

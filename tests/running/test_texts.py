@@ -1,0 +1,90 @@
+"""Ids and options as users write them."""
+
+from pathlib import Path
+
+import pytest
+
+from labelwise.errors import BadInput, UnknownName
+from labelwise.running.texts import parse_options, read_ids
+from labelwise.strategy import Choice, PassStrategy
+
+
+def choose(
+    shards,
+    labelled,
+    budget,
+    seed,
+    *,
+    power: float = 1,
+    rounds: int = 5,
+    exact: bool = False,
+    mode: str = "fast",
+    limit: float | None = None,
+):
+    return Choice([])
+
+
+STRATEGY = PassStrategy(name="mine", needs=(), choose=choose, good_for="tests", reference="none")
+
+
+def test_values_take_the_declared_type():
+    texts = {"power": "2", "rounds": "7", "exact": "yes", "mode": "1"}
+    options = parse_options(STRATEGY, texts)
+    assert options == {"power": 2.0, "rounds": 7, "exact": True, "mode": "1"}
+    assert [type(value) for value in options.values()] == [float, int, bool, str]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("3", 3), ("0.5", 0.5), ("1e-3", 1e-3), ("none", None), ("auto", "auto")]
+)
+def test_an_option_without_a_default_is_read_as_what_it_looks_like(text, value):
+    assert parse_options(STRATEGY, {"limit": text}) == {"limit": value}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("power", "two", "option power of mine takes a number; got 'two'"),
+        ("rounds", "1.5", "option rounds of mine takes a whole number; got '1.5'"),
+        ("exact", "perhaps", "option exact of mine takes true or false; got 'perhaps'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(name, text, message):
+    with pytest.raises(BadInput, match=message):
+        parse_options(STRATEGY, {name: text})
+
+
+def test_an_unknown_option_is_refused_with_the_right_ones():
+    with pytest.raises(UnknownName, match="no option 'powre'; choose from power, rounds, exact"):
+        parse_options(STRATEGY, {"powre": "1"})
+
+
+def test_ids_come_one_per_line_with_blank_lines_left_out(tmp_path: Path):
+    path = tmp_path / "ids.txt"
+    path.write_text("5\n\n  7 \n-3\n")
+    assert read_ids(path) == [5, 7, -3]
+
+
+def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
+    path = tmp_path / "picks.csv"
+    path.write_text("weight,id\n1.5,8\n2.5,9\n")
+    assert read_ids(path) == [8, 9]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("ids.txt", "1\n2.5\n", "line 2 of .*ids.txt must be an id, a whole number; got '2.5'"),
+        ("ids.csv", "id\n1\nx\n", "line 3 of .*ids.csv must be an id, a whole number; got 'x'"),
+        ("ids.csv", "item\n1\n", "has no column called id"),
+    ],
+)
+def test_a_file_with_other_things_is_refused_with_its_line(tmp_path: Path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read_ids(tmp_path / name)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path):
+    with pytest.raises(BadInput, match="there is no file"):
+        read_ids(tmp_path / "no.txt")

@@ -1,0 +1,332 @@
+"""The command line as users meet it: what it prints, writes and answers."""
+
+import contextlib
+import csv
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import labelwise
+from labelwise.cli import run
+from tests.conftest import make_features, make_probabilities
+
+COMMAND = [sys.executable, "-c", "from labelwise.cli import main; main()"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a small pool, in which the command runs."""
+    monkeypatch.chdir(tmp_path)
+    np.save("f.npy", make_features(300, 6))
+    np.save("g.npy", make_features(300, 4, seed=1))
+    np.save("p.npy", make_probabilities(300, 3))
+    Path("done.txt").write_text("3\n17\n\n42\n")
+    return tmp_path
+
+
+def answer(capsys, *arguments):
+    """Exit code, stdout and stderr of a call."""
+    code = run(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def picked(path):
+    with open(path) as file:
+        return [int(line["id"]) for line in csv.DictReader(file)]
+
+
+def test_select_writes_what_the_library_picks(folder, capsys):
+    code, out, _ = answer(
+        capsys, "select", "f.npy", "--strategy", "k_center", "--budget", "7", "--out", "picks.csv"
+    )
+    assert (code, out) == (0, "7 picks written to picks.csv\n")
+    expected = labelwise.select("k_center", 7, features=np.load("f.npy"))
+    assert picked("picks.csv") == expected.ids.tolist()
+
+
+def test_all_inputs_reach_the_strategy(folder, capsys):
+    code, _, _ = answer(
+        capsys,
+        *("select", "f.npy", "--probabilities", "p.npy", "--labelled", "done.txt"),
+        *("-s", "badge", "-b", "5", "--seed", "9", "-o", "picks.csv"),
+    )
+    expected = labelwise.select(
+        "badge", 5, features="f.npy", probabilities="p.npy", labelled=[3, 17, 42], seed=9
+    )
+    assert code == 0
+    assert picked("picks.csv") == expected.ids.tolist()
+
+
+def test_several_files_are_several_models(folder, capsys):
+    arguments = ["-s", "lewis", "-b", "20", "--option", "p=1.5", "-o", "picks.jsonl"]
+    code, out, _ = answer(capsys, "select", "f.npy", "g.npy", *arguments)
+    expected = labelwise.select("lewis", 20, features=["f.npy", "g.npy"], p=1.5)
+    lines = [json.loads(line) for line in Path("picks.jsonl").read_text().splitlines()]
+    assert code == 0
+    assert [line["id"] for line in lines] == expected.ids.tolist()
+    np.testing.assert_allclose([line["weight"] for line in lines], expected.weights)
+    assert out.startswith("20 picks written to picks.jsonl, worth ")
+
+
+def test_picks_of_one_call_are_labelled_in_the_next(folder, capsys):
+    answer(capsys, "select", "f.npy", "-s", "k_center", "-b", "4", "-o", "one.csv")
+    answer(
+        capsys,
+        *("select", "f.npy", "-s", "k_center", "-b", "3", "--labelled", "one.csv"),
+        "-o",
+        "two.csv",
+    )
+    whole = labelwise.select("k_center", 7, features="f.npy").ids.tolist()
+    assert picked("one.csv") + picked("two.csv") == whole
+
+
+def test_items_keep_the_ids_that_are_given(folder, capsys):
+    Path("ids.txt").write_text("\n".join(str(1000 + row) for row in range(300)))
+    answer(
+        capsys, *("select", "f.npy", "-s", "k_center", "-b", "4", "--ids", "ids.txt", "-o", "p.csv")
+    )
+    plain = labelwise.select("k_center", 4, features="f.npy").ids
+    assert picked("p.csv") == (1000 + plain).tolist()
+
+
+def test_an_estimate_comes_before_the_work(folder, capsys):
+    _, out, err = answer(capsys, "select", "f.npy", "-s", "k_center", "-b", "4", "-o", "p.csv")
+    assert "pool: 300 items (features 6), 14 KiB, read in one block" in err
+    assert "plan: k_center reads the rows at most 5 times" in err
+    assert "pool:" not in out
+
+
+def test_warnings_of_the_library_are_one_line_notes(folder, capsys):
+    np.save("wide.npy", make_features(300, 40))
+    code, _, err = answer(capsys, "select", "wide.npy", "-s", "bss", "-b", "10", "-o", "p.csv")
+    notes = [line for line in err.splitlines() if line.startswith("note: ")]
+    assert code == 0
+    assert len(notes) == 1 and "budget is 10" in notes[0]
+    assert "Warning" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nofile.npy", "-s", "k_center"], "there is no file nofile.npy"),
+        (["f.npy", "-s", "k_centre"], "no strategy is called 'k_centre'; choose from"),
+        (["f.npy", "-s", "margin"], "margin needs probabilities"),
+        (["f.npy", "-s", "lewis", "--option", "q=1"], "lewis has no option 'q'; choose from p"),
+        (
+            ["f.npy", "-s", "lewis", "--option", "p=two"],
+            "option p of lewis takes a number; got 'two'",
+        ),
+        (["f.npy", "-s", "lewis", "--labelled", "no.txt"], "there is no file no.txt to read ids"),
+        (["f.npy", "-s", "k_center", "--labelled", "bad.txt"], "line 2 of bad.txt must be an id"),
+        (["f.npy", "-s", "k_center", "--labelled", "bad.csv"], "bad.csv has no column called id"),
+        (["f.npy", "-s", "k_center", "--labelled", "far.txt"], "has id 999"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(folder, capsys, arguments, message):
+    Path("bad.txt").write_text("1\ntwo\n")
+    Path("bad.csv").write_text("item\n1\n")
+    Path("far.txt").write_text("999\n")
+    code, out, err = answer(capsys, "select", *arguments, "-b", "5", "-o", "picks.csv")
+    problem = [line for line in err.splitlines() if not line.startswith(("pool:", "plan:"))]
+    assert (code, out) == (1, "")
+    assert len(problem) == 1 and problem[0].startswith("labelwise: ") and message in problem[0]
+    assert not Path("picks.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [("picks.txt", "cannot write 'picks.txt'"), ("no/picks.csv", "there is no folder no")],
+)
+def test_a_result_that_cannot_be_written_is_refused_before_the_work(folder, capsys, out, message):
+    code, _, err = answer(capsys, "select", "f.npy", "-s", "k_center", "-b", "5", "-o", out)
+    assert code == 1
+    assert message in err and "plan:" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["select", "f.npy", "-s", "k_center", "-b", "5"], "'--out'"),
+        (["select", "f.npy", "-s", "k_center", "-b", "five", "-o", "p.csv"], "'--budget'"),
+        (
+            ["select", "f.npy", "-s", "lewis", "-b", "5", "-o", "p.csv", "--option", "p"],
+            "name=value",
+        ),
+        (["select", "--frobnicate"], "--frobnicate; see labelwise select --help"),
+        (["pick"], "No such command 'pick'; see labelwise --help"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_code_2(folder, capsys, arguments, message):
+    code, out, err = answer(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("labelwise: ") and err.count("\n") == 1 and message in err
+
+
+def test_options_are_read_by_the_type_of_their_default(folder, capsys):
+    arguments = ["select", "f.npy", "-b", "20", "-s", "bss", "-o", "p.csv"]
+    code, _, _ = answer(capsys, *arguments, "--option", "bias=no", "--option", "degree=2")
+    expected = labelwise.select("bss", 20, features="f.npy", bias=False, degree=2)
+    assert code == 0 and picked("p.csv") == expected.ids.tolist()
+    for wrong in ("bias=perhaps", "degree=2.5"):
+        code, _, err = answer(capsys, *arguments, "--option", wrong)
+        assert code == 1
+        assert re.search(r"takes (true or false|a whole number); got '(perhaps|2.5)'", err)
+
+
+def test_strategies_lists_every_strategy_once(capsys):
+    code, out, _ = answer(capsys, "strategies")
+    head, *lines = [line.split("\t") for line in out.splitlines()]
+    known = labelwise.strategies()
+    assert code == 0
+    assert head == ["name", "needs", "weights", "good for", "reference"]
+    assert [line[0] for line in lines] == list(known)
+    for name, _needs, weights, good_for, reference in lines:
+        assert (weights == "yes") == known[name].weighted
+        assert (good_for, reference) == (known[name].good_for, known[name].reference)
+
+
+def test_one_strategy_is_shown_with_its_options(capsys):
+    code, out, _ = answer(capsys, "strategies", "lewis")
+    assert code == 0
+    assert "reads features, of one or several models" in out
+    for option, default in labelwise.strategies()["lewis"].options.items():
+        assert f"--option {option}={default}\n" in out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    code, out, _ = answer(capsys, "--version")
+    assert code == 0 and re.fullmatch(r"labelwise \d+\.\d+\.\d+\n", out)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["select", "-h"], ["demo", "--help"]])
+def test_help_teaches_with_an_example(capsys, arguments):
+    code, out, _ = answer(capsys, *arguments)
+    assert code == 0
+    assert "labelwise demo" in out or "labelwise select f.npy --strategy lewis" in out
+
+
+def test_the_demo_prints_a_table_and_writes_a_page(folder, capsys):
+    code, out, err = answer(
+        capsys, "demo", "--seeds", "2", "--labels", "30", "--strategy", "margin", "--workers", "1"
+    )
+    assert code == 0
+    assert re.search(r"random +30 \(", out) and re.search(r"margin +", out)
+    assert "Curves and pictures: demo/report.html" in out
+    assert "margin: 2 of 2 done" in err
+    assert Path("demo/report.html").stat().st_size > 10_000
+
+
+def test_help_starts_in_under_half_a_second():
+    def used():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    seconds = []
+    for _ in range(3):
+        before = used()
+        subprocess.run([*COMMAND, "--help"], check=True, capture_output=True)
+        seconds.append(used() - before)
+    assert min(seconds) < 0.5
+
+
+def test_nothing_heavy_is_imported_to_start():
+    heavy = ["torch", "sklearn", "matplotlib", "pyarrow", "pandas", "ray", "scipy.optimize"]
+    code = f"import sys, labelwise.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def test_an_interruption_leaves_no_file_and_says_so(folder):
+    np.save("big.npy", np.random.default_rng(0).normal(size=(40_000, 32)))
+    arguments = ["select", "big.npy", "-s", "k_center", "-b", "30000", "-o", "picks.csv"]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        for line in process.stderr:
+            if line.startswith("plan:"):
+                break
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert rest == "labelwise: interrupted; nothing was written\n"
+    assert [path.name for path in folder.iterdir() if "picks" in path.name] == []
+
+
+def on_a_terminal(*arguments):
+    """What the command writes to a terminal that stands for stdout and stderr."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen([*COMMAND, *arguments], stdout=theirs, stderr=theirs, env=environment):
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # the terminal is gone once the command has ended
+            while part := os.read(ours, 4096):
+                text += part
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())
+
+
+def test_a_terminal_shows_a_bar_that_fills_up(folder):
+    text = on_a_terminal("select", "f.npy", "-s", "k_center", "-b", "40", "-o", "picks.csv")
+    assert re.search(r"k_center ━+ 40/40 0:00:0", text)
+    assert "40 picks written to picks.csv" in text
+
+
+def test_a_terminal_shows_the_strategies_as_a_table_with_references():
+    text = on_a_terminal("strategies")
+    assert re.search(r"name +needs +weights +good for", text)
+    assert re.search(r"k_center +features", text)
+    assert "ICLR 2018" in text and "\t" not in text
+
+
+BLOCKED = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "sklearn", "matplotlib", "pyarrow", "pandas", "joblib"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from labelwise.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def without_extras(*arguments):
+    command = [sys.executable, "-c", BLOCKED, *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_core_works_without_any_extra(folder):
+    done = without_extras("select", "f.npy", "-s", "lewis", "-b", "20", "-o", "picks.csv")
+    assert done.returncode == 0, done.stderr
+    assert picked("picks.csv") == labelwise.select("lewis", 20, features="f.npy").ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["demo"], "labelwise[demo]"),
+        (["select", "f.npy", "-s", "k_center", "-b", "5", "-o", "p.parquet"], "labelwise[parquet]"),
+    ],
+)
+def test_a_missing_extra_is_named(folder, arguments, extra):
+    done = without_extras(*arguments)
+    assert done.returncode == 1
+    assert done.stderr.startswith("labelwise: ") and done.stderr.count("\n") == 1
+    assert f"pip install '{extra}'" in done.stderr

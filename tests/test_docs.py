@@ -1,0 +1,89 @@
+"""The pages against the code: parts taken from it, examples, links."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import labelwise
+from labelwise.cli import run
+
+ROOT = Path(__file__).resolve().parent.parent
+UPDATE = runpy.run_path(str(ROOT / "docs" / "update.py"))
+PAGES = UPDATE["pages"]()
+
+
+def blocks(text, language):
+    """The fenced blocks of a language, without those that are included files."""
+    written = UPDATE["MARKED"].sub("", text)
+    return re.findall(rf"```{language}\n(.*?)```", written, re.S)
+
+
+def named(pages):
+    return [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in pages]
+
+
+@pytest.mark.parametrize("page", named(PAGES))
+def test_what_a_page_takes_from_the_code_is_up_to_date(page):
+    text = page.read_text()
+    assert UPDATE["updated"](text) == text, f"run make docs to update {page.name}"
+
+
+def test_the_page_on_adding_a_strategy_holds_the_tested_files():
+    text = (ROOT / "docs" / "adding_a_strategy.md").read_text()
+    for path in ("examples/far_from_mean.py", "tests/test_far_from_mean.py"):
+        assert (ROOT / path).read_text() in text
+
+
+def test_the_readme_lists_every_strategy_with_what_it_is_good_for():
+    text = (ROOT / "README.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*?) \|$", text, re.M))
+    assert rows == {name: entry.good_for for name, entry in labelwise.strategies().items()}
+
+
+def test_the_example_of_the_readme_is_short():
+    (example,) = blocks((ROOT / "README.md").read_text(), "python")
+    assert len([line for line in example.splitlines() if line.strip()]) <= 15
+
+
+def test_the_example_of_the_readme_ends_with_70_labels_that_teach_the_network():
+    (example,) = blocks((ROOT / "README.md").read_text(), "python")
+    names: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    labelled, images, digits = names["labelled"], names["images"], names["digits"]
+    assert len(labelled) == len(np.unique(labelled)) == 70
+    assert (names["learner"].predict(images) == digits).mean() > 0.75
+
+
+WITH_CODE = [page for page in PAGES if blocks(page.read_text(), "(?:python|console)")]
+
+
+@pytest.mark.parametrize("page", named(WITH_CODE))
+def test_the_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.save("features.npy", np.random.default_rng(0).normal(size=(500, 6)))
+    names: dict[str, object] = {}
+    text = UPDATE["MARKED"].sub("", page.read_text())
+    for language, block in re.findall(r"```(python|console)\n(.*?)```", text, re.S):
+        if language == "python":
+            exec(compile(block, page.name, "exec"), names)
+            continue
+        for line in block.splitlines():
+            assert line.startswith("$ labelwise ")
+            assert run(shlex.split(line)[2:]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", named(PAGES))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_page_is_in_the_index():
+    linked = re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "index.md").read_text())
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages == set(linked)
