@@ -1,5 +1,9 @@
 """Files and arrays as blocks of rows: the same rows, read and checked once."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -139,6 +143,32 @@ def test_a_broken_file_is_refused(tmp_path):
     (tmp_path / "rows.txt").write_text("1 2 3")
     with pytest.raises(BadInput, match=r"cannot read 'rows.txt'; give a .npy or .parquet file"):
         labelwise.select("k_center", 1, features=tmp_path / "rows.txt")
+
+
+def test_a_file_stored_column_by_column_is_refused(tmp_path):
+    np.save(tmp_path / "rows.npy", np.asfortranarray(make_features(10, 3)))
+    with pytest.raises(BadInput, match="stored column by column"):
+        labelwise.select("k_center", 1, features=tmp_path / "rows.npy")
+
+
+def test_what_was_read_from_a_file_does_not_stay_in_memory(tmp_path):
+    """A pass over a file of 160 MB may not leave more than some blocks of it resident."""
+    np.save(tmp_path / "rows.npy", np.ones((400_000, 100), dtype=np.float32))
+    script = (
+        "import re, numpy, labelwise\n"
+        "def resident():\n"
+        "    return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "labelwise.select('k_center', 1, features=numpy.eye(3))\n"
+        "before = resident()\n"
+        f"labelwise.select('random', 5, features={str(tmp_path / 'rows.npy')!r})\n"
+        "print(resident() - before)\n"
+    )
+    if not Path("/proc/self/status").exists():
+        pytest.skip("resident memory is read from /proc")
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert int(found.stdout) < 110_000  # kB
 
 
 def test_pickled_objects_are_refused(tmp_path):

@@ -73,6 +73,55 @@ class ArraySource:
         return take(self.read(0, self.shape[0]), positions)
 
 
+class NpySource:
+    """A ``.npy`` file. Each range is mapped by itself, so that what was read does not stay."""
+
+    in_memory = False
+
+    def __init__(self, path: Path, name: str) -> None:
+        """Read the header; a file that is no array, or holds objects, is refused."""
+        try:
+            whole = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, OSError) as error:
+            raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
+        if not whole.flags.c_contiguous:
+            raise BadInput(
+                f"{name}: {path} is stored column by column; save np.ascontiguousarray(...) instead"
+            )
+        self._path, self._dtype, self._offset = path, whole.dtype, whole.offset
+        self.shape: tuple[int, ...] = whole.shape
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Item size times the number of columns."""
+        return int(self._dtype.itemsize) * int(np.prod(self.shape[1:], dtype=np.int64))
+
+    @property
+    def precision(self) -> float:
+        """That of the file's type."""
+        return precision(np.empty(0, dtype=self._dtype))
+
+    def _map(self, first: int, last: int) -> Any:
+        last = min(last, self.shape[0])
+        if last <= first:
+            return np.empty((0, *self.shape[1:]), dtype=self._dtype)
+        offset = self._offset + first * self.bytes_per_row
+        shape = (last - first, *self.shape[1:])
+        return np.memmap(self._path, self._dtype, "r", offset, shape)
+
+    def read(self, first: int, last: int) -> Array:
+        """A view of the rows, which are read when they are used."""
+        return np.asarray(self._map(first, last))
+
+    def take(self, positions: Any) -> Array:
+        """A copy of the rows."""
+        positions = np.asarray(positions)
+        if not len(positions):
+            return self.read(0, 0)
+        first = int(positions.min())
+        return self.read(first, int(positions.max()) + 1)[positions - first]
+
+
 class ParquetSource:
     """A Parquet file, or a folder of them read in the order of their names.
 
@@ -201,8 +250,4 @@ def _open_file(path: Path, name: str) -> Source:
         return ParquetSource(path)
     if path.suffix != ".npy":
         raise BadInput(f"{name}: cannot read {path.name!r}; give a .npy or .parquet file")
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
-    return ArraySource(array, in_memory=False)
+    return NpySource(path, name)
