@@ -4,6 +4,7 @@ Rows (features, probabilities, ...) may live in any array library and on any dev
 picks and everything of size ``(n,)`` that decides a pick are NumPy arrays on the host.
 """
 
+import math
 from typing import Any
 
 import array_api_compat
@@ -77,6 +78,34 @@ def squared_norms(rows: Array) -> Array:
     return namespace(rows).vecdot(rows, rows)
 
 
+_ONE_THREAD = 1 << 18
+"""BLAS does a product of up to so many multiplications on one thread."""
+
+
+def row_products(rows: Array, points: Array) -> Array:
+    """Inner product of every row with every point: ``(n, d)`` and ``(m, d)`` to ``(n, m)``.
+
+    Small products are cut into tiles that BLAS does on one thread: to wake a second one costs more
+    than it saves, and on a busy machine, where it must wait for its turn, a hundred times more.
+    """
+    (n, d), m = rows.shape, points.shape[0]
+    work = n * m * d
+    least = _ONE_THREAD // 64 if min(n, m) == 1 else _ONE_THREAD
+    if not least < work <= 64 * _ONE_THREAD or not isinstance(rows, np.ndarray):
+        return rows @ namespace(points).matrix_transpose(points)
+    if min(n, m) == 1:  # for a vector, BLAS takes two threads much earlier
+        return np.vecdot(rows[:, None, :], points[None, :, :])
+    pairs = max(_ONE_THREAD // d, 1)
+    width = min(m, max(math.isqrt(pairs), 1))
+    height = max(pairs // width, 1)
+    out = np.empty((n, m), dtype=np.result_type(rows, points))
+    for top in range(0, n, height):
+        for left in range(0, m, width):
+            tile = rows[top : top + height] @ points[left : left + width].T
+            out[top : top + height, left : left + width] = tile
+    return out
+
+
 def squared_distances(rows: Array, points: Array) -> Array:
     """Squared Euclidean distance of every row to every point.
 
@@ -88,7 +117,7 @@ def squared_distances(rows: Array, points: Array) -> Array:
         ``(n, m)``, with ``out[i, j] = |rows[i] - points[j]|^2``, never negative.
     """
     xp = namespace(rows)
-    distances = xp.matmul(rows, xp.matrix_transpose(points))
+    distances = row_products(rows, points)
     distances *= -2
     distances += squared_norms(rows)[:, None]
     distances += squared_norms(points)[None, :]

@@ -42,7 +42,6 @@ def test_matches_the_slow_version_when_the_window_is_small(monkeypatch):
     monkeypatch.setattr(greedy, "WIDTH", 8)
     monkeypatch.setattr(greedy, "WIDEST", 16)
     monkeypatch.setattr(greedy_blocks, "HOT", 4)
-    monkeypatch.setattr(greedy_blocks, "FRESHEN", 2)
     rows = make_features(500, 6, 1).astype(np.float32)
     assert farthest_first(rows, 200).tolist() == slow_farthest_first(rows, 200)
 

@@ -51,22 +51,13 @@ def squared_norms(rows: Embedding) -> Array:
     return arrays.squared_norms(rows)
 
 
-def width(rows: Embedding) -> int:
-    """How many multiplications an inner product of two rows takes."""
-    if isinstance(rows, Factored):
-        return int(rows.a.shape[1] + rows.h.shape[1])
-    return int(rows.shape[1])
-
-
 def products(rows: Embedding, points: Embedding) -> Array:
     """Inner product of every row with every point, ``(n, m)``."""
     if isinstance(rows, Factored):
-        xp = namespace(rows.h)
-        result = xp.matmul(rows.h, xp.matrix_transpose(points.h))
-        result *= xp.matmul(rows.a, xp.matrix_transpose(points.a))
+        result = arrays.row_products(rows.h, points.h)
+        result *= arrays.row_products(rows.a, points.a)
         return result
-    xp = namespace(rows)
-    return xp.matmul(rows, xp.matrix_transpose(points))
+    return arrays.row_products(rows, points)
 
 
 def squared_distances(rows: Embedding, points: Embedding) -> Array:

@@ -26,15 +26,11 @@ from labelwise.kernels.factored import (
     products,
     squared_distances,
     squared_norms,
-    width,
 )
 from labelwise.strategy import GreedyStrategy
 
 CHUNK = 1 << 22
 """How many products are held at a time; 16 MB in float32 stay in a processor's cache."""
-ONE_THREAD = 1 << 18
-"""BLAS does products of up to so many multiplications on one thread. Waking a second one for a
-small product costs more than it saves, and on a busy machine far more."""
 
 
 class State(NamedTuple):
@@ -57,30 +53,17 @@ def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Arra
     """
     xp = namespace(norms)
     centre_norms = squared_norms(centres)[:, None]
-    rows_step, centres_step = _steps(len(norms), len(centre_norms), width(rows))
+    step = max(CHUNK // len(centre_norms), 64)
     parts = []
-    for first in range(0, len(norms), rows_step):
-        chunk = _slice(rows, first, first + rows_step)
-        nearest = None
-        for begin in range(0, len(centre_norms), centres_step):
-            end = begin + centres_step
-            # Centres by rows, so that the minimum runs along contiguous memory.
-            block = products(_slice(centres, begin, end), chunk)
-            block *= -2
-            block += centre_norms[begin:end]
-            lowest = xp.min(block, axis=0)
-            nearest = lowest if nearest is None else xp.minimum(nearest, lowest)
-        parts.append(nearest)
-    distances = xp.concat(parts) if len(parts) > 1 else parts[0]
-    distances += norms
-    return xp.clip(distances, 0, None)
-
-
-def _steps(rows: int, centres: int, d: int) -> tuple[int, int]:
-    """How many rows and centres to multiply at a time."""
-    if rows * centres * d > 64 * ONE_THREAD:
-        return max(CHUNK // centres, 64), centres
-    return rows, max(ONE_THREAD // (rows * d), 1)
+    for first in range(0, len(norms), step):
+        # Centres by rows, so that the minimum runs along contiguous memory.
+        block = products(centres, _slice(rows, first, first + step))
+        block *= -2
+        block += centre_norms
+        parts.append(xp.min(block, axis=0))
+    nearest = xp.concat(parts) if len(parts) > 1 else parts[0]
+    nearest += norms
+    return xp.clip(nearest, 0, None)
 
 
 def _slice(rows: Embedding, first: int, last: int) -> Embedding:

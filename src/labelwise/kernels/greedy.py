@@ -124,7 +124,7 @@ class _Loop:
             highest = np.sort(np.concatenate(bounds))[::-1]
             bar = highest[min(width, len(highest)) - 1]
             parts = self.shards.map(propose, self.strategy, self.plan, float(bar))
-            self._settle_block(Window(parts))
+            self._settle_block(Window(parts, self.strategy, self.plan))
             made = len(self.ids) - before
             if made == 0 and not any(part.freshened for part in parts):
                 self._pick_best()  # a tie with rows below the bar
@@ -134,13 +134,15 @@ class _Loop:
     def _settle_block(self, window: Window) -> None:
         """Pick from the proposals while the best of them is certain to be the best of all."""
         while len(self.ids) < self.budget:
-            contenders = window.contenders(self.strategy, self.plan)
-            if contenders is None:
+            found = window.contenders(self.plan)
+            if found is None:
                 return
-            if len(contenders) == 1 or self.strategy.exact is None:
-                winner = int(contenders[np.argmin(window.ids[contenders])])
-                score = float(window.scores[winner])
+            ties, scores = found
+            if len(ties) == 1 or self.strategy.exact is None:
+                first = int(np.argmin(window.ids[ties]))
+                winner, score = int(ties[first]), float(scores[first])
             else:
-                rows = take_rows(window.rows, contenders)
-                winner, score = self._settle(contenders, window.ids, rows)
-            self._count(int(window.ids[winner]), score, window.pick(winner))
+                winner, score = self._settle(ties, window.ids, take_rows(window.rows, ties))
+            row = window.pick(winner)
+            self._count(int(window.ids[winner]), score, row)
+            window.count(row, self.plan)

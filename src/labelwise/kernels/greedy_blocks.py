@@ -18,9 +18,7 @@ from labelwise.strategy import GreedyStrategy
 
 KEY = "greedy"
 HOT = 256
-"""How many of the proposals are looked at for a pick."""
-FRESHEN = 32
-"""How many of those are brought up to date at a time."""
+"""How many of the proposals count every pick at once."""
 CONTENDERS = 256
 """How many tied rows of a block are proposed when it proposes its best."""
 
@@ -187,75 +185,81 @@ def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Pr
 
 
 class Window:
-    """The proposals of all blocks, kept up to date as picks are made from them.
+    """The proposals of all blocks, from which picks are made.
 
-    Only the `HOT` rows with the highest bounds are looked at for a pick; ``cold`` bounds the rest.
+    The `HOT` rows with the highest bounds count every pick at once; ``cold`` bounds the others,
+    of which row ``i`` has counted the first ``seen[i]`` picks.
     """
 
-    def __init__(self, parts: list[Proposal]) -> None:
+    def __init__(self, parts: list[Proposal], strategy: GreedyStrategy, plan: Any) -> None:
+        """Join the proposals."""
         parts = [part for part in parts if len(part.ids)] or parts[:1]
         self.ids = np.concatenate([part.ids for part in parts])
         self.rows = join_rows([part.rows for part in parts])
         states = [part.state._asdict() for part in parts]
-        self.state = type(parts[0].state)(**join_rows(states))
-        self.scores = np.concatenate([part.scores for part in parts])
+        self._state = type(parts[0].state)(**join_rows(states))
         slack = np.concatenate([part.slack for part in parts])
-        self.outside = max(part.outside for part in parts)
-        self.upper, self.lower = self.scores + slack, self.scores - slack
-        self.seen = np.zeros(len(self.ids), dtype=np.int64)
-        self.picked = GrowingRows()
-        self._heat()
+        self._upper = np.concatenate([part.scores for part in parts]) + slack
+        self._seen = np.zeros(len(self.ids), dtype=np.int64)
+        self._outside = max(part.outside for part in parts)
+        self._picked = GrowingRows()
+        self._strategy, self._size = strategy, HOT
+        self._hot_state: Any = None
+        self._heat(plan)
 
-    def _heat(self) -> None:
-        """Choose the hot rows anew."""
-        if len(self.ids) <= HOT:
-            self.hot, self.cold = np.arange(len(self.ids)), -np.inf
-            return
-        order = np.argpartition(-self.upper, HOT)
-        self.hot, self.cold = order[:HOT], float(self.upper[order[HOT]])
+    def contenders(self, plan: Any) -> tuple[Any, Floats] | None:
+        """The rows that may be best, and their scores; None if a row outside may be better."""
+        while True:
+            bar = (self._scores - self._slack).max(initial=-np.inf)
+            if bar == self._cold == -np.inf:
+                return None
+            if bar <= self._cold:
+                self._cool()
+                if not self._heat(plan):  # more ties than hot rows: look at more
+                    self._size *= 2
+                    self._heat(plan)
+            elif bar <= self._outside:
+                return None
+            else:
+                ties = np.flatnonzero(self._scores + self._slack >= bar)
+                return self._hot[ties], self._scores[ties]
 
     def pick(self, winner: int) -> dict[str, Any]:
-        """Take a row out of the race; its rows are returned."""
-        row = take_rows(self.rows, np.array([winner]))
-        self.picked.append(row)
-        self.upper[winner] = self.lower[winner] = -np.inf
-        self.seen[winner] = np.iinfo(np.int64).max
-        return row
+        """Take a row out of the race; its representations are returned."""
+        self._upper[winner] = -np.inf
+        return take_rows(self.rows, np.array([winner]))
 
-    def contenders(self, strategy: GreedyStrategy, plan: Any) -> Any:
-        """The up-to-date rows that may be best; None if a row outside may be better."""
-        while True:
-            upper = self.upper[self.hot]
-            best = upper.max(initial=-np.inf)
-            if best < self.cold:
-                self._heat()
-                continue
-            if best == -np.inf or best < self.outside:
-                return None
-            fresh = self.seen[self.hot] >= len(self.picked)
-            bar = self.lower[self.hot[fresh]].max(initial=-np.inf)
-            stale = self.hot[~fresh & (upper >= bar)]
-            if len(stale):
-                if len(stale) > FRESHEN:
-                    order = np.argpartition(-self.upper[stale], FRESHEN)
-                    stale = stale[order[:FRESHEN]]
-                self._freshen(strategy, plan, stale)
-            elif bar <= self.outside:
-                return None
-            elif bar <= self.cold:
-                self._heat()
-                if bar <= self.cold:  # more ties than hot rows: look at all of them
-                    self.hot, self.cold = np.arange(len(self.ids)), -np.inf
-            else:
-                return self.hot[upper >= bar]
+    def count(self, row: Rows, plan: Any) -> None:
+        """Count a pick in all hot rows."""
+        self._picked.append(row)
+        self._hot_state = self._strategy.add(self._hot_state, self._hot_rows, row, plan)
+        self._measure(plan)
 
-    def _freshen(self, strategy: GreedyStrategy, plan: Any, positions: Any) -> None:
-        """Count the picks that the rows at ``positions`` have not seen."""
-        picked = self.picked.since(int(self.seen[positions].min()))
-        state = _take_state(self.state, positions)
-        state = strategy.add(state, take_rows(self.rows, positions), picked, plan)
-        _put_state(self.state, positions, state)
-        scores, slack = _scores(strategy, state, plan, self.ids[positions])
-        self.scores[positions] = scores
-        self.upper[positions], self.lower[positions] = scores + slack, scores - slack
-        self.seen[positions] = len(self.picked)
+    def _measure(self, plan: Any) -> None:
+        ids = self.ids[self._hot]
+        self._scores, self._slack = _scores(self._strategy, self._hot_state, plan, ids)
+        self._scores[self._upper[self._hot] == -np.inf] = -np.inf
+
+    def _heat(self, plan: Any) -> bool:
+        """Choose the hot rows anew; whether any of them had to be brought up to date."""
+        self._hot, self._cold = np.arange(len(self.ids)), -np.inf
+        if self._size < len(self.ids):
+            order = np.argpartition(-self._upper, self._size)
+            self._hot, self._cold = order[: self._size], float(self._upper[order[self._size]])
+        self._hot = self._hot[self._upper[self._hot] > -np.inf]
+        self._hot_rows = take_rows(self.rows, self._hot)
+        self._hot_state = _take_state(self._state, self._hot)
+        first = int(self._seen[self._hot].min(initial=len(self._picked)))
+        stale = first < len(self._picked)
+        if stale:
+            new = self._picked.since(first)
+            self._hot_state = self._strategy.add(self._hot_state, self._hot_rows, new, plan)
+        self._measure(plan)
+        return stale
+
+    def _cool(self) -> None:
+        """Write what the hot rows have counted back among the others."""
+        _put_state(self._state, self._hot, self._hot_state)
+        taken = self._upper[self._hot] == -np.inf
+        self._upper[self._hot] = np.where(taken, -np.inf, self._scores + self._slack)
+        self._seen[self._hot] = len(self._picked)
