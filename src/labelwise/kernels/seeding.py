@@ -5,7 +5,8 @@ nearest centre so far. :math:`D_i^2` only falls, so an old value is an upper bou
 a Poisson clock that rings at the rate of its old :math:`D_i^2`; when it rings, measure the item
 against the centres added since and accept it with probability (:math:`D_i^2` now) / (then). The
 thinned clocks ring at the rate :math:`D_i^2` now, so the next accepted ring is a draw from the
-k-means++ law. All rows are measured again, with one matrix product, only when that is cheaper than
+k-means++ law. An item that rang is known exactly, so its clock goes on at its present
+:math:`D_i^2`. All rows are measured again, with one matrix product, only when that is cheaper than
 the rejected rings to come.
 
 The clocks are functions of (seed, epoch, item id): the picks depend neither on the order nor on
@@ -33,8 +34,11 @@ RING_COST, ROW_COST = 100, 16
 """What a ring and a row cost beside the inner products that measure them, in inner products."""
 PATIENCE = 1.0
 """How much cheaper measuring all rows again must be; 0 does it after every pick."""
-PICK, RING, ACCEPT = 1, 2, 3
-"""The streams of noise: picks without a law, times between rings, acceptance."""
+PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4
+"""The streams of noise: picks without a law, times between rings, acceptance, new clocks."""
+
+Turn = tuple[int, int]
+"""How often all rows were measured, and which round of rings it is since."""
 
 
 @dataclass
@@ -42,6 +46,7 @@ class _Part:
     """A block's memory, ``(n,)`` each; all but the norms on the host.
 
     A distance up to ``rounding`` could be rounding alone: copies of a centre are never drawn.
+    ``rung`` are the positions of the items that rang last.
     """
 
     norms: Any
@@ -49,16 +54,18 @@ class _Part:
     rates: Any
     rings: Floats
     taken: Any
+    rung: Any
 
 
 @dataclass
 class _Rings:
-    """Rings of a block's clocks: who, when, at which rate, noise to accept it by, its rows."""
+    """Rings of clocks: of which item, when, and noise to accept it by; and the items that rang."""
 
-    ids: Ids
+    owners: Any
     times: Floats
-    rates: Floats
     accept: Floats
+    ids: Ids
+    rates: Floats
     rounding: Floats
     rows: dict[str, Any]
 
@@ -103,7 +110,8 @@ def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, floa
     norms = squared_norms(embed(shard.rows))
     host = to_numpy(norms).astype(np.float64)
     rounding = host * (32 * float(np.finfo(to_numpy(norms[:0]).dtype).eps))
-    shard.state[KEY] = _Part(norms, rounding, None, np.empty(0), np.zeros(len(shard), dtype=bool))
+    taken, rung = np.zeros(len(shard), dtype=bool), np.empty(0, dtype=np.intp)
+    shard.state[KEY] = _Part(norms, rounding, None, np.empty(0), taken, rung)
     if not len(shard):
         return -np.inf, 0.0, 0
     order = host if first == "largest" else row_noise(seed, shard.ids, PICK)
@@ -122,36 +130,65 @@ def _refresh(
     part.rates = host if part.rates is None else np.minimum(part.rates, host)
     part.taken |= np.isin(shard.ids, taken)
     part.rates[part.taken] = 0
-    with np.errstate(divide="ignore"):
-        part.rings = row_clocks(seed, shard.ids, RING, epoch) / part.rates
+    part.rung = part.rung[:0]
+    part.rings = _waits(part.rates, seed, shard.ids, RING, epoch)
     return float(part.rates.sum())
 
 
-def _ring(shard: Shard, until: float, seed: int, epoch: int, turn: int) -> _Rings:
-    """All rings of the block's clocks up to a time; the clocks then stand at their next ring."""
+def _waits(rates: Floats, seed: int, ids: Ids, *stream: int) -> Floats:
+    """Times until the next ring of clocks; a clock of rate 0 never rings."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(row_clocks(seed, ids, *stream) / rates)
+
+
+def _ring(
+    shard: Shard, since: float, until: float, known: tuple[Ids, Floats], seed: int, turn: Turn
+) -> _Rings:
+    """All rings of the block's clocks up to a time; the clocks then stand at their next ring.
+
+    The clocks that rang last go on from ``since`` at the rates that are ``known`` of them by now
+    (item ids in order, and rates).
+    """
     part: _Part = shard.state[KEY]
-    positions = np.flatnonzero(part.rings <= until)
-    who, times, accept = [], [], []
+    ids = shard.ids[part.rung]
+    part.rates[part.rung] = known[1][np.searchsorted(known[0], ids)]
+    part.rings[part.rung] = since + _waits(part.rates[part.rung], seed, ids, AGAIN, *turn)
+    positions = part.rung = np.flatnonzero(part.rings <= until)
+    owners, times, accept = [positions[:0]], [np.empty(0)], [np.empty(0)]
     repeat = 0
     while len(positions):
         ids = shard.ids[positions]
-        who.append(positions)
+        owners.append(np.searchsorted(part.rung, positions))
         times.append(part.rings[positions])
-        accept.append(row_noise(seed, ids, ACCEPT, epoch, turn, repeat))
-        waits = row_clocks(seed, ids, RING, epoch, turn, repeat)
-        part.rings[positions] += waits / part.rates[positions]
+        accept.append(row_noise(seed, ids, ACCEPT, *turn, repeat))
+        part.rings[positions] += _waits(part.rates[positions], seed, ids, RING, *turn, repeat)
         positions = positions[part.rings[positions] <= until]
         repeat += 1
-    rung = np.concatenate(who) if who else positions
-    none = np.empty(0)
     return _Rings(
-        shard.ids[rung],
-        np.concatenate(times) if times else none,
-        part.rates[rung],
-        np.concatenate(accept) if accept else none,
-        part.rounding[rung],
-        take_rows(shard.rows, rung),
+        np.concatenate(owners),
+        np.concatenate(times),
+        np.concatenate(accept),
+        shard.ids[part.rung],
+        part.rates[part.rung],
+        part.rounding[part.rung],
+        take_rows(shard.rows, part.rung),
     )
+
+
+def _join(parts: list[_Rings]) -> _Rings:
+    """The rings of all blocks, in the order of time."""
+    parts = [part for part in parts if len(part.ids)] or parts[:1]
+    starts = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
+    owners = np.concatenate(
+        [part.owners + first for part, first in zip(parts, starts, strict=True)]
+    )
+    times, accept, ids, rates, rounding = (
+        np.concatenate([getattr(part, field) for part in parts])
+        for field in ("times", "accept", "ids", "rates", "rounding")
+    )
+    order = np.lexsort((ids[owners], times))
+    rows = join_rows([part.rows for part in parts])
+    return _Rings(owners[order], times[order], accept[order], ids, rates, rounding, rows)
 
 
 class _Draw:
@@ -162,7 +199,9 @@ class _Draw:
         self.ids: list[int] = []
         self.scores: list[float] = []
         self.rows = GrowingRows()
-        self._epoch, self._turn, self._now, self._mass, self._measured = 0, 0, 0.0, 0.0, 0
+        self._epoch, self._turn, self._measured = 0, 0, 0
+        self._now, self._mass = 0.0, 0.0
+        self._known = np.empty(0, dtype=np.int64), np.empty(0)
 
     def accept(self, item: int, score: float, row: dict[str, Any]) -> None:
         self.ids.append(item)
@@ -188,7 +227,7 @@ class _Draw:
             before = len(self.ids)
             rings = self._next_rings(rate)
             self._settle(rings)
-            rate = (len(self.ids) - before + 1) / (len(rings.ids) + 2)
+            rate = (len(self.ids) - before + 1) / (len(rings.owners) + 2)
             if self._worth_measuring(rate):
                 self.refresh(self._added())
                 rate = 1.0
@@ -207,47 +246,42 @@ class _Draw:
     def _next_rings(self, rate: float) -> _Rings:
         """The next rings of all clocks, in the order of time; ``rate`` is how many are accepted."""
         wanted = min(WANTED, self.k - len(self.ids)) / rate
-        self._now += min(max(wanted, min(RINGS, 2 * wanted + 4)), MOST_RINGS) / self._mass
+        count = min(max(wanted, min(RINGS, 2 * wanted + 4)), MOST_RINGS)
+        since, self._now = self._now, self._now + count / self._mass
         self._turn += 1
-        parts = self.shards.map(_ring, self._now, self.seed, self._epoch, self._turn)
-        parts = [part for part in parts if len(part.ids)] or parts[:1]
-        ids, times, rates, accept, rounding = (
-            np.concatenate([getattr(part, field) for part in parts])
-            for field in ("ids", "times", "rates", "accept", "rounding")
-        )
-        order = np.lexsort((ids, times))
-        rows = take_rows(join_rows([part.rows for part in parts]), order)
-        return _Rings(ids[order], times[order], rates[order], accept[order], rounding[order], rows)
+        turn = (self._epoch, self._turn)
+        return _join(self.shards.map(_ring, since, self._now, self._known, self.seed, turn))
 
     def _settle(self, rings: _Rings) -> None:
         """Accept rings in the order of time, each with its D^2 at that moment."""
-        now = rings.rates
-        if len(self.ids) > self._measured and len(rings.ids):
+        now = rings.rates.copy()
+        if len(self.ids) > self._measured and len(now):
             embedding = self.embed(rings.rows)
             norms = squared_norms(embedding)
-            distances = to_numpy(nearest_distances(embedding, norms, self._added()))
-            now = np.minimum(now, distances)
-        bars = np.maximum(rings.accept * rings.rates, rings.rounding)
+            now = np.minimum(now, to_numpy(nearest_distances(embedding, norms, self._added())))
+        now[now <= rings.rounding] = 0
+        bars = rings.accept * rings.rates[rings.owners]
         # D^2 only falls: what is rejected against the centres so far stays rejected.
-        alive = np.flatnonzero(now > bars)
-        if not len(alive):
-            return
-        rows, ids, now, bars = (
-            take_rows(rings.rows, alive),
-            rings.ids[alive],
-            now[alive],
-            bars[alive],
-        )
-        embedding = self.embed(rows)
+        alive = np.flatnonzero(now[rings.owners] > bars)
+        self._accept_in_turn(rings, now, rings.owners[alive], bars[alive])
+        order = np.argsort(rings.ids)
+        self._known = rings.ids[order], now[order]
+        self._mass = max(self._mass - float(rings.rates.sum() - now.sum()), 0.0)
+
+    def _accept_in_turn(self, rings: _Rings, now: Floats, owners: Any, bars: Floats) -> None:
+        """Accept rings that are alive, one after the other; ``now`` is kept up to date for them."""
+        items, owners = np.unique(owners, return_inverse=True)
+        embedding = self.embed(take_rows(rings.rows, items))
         between = to_numpy(squared_distances(embedding, embedding))
-        for position, item in enumerate(ids.tolist()):
-            if now[position] <= bars[position]:
+        for owner, bar in zip(owners.tolist(), bars.tolist(), strict=True):
+            item = items[owner]
+            if now[item] <= bar or len(self.ids) == self.k:
                 continue
-            self.accept(item, float(now[position]), take_rows(rows, np.array([position])))
-            if len(self.ids) == self.k:
-                return
-            now = np.minimum(now, between[position])
-            now[ids == item] = 0
+            row = take_rows(rings.rows, items[owner : owner + 1])
+            self.accept(int(rings.ids[item]), float(now[item]), row)
+            now[items] = np.minimum(now[items], between[owner])
+            now[item] = 0
+        now[now <= rings.rounding] = 0
 
     def _fill(self) -> None:
         """All that is left lies on a centre: draw uniformly."""
