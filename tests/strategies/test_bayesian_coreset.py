@@ -112,6 +112,13 @@ def test_copies_are_picked_by_id_and_share_the_weight_of_the_pool():
     assert selection.info["picks_without_need"] == 3
 
 
+@pytest.mark.filterwarnings("ignore::labelwise.errors.LabelwiseWarning")
+def test_blocks_of_which_all_items_are_picked_are_passed_over():
+    members = np.repeat(make_members(1), 6, axis=0)
+    parts = [Shard(np.array([i]), {"member_probabilities": members[i : i + 1]}) for i in range(6)]
+    assert select(STRATEGY, LocalShards(parts), 4).ids.tolist() == [0, 1, 2, 3]
+
+
 def test_certain_items_have_nothing_to_tell_and_weigh_the_same():
     members = np.tile(np.eye(3)[0], (10, 4, 1))
     with pytest.warns(LabelwiseWarning):

@@ -44,8 +44,12 @@ NUMBERS_ON_PROCESSOR = 1 << 21
 """Numbers per temporary array on a processor (16 MB in float64)."""
 NUMBERS_ON_DEVICE = 1 << 26
 """Numbers per temporary array where every operation has to be launched."""
+LOGARITHMS = 1 << 16
+"""Logarithms per temporary array on a processor."""
 LEAST = {True: 1e-100, False: 1e-18}
-"""Numbers below count as none, in float64 and float32: subnormal products are very slow."""
+"""Probabilities below count as none, in float64 and float32: subnormal products are very slow."""
+LEAST_WEIGHT = {True: 1e-60, False: 1e-12}
+"""Outcomes with less than this share of the weight of the heaviest count as none."""
 DRAWS = 11
 """The stream of noise from which outcomes are drawn."""
 
@@ -82,7 +86,9 @@ def information_gains(members: Array, outcomes: Outcomes, *, precise: bool = Tru
         ``(n,)`` on the host. Cost ``O(n S M K)``, in temporary arrays of a fixed size.
     """
     average = outcomes.weights @ outcomes.posteriors
-    gains = _mixed_entropies(members, outcomes, precise) - _own_entropies(members, average, precise)
+    gains = np.empty(members.shape[0])
+    for at, rows in _turned(members, precise):
+        gains[at] = _mixed_entropies(rows, outcomes) - _own_entropies(rows, average)
     return np.maximum(np.round(gains, 13), 0.0) if precise else gains
 
 
@@ -99,63 +105,87 @@ def gains_above(
         precise: as in `information_gains`.
     """
     average = np.sum([full.weights @ full.posteriors for full, _ in parts], axis=0)
-    own = _own_entropies(members, average, precise)
-    mixed = np.stack([_mixed_entropies(members, groups, precise) for _, groups in parts], axis=1)
-    above = np.arange(len(own))
-    for part, (full, _) in enumerate(parts):
-        above = above[mixed[above].sum(axis=1) - own[above] >= least]
-        mixed[above, part] = _mixed_entropies(take(members, above), full, precise)
-    gains = np.full(len(own), -np.inf)
-    gains[above] = mixed[above].sum(axis=1) - own[above]
+    gains = np.full(members.shape[0], -np.inf)
+    for at, rows in _turned(members, precise):
+        own = _own_entropies(rows, average)
+        mixed = np.stack([_mixed_entropies(rows, groups) for _, groups in parts], axis=1)
+        above = np.arange(len(own))
+        for part, (full, _) in enumerate(parts):
+            above = above[mixed[above].sum(axis=1) - own[above] >= least]
+            mixed[above, part] = _mixed_entropies(take(rows, above), full)
+        gains[at][above] = mixed[above].sum(axis=1) - own[above]
     return gains
 
 
-def _steps(members: Array, width: int) -> Iterator[slice]:
-    """Slices of as many items as fit a temporary array, with ``width`` numbers per class."""
-    step = max(_limit(members) // (members.shape[2] * width), 1)
-    for first in range(0, members.shape[0], step):
-        yield slice(first, first + step)
-
-
-def _limit(members: Array) -> int:
-    return NUMBERS_ON_PROCESSOR if str(device(members)) == "cpu" else NUMBERS_ON_DEVICE
-
-
-def _own_entropies(members: Array, average: Floats, precise: bool) -> Floats:
-    """``sum_m u_m H(p_im)`` for one distribution ``(M,)`` over the members: ``(n,)``."""
+def _turned(members: Array, precise: bool) -> Iterator[tuple[slice, Array]]:
+    """Some items at a time, as ``(c, K, M)`` in float64 or float32 and a little above 0."""
     xp = namespace(members)
-    dtype = xp.float64 if precise else xp.float32
-    there = like(average, members, dtype=dtype)
-    result = np.empty(members.shape[0])
-    for at in _steps(members, members.shape[1]):
-        result[at] = to_numpy(xp.matmul(entropy(xp.astype(members[at], dtype)), there))
-    return result
-
-
-def _mixed_entropies(members: Array, outcomes: Outcomes, precise: bool) -> Floats:
-    """``sum_s w_s H(sum_m u_sm p_im)``: ``(n,)``."""
-    xp = namespace(members)
-    dtype = xp.float64 if precise else xp.float32
-    _, size, classes = members.shape
-    weights = like(outcomes.weights, members, dtype=dtype)
-    kept = outcomes.posteriors.T * (outcomes.posteriors.T > LEAST[precise])
-    posteriors = like(np.ascontiguousarray(kept), members, dtype=dtype)
-    room = max(_limit(members) // (ITEMS_AT_ONCE * classes), OUTCOMES_AT_ONCE)
-    width = min(len(outcomes.weights), room)
-    result = np.empty(members.shape[0])
-    for at in _steps(members, max(width, size)):
+    n, size, classes = members.shape
+    # On a device float32 products may be rounded to far fewer digits (TF32).
+    wide = precise or not _on_processor(members)
+    step = max(_limit(members) // (size * classes), 1)
+    for first in range(0, n, step):
+        at = slice(first, first + step)
+        rows = xp.astype(members[at], xp.float64 if wide else xp.float32)
         # The least number keeps every logarithm finite without a pass over the products.
-        rows = xp.permute_dims(xp.astype(members[at], dtype), (0, 2, 1)) + LEAST[precise]
-        rows = xp.reshape(rows, (-1, size))
-        total = xp.zeros(rows.shape[0], dtype=xp.float64, device=device(members))
-        for first in range(0, len(outcomes.weights), width):
-            some = slice(first, first + width)
-            mixed = xp.matmul(rows, posteriors[:, some])
-            terms = xp.log(mixed)
-            terms *= mixed
-            total -= xp.matmul(terms, weights[some])
-        result[at] = to_numpy(xp.sum(xp.reshape(total, (-1, classes)), axis=1))
-    return result
+        yield at, xp.permute_dims(rows, (0, 2, 1)) + LEAST[wide]
+
+
+def _on_processor(array: Array) -> bool:
+    return str(device(array)) == "cpu"
+
+
+def _limit(array: Array) -> int:
+    return NUMBERS_ON_PROCESSOR if _on_processor(array) else NUMBERS_ON_DEVICE
+
+
+def _own_entropies(rows: Array, average: Floats) -> Floats:
+    """``sum_m u_m H(p_im)`` of ``(n, K, M)`` rows for one distribution ``(M,)``: ``(n,)``."""
+    xp = namespace(rows)
+    own = -xp.sum(rows * xp.log(rows), axis=1)
+    return np.asarray(to_numpy(xp.matmul(own, like(average, rows, dtype=rows.dtype))), np.float64)
+
+
+def _mixed_entropies(rows: Array, outcomes: Outcomes) -> Floats:
+    r"""``sum_s w_s H(sum_m u_sm p_im)`` of ``(n, K, M)`` rows: ``(n,)``.
+
+    With :math:`r_s = \sum_m u_{sm} p_m` and weights relative to the largest,
+    :math:`\sum_s w_s r_s \log r_s = \sum_s (w_s r_s) \log (w_s r_s) - \sum_m p_m z_m`, where
+    :math:`z_m = \sum_s w_s \log w_s \, u_{sm}`: one product and one logarithm per outcome.
+    """
+    xp = namespace(rows)
+    n, classes, size = rows.shape
+    wide = rows.dtype == xp.float64
+    largest = outcomes.weights.max()
+    weights = outcomes.weights / largest
+    kept = weights > LEAST_WEIGHT[wide]
+    table = outcomes.posteriors[kept] * weights[kept, None]
+    shift = like(np.log(weights[kept]) @ table, rows, dtype=rows.dtype)
+    table[table < LEAST[wide]] = 0.0
+    table = like(np.ascontiguousarray(table.T), rows, dtype=rows.dtype)
+    width = max(_limit(rows) // (ITEMS_AT_ONCE * classes), OUTCOMES_AT_ONCE)
+    step = max(_limit(rows) // (classes * min(width, table.shape[1])), 1)
+    result = np.empty(n)
+    for first in range(0, n, step):
+        some = xp.reshape(rows[first : first + step], (-1, size))
+        total = xp.astype(xp.matmul(some, shift), xp.float64)
+        for start in range(0, table.shape[1], width):
+            total -= _sums_of_logs(xp.matmul(some, table[:, start : start + width]))
+        result[first : first + step] = to_numpy(xp.sum(xp.reshape(total, (-1, classes)), axis=1))
+    return np.asarray(result * largest)
+
+
+def _sums_of_logs(rows: Array) -> Array:
+    """``sum_s v_s log v_s`` of every row, with the logarithms of few rows at a time in cache."""
+    xp = namespace(rows)
+    step = max(LOGARITHMS // rows.shape[1], 1) if _on_processor(rows) else rows.shape[0]
+    sums = []
+    for first in range(0, rows.shape[0], step):
+        part = rows[first : first + step]
+        terms = xp.log(part)
+        terms *= part
+        sums.append(xp.sum(terms, axis=1))  # pairwise, unlike an inner product
+    return xp.astype(xp.concat(sums), xp.float64)
 
 
 def float32_error(shape: tuple[int, ...]) -> float:

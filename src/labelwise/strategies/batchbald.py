@@ -13,10 +13,11 @@ down). All candidates are measured against the same draws.
 A gain costs :math:`M K` products and :math:`K` logarithms per configuration, but most candidates
 never need theirs: by Jensen's inequality, merging configurations into a few hundred groups gives
 an upper bound, for listed and drawn configurations alike. Only candidates whose bound reaches the
-best gain are measured in full, in float32, and those that rounding cannot tell apart once more in
+best gain are measured in full, in float32, and given up as soon as the part measured and the bound
+of the rest fall short of it; those that rounding cannot tell apart are measured once more in
 float64. The pick is that of measuring all of them; equal gains are settled by BALD, then by id.
-(Gains of earlier picks would be bounds too, as the mutual information is submodular, but only
-while all configurations are listed, and looser ones.)
+(Earlier gains would be bounds too, as the mutual information is submodular, but only while all
+configurations are listed, and looser ones.)
 
 No batch tells more than :math:`\log M` nats. Once a pick adds less than a ten-thousandth of what
 the first did, the rest of the batch is picked by BALD, with a warning.
@@ -57,8 +58,8 @@ PARTS = 8
 """In how many steps the groups give way to the configurations themselves."""
 FIRST = 32
 """How many candidates with the highest bounds are measured before others are ruled out."""
-ROWS = 4096
-"""How many rows are copied at a time."""
+COPIED = 1 << 22
+"""How many numbers of rows are copied at a time."""
 LARGE = 100
 """Batches above are warned of."""
 NOTHING = 1e-4
@@ -177,9 +178,11 @@ def _above(
 
 def _take(shard: Shard, wanted: Ids) -> Iterator[Array]:
     """The wanted rows of a block, some at a time; ``wanted`` is sorted."""
+    members = shard.rows[NAME]
     positions = np.flatnonzero(np.isin(shard.ids, wanted))
-    for first in range(0, len(positions), ROWS):
-        yield take(shard.rows[NAME], positions[first : first + ROWS])
+    step = max(COPIED // (members.shape[1] * members.shape[2]), 1)
+    for first in range(0, len(positions), step):
+        yield take(members, positions[first : first + step])
 
 
 def _by_bald(bald: Floats, picked: list[int], budget: int, ids: Ids) -> list[int]:
