@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from labelwise.arrays import Floats, float64, like, namespace, to_numpy
 from labelwise.blocks import Shard, Shards, as_shards
@@ -165,9 +164,9 @@ def _iterate(shards: Shards, read: Read, settings: Lewis, basis: Whitening) -> t
 def _inverse_root(gram: Floats) -> Floats:
     """``S`` with ``S^T G S = I``, ``(r, r)``; directions lost to rounding are held back."""
     try:
-        lower = linalg.cholesky(gram, lower=True)
-        return np.asarray(linalg.solve_triangular(lower, np.eye(len(gram)), lower=True).T)
-    except linalg.LinAlgError:
+        # NumPy and SciPy bring a BLAS each; using both in turn, their threads fight for the cores.
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(gram)).T)
+    except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(gram)
         return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-7 * values[-1])))
 

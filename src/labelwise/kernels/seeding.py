@@ -24,7 +24,7 @@ import numpy as np
 from labelwise.arrays import Floats, Ids, largest, row_clocks, row_noise, to_numpy
 from labelwise.blocks import GrowingRows, LocalShards, Rows, Shard, Shards, join_rows, take_rows
 from labelwise.errors import BadInput
-from labelwise.kernels.factored import Embedding, squared_distances, squared_norms
+from labelwise.kernels.factored import Embedding, squared_distances, squared_norms, take
 from labelwise.kernels.farthest import embedding_rows, nearest_distances
 
 KEY = "seeding"
@@ -98,9 +98,10 @@ def draw_far_items(
     draw = _Draw(shards, embed, seed, k, name)
     if centres is None:
         _, norm, item = max(best, key=lambda entry: (entry[0], -entry[2]))
-        draw.accept(item, norm, shards.rows(np.array([item])))
-        centres = embed(draw.rows.since(0))
-    draw.refresh(centres)
+        draw.accept([item], [norm], embed(shards.rows(np.array([item]))))
+        draw.bound(norm)
+    else:
+        draw.refresh(centres)
     draw.run()
     return np.array(draw.ids, dtype=np.int64), np.array(draw.scores)
 
@@ -127,12 +128,25 @@ def _refresh(
     distances = nearest_distances(embed(shard.rows), part.norms, centres)
     host = to_numpy(distances).astype(np.float64)
     host[host <= part.rounding] = 0
-    part.rates = host if part.rates is None else np.minimum(part.rates, host)
+    rates = host if part.rates is None else np.minimum(part.rates, host)
+    return _restart(shard, rates, taken, seed, epoch)
+
+
+def _bound(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> float:
+    """Start the clocks at bounds of D^2 to a centre of this squared norm; return their mass."""
+    part: _Part = shard.state[KEY]
+    rates = to_numpy(part.norms).astype(np.float64)
+    rates = (np.sqrt(rates) + np.sqrt(norm)) ** 2
+    return _restart(shard, rates, taken, seed, epoch)
+
+
+def _restart(shard: Shard, rates: Floats, taken: Ids, seed: int, epoch: int) -> float:
+    part: _Part = shard.state[KEY]
     part.taken |= np.isin(shard.ids, taken)
-    part.rates[part.taken] = 0
-    part.rung = part.rung[:0]
-    part.rings = _waits(part.rates, seed, shard.ids, RING, epoch)
-    return float(part.rates.sum())
+    rates[part.taken] = 0
+    part.rates, part.rung = rates, part.rung[:0]
+    part.rings = _waits(rates, seed, shard.ids, RING, epoch)
+    return float(rates.sum())
 
 
 def _waits(rates: Floats, seed: int, ids: Ids, *stream: int) -> Floats:
@@ -191,6 +205,32 @@ def _join(parts: list[_Rings]) -> _Rings:
     return _Rings(owners[order], times[order], accept[order], ids, rates, rounding, rows)
 
 
+def _accept_in_turn(
+    now: Floats, embedding: Embedding, owners: Any, bars: Floats, most: int
+) -> list[tuple[int, float]]:
+    """Which items are accepted, in the order of their rings, and their D^2 at that moment.
+
+    Args:
+        now: ``(u,)`` D^2 of the items; brought up to date in place.
+        embedding: their rows.
+        owners: ``(r,)`` the item of every ring.
+        bars: ``(r,)`` the D^2 that a ring must exceed to be accepted.
+        most: accept no more than so many.
+    """
+    between = to_numpy(squared_distances(embedding, embedding))
+    accepted: list[tuple[int, float]] = []
+    for owner, bar in zip(owners.tolist(), bars.tolist(), strict=True):
+        if now[owner] > bar and len(accepted) < most:
+            accepted.append((owner, float(now[owner])))
+            np.minimum(now, between[owner], out=now)
+            now[owner] = 0
+    return accepted
+
+
+def _as_it_is(rows: Rows) -> Embedding:
+    return rows
+
+
 class _Draw:
     """The picks so far, and the centres added since all rows were last measured."""
 
@@ -198,25 +238,34 @@ class _Draw:
         self.shards, self.embed, self.seed, self.k, self.name = shards, embed, seed, k, name
         self.ids: list[int] = []
         self.scores: list[float] = []
-        self.rows = GrowingRows()
+        self._centres, self._restore = GrowingRows(), _as_it_is
         self._epoch, self._turn, self._measured = 0, 0, 0
         self._now, self._mass = 0.0, 0.0
         self._known = np.empty(0, dtype=np.int64), np.empty(0)
 
-    def accept(self, item: int, score: float, row: dict[str, Any]) -> None:
-        self.ids.append(item)
-        self.scores.append(score)
-        self.rows.append(row)
+    def accept(self, ids: list[int], scores: list[float], embedding: Embedding) -> None:
+        """Count picks as centres."""
+        self.ids += ids
+        self.scores += scores
+        rows, self._restore = embedding_rows(embedding)
+        self._centres.append(rows)
         self.shards.progress(self.name, len(self.ids), self.k)
+
+    def bound(self, norm: float) -> None:
+        """Start the clocks at bounds: no row but the first pick has been measured yet."""
+        self._restart(_bound, norm)
 
     def refresh(self, centres: Embedding) -> None:
         """Measure all rows against the centres added since the last time; start the clocks anew."""
+        self._restart(_refresh, self.embed, centres)
+        self._measured = len(self.ids)
+
+    def _restart(self, function: Callable[..., float], *arguments: Any) -> None:
         self._epoch += 1
         self._turn, self._now = 0, 0.0
         taken = np.array(self.ids, dtype=np.int64)
-        masses = self.shards.map(_refresh, self.embed, centres, taken, self.seed, self._epoch)
+        masses = self.shards.map(function, *arguments, taken, self.seed, self._epoch)
         self._mass = float(sum(masses))
-        self._measured = len(self.ids)
 
     def run(self) -> None:
         rate = 1.0
@@ -229,7 +278,7 @@ class _Draw:
             self._settle(rings)
             rate = (len(self.ids) - before + 1) / (len(rings.owners) + 2)
             if self._worth_measuring(rate):
-                self.refresh(self._added())
+                self.refresh(self.added())
                 rate = 1.0
 
     def _worth_measuring(self, rate: float) -> bool:
@@ -239,9 +288,9 @@ class _Draw:
         again = len(self.shards) * (added + ROW_COST) + 2 * left * (left / 2 + RING_COST)
         return added > 0 and going_on > PATIENCE * again
 
-    def _added(self) -> Embedding:
+    def added(self) -> Embedding:
         """The centres added since all rows were measured (one that was measured, if none was)."""
-        return self.embed(self.rows.since(min(self._measured, len(self.rows) - 1)))
+        return self._restore(self._centres.since(min(self._measured, len(self._centres) - 1)))
 
     def _next_rings(self, rate: float) -> _Rings:
         """The next rings of all clocks, in the order of time; ``rate`` is how many are accepted."""
@@ -254,34 +303,29 @@ class _Draw:
 
     def _settle(self, rings: _Rings) -> None:
         """Accept rings in the order of time, each with its D^2 at that moment."""
-        now = rings.rates.copy()
-        if len(self.ids) > self._measured and len(now):
-            embedding = self.embed(rings.rows)
+        if not len(rings.ids):
+            return
+        now, embedding = rings.rates.copy(), self.embed(rings.rows)
+        if len(self.ids) > self._measured:
             norms = squared_norms(embedding)
-            now = np.minimum(now, to_numpy(nearest_distances(embedding, norms, self._added())))
+            now = np.minimum(now, to_numpy(nearest_distances(embedding, norms, self.added())))
         now[now <= rings.rounding] = 0
         bars = rings.accept * rings.rates[rings.owners]
         # D^2 only falls: what is rejected against the centres so far stays rejected.
         alive = np.flatnonzero(now[rings.owners] > bars)
-        self._accept_in_turn(rings, now, rings.owners[alive], bars[alive])
+        items, owners = np.unique(rings.owners[alive], return_inverse=True)
+        left, close = now[items], take(embedding, items)
+        accepted = _accept_in_turn(left, close, owners, bars[alive], self.k - len(self.ids))
+        where = [place for place, _ in accepted]
+        self.accept(
+            rings.ids[items[where]].tolist(),
+            [distance for _, distance in accepted],
+            take(close, np.array(where, dtype=np.intp)),
+        )
+        now[items] = np.where(left <= rings.rounding[items], 0, left)
         order = np.argsort(rings.ids)
         self._known = rings.ids[order], now[order]
         self._mass = max(self._mass - float(rings.rates.sum() - now.sum()), 0.0)
-
-    def _accept_in_turn(self, rings: _Rings, now: Floats, owners: Any, bars: Floats) -> None:
-        """Accept rings that are alive, one after the other; ``now`` is kept up to date for them."""
-        items, owners = np.unique(owners, return_inverse=True)
-        embedding = self.embed(take_rows(rings.rows, items))
-        between = to_numpy(squared_distances(embedding, embedding))
-        for owner, bar in zip(owners.tolist(), bars.tolist(), strict=True):
-            item = items[owner]
-            if now[item] <= bar or len(self.ids) == self.k:
-                continue
-            row = take_rows(rings.rows, items[owner : owner + 1])
-            self.accept(int(rings.ids[item]), float(now[item]), row)
-            now[items] = np.minimum(now[items], between[owner])
-            now[item] = 0
-        now[now <= rings.rounding] = 0
 
     def _fill(self) -> None:
         """All that is left lies on a centre: draw uniformly."""

@@ -143,11 +143,12 @@ def check_rows(name: str, rows: Array, ids: Ids) -> None:
 
 def _check_probabilities(name: str, rows: Array, ids: Ids) -> None:
     xp = namespace(rows)
-    sums = to_numpy(xp.sum(rows, axis=-1)).reshape(len(ids), -1)
-    low = to_numpy(xp.min(rows, axis=-1)).reshape(len(ids), -1).min(axis=1, initial=0)
-    wrong = (np.abs(sums - 1) > 1e-3).any(axis=1) | (low < -1e-6)
-    if wrong.any():
-        position = int(np.flatnonzero(wrong)[0])
+    ones = xp.ones_like(rows[:1])
+    sums = to_numpy(xp.vecdot(rows, ones)).reshape(len(ids), -1)
+    wrong = (np.abs(sums - 1) > 1e-3).any(axis=1)
+    if wrong.any() or (len(ids) and float(xp.min(rows)) < -1e-6):
+        low = to_numpy(xp.min(rows, axis=-1)).reshape(len(ids), -1).min(axis=1)
+        position = int(np.flatnonzero(wrong | (low < -1e-6))[0])
         raise BadInput(
             f"{name} of item {ids[position]} are no probabilities "
             f"(sum {sums[position].flat[0]:.4g}, smallest {low[position]:.4g}); "

@@ -27,13 +27,12 @@ from labelwise.strategy import Choice, PassStrategy
 
 def gradients(rows: Rows) -> Factored:
     """Last-layer gradients at the predicted label; ``a`` is ``(n, K)`` and ``h`` ``(n, d)``."""
-    probabilities = rows["probabilities"]
+    probabilities, features = rows["probabilities"], rows["features"]
     xp = namespace(probabilities)
-    classes = xp.arange(probabilities.shape[1], device=device(probabilities))
-    predicted = xp.argmax(probabilities, axis=1)
-    chosen = xp.astype(classes[None, :] == predicted[:, None], probabilities.dtype)
-    features = rows["features"]
-    return Factored(xp.astype(probabilities - chosen, features.dtype, copy=False), features)
+    residuals = xp.astype(probabilities, features.dtype, copy=True)
+    items = xp.arange(probabilities.shape[0], device=device(probabilities))
+    residuals[items, xp.argmax(probabilities, axis=1)] -= 1
+    return Factored(residuals, features)
 
 
 def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
