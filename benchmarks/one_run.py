@@ -37,6 +37,7 @@ class Meter:
         self._limit = limit
         self.seconds: list[float] = []
         self.peak_bytes = 0
+        self._before = 0
 
     def warm_up(self, call: Callable[[], Any]) -> None:
         """Call once without measuring: imports, threads and caches are ready afterwards."""
@@ -46,14 +47,15 @@ class Meter:
 
     def measure(self, call: Callable[[], Any]) -> Any:
         """Call once; the operating system ends this process when the limit is over."""
-        gc.collect()
-        before = _resident(reset=True)
+        if not self.seconds:  # later calls are timed as they come, in a process that has run it
+            gc.collect()
+            self._before = _resident(reset=True)
         signal.setitimer(signal.ITIMER_REAL, self._limit)
         begin = time.perf_counter()
         answer = call()
         self.seconds.append(time.perf_counter() - begin)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        self.peak_bytes = max(self.peak_bytes, _peak() - before)
+        self.peak_bytes = max(self.peak_bytes, _peak() - self._before)
         return answer
 
 

@@ -91,7 +91,7 @@ def row_products(rows: Array, points: Array) -> Array:
     (n, d), m = rows.shape, points.shape[0]
     work = n * m * d
     least = _ONE_THREAD // 64 if min(n, m) == 1 else _ONE_THREAD
-    if not least < work <= 64 * _ONE_THREAD or not isinstance(rows, np.ndarray):
+    if not least < work <= 8 * _ONE_THREAD or not isinstance(rows, np.ndarray):
         return rows @ namespace(points).matrix_transpose(points)
     if min(n, m) == 1:  # for a vector, BLAS takes two threads much earlier
         return np.vecdot(rows[:, None, :], points[None, :, :])
