@@ -52,7 +52,7 @@ from labelwise.arrays import (
 )
 from labelwise.blocks import LocalShards, Rows, Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.information import fisher_products, fisher_roots, fisher_squares, fisher_sum
+from labelwise.kernels.fisher import fisher_products, fisher_roots, fisher_squares, fisher_sum
 from labelwise.strategy import Choice, PassStrategy
 
 KEY = "bait"
