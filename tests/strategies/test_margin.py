@@ -1,36 +1,16 @@
-"""Margin against its formula, for one and for several models."""
+"""Margin, worked by hand; more in tests/kernels/test_uncertainty.py."""
 
 import numpy as np
 
 import labelwise
-from tests.conftest import make_probabilities
 
 
-def formula(p):
-    ordered = np.sort(p, axis=1)
-    return ordered[:, -2] - ordered[:, -1]
+def test_the_closest_two_classes_come_first():
+    probabilities = np.array([[0.9, 0.1, 0.0], [0.4, 0.3, 0.3], [0.48, 0.47, 0.05]])
+    picks = labelwise.select("margin", 3, probabilities=probabilities)
+    assert picks.ids.tolist() == [2, 1, 0]
+    np.testing.assert_allclose(picks.scores, [-0.01, -0.1, -0.8])
 
 
-def test_picks_the_highest_by_the_formula():
-    probabilities = make_probabilities(300, 5)
-    picks = labelwise.select("margin", 40, probabilities=probabilities)
-    scores = formula(probabilities)
-    assert picks.ids.tolist() == np.argsort(-scores, kind="stable")[:40].tolist()
-    np.testing.assert_allclose(picks.scores, scores[picks.ids])
-
-
-def test_equal_items_go_by_their_id():
-    probabilities = np.tile([0.2, 0.5, 0.3], (50, 1)).astype(np.float32)
-    assert labelwise.select("margin", 7, probabilities=probabilities).ids.tolist() == list(range(7))
-
-
-def test_several_models_count_by_their_mean_each_scaled_over_the_pool():
-    models = [make_probabilities(100, 4, seed) for seed in range(3)]
-    scaled = []
-    for probabilities in models:
-        scores = formula(probabilities)
-        scaled.append((scores - scores.min()) / (scores.max() - scores.min()))
-    expected = np.argsort(-np.mean(scaled, axis=0), kind="stable")[:10].tolist()
-    assert labelwise.select("margin", 10, probabilities=models).ids.tolist() == expected
-    members = np.stack(models, axis=1)
-    assert labelwise.select("margin", 10, member_probabilities=members).ids.tolist() == expected
+def test_one_class_has_no_second():
+    assert labelwise.select("margin", 2, probabilities=np.ones((3, 1))).ids.tolist() == [0, 1]

@@ -1,0 +1,75 @@
+"""Confidence, margin and entropy against their formulas, for one and for several models."""
+
+import numpy as np
+import pytest
+
+import labelwise
+from tests.conftest import make_probabilities
+
+
+def confidence(p):
+    return 1 - p.max(axis=1)
+
+
+def margin(p):
+    ordered = np.sort(p, axis=1)
+    return ordered[:, -2] - ordered[:, -1]
+
+
+def entropy(p):
+    return -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1)
+
+
+@pytest.fixture(params=[confidence, margin, entropy], ids=lambda formula: formula.__name__)
+def formula(request):
+    return request.param
+
+
+def select(formula, budget, **rows):
+    return labelwise.select(formula.__name__, budget, **rows)
+
+
+def test_picks_the_highest_by_the_formula(formula):
+    probabilities = make_probabilities(300, 5)
+    picks = select(formula, 40, probabilities=probabilities)
+    scores = formula(probabilities)
+    assert picks.ids.tolist() == np.argsort(-scores, kind="stable")[:40].tolist()
+    np.testing.assert_allclose(picks.scores, scores[picks.ids])
+
+
+def test_equal_items_go_by_their_id(formula):
+    probabilities = np.tile([0.2, 0.5, 0.3], (50, 1)).astype(np.float32)
+    assert select(formula, 7, probabilities=probabilities).ids.tolist() == list(range(7))
+
+
+def test_several_models_count_by_their_mean_each_scaled_over_the_pool(formula):
+    models = [make_probabilities(100, 4, seed) for seed in range(3)]
+    scaled = []
+    for probabilities in models:
+        scores = formula(probabilities)
+        scaled.append((scores - scores.min()) / (scores.max() - scores.min()))
+    expected = np.argsort(-np.mean(scaled, axis=0), kind="stable")[:10].tolist()
+    assert select(formula, 10, probabilities=models).ids.tolist() == expected
+    members = np.stack(models, axis=1)
+    assert select(formula, 10, member_probabilities=members).ids.tolist() == expected
+
+
+def test_a_model_that_scores_all_items_alike_does_not_count(formula):
+    sharp, flat = make_probabilities(50, 3), np.tile([0.2, 0.5, 0.3], (50, 1))
+    both = select(formula, 9, probabilities=[sharp, flat])
+    assert both.ids.tolist() == select(formula, 9, probabilities=sharp).ids.tolist()
+
+
+@pytest.mark.parametrize("models", [2, 5])
+def test_a_planted_block_of_undecided_items_wins(formula, models):
+    """The scores of several models must decide: scaling each to [0, 1] must not wipe them out."""
+    generator = np.random.default_rng(models)
+    many = [generator.dirichlet([8.0, 0.3, 0.3], size=200) for _ in range(models)]
+    planted = generator.choice(200, size=15, replace=False)
+    for probabilities in many:
+        probabilities[planted] = generator.dirichlet([400.0, 400.0, 400.0], size=15)
+    picks = select(formula, 15, probabilities=many)
+    if formula is entropy:
+        assert sorted(picks.ids.tolist()) == sorted(planted.tolist())
+    else:
+        assert len(set(picks.ids.tolist()) & set(planted.tolist())) >= 12
