@@ -65,6 +65,18 @@ def test_growing_rows_keep_everything_in_order():
     assert second[:, 0].tolist() == [2 * value for value in expected[50:]]
 
 
+def test_a_list_of_arrays_is_a_list_of_blocks():
+    rows = np.arange(12.0).reshape(6, 2)
+    shards = as_shards([rows[:4], rows[4:]])
+    assert shards.ids.tolist() == list(range(6))
+    np.testing.assert_array_equal(shards.rows(np.array([5, 0]))["features"], rows[[5, 0]])
+
+
+def test_what_is_no_array_is_refused():
+    with pytest.raises(BadInput, match="A must be an array, a list of arrays or shards; got str"):
+        as_shards("rows.npy", "A")
+
+
 def test_an_array_must_have_two_axes():
     with pytest.raises(BadInput, match=r"A must have two axes .* got shape \(3,\)"):
         as_shards(np.ones(3), "A")

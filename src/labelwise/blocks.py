@@ -245,10 +245,22 @@ def _extend(buffer: Array, used: int, new: Array) -> Array:
 
 
 def as_shards(rows: Any, name: str = "rows") -> Shards:
-    """An array, or shards already; kernels that take "array or blocks" start with this."""
+    """Shards of an array, or of a list of arrays, one block each; shards are left as they are.
+
+    Kernels that take "array or blocks" start with this.
+    """
+    if isinstance(rows, list | tuple) and rows and all(is_array(block) for block in rows):
+        ends = np.cumsum([len(block) for block in rows])
+        return LocalShards(
+            Shard(np.arange(end - len(block), end), {"features": block})
+            for block, end in zip(rows, ends.tolist(), strict=True)
+        )
     if is_array(rows):
         if rows.ndim != 2:
             raise BadInput(f"{name} must have two axes (items, columns); got shape {rows.shape}")
         return LocalShards.of(features=rows)
+    if not hasattr(rows, "map"):
+        kind = type(rows).__name__
+        raise BadInput(f"{name} must be an array, a list of arrays or shards; got {kind}")
     shards: Shards = rows
     return shards

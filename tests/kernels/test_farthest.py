@@ -94,3 +94,11 @@ def test_too_many_is_an_error():
 def test_one_axis_is_an_error():
     with pytest.raises(BadInput, match=r"two axes or Factored; got shape \(3,\)"):
         farthest_first(np.ones(3), 1)
+
+
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinite")])
+def test_a_broken_row_is_refused(value, word):
+    rows = make_features(20, 3)
+    rows[7, 1] = value
+    with pytest.raises(BadInput, match=f"scored item 7 as {word}"):
+        farthest_first(rows, 3)

@@ -126,3 +126,11 @@ def test_scores_are_the_squared_distances_at_the_time_of_the_pick():
 def test_too_many_is_an_error():
     with pytest.raises(BadInput, match="k must be from 0 to 3, the number of rows; got 4"):
         kmeans_plus_plus(np.ones((3, 2)), 4, 0)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_a_row_without_a_norm_is_refused(value):
+    rows = make_features(20, 3)
+    rows[7, 1] = value
+    with np.errstate(over="ignore"), pytest.raises(BadInput, match="the row of item 7 is NaN"):
+        kmeans_plus_plus(rows, 3, 0)

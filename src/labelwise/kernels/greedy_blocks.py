@@ -74,12 +74,13 @@ def _put_state(state: Any, positions: Any, new: Any) -> None:
 
 
 def _scores(strategy: GreedyStrategy, state: Any, plan: Any, ids: Ids) -> tuple[Floats, Floats]:
-    """Scores and how far each may be off, on the host; NaN is refused."""
+    """Scores and how far each may be off, on the host; NaN and infinity are refused."""
     scores = np.array(to_numpy(strategy.score(state, plan)), dtype=np.float64)
-    wrong = np.isnan(scores)
+    wrong = np.isnan(scores) | (scores == np.inf)
     if wrong.any():
+        value = "NaN" if np.isnan(scores[wrong][0]) else "infinite"
         raise BadInput(
-            f"strategy {strategy.name!r} scored item {ids[wrong][0]} as NaN; check its rows"
+            f"strategy {strategy.name!r} scored item {ids[wrong][0]} as {value}; check its rows"
         )
     if strategy.slack is not None:
         slack = np.array(to_numpy(strategy.slack(state)), dtype=np.float64)

@@ -110,6 +110,11 @@ def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, floa
     """Measure the norms; propose the block's candidate for the first pick."""
     norms = squared_norms(embed(shard.rows))
     host = to_numpy(norms).astype(np.float64)
+    wrong = ~np.isfinite(host)
+    if wrong.any():
+        raise BadInput(
+            f"the row of item {shard.ids[wrong][0]} is NaN, infinite or too large; leave it out"
+        )
     rounding = host * (32 * float(np.finfo(to_numpy(norms[:0]).dtype).eps))
     taken, rung = np.zeros(len(shard), dtype=bool), np.empty(0, dtype=np.intp)
     shard.state[KEY] = _Part(norms, rounding, None, np.empty(0), taken, rung)
