@@ -92,7 +92,7 @@ def row_products(rows: Array, points: Array) -> Array:
     work = n * m * d
     least = _ONE_THREAD // 64 if min(n, m) == 1 else _ONE_THREAD
     if not least < work <= 8 * _ONE_THREAD or not isinstance(rows, np.ndarray):
-        return rows @ namespace(points).matrix_transpose(points)
+        return _matmul(rows, points)
     if min(n, m) == 1:  # for a vector, BLAS takes two threads much earlier
         return np.vecdot(rows[:, None, :], points[None, :, :])
     pairs = max(_ONE_THREAD // d, 1)
@@ -101,9 +101,19 @@ def row_products(rows: Array, points: Array) -> Array:
     out = np.empty((n, m), dtype=np.result_type(rows, points))
     for top in range(0, n, height):
         for left in range(0, m, width):
-            tile = rows[top : top + height] @ points[left : left + width].T
+            tile = _matmul(rows[top : top + height], points[left : left + width])
             out[top : top + height, left : left + width] = tile
     return out
+
+
+def _matmul(rows: Array, points: Array) -> Array:
+    """``rows @ points.T`` without a word about floating-point flags.
+
+    BLAS sets them now and then for finite rows too. Rows that are not finite are refused where
+    their norms or scores are looked at.
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        return rows @ namespace(points).matrix_transpose(points)
 
 
 def squared_distances(rows: Array, points: Array) -> Array:

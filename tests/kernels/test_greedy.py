@@ -29,7 +29,7 @@ def test_blocks_of_picks_are_the_picks_of_one_at_a_time(cuts):
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
 
 
-def test_blocks_of_picks_touch_fewer_rows(monkeypatch):
+def test_blocks_of_picks_touch_fewer_rows():
     """Lazy picking measures far fewer pairs than the n x b of one at a time."""
     rows = make_features(6000, 8, 2).astype(np.float32)
     measured = []

@@ -134,3 +134,18 @@ def test_a_row_without_a_norm_is_refused(value):
     rows[7, 1] = value
     with np.errstate(over="ignore"), pytest.raises(BadInput, match="the row of item 7 is NaN"):
         kmeans_plus_plus(rows, 3, 0)
+
+
+def test_a_rest_of_mass_that_is_only_rounding_does_not_keep_the_draw_waiting(monkeypatch):
+    """The mass is kept by subtraction; what rounding leaves of it belongs to no clock."""
+    settle = seeding._Draw._settle
+
+    def leave_a_rest(self, rings):
+        settle(self, rings)
+        self._mass += 1e-9
+
+    monkeypatch.setattr(seeding._Draw, "_settle", leave_a_rest)
+    rows = np.repeat(make_features(4, 4), [1, 1, 1, 3000], axis=0)
+    picks = kmeans_plus_plus(rows, 6, 0, rows[-1:])
+    assert len(set(picks.tolist())) == 6
+    assert sorted(picks[:3].tolist()) == [0, 1, 2]

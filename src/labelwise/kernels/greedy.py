@@ -120,7 +120,7 @@ class _Loop:
         width = WIDTH
         while len(self.ids) < self.budget:
             before = len(self.ids)
-            bounds = self.shards.map(highest_bounds, self.strategy, *self._news(), width)
+            bounds = self.shards.map(highest_bounds, *self._news(), width)
             highest = np.sort(np.concatenate(bounds))[::-1]
             bar = highest[min(width, len(highest)) - 1]
             parts = self.shards.map(propose, self.strategy, self.plan, float(bar))

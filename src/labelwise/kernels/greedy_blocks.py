@@ -152,9 +152,7 @@ def _freshen(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any, posi
     part.seen[positions] = len(part.picked)
 
 
-def highest_bounds(
-    shard: Shard, strategy: GreedyStrategy, new: Rows, new_ids: Ids, count: int
-) -> Floats:
+def highest_bounds(shard: Shard, new: Rows, new_ids: Ids, count: int) -> Floats:
     """Hear of new picks, without counting them; the ``count`` highest bounds of the block."""
     part: Part = shard.state[KEY]
     part.hear(new, new_ids, shard.ids)

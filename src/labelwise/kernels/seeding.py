@@ -126,10 +126,12 @@ def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, floa
 
 
 def _refresh(
-    shard: Shard, embed: Any, centres: Embedding, taken: Ids, seed: int, epoch: int
+    shard: Shard, embed: Any, centres: Embedding | None, taken: Ids, seed: int, epoch: int
 ) -> float:
     """Measure every row against new centres and start its clock anew; return the mass of D^2."""
     part: _Part = shard.state[KEY]
+    if centres is None:
+        return _restart(shard, part.rates, taken, seed, epoch)
     distances = nearest_distances(embed(shard.rows), part.norms, centres)
     host = to_numpy(distances).astype(np.float64)
     host[host <= part.rounding] = 0
@@ -260,7 +262,7 @@ class _Draw:
         """Start the clocks at bounds: no row but the first pick has been measured yet."""
         self._restart(_bound, norm)
 
-    def refresh(self, centres: Embedding) -> None:
+    def refresh(self, centres: Embedding | None) -> None:
         """Measure all rows against the centres added since the last time; start the clocks anew."""
         self._restart(_refresh, self.embed, centres)
         self._measured = len(self.ids)
@@ -282,8 +284,9 @@ class _Draw:
             rings = self._next_rings(rate)
             self._settle(rings)
             rate = (len(self.ids) - before + 1) / (len(rings.owners) + 2)
-            if self._worth_measuring(rate):
-                self.refresh(self.added())
+            # No ring at all: the mass may be what rounding left of it, and is added up anew.
+            if not len(rings.owners) or self._worth_measuring(rate):
+                self.refresh(self.added() if len(self.ids) > self._measured else None)
                 rate = 1.0
 
     def _worth_measuring(self, rate: float) -> bool:
@@ -294,8 +297,8 @@ class _Draw:
         return added > 0 and going_on > PATIENCE * again
 
     def added(self) -> Embedding:
-        """The centres added since all rows were measured (one that was measured, if none was)."""
-        return self._restore(self._centres.since(min(self._measured, len(self._centres) - 1)))
+        """The centres added since all rows were measured, of which there is one at least."""
+        return self._restore(self._centres.since(self._measured))
 
     def _next_rings(self, rate: float) -> _Rings:
         """The next rings of all clocks, in the order of time; ``rate`` is how many are accepted."""

@@ -30,7 +30,7 @@ def estimate(strategy: Strategy, given: Mapping[str, Any], budget: int) -> Itera
     cut = f"in {blocks} blocks of {size_text(BLOCK_BYTES)}" if blocks > 1 else "in one block"
     yield f"pool: {rows:,} items ({', '.join(parts)}), {size_text(total)}, read {cut}"
     if not strategy.needs:
-        yield f"plan: {strategy.name} does not look at the rows"
+        yield f"plan: {strategy.name} reads the rows once, to check them"
         return
     # A block and two temporaries of its size, and a few numbers per item: a guess, not a bound.
     memory = size_text(3 * min(BLOCK_BYTES, total) + 64 * rows)
