@@ -2,14 +2,16 @@
 
 import importlib
 import pkgutil
+from functools import cache
 
 from labelwise.errors import UnknownName
 from labelwise.strategy import Strategy
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """The names of all strategies: those of the files beside this one."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 def get(name: str) -> Strategy:
