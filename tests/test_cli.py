@@ -330,3 +330,17 @@ def test_a_missing_extra_is_named(folder, arguments, extra):
     assert done.returncode == 1
     assert done.stderr.startswith("labelwise: ") and done.stderr.count("\n") == 1
     assert f"pip install '{extra}'" in done.stderr
+
+
+def test_representations_of_one_number_per_item_reach_the_strategy(folder, capsys):
+    rng = np.random.default_rng(0)
+    norms, products = rng.uniform(size=300), rng.normal(size=300)
+    np.save("norms.npy", norms)
+    np.save("products.npy", products)
+    code, _, _ = answer(
+        capsys,
+        *("select", "--gradient-norms", "norms.npy", "--gradient-products", "products.npy"),
+        *("-s", "dynamics", "-b", "4", "-o", "picks.csv"),
+    )
+    assert code == 0
+    assert picked("picks.csv") == np.argsort(-(norms + 2 * products))[:4].tolist()

@@ -45,11 +45,15 @@ _ALL = (
     ),
     Representation("member_votes", ("n", "m"), "what each of m members predicts: a class or value"),
     Representation("outputs", ("n", "k"), "predicted values of a regression"),
-    Representation("gradient_norms", ("n",), "norm of the gradient of the whole network"),
+    Representation(
+        "gradient_norms",
+        ("n",),
+        "squared norm of the gradient of the item's loss over the whole network",
+    ),
     Representation(
         "gradient_products",
         ("n",),
-        "inner product of that gradient with the gradient over the labelled items",
+        "inner product of that gradient with the sum of the labelled items' gradients",
     ),
     Representation("duals", ("n",), "predicted dual variables of the loss constraints"),
 )
@@ -77,12 +81,16 @@ class FitReport:
         steps: how many passes or iterations were made; 0 where the model does not tell.
         converged: whether training ended by itself rather than at its limit of steps.
         seconds: how long it took.
+        training_labels: how many labels it was trained on; 0 where the model does not tell.
+        validation_labels: how many more it was stopped by. They were bought too.
     """
 
     loss: float
     steps: int
     converged: bool
     seconds: float
+    training_labels: int = 0
+    validation_labels: int = 0
 
 
 class Learner(Protocol):

@@ -9,6 +9,7 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput, UnknownName
+from labelwise.running import run
 from labelwise.running.shards import open_shards, open_sources
 from tests.conftest import make_features, make_probabilities
 
@@ -194,3 +195,13 @@ def test_a_text_column_is_refused(tmp_path):
 def test_labelled_ids_are_checked(labelled, words):
     with pytest.raises((BadInput, UnknownName), match=words):
         labelwise.select("k_center", 1, features=np.eye(5), labelled=labelled)
+
+
+@pytest.mark.parametrize("name", ["k_center", "badge", "kmeans", "lewis", "margin"])
+def test_a_block_of_which_everything_is_labelled_is_left_out(name):
+    features, probabilities = make_features(600, 4), make_probabilities(600, 3)
+    sources = open_sources({"features": features, "probabilities": probabilities})
+    shards, labelled = open_shards(sources, labelled=range(256), block_bytes=1)
+    assert shards.map(len) == [256, 88] and labelled is not None
+    found = run.select(labelwise.strategies()[name], shards, 5, labelled=labelled)
+    assert found.ids.min() >= 256

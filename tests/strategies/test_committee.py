@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
+import labelwise
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
 from labelwise.running.run import select
@@ -104,3 +105,8 @@ def test_one_model_is_no_committee(name, wrap):
 def test_refuses_an_unknown_disagreement():
     with pytest.raises(BadInput, match="disagreement must be one of kl, vote_entropy; got 'kld'"):
         score({"member_probabilities": make_members(3)}, None, disagreement="kld")
+
+
+def test_votes_for_classes_are_counted_by_the_public_call_too():
+    votes = np.array([[0, 0, 5], [0, 1, 2], [3, 3, 3]])  # the variance would prefer the first
+    assert labelwise.select("committee", 1, member_votes=votes).ids.tolist() == [1]

@@ -156,8 +156,9 @@ def test_refuses_too_large_a_budget(strategy, inputs):
 
 
 def test_refuses_nan_and_names_the_item(strategy, inputs):
-    value = next(iter(inputs.values()))
-    value[23] = np.nan
+    name, value = next(iter(inputs.items()))
+    inputs[name] = value.astype(np.result_type(value, np.float32))  # votes are whole numbers
+    inputs[name][23] = np.nan
     with pytest.raises(BadInput, match=r"item 23"):
         select(strategy, **inputs)
 

@@ -6,10 +6,12 @@ from typing import Any
 _HOMES = {
     "Factored": "factored",
     "approximate_leverage_scores": "sketch",
+    "arm_probabilities": "bandit",
     "calibrate_temperature": "calibration",
     "deterministic_bss": "barrier_deterministic",
     "draw_until_distinct": "draws",
     "farthest_first": "farthest",
+    "importance_weighted_accuracy": "bandit",
     "kmeans_plus_plus": "seeding",
     "leverage_scores": "leverage",
     "lewis_weights": "lewis",

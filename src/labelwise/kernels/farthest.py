@@ -52,6 +52,8 @@ def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Arra
         ``(n,)``, never negative.
     """
     xp = namespace(norms)
+    if not len(norms):
+        return xp.zeros_like(norms)
     centre_norms = squared_norms(centres)[:, None]
     step = max(CHUNK // len(centre_norms), 64)
     parts = []

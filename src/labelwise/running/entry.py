@@ -48,8 +48,8 @@ def select(
         member_probabilities: ``(n, m, K)`` from posterior draws, dropout, an ensemble or models.
         member_votes: ``(n, m)`` what each member predicts.
         outputs: ``(n, k)`` predicted values of a regression.
-        gradient_norms: ``(n,)`` norms of the whole network's gradients.
-        gradient_products: ``(n,)`` their products with the labelled items' gradient.
+        gradient_norms: ``(n,)`` squared norms of the items' gradients over the whole network.
+        gradient_products: ``(n,)`` their products with the sum of the labelled items' gradients.
         duals: ``(n,)`` predicted dual variables.
         ids: ``(n,)`` the items' ids; row numbers if None.
         labelled: ids of the items that are labelled already; context, never picked again.

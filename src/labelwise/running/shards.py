@@ -101,23 +101,25 @@ class BlockRows(TakesRows):
             for label, part in zip(labels, parts, strict=True):
                 if label not in self._checked:
                     self._read(label, part)
-            rows = [_working(part.take(positions + self._first)) for part in parts]
+            rows = [_working(name, part.take(positions + self._first)) for part in parts]
             taken[name] = rows if parts is source else rows[0]
         return taken
 
     def _read(self, name: str, source: Source) -> Array:
-        rows = _working(source.read(self._first, self._first + len(self._ids)))
+        rows = _working(name, source.read(self._first, self._first + len(self._ids)))
         if name not in self._checked:
             check_rows(name, rows, self._ids)
             self._checked.add(name)
         return rows
 
 
-def _working(rows: Array) -> Array:
-    """Rows in a precision to compute with: float32 or float64."""
+def _working(name: str, rows: Array) -> Array:
+    """Rows in a precision to compute with: float32 or float64; votes for classes stay whole."""
     xp = namespace(rows)
     if rows.dtype in (xp.float32, xp.float64):
         return rows
+    if name.split("[")[0] == "member_votes" and xp.isdtype(rows.dtype, ("integral", "bool")):
+        return xp.astype(rows, xp.int64)
     if xp.isdtype(rows.dtype, "real floating") or rows.dtype.itemsize <= 2:
         return xp.astype(rows, xp.float32)
     return xp.astype(rows, xp.float64)
@@ -126,6 +128,8 @@ def _working(rows: Array) -> Array:
 def check_rows(name: str, rows: Array, ids: Ids) -> None:
     """Refuse NaN, infinity, and probabilities that are none; the message names the item."""
     xp = namespace(rows)
+    if not xp.isdtype(rows.dtype, "real floating"):
+        return  # whole numbers are always finite
     flat = xp.reshape(rows, (-1,))
     with np.errstate(over="ignore", invalid="ignore"):
         total = xp.vecdot(flat, flat)  # one quick pass; the slow look only if it is odd
@@ -193,9 +197,9 @@ def open_shards(
         keep = np.flatnonzero(mask[cut : cut + step])
         if len(keep) < len(shard):
             shard = Shard(shard.ids[keep], BlockRows(sources, cut, shard.ids, keep))
-        if len(keep) or len(blocks) == 0:
-            blocks.append(shard)
-    return LocalShards(blocks, progress), everything.rows(taken)
+        blocks.append(shard)
+    some = [shard for shard in blocks if len(shard)] or blocks[:1]
+    return LocalShards(some, progress), everything.rows(taken)
 
 
 def _ids(ids: Any, sources: list[Source], count: int) -> Ids:

@@ -24,6 +24,7 @@ from labelwise.arrays import Array, Floats, float64, namespace, to_numpy
 from labelwise.blocks import Rows
 from labelwise.errors import BadInput
 from labelwise.kernels.information import information_gains, no_picks
+from labelwise.kernels.votes import vote_entropy
 from labelwise.strategy import ScoreStrategy
 
 DISAGREEMENTS = ("kl", "vote_entropy")
@@ -49,14 +50,14 @@ def score(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Flo
     if "member_votes" in rows:
         votes = np.asarray(to_numpy(rows["member_votes"]))
         whole = np.issubdtype(votes.dtype, np.integer)
-        return _vote_entropy(votes) if whole else _variance(list(votes.T[..., None]))
+        return vote_entropy(votes) if whole else _variance(list(votes.T[..., None]))
     if "member_probabilities" in rows:
         members = rows["member_probabilities"]
     else:
         given = _models(rows["probabilities"], "probabilities")
         members = namespace(*given).stack(given, axis=1)
     if disagreement == "vote_entropy":
-        return _vote_entropy(to_numpy(namespace(members).argmax(members, axis=2)))
+        return vote_entropy(to_numpy(namespace(members).argmax(members, axis=2)))
     return information_gains(members, no_picks(members.shape[1]))
 
 
@@ -72,22 +73,6 @@ def _variance(outputs: list[Array]) -> Floats:
     first = float64(outputs[0])  # equal predictions differ from it by exactly 0
     values = xp.stack([float64(part) - first for part in outputs], axis=0)
     return np.asarray(to_numpy(xp.sum(xp.var(values, axis=0), axis=1)), dtype=np.float64)
-
-
-def _vote_entropy(votes: Array) -> Floats:
-    """The entropy in nats of the votes in every row of ``(n, M)``; values may be any."""
-    size = votes.shape[1]
-    ordered = np.sort(votes, axis=1)
-    # A run of equal votes that ends at place j and began at place i has j - i + 1 votes.
-    places = np.broadcast_to(np.arange(size), votes.shape)
-    begins = np.ones(votes.shape, dtype=bool)
-    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    ends = np.ones(votes.shape, dtype=bool)
-    ends[:, :-1] = begins[:, 1:]
-    started = np.maximum.accumulate(np.where(begins, places, 0), axis=1)
-    shares = np.where(ends, places - started + 1, size) / size
-    # Adding 0 turns -0.0 of a unanimous vote into 0.
-    return np.asarray(-np.sum(shares * np.log(shares), axis=1) + 0.0)
 
 
 STRATEGY = ScoreStrategy(

@@ -1,0 +1,66 @@
+"""What commands share: errors, notes, bars and tables on the terminal."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from labelwise.errors import LabelwiseWarning
+
+
+def fail(message: str, code: int) -> int:
+    """Print an error as one line, and pass on the exit code."""
+    print(f"labelwise: {' '.join(message.replace('.;', ';').split())}", file=sys.stderr)
+    return code
+
+
+def table_console() -> Console:
+    """Where tables go: as wide as the terminal, and 100 columns into a pipe or a file."""
+    return Console(width=None if sys.stdout.isatty() else 100)
+
+
+@contextmanager
+def bars(console: Console, *, plain: bool = False) -> Iterator[Any]:
+    """A progress callback that draws a bar per stage on a terminal.
+
+    Elsewhere it is silent, or with ``plain`` prints a line when a stage is done.
+    """
+    if not console.is_terminal:
+        yield _say_done if plain else None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console) as shown:
+        stages: dict[str, Any] = {}
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if stage not in stages:
+                stages[stage] = shown.add_task(stage, total=total)
+            shown.update(stages[stage], completed=done, total=total)
+
+        yield progress
+
+
+def _say_done(stage: str, done: int, total: int) -> None:
+    if done == total:
+        print(f"{stage}: {done} of {total} done", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Print the library's warnings as one line each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LabelwiseWarning)
+        usual = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, LabelwiseWarning):
+                print(f"note: {' '.join(str(message).split())}", file=sys.stderr)
+            else:
+                usual(message, category, *rest, **named)
+
+        warnings.showwarning = show
+        yield

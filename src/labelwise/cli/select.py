@@ -1,0 +1,149 @@
+"""``labelwise select``: pick items from files."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import labelwise
+from labelwise.cli.app import app
+from labelwise.cli.console import bars
+from labelwise.errors import BadInput, MissingDependency
+from labelwise.selection import check_format
+
+_SELECT = """Pick the items worth labelling, from .npy or .parquet files with one row per item.
+
+[bold]Examples[/bold]
+
+  labelwise select f.npy --strategy lewis --budget 1000 --out picks.csv
+
+  labelwise select f.npy g.npy -s lewis -b 1000 --option p=1.5 -o picks.csv
+
+  labelwise select --probabilities p.npy -s margin -b 100 -o margin.csv
+
+  labelwise select f.npy -s k_center -b 100 --labelled margin.csv -o more.csv
+
+The picks come in order, with id, weight (how many items of the pool it stands for), count \
+(how often it was drawn), score and rank; what a strategy does not give is left empty.
+"""
+
+
+Files = list[Path]
+
+
+@app.command(help=_SELECT)
+def select(
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy", "-s", help="What decides; see labelwise strategies.", metavar="NAME"
+        ),
+    ],
+    budget: Annotated[
+        int, typer.Option("--budget", "-b", help="How many items to pick.", metavar="N")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="Where the picks go: .csv, .jsonl or .parquet.", metavar="FILE"
+        ),
+    ],
+    features: Annotated[
+        Files | None,
+        typer.Argument(help="Features (n, d); several files, several models.", metavar="FILE"),
+    ] = None,
+    probabilities: Annotated[
+        Files | None, typer.Option(help="Class probabilities (n, K).", metavar="FILE")
+    ] = None,
+    logits: Annotated[
+        Files | None, typer.Option(help="Class scores before the softmax (n, K).", metavar="FILE")
+    ] = None,
+    member_probabilities: Annotated[
+        Files | None, typer.Option(help="Probabilities of m members (n, m, K).", metavar="FILE")
+    ] = None,
+    member_votes: Annotated[
+        Files | None, typer.Option(help="Votes of m members (n, m).", metavar="FILE")
+    ] = None,
+    outputs: Annotated[
+        Files | None, typer.Option(help="Predicted values (n, k).", metavar="FILE")
+    ] = None,
+    gradient_norms: Annotated[
+        Files | None, typer.Option(help="Squared norms of gradients (n,).", metavar="FILE")
+    ] = None,
+    gradient_products: Annotated[
+        Files | None,
+        typer.Option(help="Their products with the labelled gradient (n,).", metavar="FILE"),
+    ] = None,
+    duals: Annotated[
+        Files | None, typer.Option(help="Predicted dual variables (n,).", metavar="FILE")
+    ] = None,
+    ids: Annotated[
+        Path | None,
+        typer.Option(help="The items' ids, one per line; else row numbers.", metavar="FILE"),
+    ] = None,
+    labelled: Annotated[
+        Path | None,
+        typer.Option(help="Ids labelled already: one per line, or picks.csv.", metavar="FILE"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides every draw.", metavar="N")] = 0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="An option of the strategy; may be repeated.", metavar="NAME=VALUE"),
+    ] = None,
+) -> None:
+    """Pick the items worth labelling."""
+    from labelwise.running.estimate import estimate
+    from labelwise.running.texts import parse_options, read_ids
+    from labelwise.strategies import get
+
+    _check_out(out)
+    chosen = get(strategy)
+    options = parse_options(chosen, _pairs(option or []))
+    files = {
+        "features": features,
+        "probabilities": probabilities,
+        "logits": logits,
+        "member_probabilities": member_probabilities,
+        "member_votes": member_votes,
+        "outputs": outputs,
+        "gradient_norms": gradient_norms,
+        "gradient_products": gradient_products,
+        "duals": duals,
+    }
+    given = {name: v[0] if len(v) == 1 else v for name, v in files.items() if v}
+    known = {"ids": ids and read_ids(ids), "labelled": labelled and read_ids(labelled)}
+    console = Console(stderr=True)
+    for line in estimate(chosen, given, budget):
+        console.print(line, style="dim", highlight=False, soft_wrap=True)
+    with bars(console) as progress:
+        picks = labelwise.select(
+            strategy, budget, **given, **known, seed=seed, progress=progress, **options
+        )
+    picks.save(out)
+    size = f", worth {picks.effective_size():.0f} equally weighted" if chosen.weighted else ""
+    print(f"{len(picks)} picks written to {out}{size}")
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    """``name=value`` texts, cut at the first equals sign."""
+    for text in texts:
+        if "=" not in text:
+            raise typer.BadParameter(f"--option is written name=value; got {text!r}")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _check_out(path: Path) -> None:
+    """Find out before the work whether its result can be written."""
+    check_format(path)
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
+    if path.suffix == ".parquet":
+        try:
+            import_module("pyarrow")
+        except ImportError as error:
+            raise MissingDependency(
+                "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
+            ) from error

@@ -1,0 +1,77 @@
+"""From a strategy of any form and blocks of rows to a choice.
+
+`pick` is what `labelwise.running.run` calls, and what a strategy calls that leaves its choice to
+another one (bandit). A score strategy's highest scores are found here; the greedy loop has its own
+module (`labelwise.kernels.greedy`); a pass strategy chooses by itself.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Floats, Ids, comparable, largest, to_numpy
+from labelwise.blocks import Rows, Shard, Shards
+from labelwise.errors import BadInput
+from labelwise.kernels import greedy
+from labelwise.strategy import Choice, GreedyStrategy, PassStrategy, ScoreStrategy, Strategy
+
+
+def pick(
+    strategy: Strategy, shards: Shards, labelled: Rows | None, budget: int, seed: int
+) -> Choice:
+    """Let a strategy choose ``budget`` items.
+
+    Args:
+        strategy: of any of the three forms.
+        shards: the candidates; every row in them may be picked.
+        labelled: rows of the items that are labelled already, or None.
+        budget: how many items to pick; ``0 < budget <= n``.
+        seed: decides every draw.
+
+    >>> from labelwise.blocks import LocalShards
+    >>> def score(rows, labelled):
+    ...     return -rows["features"][:, 0]
+    >>> lowest = ScoreStrategy(name="lowest", needs=("features",), score=score,
+    ...                        good_for="an example", reference="none")
+    >>> pool = LocalShards.of(features=np.array([[3.0], [1.0], [2.0]]))
+    >>> pick(lowest, pool, None, 2, seed=0).ids.tolist()
+    [1, 2]
+    """
+    if isinstance(strategy, ScoreStrategy):
+        return _highest(strategy, shards, labelled, budget)
+    if isinstance(strategy, GreedyStrategy):
+        return greedy.pick(strategy, shards, labelled, budget, seed)
+    if isinstance(strategy, PassStrategy):
+        return strategy.choose(shards, labelled, budget, seed)
+    raise BadInput(f"{strategy!r} is none of the three forms of a strategy")
+
+
+def _highest(strategy: ScoreStrategy, shards: Shards, labelled: Rows | None, budget: int) -> Choice:
+    summary = shards.map(strategy.summarise) if strategy.summarise is not None else None
+    parts = shards.map(_scores, strategy, labelled, summary, budget)
+    ids = np.concatenate([part[0] for part in parts])
+    scores = np.concatenate([part[1] for part in parts])
+    best = largest(comparable(scores), budget, ids)
+    return Choice(ids[best], scores=scores[best])
+
+
+def _scores(
+    shard: Shard,
+    strategy: ScoreStrategy,
+    labelled: Rows | None,
+    summary: list[Any] | None,
+    budget: int,
+) -> tuple[Ids, Floats]:
+    """The ids and scores of a block's items, no more of them than could be picked."""
+    if summary is None:
+        scores = strategy.score(shard.rows, labelled)
+    else:
+        scores = strategy.score(shard.rows, labelled, summary)
+    values = np.asarray(to_numpy(scores), dtype=np.float64)
+    wrong = np.isnan(values)
+    if wrong.any():
+        raise BadInput(
+            f"strategy {strategy.name!r} scored item {shard.ids[wrong][0]} as NaN; check its rows"
+        )
+    best = largest(comparable(values), min(budget, len(values)), shard.ids)
+    return shard.ids[best], values[best]

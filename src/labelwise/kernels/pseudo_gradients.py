@@ -1,0 +1,183 @@
+r"""Last-layer gradients of items that have a pseudo-label, and of items that have a label.
+
+The gradient of the loss of item :math:`i` with respect to a last linear layer is
+:math:`g_i = a_i h_i^\top` (`labelwise.kernels.factored`), with
+
+* classification, cross-entropy: :math:`a_i = p_i - e_{y_i}`. The pseudo-label is the most likely
+  class, or a class drawn from :math:`p_i`;
+* regression, :math:`\frac{1}{2} |f - y|^2`: :math:`a_i = f(x_i) - y_i`. The model's own
+  prediction would give no gradient; the pseudo-label is the mean of other models' predictions, or
+  one of them, drawn.
+
+Gradients come in float64, some rows at a time: the labelled ones nearly cancel in their sum.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import (
+    Array,
+    Floats,
+    Ids,
+    device,
+    float64,
+    like,
+    namespace,
+    row_noise,
+    to_numpy,
+)
+from labelwise.blocks import Rows
+from labelwise.errors import BadInput
+from labelwise.kernels.doubles import double_chunks
+from labelwise.kernels.factored import Factored
+
+KINDS = ("argmax", "sample")
+DRAWS = 23
+"""The stream of noise from which pseudo-labels are drawn."""
+
+
+class Pseudo(NamedTuple):
+    """Where pseudo-labels come from, and what the last layer is.
+
+    Attributes:
+        kind: ``argmax`` (in a regression, the mean of the other models) or ``sample``.
+        bias: whether the last layer has a bias, so that features end in a 1.
+        seed: decides drawn pseudo-labels.
+    """
+
+    kind: str = "argmax"
+    bias: bool = False
+    seed: int = 0
+
+    def check(self) -> "Pseudo":
+        """Refuse values that make no sense."""
+        if self.kind not in KINDS:
+            raise BadInput(f"pseudo must be one of {', '.join(KINDS)}; got {self.kind!r}")
+        if not isinstance(self.bias, bool | np.bool_):
+            raise BadInput(f"bias must be true or false; got {self.bias!r}")
+        return self
+
+
+def one_array(rows: Rows, name: str) -> Array:
+    """A representation of one model; a list of several is refused."""
+    value = rows[name]
+    if isinstance(value, list | tuple):
+        raise BadInput(
+            f"one array of {name} is needed; got a list of {len(value)}: give those of the model "
+            "to be trained"
+        )
+    return value
+
+
+def pseudo_gradients(rows: Rows, ids: Ids, pseudo: Pseudo) -> Iterator[Factored]:
+    """The items' gradients at their pseudo-labels, some rows at a time, in float64.
+
+    Args:
+        rows: ``features`` ``(n, d)`` with ``probabilities`` ``(n, K)``, or with a list of
+            ``outputs`` ``(n, k)``: those of the model first, then those of other models.
+        ids: ``(n,)``, of which drawn pseudo-labels are a function.
+        pseudo: how pseudo-labels are made.
+
+    >>> rows = {"features": np.array([[2.0]]), "probabilities": np.array([[0.25, 0.75]])}
+    >>> next(pseudo_gradients(rows, np.arange(1), Pseudo())).dense().tolist()
+    [[0.5, -0.5]]
+    """
+    if "outputs" in rows:
+        residuals = _output_residuals(rows["outputs"], ids, pseudo)
+    else:
+        probabilities = one_array(rows, "probabilities")
+        residuals = _minus_one_hot(probabilities, _pseudo_classes(probabilities, ids, pseudo))
+    return _chunks(residuals, rows, pseudo.bias)
+
+
+def labelled_gradient(labelled: Rows, labels: Any, bias: bool) -> Floats:
+    """The gradient of the labelled items' summed loss, ``(K, d)`` on the host.
+
+    Args:
+        labelled: rows of the labelled items, as in `pseudo_gradients`.
+        labels: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values, in the same order.
+        bias: whether the features end in a 1, ``(K, d + 1)``.
+
+    >>> rows = {"features": np.array([[2.0], [1.0]]), "probabilities": np.full((2, 2), 0.5)}
+    >>> labelled_gradient(rows, [0, 1], bias=True).tolist()
+    [[-0.5, 0.0], [0.5, 0.0]]
+    """
+    total: Any = 0.0
+    for rows in _chunks(_labelled_residuals(labelled, labels), labelled, bias):
+        xp = namespace(rows.h)
+        total = total + to_numpy(xp.matmul(xp.matrix_transpose(rows.a), rows.h))
+    return np.asarray(total)
+
+
+def _chunks(residuals: Array, rows: Rows, bias: bool) -> Iterator[Factored]:
+    for a, h in double_chunks(residuals, one_array(rows, "features")):
+        xp = namespace(h)
+        yield Factored(a, xp.concat([h, xp.ones_like(h[:, :1])], axis=1) if bias else h)
+
+
+def _pseudo_classes(probabilities: Array, ids: Ids, pseudo: Pseudo) -> Array:
+    if pseudo.kind == "argmax":
+        return namespace(probabilities).argmax(probabilities, axis=1)
+    # On the host, so that every array library draws the same.
+    cumulative = np.cumsum(to_numpy(probabilities), axis=1, dtype=np.float64)
+    marks = row_noise(pseudo.seed, ids, DRAWS) * cumulative[:, -1]
+    return like(np.sum(cumulative[:, :-1] <= marks[:, None], axis=1), probabilities)
+
+
+def _minus_one_hot(probabilities: Array, classes: Array) -> Array:
+    """``p_i - e_{y_i}``, ``(n, K)``."""
+    xp = namespace(probabilities)
+    residuals = xp.astype(probabilities, probabilities.dtype, copy=True)
+    flat = xp.reshape(residuals, (-1,), copy=False)
+    starts = xp.arange(residuals.shape[0], device=device(residuals)) * residuals.shape[1]
+    flat[starts + classes] -= 1
+    return residuals
+
+
+def _output_residuals(outputs: Array | list[Array], ids: Ids, pseudo: Pseudo) -> Array:
+    """The model's prediction less the pseudo-label from the other models, ``(n, k)``."""
+    if not isinstance(outputs, list | tuple) or len(outputs) < 2:
+        raise BadInput(
+            "the gradient of a regression is zero at the model's own prediction; give outputs as "
+            "a list: the model's first, then others (an ensemble, earlier epochs) as pseudo-labels"
+        )
+    model, *others = (float64(part) for part in outputs)
+    xp = namespace(model)
+    gaps = xp.stack([model - other for other in others], axis=1)
+    if pseudo.kind == "argmax":
+        return xp.mean(gaps, axis=1)
+    drawn = (row_noise(pseudo.seed, ids, DRAWS) * len(others)).astype(np.int64)
+    share = like(np.eye(len(others))[drawn], gaps, dtype=gaps.dtype)
+    return xp.sum(gaps * share[:, :, None], axis=1)
+
+
+def _labelled_residuals(labelled: Rows, labels: Any) -> Array:
+    """``p_i - e_{y_i}`` or ``f(x_i) - y_i`` of the labelled items, ``(m, K)``."""
+    regression = "outputs" in labelled
+    if regression:
+        outputs = labelled["outputs"]
+        given = float64(outputs[0] if isinstance(outputs, list | tuple) else outputs)
+    else:
+        given = one_array(labelled, "probabilities")
+    count, width = given.shape
+    if labels is None:
+        raise BadInput(
+            f"the labels of the {count} labelled items are needed; give labels in the order of "
+            "labelled, or gamma=0 to do without"
+        )
+    values = np.asarray(to_numpy(labels))
+    fits = values.shape == (count, width) or (values.shape == (count,) and width == 1)
+    if not (fits if regression else values.shape == (count,)):
+        shape = f"({count}, {width})" if regression and width > 1 else f"({count},)"
+        raise BadInput(f"labels must have shape {shape}, one per labelled item; got {values.shape}")
+    if regression:
+        if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+            raise BadInput("labels of a regression must be finite numbers; mend them")
+        return given - like(values.reshape(count, width), given, dtype=given.dtype)
+    whole = values.dtype.kind in "iu"
+    if not whole or values.min() < 0 or values.max() >= width:
+        got = f"{values.min()} to {values.max()}" if whole else values.dtype
+        raise BadInput(f"labels must be classes, whole numbers from 0 to {width - 1}; got {got}")
+    return _minus_one_hot(given, like(values.astype(np.int64), given))

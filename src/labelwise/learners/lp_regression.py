@@ -1,0 +1,229 @@
+r"""Weighted regression in the l_p norm: :math:`\min_\beta \sum_i w_i |q_i \beta - y_i|^p`.
+
+======  =====================================================================================
+p       how
+======  =====================================================================================
+1       linear program (HiGHS)
+2       least squares
+others  Newton's method with line search on :math:`\sum_i w_i (r_i^2 + \delta^2)^{p/2}`, with
+        :math:`\delta` falling from the size of the residuals to a ten-billionth of it; each
+        of these problems is smooth and convex, for p below and above 2 alike
+======  =====================================================================================
+
+With a limit, only :math:`\beta` with :math:`\sum_i w_i |q_i \beta|^p \le c \sum_i w_i |y_i|^p` are
+allowed. For p = 2 the answer is the free one scaled down. For p = 1 it is part of the linear
+program. For others the multiplier :math:`\mu` of the limit is found by root finding:
+:math:`\sum w |q \beta - y|^p + \mu \sum w |q \beta|^p` is the same kind of regression, on the rows
+twice, with targets 0 and weights :math:`\mu w` the second time.
+
+Rows are reduced to an orthonormal basis of their span first, so that rank deficiency, columns of
+zeros and fewer rows than columns need no care: the answer is the shortest of all best ones (for
+p = 1, where predictions need not be unique, the shortest with the predictions that were found).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import brentq, linprog
+
+from labelwise.arrays import Floats
+from labelwise.errors import NotConverged
+from labelwise.kernels.leverage import rank_tolerance
+
+STEPS = 100
+"""Newton steps for one delta at most."""
+EPSILON = float(np.finfo(np.float64).eps)
+DELTAS = 10.0 ** -np.arange(11)
+
+
+class Basis(NamedTuple):
+    """A basis in which to fit: the predictions of ``theta = back @ beta`` are ``span @ beta``.
+
+    Attributes:
+        span: ``(m, r)``, orthonormal columns.
+        back: ``(d, r)``; ``back @ beta`` is the shortest theta with these predictions.
+    """
+
+    span: Floats
+    back: Floats
+
+
+class Solution(NamedTuple):
+    """Coefficients ``(r,)``, how many steps were made, and whether they reached the tolerance."""
+
+    beta: Floats
+    steps: int
+    converged: bool
+
+
+def orthonormal(rows: Floats, precision: float = EPSILON) -> Basis:
+    """An orthonormal basis of the columns of ``(m, d)`` rows known to a relative precision."""
+    left, values, right = np.linalg.svd(rows, full_matrices=False)
+    cut = values[0] * rank_tolerance(precision, *rows.shape) if len(values) else 0.0
+    rank = int(np.sum(values > cut))
+    return Basis(left[:, :rank], right[:rank].T / values[:rank])
+
+
+def lp_regression(
+    span: Floats, targets: Floats, weights: Floats, p: float, allowed: float = math.inf
+) -> Solution:
+    """The best coefficients of ``(m, r)`` orthonormal columns, with or without a limit.
+
+    Args:
+        span: from `orthonormal`.
+        targets: ``(m,)``.
+        weights: ``(m,)``, above 0.
+        p: 1 or more.
+        allowed: how many times ``sum w |targets|^p`` the sum of the ``w |span beta|^p`` may be.
+
+    >>> basis = orthonormal(np.ones((3, 1)))  # the best constant: mean, median, middle
+    >>> y, w = np.array([0.0, 1.0, 5.0]), np.ones(3)
+    >>> for p in (2, 1, 60):
+    ...     print(round(float((basis.back @ lp_regression(basis.span, y, w, p).beta)[0]), 2))
+    2.0
+    1.0
+    2.5
+    """
+    scale = float(np.max(np.abs(targets), initial=0.0))
+    if scale == 0 or span.shape[1] == 0:
+        return Solution(np.zeros(span.shape[1]), 0, True)
+    aims = targets / scale
+    limit = allowed * float(weights @ np.abs(aims) ** p)
+    found = _SOLVERS.get(p, _newton)(span, aims, weights, p)
+    size = _size(span, found.beta, weights, p)
+    if size > (1 + 1e-9) * limit and p != 2:
+        solve = _linear_program if p == 1 else _within
+        found = solve(span, aims, weights, p, limit)
+        size = _size(span, found.beta, weights, p)
+    if size > limit:  # by rounding; for p = 2 by more, and this is the answer
+        found = found._replace(beta=found.beta * (limit / size) ** (1 / p))
+    return found._replace(beta=found.beta * scale)
+
+
+def _size(span: Floats, beta: Floats, weights: Floats, p: float) -> float:
+    return float(weights @ np.abs(span @ beta) ** p)
+
+
+def _least_squares(span: Floats, targets: Floats, weights: Floats, p: float = 2) -> Solution:
+    roots = np.sqrt(weights)
+    beta = np.linalg.lstsq(span * roots[:, None], targets * roots, rcond=None)[0]
+    return Solution(np.asarray(beta, dtype=np.float64), 1, True)
+
+
+def _linear_program(
+    span: Floats, targets: Floats, weights: Floats, p: float = 1, limit: float = math.inf
+) -> Solution:
+    """Residuals, and predictions where they are limited, as differences of two positive parts."""
+    count, rank = span.shape
+    one = sparse.eye_array(count)
+    costs = np.concatenate([np.zeros(rank), weights, weights])
+    equal = [[sparse.csr_array(span), one, -one]]
+    right = targets
+    extra: dict[str, Any] = {}
+    if math.isfinite(limit):
+        zero = sparse.csr_array((count, count))
+        equal = [
+            [sparse.csr_array(span), one, -one, zero, zero],
+            [sparse.csr_array(span), zero, zero, one, -one],
+        ]
+        right = np.concatenate([targets, np.zeros(count)])
+        size = np.concatenate([np.zeros(rank + 2 * count), weights, weights])
+        costs = np.concatenate([costs, np.zeros(2 * count)])
+        extra = {"A_ub": size[None, :], "b_ub": [limit]}
+    bounds = [(None, None)] * rank + [(0, None)] * (len(costs) - rank)
+    answer = linprog(costs, A_eq=sparse.block_array(equal), b_eq=right, bounds=bounds, **extra)
+    if answer.x is None:
+        raise NotConverged(f"the linear program of p = 1 was not solved ({answer.message})")
+    return Solution(answer.x[:rank], int(answer.nit), answer.status == 0)
+
+
+def _newton(span: Floats, targets: Floats, weights: Floats, p: float) -> Solution:
+    """Follow the smoothed problems from least squares to delta near 0."""
+    beta = _least_squares(span, targets, weights).beta
+    start = float(np.sqrt(np.mean((span @ beta - targets) ** 2)))
+    if start <= 1e-14:  # the targets are fitted exactly
+        return Solution(beta, 1, True)
+    steps, converged = 1, True
+    for delta in start * DELTAS:
+        last = delta == start * DELTAS[-1]
+        beta, made, converged = _smooth_newton(
+            beta, span, targets, weights, p, float(delta), 1e-14 if last else 1e-6
+        )
+        steps += made
+    return Solution(beta, steps, converged)
+
+
+def _smooth_newton(
+    beta: Floats, span: Floats, targets: Floats, weights: Floats, p: float, delta: float, tol: float
+) -> tuple[Floats, int, bool]:
+    """Minimise ``sum w (r^2 + delta^2)^(p/2)`` until a step would lower it by ``tol`` of it."""
+    residuals = span @ beta - targets
+    value = _smoothed(residuals, weights, p, delta)
+    for step in range(STEPS):
+        squares = residuals**2 + delta**2
+        slopes = weights * residuals * squares ** (p / 2 - 1)
+        bends = weights * squares ** (p / 2 - 2) * ((p - 1) * residuals**2 + delta**2)
+        direction = -_solve((span * bends[:, None]).T @ span, span.T @ slopes)
+        gain = -p * float(direction @ (span.T @ slopes))
+        if gain <= tol * value:
+            return beta, step, True
+        along, length = span @ direction, 1.0
+        while (
+            _smoothed(residuals + length * along, weights, p, delta) > value - 0.1 * length * gain
+        ):
+            length /= 2
+            if length < 1e-10:  # rounding hides what is left to gain
+                return beta, step, gain <= 1e-8 * value
+        beta, residuals = beta + length * direction, residuals + length * along
+        value = _smoothed(residuals, weights, p, delta)
+    return beta, STEPS, False
+
+
+def _smoothed(residuals: Floats, weights: Floats, p: float, delta: float) -> float:
+    return float(weights @ (residuals**2 + delta**2) ** (p / 2))
+
+
+def _solve(matrix: Floats, vector: Floats) -> Floats:
+    """Solve a positive definite system, or one that rounding has made a little less than that."""
+    ridge = float(np.trace(matrix)) / len(matrix) * 1e-15
+    for _ in range(12):
+        try:
+            factor = cho_factor(matrix + ridge * np.eye(len(matrix)))
+            return np.asarray(cho_solve(factor, vector))
+        except np.linalg.LinAlgError:
+            ridge *= 10
+    return np.asarray(np.linalg.lstsq(matrix, vector, rcond=None)[0])
+
+
+def _within(span: Floats, targets: Floats, weights: Floats, p: float, limit: float) -> Solution:
+    """The multiplier at which the limit just holds, by root finding on its logarithm."""
+    twice = np.concatenate([span, span])
+    aims = np.concatenate([targets, np.zeros(len(targets))])
+    steps = 0
+
+    def solve(log_multiplier: float) -> Solution:
+        nonlocal steps
+        share = 1 / (1 + math.exp(-log_multiplier))  # mu / (1 + mu), to keep numbers near 1
+        parts = np.concatenate([(1 - share) * weights, share * weights])
+        found = _newton(twice, aims, parts, p)
+        steps += found.steps
+        return found
+
+    def excess(log_multiplier: float) -> float:
+        size = _size(span, solve(log_multiplier).beta, weights, p)
+        return math.log(size / limit) if size > 0 else -1e3
+
+    low, high = -1.0, 1.0
+    while excess(low) < 0:
+        low = 2 * low
+    while excess(high) > 0:
+        high = 2 * high
+    root = brentq(excess, low, high, xtol=1e-12, rtol=1e-12)
+    return solve(root)._replace(steps=steps)
+
+
+_SOLVERS: dict[float, Callable[..., Solution]] = {1: _linear_program, 2: _least_squares}

@@ -1,0 +1,174 @@
+r"""Active learning by learning (ALBL): draw one of several strategies and let it choose the batch.
+
+The strategies are the *arms* of a bandit. In every round one arm is drawn, with the probability
+
+.. math:: p_a = (1 - N p_{\min}) \frac{w_a}{\sum_{a'} w_{a'}} + p_{\min} ,
+
+and chooses the whole batch. Arms after which the model does well gain weight
+(`labelwise.kernels.bandit` has the rule).
+
+A strategy remembers nothing, so the past is an option: ``rounds`` lists what was drawn before, and
+what came of it. One round of a campaign is
+
+>>> import labelwise
+>>> import numpy as np
+>>> from labelwise.kernels.bandit import importance_weighted_accuracy
+>>> H = np.random.default_rng(0).normal(size=(30, 4))
+>>> P = np.full((30, 2), 0.5)
+>>> rounds = []
+>>> picks = labelwise.select("bandit", 5, features=H, probabilities=P, labelled=[0, 1],
+...                          rounds=rounds, seed=0)
+>>> chances = [1, 1] + 5 * [picks.info["probability"]]   # seed labels count with 1
+>>> correct = [1, 1, 1, 0, 1, 1, 0]                      # by the model trained on these labels
+>>> reward = importance_weighted_accuracy(correct, chances)
+>>> rounds.append({"arm": picks.info["arm"], "probability": picks.info["probability"],
+...                "reward": reward})
+
+and the next call gets these ``rounds``. Which arm is drawn is a function of the seed and the number
+of past rounds.
+
+Cost: that of the arm.
+
+Reference: W.-N. Hsu, H.-T. Lin, "Active Learning by Learning", AAAI 2015; one draw per batch as in
+Ash et al., "Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds", ICLR 2020.
+"""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import row_noise
+from labelwise.blocks import Rows, Shard, Shards
+from labelwise.errors import BadInput
+from labelwise.kernels.bandit import arm_probabilities
+from labelwise.kernels.picking import pick
+from labelwise.strategies import get
+from labelwise.strategy import Choice, PassStrategy, Strategy
+
+ARMS = ("k_center", "confidence")
+DRAWS = 22
+"""The stream of noise from which arms are drawn."""
+
+Arms = str | Sequence[str] | Mapping[str, Mapping[str, Any]]
+
+
+def choose(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    arms: Arms = ARMS,
+    rounds: Sequence[Mapping[str, Any]] | str = (),
+    delta: float = 0.1,
+    p_min: float | None = None,
+) -> Choice:
+    """Draw an arm and let it choose.
+
+    Options:
+        arms: names of strategies (a text has commas between them), or a mapping from names to
+            their options.
+        rounds: past rounds, oldest first, each ``{"arm": name, "probability": p, "reward": r}``;
+            a text is read as JSON.
+        delta: how sure the confidence bound of an arm is.
+        p_min: the least probability of an arm; 1/(10 N) for N arms if None.
+
+    Returns:
+        The arm's choice. Its info is under ``arm_info``, beside ``arm``, ``probability`` and
+        ``probabilities``, those of all arms by name.
+    """
+    opened, past = _open_arms(arms), _past(rounds)
+    for strategy in opened.values():
+        _check_rows(strategy, shards.map(_names)[0])
+    chances = arm_probabilities(past, list(opened), p_min=p_min, delta=delta)
+    noise = float(row_noise(seed, np.array([len(past)]), DRAWS)[0])
+    drawn = min(int(np.searchsorted(np.cumsum(chances), noise, side="right")), len(opened) - 1)
+    arm = list(opened.values())[drawn]
+    choice = pick(arm, shards, labelled, budget, seed)
+    facts = {
+        "arm": arm.name,
+        "probability": float(chances[drawn]),
+        "probabilities": dict(zip(opened, chances.tolist(), strict=True)),
+        "arm_info": dict(choice.info),
+    }
+    return choice._replace(info=facts)
+
+
+def _past(rounds: Sequence[Mapping[str, Any]] | str) -> Sequence[Mapping[str, Any]]:
+    if isinstance(rounds, str):
+        try:
+            rounds = json.loads(rounds)
+        except ValueError as error:
+            raise BadInput(f"rounds is not readable as JSON ({error})") from error
+    if not isinstance(rounds, list | tuple):
+        raise BadInput(f"rounds must be a list of past rounds; got {rounds!r}")
+    return rounds
+
+
+def _open_arms(arms: Arms) -> dict[str, Strategy]:
+    """The strategies by name, in the order in which they are given."""
+    if isinstance(arms, str):
+        arms = [name.strip() for name in arms.split(",")]
+    if not isinstance(arms, Mapping):
+        if len(set(arms)) < len(arms):
+            raise BadInput(f"every arm can be given once; got {', '.join(arms)}")
+        arms = {name: {} for name in arms}
+    if not arms:
+        raise BadInput("bandit needs one arm or more; name strategies in arms")
+    if STRATEGY.name in arms:
+        raise BadInput("bandit cannot be an arm of itself; name other strategies in arms")
+    return {name: get(name).with_options(**options) for name, options in arms.items()}
+
+
+def _names(shard: Shard) -> tuple[str, ...]:
+    return tuple(shard.rows)
+
+
+def _check_rows(arm: Strategy, given: Sequence[str]) -> None:
+    """Refuse an arm that could not choose if it were drawn, before any is."""
+    sets = (arm.needs, *arm.or_needs)
+    if not any(set(names) <= set(given) for names in sets):
+        wanted = ", or ".join(" and ".join(names) for names in sets)
+        raise BadInput(f"bandit's arm {arm.name} needs {wanted}; got {' and '.join(given)}")
+
+
+class Bandit(PassStrategy):
+    """A pass strategy that reads what its arms read."""
+
+    def with_options(self, **options: Any) -> "Bandit":
+        """The same with some options set; other arms may need other representations."""
+        changed = super().with_options(**options)
+        if "arms" not in options:
+            return changed
+        arms = list(_open_arms(options["arms"]).values())
+        first, *others = _reads(arms)
+        return replace(
+            changed,
+            needs=first,
+            or_needs=tuple(others),
+            several=all(arm.several for arm in arms),
+            weighted=any(arm.weighted for arm in arms),
+            draws=True,
+        )
+
+
+def _reads(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
+    """All sets of representations that serve every arm, without repetition."""
+    sets = itertools.product(*((arm.needs, *arm.or_needs) for arm in arms))
+    unions = [tuple(dict.fromkeys(itertools.chain(*names))) for names in sets]
+    return list(dict.fromkeys(unions))
+
+
+STRATEGY = Bandit(
+    name="bandit",
+    needs=("features", "probabilities"),
+    or_needs=(("features", "member_probabilities"),),
+    choose=choose,
+    draws=True,
+    good_for="not knowing which strategy suits: several take turns, and the better ones gain",
+    reference="Hsu and Lin, Active Learning by Learning, AAAI 2015",
+)

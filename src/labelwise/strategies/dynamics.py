@@ -1,0 +1,278 @@
+r"""DynamicAL: pick the items that would speed up training most.
+
+Under gradient flow the summed training loss falls at the rate :math:`G(S) = \lVert g_S \rVert^2`,
+with :math:`g_S = \sum_{s \in S} \nabla \ell_s` over the labelled items. One more item :math:`u`,
+with its pseudo-label, changes that rate by exactly
+
+.. math:: G(S + u) - G(S) = \lVert g_u \rVert^2 + 2 \, g_u \cdot g_S .
+
+The score is :math:`\lVert g_u \rVert^2 + \gamma \, g_u \cdot g_S`; ``gamma`` is 2 for that change,
+0 for the length of the gradient alone, infinity for the product alone. After training to
+convergence :math:`g_S` is near 0, and all but the last are nearly the same.
+
+*Whole network*: ``gradient_norms`` (:math:`\lVert g_u \rVert^2`) and ``gradient_products``
+(:math:`g_u \cdot g_S`, with the sum over the labelled items, not their mean), from a learner.
+
+*Last layer*: ``features`` and ``probabilities``. Then :math:`g_u = (p_u - e_{\hat y_u}) h_u^\top`
+and :math:`g_S = \sum_s (p_s - e_{y_s}) h_s^\top`, for which the labelled items' ``labels`` are
+needed. For a model that is one linear layer this is the whole network.
+
+*Regression* (loss :math:`\frac{1}{2} |f - y|^2`): ``features`` and a list of ``outputs``. A model's
+own prediction as pseudo-label gives no gradient at all, so the first array of the list is the
+prediction :math:`f` of the model to be trained, and the others, from an ensemble, dropout or
+earlier epochs, give the pseudo-label: their mean. (The paper treats the squared error in its
+theory only and says nothing on pseudo-labels.)
+
+*Redundancy.* The best :math:`b` scores may point the same way. With ``redundancy`` the batch is
+picked in steps, and after each step every score changes by ``coef`` :math:`g_u \cdot g_Q`, with
+:math:`g_Q` the mean (or sum) of the step's gradients. A negative ``coef`` is a penalty: it keeps
+the batch diverse, but no longer approximates :math:`G`, which rewards repeated directions. The
+exact greedy maximisation of :math:`G` is the opposite: ``step=1, coef=2, normalize="sum"``.
+
+>>> import labelwise
+>>> features = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])
+>>> probabilities = np.array([[0.5, 0.5], [0.9, 0.1], [0.6, 0.4], [0.6, 0.4]])
+>>> picks = labelwise.select("dynamics", 2, features=features, probabilities=probabilities,
+...                          labelled=[1, 0], labels=[0, 1])
+>>> picks.ids.tolist(), picks.scores.round(2).tolist()
+([3, 2], [3.36, -0.32])
+
+Cost: one pass, ``O(n K d)`` for the last layer; with redundancy one more per step.
+
+Reference: H. Wang, W. Huang, Z. Wu, H. Tong, A. Margenot, J. He, "Deep Active Learning by
+Leveraging Training Dynamics", NeurIPS 2022.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import Floats, Ids, comparable, largest, like, namespace, to_numpy
+from labelwise.blocks import Rows, Shard, Shards
+from labelwise.errors import BadInput, UnknownName
+from labelwise.kernels.factored import Factored, products, products_with, squared_norms
+from labelwise.kernels.pseudo_gradients import (
+    Pseudo,
+    labelled_gradient,
+    one_array,
+    pseudo_gradients,
+)
+from labelwise.strategy import Choice, PassStrategy
+
+NORMALIZE = ("mean", "sum")
+
+
+class Redundancy(NamedTuple):
+    """How the picks of one step change the scores of what is left."""
+
+    step: int = 50
+    coef: float = -1.0
+    normalize: str = "mean"
+
+
+class Plan(NamedTuple):
+    """What every block must know.
+
+    Attributes:
+        own: the factor of the squared norm, 1 or 0.
+        cross: the factor of the product with the labelled gradient.
+        pull: ``(K, d)`` labelled gradient of the last layer; None where it plays no part.
+        pseudo: where the gradients of the last layer come from.
+    """
+
+    own: float
+    cross: float
+    pull: Floats | None
+    pseudo: Pseudo
+
+
+def choose(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    gamma: float = 2.0,
+    labels: Any = None,
+    pseudo: str = "argmax",
+    bias: bool = False,
+    redundancy: Mapping[str, Any] | None = None,
+) -> Choice:
+    """Pick the highest scores.
+
+    Options:
+        gamma: the factor of the product with the labelled gradient, from 0 to infinity.
+        labels: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values of a regression, of the labelled
+            items in the order in which ``labelled`` names them; for the last layer, where
+            ``gamma`` is not 0 and something is labelled.
+        pseudo: ``"argmax"``, or ``"sample"`` to draw a label from the probabilities (from the
+            other models' predictions in a regression). For the last layer.
+        bias: whether the last layer has a bias whose gradient counts: the features then end in
+            a 1. False takes the features as they are given.
+        redundancy: None, or a mapping with some of ``step``, ``coef`` and ``normalize`` (50, -1.0
+            and ``"mean"`` where left out). For the last layer.
+    """
+    own, cross = _factors(gamma)
+    source = Pseudo(pseudo, bias, seed).check()
+    steps = None if redundancy is None else _redundancy(redundancy)
+    names = shards.map(_names)[0]
+    if "gradient_norms" in names:
+        used = {"labels": labels is not None, "redundancy": redundancy is not None}
+        _check_whole(names, cross, {**used, "pseudo": pseudo != "argmax", "bias": bias})
+        plan = Plan(own, cross, None, source)
+        shards.map(_start_whole, plan)
+        return _pick(shards, plan, budget, None)
+    if labelled is None and (labels is not None or not own):
+        reason = "labels are given" if labels is not None else "gamma is infinite"
+        raise BadInput(f"{reason} but no item is labelled; name the items in labelled")
+    pull = labelled_gradient(labelled, labels, bias) if cross and labelled is not None else None
+    plan = Plan(own, cross, pull, source)
+    shards.map(_start_last, plan)
+    length = 0.0 if pull is None else float(np.linalg.norm(pull))
+    return _pick(shards, plan, budget, steps)._replace(info={"labelled_gradient": length})
+
+
+def _factors(gamma: float) -> tuple[float, float]:
+    if isinstance(gamma, bool) or not isinstance(gamma, int | float | np.number):
+        raise BadInput(f"gamma must be a number from 0 to infinity; got {gamma!r}")
+    if not gamma >= 0:
+        raise BadInput(f"gamma must be from 0 to infinity; got {gamma}")
+    return (0.0, 1.0) if math.isinf(gamma) else (1.0, float(gamma))
+
+
+def _redundancy(given: Mapping[str, Any]) -> Redundancy:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"redundancy must be None or a mapping; got {given!r}")
+    for name in given:
+        if name not in Redundancy._fields:
+            known = ", ".join(Redundancy._fields)
+            raise UnknownName(f"redundancy has no entry {name!r}; choose from {known}")
+    steps = Redundancy(**given)
+    if isinstance(steps.step, bool) or not isinstance(steps.step, int) or steps.step < 1:
+        raise BadInput(f"step of redundancy must be a whole number from 1; got {steps.step!r}")
+    if not isinstance(steps.coef, int | float) or not math.isfinite(steps.coef):
+        raise BadInput(f"coef of redundancy must be a finite number; got {steps.coef!r}")
+    if steps.normalize not in NORMALIZE:
+        choices = ", ".join(NORMALIZE)
+        raise BadInput(f"normalize of redundancy must be one of {choices}; got {steps.normalize!r}")
+    return steps
+
+
+def _names(shard: Shard) -> tuple[str, ...]:
+    return tuple(shard.rows)
+
+
+def _check_whole(names: tuple[str, ...], cross: float, used: Mapping[str, bool]) -> None:
+    """Gradients of the whole network come with their labels in them, and not row by row."""
+    for name, is_used in used.items():
+        if is_used:
+            raise BadInput(
+                f"{name} is for the last layer but gradient_norms of the whole network are given; "
+                f"give features and probabilities instead of them, or leave {name} out"
+            )
+    if cross and "gradient_products" not in names:
+        raise BadInput("dynamics needs gradient_products too unless gamma is 0; give both")
+
+
+def _start_whole(shard: Shard, plan: Plan) -> None:
+    norms = np.asarray(to_numpy(one_array(shard.rows, "gradient_norms")), dtype=np.float64)
+    if (norms < 0).any():
+        raise BadInput(
+            f"gradient_norms are squared norms, but item {shard.ids[norms < 0][0]} has "
+            f"{norms[norms < 0][0]:g}"
+        )
+    scores = plan.own * norms
+    if plan.cross:
+        given = np.asarray(to_numpy(one_array(shard.rows, "gradient_products")), dtype=np.float64)
+        scores = scores + plan.cross * given
+    shard.state["scores"], shard.state["lengths"] = scores, np.zeros(len(shard))
+
+
+def _start_last(shard: Shard, plan: Plan) -> None:
+    """The scores of a block, and the lengths of its gradients, which tell how far rounding goes."""
+    norms, pulled = [], []
+    for rows in pseudo_gradients(shard.rows, shard.ids, plan.pseudo):
+        norms.append(to_numpy(squared_norms(rows)))
+        if plan.pull is not None:
+            pulled.append(to_numpy(products_with(rows, like(plan.pull, rows.h))))
+    lengths = np.concatenate(norms)
+    scores = plan.own * lengths
+    if pulled:
+        scores = scores + plan.cross * np.concatenate(pulled)
+    shard.state["scores"], shard.state["lengths"] = scores, np.sqrt(lengths)
+
+
+def _pick(shards: Shards, plan: Plan, budget: int, redundancy: Redundancy | None) -> Choice:
+    """The highest scores, all at once or in steps that change what is left."""
+    step = budget if redundancy is None else redundancy.step
+    reach = 0.0 if plan.pull is None else plan.cross * float(np.linalg.norm(plan.pull))
+    ids, scores, done = [], [], 0
+    while done < budget:
+        count = min(step, budget - done)
+        parts = shards.map(_highest, count, plan.own, reach)
+        offered = np.concatenate([part[0] for part in parts])
+        values = np.concatenate([part[1] for part in parts])
+        best = largest(comparable(values), count, offered)
+        ids.append(offered[best])
+        scores.append(values[best])
+        done += count
+        shards.progress("dynamics", done, budget)
+        if redundancy is not None and done < budget:
+            reach += _spread(shards, plan, ids[-1], redundancy)
+    return Choice(np.concatenate(ids), scores=np.concatenate(scores))
+
+
+def _highest(shard: Shard, count: int, own: float, reach: float) -> tuple[Ids, Floats]:
+    """The ids and scores of a block's best items that are not taken yet.
+
+    A score is a sum of terms that may cancel. What is left of it is rounded at a trillionth of the
+    terms, so that equal rows tie whatever the order of the additions was.
+    """
+    scores, lengths = shard.state["scores"], shard.state["lengths"]
+    terms = lengths * (own * lengths + reach)
+    grid = np.where(terms > 1e-290, np.ldexp(1.0, np.frexp(comparable(terms))[1] - 40), 0.0)
+    rounded = np.where(grid > 0, np.round(scores / np.where(grid > 0, grid, 1.0)) * grid, scores)
+    free = np.flatnonzero(rounded > -np.inf)
+    best = free[largest(comparable(rounded[free]), min(count, len(free)), shard.ids[free])]
+    return shard.ids[best], rounded[best]
+
+
+def _spread(shards: Shards, plan: Plan, new: Ids, redundancy: Redundancy) -> float:
+    """Count the picks of a step in all scores; how much further a score can have moved."""
+    taken = list(pseudo_gradients(shards.rows(new), new, plan.pseudo))
+    factor = redundancy.coef / (len(new) if redundancy.normalize == "mean" else 1)
+    total = sum(to_numpy(rows.a).T @ to_numpy(rows.h) for rows in taken)
+    shards.map(_count, plan, new, taken, total, factor)
+    return abs(factor) * float(np.linalg.norm(total))
+
+
+def _count(
+    shard: Shard, plan: Plan, new: Ids, taken: list[Factored], total: Floats, factor: float
+) -> None:
+    classes, width = total.shape
+    few = len(new) * (classes + width) < classes * width  # one by one is cheaper than their sum
+    changes = []
+    for rows in pseudo_gradients(shard.rows, shard.ids, plan.pseudo):
+        xp = namespace(rows.h)
+        if few:
+            change: Any = sum(xp.sum(products(rows, picks), axis=1) for picks in taken)
+        else:
+            change = products_with(rows, like(total, rows.h))
+        changes.append(to_numpy(change))
+    scores = shard.state["scores"] + factor * np.concatenate(changes)
+    scores[np.isin(shard.ids, new)] = -np.inf
+    shard.state["scores"] = scores
+
+
+STRATEGY = PassStrategy(
+    name="dynamics",
+    needs=("gradient_norms", "gradient_products"),
+    or_needs=(("features", "probabilities"), ("features", "outputs"), ("gradient_norms",)),
+    several=True,
+    choose=choose,
+    good_for="networks that are trained on rather than anew: items that speed up training most",
+    reference="Wang, Huang, Wu, Tong, Margenot and He, Deep Active Learning by Leveraging Training "
+    "Dynamics, NeurIPS 2022",
+)

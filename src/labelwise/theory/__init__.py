@@ -1,0 +1,55 @@
+"""The papers' theory as tools: how many labels a pool needs, and how good a selection is."""
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "Agreement": "agreement",
+    "Budget": "budgets",
+    "Discrepancy": "mmd",
+    "Distortion": "embedding",
+    "Explanation": "explaining",
+    "Finding": "findings",
+    "ModelPlan": "planning",
+    "Plan": "planning",
+    "Spectrum": "spectrum",
+    "alignment": "dynamics",
+    "approximation_ratio": "dynamics",
+    "approximation_ratio_of_gram": "dynamics",
+    "class_counts": "imbalance",
+    "convergence_bounds": "alignment_bounds",
+    "convergence_error": "alignment_bounds",
+    "dynamics_agreement": "agreement",
+    "effective_dimension": "planning",
+    "embedding_distortion": "embedding",
+    "explain": "explaining",
+    "generalisation_bound": "alignment_bounds",
+    "generalisation_bounds": "alignment_bounds",
+    "imbalance_ratio": "imbalance",
+    "label_budgets": "budgets",
+    "last_layer_kernel": "dynamics",
+    "model_coverage": "coverage",
+    "plan": "planning",
+    "plan_figure": "plots",
+    "pool_mmd": "mmd",
+    "pool_size": "budgets",
+    "read_plan": "reading",
+    "subset_mmd": "mmd",
+    "training_dynamics": "dynamics",
+    "two_group_mmd": "mmd",
+    "weighted_spectrum": "spectrum",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a tool when it is asked for: SciPy takes half a second, a command may not.
+
+    >>> import labelwise.theory
+    >>> labelwise.theory.imbalance_ratio([0, 0, 1])
+    2.0
+    """
+    if name not in _HOMES:
+        raise AttributeError(f"labelwise.theory has no {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,182 @@
+r"""How many labels a method needs for a given error, with the constants written out.
+
+The error :math:`\epsilon` is relative: a least-squares fit on the weighted picks predicts the pool
+with an expected excess of at most :math:`\epsilon` times the least error possible,
+:math:`E \lVert \tilde f - f^* \rVert^2 \le \epsilon \, E |y - f^*|^2`.
+
+*Randomized BSS* on features of rank ``d``, with :math:`\gamma = \min(\sqrt\epsilon / 3, 0.1165)`
+(the second keeps all eigenvalues in [3/4, 5/4]), ends after about
+:math:`1.56\, d (1 - \gamma^2) / \gamma^2` draws.
+
+*Lewis draws* with :math:`T = \sum_i \max_j w_i(U^j)`. For p = 2 two conditions are enough for every
+model: no draw may weigh too much, :math:`m \ge 2 T / \epsilon`, and the eigenvalues stay in
+[3/4, 5/4] with probability 0.9, :math:`m \ge T \log(20 d) / 0.0289` (the matrix Chernoff bound).
+For every p the analysis of the paper asks for
+
+.. math:: m = \epsilon^{-4}\, T\, d^{\max(p/2 - 1, 0)} \log^2 d \, \log(d T / \epsilon) ,
+
+and an improved one for :math:`\epsilon^{-2}`. There the error is added to a multiple of the least
+one, and the constants are not known. They are taken as 1, and logarithms as at least 1.
+
+*The rule of thumb*: the excess measured on noisy linear data is about ``d`` over the number of
+labels, far below these bounds; with several models ``T`` stands for ``d``. So :math:`T / \epsilon`.
+
+*The pool* must be large enough to stand for the law it was drawn from. With
+:math:`K = \sup_i n \tau_i`, :math:`\tau` the leverage, the bound asks for
+:math:`K \log d + K / \epsilon` items; with the constants of the matrix Chernoff bound, for
+:math:`\max(K \log(20 d) / 0.0289, 2 K / \epsilon)`.
+
+All of these are guidance: upper bounds, or bounds whose constants are unknown.
+
+References: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019;
+"Sample Complexity of Deep Active Learning", submitted to ICLR 2022, Theorem 4.1, Lemmas 5.8, 5.9;
+S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight Sampling for
+Multiple Deep Models", ICLR 2024, Corollary 3.7; J. Tropp, "User-friendly tail bounds for sums of
+random matrices", Foundations of Computational Mathematics, 2012.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Floats
+from labelwise.errors import BadInput
+from labelwise.kernels.barrier import theory_gamma
+
+_BSS_PACE = 1.56
+"""Measured: rounds of randomized BSS until its barriers are far enough apart, over d / gamma^2."""
+
+_CHERNOFF = 1.25 * math.log(1.25) - 0.25
+"""The rate at which an eigenvalue above 5/4 becomes unlikely (one below 3/4 is less likely)."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one method needs.
+
+    Attributes:
+        method: its name.
+        draws: how often it draws an item, with repeats.
+        labels: how many different items that is: at most, or on average where the law of the
+            draws is known.
+        formula: where the number comes from, with its constants.
+        guidance: what kind of number it is.
+    """
+
+    method: str
+    draws: float
+    labels: float
+    formula: str
+    guidance: str
+
+
+def label_budgets(
+    *,
+    rank: int,
+    total: float,
+    items: int,
+    error: float,
+    p: float = 2.0,
+    directions: int | None = None,
+    law: Floats | None = None,
+) -> tuple[Budget, ...]:
+    """The labels that each method needs.
+
+    Args:
+        rank: the largest rank among the models' features.
+        total: ``T``, the sum of the largest Lewis weights; the rank for one model.
+        items: how many the pool has; nobody needs more labels.
+        error: above 0 and at most 1.
+        p: the norm of the loss.
+        directions: the rank of all models' features side by side, which BSS works on; ``rank`` if
+            None.
+        law: ``(n,)``, the largest Lewis weights; with them ``labels`` of Lewis draws is the
+            expected number of different items.
+
+    >>> for budget in label_budgets(rank=10, total=10.0, items=100_000, error=0.1)[:2]:
+    ...     print(budget.method, round(budget.labels))
+    rule of thumb 100
+    bss 1388
+    """
+    check_error(error)
+    rank, wide = max(rank, 1), max(directions or rank, 1)
+    total = max(total, 1.0)
+    gamma = theory_gamma(error)
+    found = [
+        Budget(
+            "rule of thumb",
+            total / error,
+            min(total / error, items),
+            "T / error",
+            "what is measured on noisy linear data, no bound",
+        )
+    ]
+    rounds = _BSS_PACE * wide * (1 - gamma**2) / gamma**2
+    formula = f"1.56 d (1 - g^2) / g^2, g = min(sqrt(error) / 3, 0.1165) = {gamma:.4f}, d = {wide}"
+    found.append(Budget("bss", rounds, min(rounds, items), formula, "bound, measured constant"))
+    if p == 2:
+        draws = max(total * math.log(20 * rank) / _CHERNOFF, 2 * total / error)
+        formula = "max(T log(20 d) / 0.0289, 2 T / error)"
+        found.append(_lewis("lewis", draws, items, law, formula, "bound, all constants known"))
+    growth = total * rank ** max(p / 2 - 1, 0.0)
+    logs = _log(rank) ** 2 * _log(rank * total / error)
+    for power in (2, 4):
+        formula = f"error^-{power} T d^max(p/2-1, 0) log(d)^2 log(d T / error)"
+        text = "improved analysis" if power == 2 else "the paper's analysis"
+        draws = growth * logs / error**power
+        kind = f"{text}, constant unknown and taken as 1"
+        found.append(_lewis(f"lewis, 1/error^{power}", draws, items, law, formula, kind))
+    return tuple(found)
+
+
+def pool_size(*, rank: int, condition: float, error: float) -> tuple[float, float]:
+    """How many unlabelled items stand for the law they come from.
+
+    Args:
+        rank: of the features.
+        condition: ``K``, the largest leverage times the number of items.
+        error: above 0 and at most 1.
+
+    Returns:
+        ``K log d + K / error``, the bound with constants of 1, and the number that the matrix
+        Chernoff bound proves to be enough.
+
+    >>> [round(size) for size in pool_size(rank=10, condition=20.0, error=0.1)]
+    [246, 3663]
+    """
+    check_error(error)
+    printed = condition * (_log(rank) + 1 / error)
+    return printed, max(condition * math.log(20 * max(rank, 1)) / _CHERNOFF, 2 * condition / error)
+
+
+def expected_distinct(law: Any, draws: float) -> float:
+    """How many different items that many draws in proportion to ``law`` give on average.
+
+    >>> import numpy as np
+    >>> expected_distinct(np.ones(2), 2)
+    1.5
+    """
+    weights = np.asarray(law, dtype=np.float64)
+    shares = weights / weights.sum()
+    with np.errstate(divide="ignore"):
+        return float(-np.expm1(draws * np.log1p(-np.minimum(shares, 1.0))).sum())
+
+
+def check_error(error: float) -> None:
+    """Refuse an error that is not above 0 and at most 1."""
+    if not 0 < error <= 1:
+        raise BadInput(f"error must be above 0 and at most 1; got {error}")
+
+
+def _lewis(
+    method: str, draws: float, items: int, law: Floats | None, formula: str, guidance: str
+) -> Budget:
+    known = law is not None and law.sum() > 0
+    labels = expected_distinct(law, draws) if known else min(draws, items)
+    return Budget(method, draws, labels, formula, guidance)
+
+
+def _log(value: float) -> float:
+    return max(math.log(max(value, 1.0)), 1.0)

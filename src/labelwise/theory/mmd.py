@@ -1,0 +1,168 @@
+r"""How far the law of the picks is from the law of the pool: maximum mean discrepancy.
+
+For a kernel :math:`\Theta` (the neural tangent kernel, or any other) and two laws, the squared
+discrepancy is :math:`E\,\Theta(x_i, x_j) + E\,\Theta(x'_i, x'_j) - 2 E\,\Theta(x_i, x'_j)`. Its
+unbiased estimate leaves out every pair of an item with itself. Where the ``m`` items of the first
+group are also the first of the ``n'`` items of the second, that is
+
+.. math::
+    \frac{\sum_{i \ne j \le m} \Theta_{ij}}{m^2 - m}
+    + \frac{\sum_{i \ne j \le n'} \Theta_{ij}}{n'^2 - n'}
+    - \frac{2 \sum_{i \le m} \sum_{j \le n', j \ne i} \Theta_{ij}}{m (n' - 1)} .
+
+Being unbiased it may be negative; the root is then zero. With :math:`\Theta = h \cdot h'` (the
+tangent kernel of a linear head, up to a constant that cancels), everything follows from sums over
+the pool, in one pass.
+
+References: A. Gretton, K. Borgwardt, M. Rasch, B. Schölkopf, A. Smola, "A Kernel Two-Sample Test",
+JMLR 2012; H. Wang, W. Huang, Z. Wu, A. Margenot, H. Tong, J. He, "Deep Active Learning by
+Leveraging Training Dynamics", NeurIPS 2022, equation 32.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Floats, to_numpy
+from labelwise.errors import BadInput
+from labelwise.selection import Selection
+from labelwise.theory.dynamics import check_kernel
+from labelwise.theory.pool import Reader, as_pool, check_picks, moments, picked_rows
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """A maximum mean discrepancy.
+
+    Attributes:
+        squared: the unbiased estimate, which may be negative.
+        scale: the mean of the kernel of an item with itself, to compare it with.
+        spread: about how far ``squared`` is from zero for picks drawn at random (their standard
+            deviation), where that is known.
+    """
+
+    squared: float
+    scale: float
+    spread: float | None = None
+
+    @property
+    def value(self) -> float:
+        """The root of the estimate, 0 where that is negative."""
+        return math.sqrt(max(0.0, self.squared))
+
+
+def subset_mmd(kernel: Any, first: int) -> Discrepancy:
+    """Between the first items and all items, which the first ones are a part of.
+
+    Args:
+        kernel: ``(n, n)``, the first group's items first (labelled, then labelled and picks).
+        first: how many items the first group has, at least 2.
+
+    >>> import numpy as np
+    >>> subset_mmd(np.eye(4) + 1, 2).squared
+    0.0
+    """
+    theta = check_kernel(kernel)
+    n = len(theta)
+    if not 2 <= first <= n:
+        raise BadInput(f"the first group must have 2 to {n} items; got {first}")
+    own = np.trace(theta[:first, :first])
+    a = theta[:first, :first].sum() - own
+    b = theta.sum() - np.trace(theta)
+    c = theta[:first].sum() - own
+    squared = a / (first**2 - first) + b / (n**2 - n) - 2 * c / (first * (n - 1))
+    return Discrepancy(float(squared), float(np.trace(theta) / n))
+
+
+def two_group_mmd(first: Any, second: Any, between: Any) -> Discrepancy:
+    """Between two groups that share no item.
+
+    Args:
+        first: ``(m, m)``, the kernel of the first group.
+        second: ``(n, n)``, that of the second.
+        between: ``(m, n)``, from the first to the second.
+
+    >>> import numpy as np
+    >>> x, y = np.zeros((3, 1)), np.full((2, 1), 2.0)
+    >>> two_group_mmd(x @ x.T, y @ y.T, x @ y.T).value
+    2.0
+    """
+    a, b = check_kernel(first, "first"), check_kernel(second, "second")
+    c = np.asarray(to_numpy(between), dtype=np.float64)
+    m, n = len(a), len(b)
+    if c.shape != (m, n) or min(m, n) < 2:
+        raise BadInput(
+            f"between must be {m} by {n} and both groups have 2 items or more; got {c.shape}"
+        )
+    within = [(k.sum() - np.trace(k)) / (len(k) ** 2 - len(k)) for k in (a, b)]
+    scale = (np.trace(a) + np.trace(b)) / (m + n)
+    return Discrepancy(float(sum(within) - 2 * c.mean()), float(scale))
+
+
+def pool_mmd(picks: Selection, features: Any, *, model: int = 0, kernel: Any = None) -> Discrepancy:
+    """Between the weighted picks and the pool they come from.
+
+    Args:
+        picks: at least 2; without weights, all count the same.
+        features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
+        model: which model's features.
+        kernel: ``(n, n)`` of the whole pool in the order of its rows, instead of ``h . h'``.
+
+    >>> import numpy as np
+    >>> from labelwise import Selection
+    >>> pool = np.array([[0.0], [0.0], [4.0], [4.0]])
+    >>> round(pool_mmd(Selection(np.array([2, 3])), pool).squared, 6)
+    8.0
+    """
+    shards = as_pool(features)
+    n = len(shards)
+    ids, weights, _ = check_picks(picks, n)
+    if len(ids) < 2 or np.count_nonzero(weights) < 2:
+        raise BadInput("MMD compares pairs; give 2 picks or more with a weight above zero")
+    if kernel is not None:
+        return _with_kernel(check_kernel(kernel), _positions(shards.ids, ids), weights)
+    read = Reader(model)
+    pool = moments(shards, read)
+    rows = picked_rows(shards, ids, read)
+    squares = np.vecdot(rows, rows)
+    near = weights @ rows
+    shared = 1 / _pairs(weights) * (float(near @ near) - float(weights**2 @ squares))
+    others = (float(pool.total @ pool.total) - pool.squares) / (n * n - n)
+    cross = (float(near @ pool.total) - float(weights @ squares)) / (weights.sum() * (n - 1))
+    mean = pool.total / n
+    covariance = pool.gram / n - np.outer(mean, mean)
+    spread = _spread(float(np.vdot(covariance, covariance)), weights, n)
+    return Discrepancy(float(shared + others - 2 * cross), pool.squares / n, spread)
+
+
+def _with_kernel(theta: Floats, chosen: Any, weights: Floats) -> Discrepancy:
+    n = len(theta)
+    if len(chosen) and chosen.max() >= n:
+        raise BadInput(f"the kernel has {n} rows but the pool more; give one row per item")
+    own = np.diagonal(theta)
+    part = theta[np.ix_(chosen, chosen)]
+    shared = (weights @ part @ weights - weights**2 @ own[chosen]) / _pairs(weights)
+    others = (theta.sum() - own.sum()) / (n * n - n)
+    cross = weights @ (theta[chosen].sum(axis=1) - own[chosen]) / (weights.sum() * (n - 1))
+    centred = theta - theta.mean(axis=0) - theta.mean(axis=1)[:, None] + theta.mean()
+    spread = _spread(float(np.vdot(centred, centred)) / n**2, weights, n)
+    return Discrepancy(float(shared + others - 2 * cross), float(own.mean()), spread)
+
+
+def _positions(ids: Any, chosen: Any) -> Any:
+    order = np.argsort(ids, kind="stable")
+    return order[np.searchsorted(ids, chosen, sorter=order)]
+
+
+def _pairs(weights: Floats) -> float:
+    """The weight of all pairs of two different picks."""
+    return float(weights.sum() ** 2 - weights @ weights)
+
+
+def _spread(energy: float, weights: Floats, n: int) -> float:
+    """The standard deviation of the estimate for items drawn at random, from ``tr C^2``."""
+    size = float(weights.sum() ** 2 / (weights @ weights))
+    left = max(0.0, 1 - len(weights) / n)
+    return math.sqrt(2 * energy / (size * (size - 1))) * left

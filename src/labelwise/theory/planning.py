@@ -1,0 +1,255 @@
+r"""What a pool of features is like, and how many labels it needs: before anything is labelled.
+
+For every model ``j`` with features :math:`U^j` of rank :math:`r_j`:
+
+* the effective dimension :math:`\sum_i s_i^2 / (s_i^2 + \lambda)` over the singular values, which
+  is the sum of the ridge leverage scores, at :math:`\lambda` a fraction of the mean :math:`s_i^2`;
+* the condition number :math:`K = \sup_i n \tau_i` with :math:`\tau` the leverage: the largest ratio
+  of a prediction's peak to its mean square, over all linear predictions. It lies between the rank
+  (all items alike) and n (a direction that only one item has);
+* how concentrated the leverage is: the share of the top 1 % and 10 % of the items, and
+  :math:`(\sum \tau)^2 / \sum \tau^2`, the number of items that would share it equally.
+
+And for all of them: :math:`T = \sum_i \max_j w_i(U^j)` as models are added, against its bound
+:math:`\min(\sum_j r_j, n)`; the labels for an error (`label_budgets`) and the pool size
+(`pool_size`).
+
+Cost: three passes per model for p = 2, ``O(n d^2)``, and ``O(n)`` memory beside a block of rows;
+about 15 more passes for another p.
+
+Reference: S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight
+Sampling for Multiple Deep Models", ICLR 2024, Figure 1; "Sample Complexity of Deep Active
+Learning", submitted to ICLR 2022, Theorem 4.1.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Floats, to_numpy
+from labelwise.blocks import Shards
+from labelwise.errors import BadInput
+from labelwise.kernels.bases import MOST_COLUMNS, Columns, Finer
+from labelwise.kernels.leverage import project, whiten
+from labelwise.kernels.lewis import Lewis, lewis_iteration
+from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size
+from labelwise.theory.pool import Reader, as_pool, count_models, moments
+
+SHARES = tuple(float(value) for value in np.round(np.geomspace(0.1, 100, 61), 6))
+"""The percentages of items at which the concentration curve is kept."""
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """One model's features.
+
+    Attributes:
+        columns: how many features an item has.
+        rank: how many of them are independent, numerically.
+        effective_dimension: how many directions matter at ``ridge``.
+        ridge: the lambda it is stated at.
+        condition: ``K``, the largest leverage times the number of items.
+        top_1, top_10: the share of the leverage that the top 1 % and 10 % of items hold.
+        max_over_mean: the largest leverage over the mean one, ``K / rank``.
+        effective_items: how many items would share the leverage equally.
+        energies: the eigenvalues of ``A^T A``, largest first.
+        total: ``T`` of this model and all before it.
+        bound: the ranks of this model and all before it added up, at most n.
+    """
+
+    columns: int
+    rank: int
+    effective_dimension: float
+    ridge: float
+    condition: float
+    top_1: float
+    top_10: float
+    max_over_mean: float
+    effective_items: float
+    energies: tuple[float, ...]
+    total: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `plan` finds; plain values.
+
+    Attributes:
+        items: how many the pool has.
+        error: the relative error that is asked for.
+        p: the norm of the Lewis weights.
+        models: one entry per model, in order.
+        joint_rank: the rank of all features side by side (what bss works on).
+        joint_rank_exact: whether it was measured; else it is the sum of the ranks, an upper bound.
+        concentration: the share of ``T`` that the items with the largest weights hold, at the
+            percentages of `SHARES`.
+        budgets: labels by method.
+        pool_printed: the pool size that the bound asks for, with constants of 1.
+        pool_proved: the pool size that is proved to be enough.
+    """
+
+    items: int
+    error: float
+    p: float
+    models: tuple[ModelPlan, ...]
+    joint_rank: int
+    joint_rank_exact: bool
+    concentration: tuple[float, ...]
+    budgets: tuple[Budget, ...]
+    pool_printed: float
+    pool_proved: float
+
+    @property
+    def total(self) -> float:
+        """``T`` of all models."""
+        return self.models[-1].total
+
+    @property
+    def bound(self) -> float:
+        """The bound on ``T``."""
+        return self.models[-1].bound
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return asdict(self) | {"total": self.total, "bound": self.bound}
+
+
+def plan(
+    features: Any,
+    *,
+    error: float = 0.1,
+    p: float = 2.0,
+    ridge: float = 0.01,
+    rtol: float | None = None,
+    tol: float = 1e-4,
+) -> Plan:
+    """Look at a pool and say how many labels it needs.
+
+    Args:
+        features: ``(n, d)``, a list of such arrays (one per model), or shards that hold
+            ``features``, for files larger than memory.
+        error: the relative excess error to plan for, above 0 and at most 1.
+        p: the norm of the loss; 2 for least squares.
+        ridge: lambda for the effective dimension, as a fraction of the mean eigenvalue.
+        rtol: what counts as zero when the rank is judged, as in `labelwise.kernels`.
+        tol: the relative precision of the Lewis weights.
+
+    >>> import numpy as np
+    >>> features = np.random.default_rng(0).normal(size=(2000, 8))
+    >>> found = plan([features, 2 * features + 0.0], error=0.1)
+    >>> [model.rank for model in found.models], round(found.total, 6), found.bound
+    ([8, 8], 8.0, 16.0)
+    """
+    check_error(error)
+    if not (np.isfinite(ridge) and ridge > 0):
+        raise BadInput(f"ridge must be a positive number; got {ridge}")
+    settings = Lewis(p=p, tol=tol, rtol=rtol, double=True)
+    shards = as_pool(features)
+    count, n = count_models(shards), len(shards)
+    shared = np.zeros(n)
+    found: list[ModelPlan] = []
+    for model in range(count):
+        ranks = sum(entry.rank for entry in found)
+        part, weights = _look(shards, Reader(model), settings, ridge)
+        shared = np.maximum(shared, weights)
+        bound = float(min(ranks + part["rank"], n))
+        found.append(ModelPlan(**part, total=float(shared.sum()), bound=bound))
+        shards.progress("models", model + 1, count)
+    rank = max(entry.rank for entry in found)
+    joint, exact = _joint_rank(shards, found, rtol)
+    budgets = label_budgets(
+        rank=rank,
+        total=found[-1].total,
+        items=n,
+        error=error,
+        p=p,
+        directions=joint,
+        law=shared,
+    )
+    sizes = [pool_size(rank=m.rank, condition=m.condition, error=error) for m in found]
+    return Plan(
+        items=n,
+        error=float(error),
+        p=float(p),
+        models=tuple(found),
+        joint_rank=joint,
+        joint_rank_exact=exact,
+        concentration=tuple(share_of_top(shared, SHARES)),
+        budgets=budgets,
+        pool_printed=max(size[0] for size in sizes),
+        pool_proved=max(size[1] for size in sizes),
+    )
+
+
+def _look(
+    shards: Shards, read: Reader, settings: Lewis, ridge: float
+) -> tuple[dict[str, Any], Floats]:
+    """The facts of one model, and its Lewis weights ``(n,)``."""
+    n = len(shards)
+    basis = whiten(shards, read, rtol=settings.rtol)
+    leverage = project(shards, read, basis, double=True)
+    if settings.p == 2:
+        weights = leverage
+    else:
+        weights = lewis_iteration(shards, settings, read).weights
+    energies = np.clip(np.linalg.eigvalsh(moments(shards, read).gram)[::-1], 0.0, None)
+    level = ridge * float(energies.sum()) / max(basis.rank, 1)
+    peak, squares = float(leverage.max(initial=0.0)), float(leverage @ leverage)
+    top_1, top_10 = share_of_top(leverage, (1.0, 10.0))
+    facts = {
+        "columns": len(energies),
+        "rank": basis.rank,
+        "effective_dimension": effective_dimension(energies, level),
+        "ridge": level,
+        "condition": n * peak,
+        "top_1": top_1,
+        "top_10": top_10,
+        "max_over_mean": n * peak / max(basis.rank, 1),
+        "effective_items": float(leverage.sum()) ** 2 / squares if squares else 0.0,
+        "energies": tuple(energies.tolist()),
+    }
+    return facts, weights
+
+
+def effective_dimension(energies: Any, ridge: float) -> float:
+    """``sum e / (e + ridge)`` over the eigenvalues of ``A^T A``: the sum of ridge leverage scores.
+
+    Args:
+        energies: ``(d,)``, zero or more.
+        ridge: lambda, zero or more; at zero it is the number of energies that are not zero.
+
+    >>> effective_dimension([1.0, 1.0, 0.0], 1.0)
+    1.0
+    """
+    values = np.asarray(to_numpy(energies) if hasattr(energies, "shape") else energies, float)
+    values = values[values > 0]
+    return float(np.sum(values / (values + ridge)))
+
+
+def share_of_top(weights: Floats, percents: Any) -> list[float]:
+    """The share of the sum that the largest weights hold, for so many percent of the items.
+
+    >>> import numpy as np
+    >>> share_of_top(np.array([6.0, 2.0, 1.0, 1.0]), [25, 50])
+    [0.6, 0.8]
+    """
+    ordered = np.sort(weights)[::-1]
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    if not sums[-1] > 0:
+        return [0.0 for _ in percents]
+    # between whole numbers of items, the share grows evenly
+    places = np.asarray(percents, dtype=np.float64) / 100 * len(weights)
+    shares = np.interp(places, np.arange(len(sums)), sums / sums[-1])
+    return [float(value) for value in np.round(shares, 12)]
+
+
+def _joint_rank(shards: Shards, found: list[ModelPlan], rtol: float | None) -> tuple[int, bool]:
+    """The rank of all models' features side by side, where that is not too much work."""
+    ranks = sum(entry.rank for entry in found)
+    if len(found) == 1:
+        return ranks, True
+    if sum(entry.columns for entry in found) > MOST_COLUMNS:
+        return min(ranks, len(shards)), False
+    return whiten(Finer(shards), Columns(), rtol=rtol).rank, True

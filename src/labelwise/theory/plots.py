@@ -1,0 +1,179 @@
+"""The picture of a plan; the only file of the theory that draws, with matplotlib."""
+
+import html
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from labelwise.errors import BadInput
+from labelwise.theory.budgets import label_budgets
+from labelwise.theory.planning import SHARES, Plan, effective_dimension
+from labelwise.theory.reading import read_plan
+
+FORMATS = (".png", ".svg", ".pdf", ".html")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_GREY = "#777777"
+
+
+def plan_figure(plan: Plan) -> Any:
+    """Three panels for one model, four for several, as a matplotlib figure.
+
+    >>> import numpy as np
+    >>> from labelwise.theory import plan
+    >>> figure = plan_figure(plan(np.random.default_rng(0).normal(size=(500, 4))))
+    >>> [axes.get_title(loc="left") for axes in figure.axes]
+    ['How concentrated the weights are', 'How many directions matter', 'Labels for an error']
+    """
+    several = len(plan.models) > 1
+    panels = [_concentration, *([_growth] if several else []), _directions, _labels]
+    shape, size = ((2, 2), (10.4, 7.6)) if several else ((1, 3), (14.0, 4.3))
+    with rc_context(
+        {"font.size": 9.5, "axes.titlesize": 11, "svg.fonttype": "none", "svg.hashsalt": "plan"}
+    ):
+        figure = Figure(figsize=size, layout="constrained")
+        for axes, draw in zip(np.ravel(figure.subplots(*shape)), panels, strict=True):
+            draw(axes, plan)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(True, color="#e6e6e6", linewidth=0.7)
+            axes.set_axisbelow(True)
+        models = f"{len(plan.models)} models" if several else "one model"
+        figure.suptitle(f"{plan.items:,} items, {models}, p = {plan.p:g}", fontsize=12)
+    return figure
+
+
+def save_plan(plan: Plan, path: Path) -> None:
+    """Write the picture, or a page with the picture and its reading; whole or not at all."""
+    check_picture(path)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        if path.suffix == ".html":
+            part.write_text(_page(plan), encoding="utf-8")
+        else:
+            plan_figure(plan).savefig(part, format=path.suffix[1:], dpi=150)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a name that `save_plan` cannot write."""
+    if path.suffix not in FORMATS:
+        raise BadInput(f"cannot draw {path.name!r}; end the name in {', '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
+
+
+def _concentration(axes: Any, plan: Plan) -> None:
+    shares = np.asarray(SHARES)
+    axes.plot(shares, 100 * np.asarray(plan.concentration), color=_COLOURS[0], label="this pool")
+    axes.plot(shares, shares, color=_GREY, linestyle="--", label="all items alike")
+    axes.set_xscale("log")
+    axes.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+    axes.set_xlim(0.1, 100)
+    axes.set_ylim(0, 102)
+    axes.set_title("How concentrated the weights are", loc="left")
+    axes.set_xlabel("items with the largest weights (% of the pool)")
+    axes.set_ylabel("share of all weight (%)")
+    axes.legend(frameon=False, loc="upper left")
+
+
+def _growth(axes: Any, plan: Plan) -> None:
+    numbers = np.arange(1, len(plan.models) + 1)
+    bound = [model.bound for model in plan.models]
+    ranks = [model.rank for model in plan.models]
+    total = [model.total for model in plan.models]
+    axes.plot(numbers, bound, color=_COLOURS[1], linestyle="--", marker="o", markersize=4)
+    axes.plot(numbers, total, color=_COLOURS[0], marker="o", markersize=4)
+    axes.plot(numbers, ranks, color=_GREY, linestyle=":", marker="o", markersize=3)
+    lines = ("bound: sum of ranks, at most n", "T: sum of largest Lewis weights")
+    axes.legend(axes.get_lines(), [*lines, "rank of each model"], frameon=False, loc="upper left")
+    axes.set_title("What a further model costs", loc="left")
+    axes.set_xlabel("number of models")
+    axes.set_ylabel("sum over all items")
+    step = max(1, len(numbers) // 10)
+    axes.set_xticks(numbers[::step])
+    axes.set_ylim(0, 1.35 * max(bound))  # room for the legend above the lines
+
+
+def _directions(axes: Any, plan: Plan) -> None:
+    fractions = np.geomspace(1e-5, 1, 60)
+    for number, model in enumerate(plan.models):
+        mean = sum(model.energies) / max(model.rank, 1)
+        values = [effective_dimension(model.energies, f * mean) for f in fractions]
+        several = len(plan.models) > 1
+        label = f"model {number + 1} (rank {model.rank})" if several else f"rank {model.rank}"
+        colour = _COLOURS[number % len(_COLOURS)]
+        axes.plot(fractions, values, color=colour, label=label if number < 6 else None)
+        if mean > 0:
+            place = (model.ridge / mean, model.effective_dimension)
+            axes.plot(*place, "o", color=colour, markersize=5)
+    axes.set_xscale("log")
+    axes.set_ylim(0, None)
+    axes.set_title("How many directions matter", loc="left")
+    axes.set_xlabel("ridge, as a fraction of the mean eigenvalue")
+    axes.set_ylabel("effective dimension")
+    axes.legend(frameon=False, loc="lower left")
+
+
+def _labels(axes: Any, plan: Plan) -> None:
+    least = min(0.01, plan.error / 3)
+    errors = np.geomspace(least, 1, 50)
+    kinds = {"rule of thumb": "rule of thumb", "bss": "bss, bound"}
+    kinds |= {"lewis": "lewis, bound"} if plan.p == 2 else {"lewis, 1/error^2": "lewis, 1/error²"}
+    rank = max(model.rank for model in plan.models)
+    known: dict[str, Any] = {"rank": rank, "total": plan.total, "items": plan.items, "p": plan.p}
+    found = [label_budgets(error=e, directions=plan.joint_rank, **known) for e in errors]
+    for colour, (name, label) in zip(_COLOURS, kinds.items(), strict=False):
+        draws = [next(b.draws for b in budgets if b.method == name) for budgets in found]
+        axes.plot(errors, draws, color=colour, label=label)
+    axes.axhline(plan.items, color=_GREY, linestyle="--", label="the whole pool")
+    axes.axvline(plan.error, color=_GREY, linestyle=":", linewidth=1.2)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    if least == 0.01:
+        axes.set_xticks([0.01, 0.03, 0.1, 0.3, 1], ["0.01", "0.03", "0.1", "0.3", "1"])
+    axes.set_xlim(least, 1)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high * (high / low) ** 0.45)  # room for the legend above the lines
+    axes.set_title("Labels for an error", loc="left")
+    axes.set_xlabel(f"relative excess error (dotted: {plan.error:g})")
+    axes.set_ylabel("draws, repeats included")
+    axes.legend(loc="upper right", ncols=2, framealpha=1, edgecolor="none")
+
+
+def _page(plan: Plan) -> str:
+    drawn = io.StringIO()
+    plan_figure(plan).savefig(drawn, format="svg", metadata={"Date": None})
+    picture = drawn.getvalue()
+    picture = picture[picture.index("<svg") :]
+    readings = "".join(f"<li>{html.escape(line)}</li>" for line in read_plan(plan))
+    rows = "".join(
+        f"<tr><td>{html.escape(b.method)}</td><td>{b.labels:,.0f}</td><td>{b.draws:,.0f}</td>"
+        f"<td>{html.escape(b.formula)}</td><td>{html.escape(b.guidance)}</td></tr>"
+        for b in plan.budgets
+    )
+    return _PAGE.format(picture=picture, readings=readings, rows=rows, error=f"{plan.error:g}")
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>labelwise plan</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto }}
+svg {{ width: 100%; height: auto }}
+table {{ border-collapse: collapse; font-size: .9rem }}
+td, th {{ padding: .25rem .8rem .25rem 0; text-align: left; border-bottom: 1px solid #ddd }}
+</style>
+<h1>How many labels?</h1>
+<ul>{readings}</ul>
+{picture}
+<h2>Labels for an error of {error}</h2>
+<table><tr><th>method</th><th>labels</th><th>draws</th><th>formula</th><th>kind</th></tr>
+{rows}</table>
+<p>All numbers are guidance: upper bounds, or bounds whose constants are unknown.</p>
+</html>
+"""

@@ -1,0 +1,114 @@
+"""What all diagnostics share: a pool of one or several models' features, and checked picks."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, Ids, float64, is_array, namespace, to_numpy
+from labelwise.blocks import LocalShards, Rows, Shard, Shards
+from labelwise.errors import BadInput
+from labelwise.kernels.leverage import Read, pieces, read_features
+from labelwise.selection import Selection
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the ``(n, d)`` features of one model from a block, with a constant column if asked."""
+
+    model: int = 0
+    bias: bool = False
+
+    def __call__(self, rows: Rows) -> Array:
+        """The columns of a block."""
+        features = read_features(rows, self.model)
+        if not self.bias:
+            return features
+        xp = namespace(features)
+        return xp.concat([features, xp.ones_like(features[:, :1])], axis=1)
+
+
+def as_pool(features: Any, **others: Any) -> Shards:
+    """Blocks of an array, of a list of arrays (one per model), or blocks as they are.
+
+    Args:
+        features: ``(n, d)``, a list of such arrays, or shards that hold ``features``.
+        **others: further representations of the same items; None is left out.
+    """
+    if hasattr(features, "map") and hasattr(features, "sum") and not is_array(features):
+        shards: Shards = features
+        return shards
+    several = list(features) if isinstance(features, list | tuple) else [features]
+    if not several:
+        raise BadInput("features is an empty list; give one array per model")
+    for array in several:
+        if not is_array(array) or array.ndim != 2:
+            shape = tuple(array.shape) if is_array(array) else type(array).__name__
+            raise BadInput(f"features must be arrays with two axes (items, columns); got {shape}")
+    extra = {name: value for name, value in others.items() if value is not None}
+    lengths = {int(array.shape[0]) for array in several} | {len(value) for value in extra.values()}
+    if len(lengths) > 1:
+        raise BadInput(f"the arrays have {sorted(lengths)} rows; give one row per item in each")
+    given = several if isinstance(features, list | tuple) else several[0]
+    return LocalShards.of(features=given, **extra)
+
+
+def count_models(shards: Shards) -> int:
+    """How many models' features the pool holds."""
+    if not len(shards):
+        raise BadInput("the pool has no items; give features with at least one row")
+    features = shards.rows(shards.ids[:1])["features"]
+    return len(features) if isinstance(features, list | tuple) else 1
+
+
+class Picks(NamedTuple):
+    """Picks with a weight each; without weights of their own, every pick stands for n / b."""
+
+    ids: Ids
+    weights: Floats
+    weighted: bool
+
+
+def check_picks(picks: Selection, n: int) -> Picks:
+    """The ids and weights of a selection from ``n`` items, refused where they make no sense."""
+    if not len(picks):
+        raise BadInput("the selection is empty; there is nothing to explain")
+    if picks.weights is None:
+        return Picks(picks.ids, np.full(len(picks), n / len(picks)), False)
+    weights = np.asarray(picks.weights, dtype=np.float64)
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        item = picks.ids[wrong][0]
+        raise BadInput(f"the weight of pick {item} is {weights[wrong][0]}; give 0 or more")
+    if not weights.sum() > 0:
+        raise BadInput("all weights of the selection are zero; there is nothing to explain")
+    return Picks(picks.ids, weights, True)
+
+
+def picked_rows(shards: Shards, ids: Ids, read: Read) -> Floats:
+    """The rows of some items, ``(b, d)``, in float64 on the host."""
+    return np.asarray(to_numpy(float64(read(shards.rows(ids)))))
+
+
+class Moments(NamedTuple):
+    """Sums over the pool: of the rows ``(d,)``, of their squared lengths, and ``A^T A``."""
+
+    total: Floats
+    squares: float
+    gram: Floats
+
+
+def moments(shards: Shards, read: Read) -> Moments:
+    """Measure the pool in one pass, in float64."""
+    found: tuple[Floats, Floats] = shards.sum(_moments, read)
+    return Moments(found[0], float(np.trace(found[1])), found[1])
+
+
+def _moments(shard: Shard, read: Read) -> tuple[Floats, Floats]:
+    rows = read(shard.rows)
+    total, gram = np.zeros(rows.shape[1]), np.zeros((rows.shape[1], rows.shape[1]))
+    for _, piece in pieces(rows, double=True):
+        xp = namespace(piece)
+        total += to_numpy(xp.sum(piece, axis=0))
+        gram += to_numpy(xp.matrix_transpose(piece) @ piece)
+    return total, gram

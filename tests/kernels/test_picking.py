@@ -1,0 +1,78 @@
+"""The three forms of a strategy through one door."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+from labelwise.blocks import LocalShards, Shard
+from labelwise.errors import BadInput
+from labelwise.kernels import picking
+from labelwise.kernels.picking import pick
+from labelwise.running import run
+from labelwise.strategies import get
+from labelwise.strategy import ScoreStrategy
+from tests.conftest import make_features, make_probabilities
+
+
+def pool(n=40):
+    return LocalShards.of(features=make_features(n, 4), probabilities=make_probabilities(n, 3))
+
+
+def score_strategy(score, **changes):
+    facts = {"name": "made_up", "needs": ("features",), "good_for": "tests", "reference": "none"}
+    return ScoreStrategy(score=score, **facts, **changes)
+
+
+@pytest.mark.parametrize("name", ["margin", "k_center", "badge"])  # score, greedy, pass
+def test_every_form_is_picked_as_a_selection_picks_it(name):
+    choice = pick(get(name), pool(), None, 7, seed=3)
+    assert choice.ids.tolist() == run.select(get(name), pool(), 7, seed=3).ids.tolist()
+    assert len(set(choice.ids.tolist())) == 7
+
+
+def test_equal_scores_go_to_the_smaller_id_whatever_the_blocks():
+    strategy = score_strategy(lambda rows, labelled: np.floor(rows["features"][:, 0]))
+    ids, values = np.array([7, 3, 9, 1, 5]), np.array([[1.5], [1.2], [2.0], [1.9], [0.0]])
+    for cuts in ([], [2], [1, 3, 4]):
+        parts = np.split(np.arange(5), cuts)
+        shards = LocalShards(Shard(ids[part], {"features": values[part]}) for part in parts)
+        choice = pick(strategy, shards, None, 3, seed=0)
+        assert choice.ids.tolist() == [9, 1, 3]
+        assert choice.scores.tolist() == [2, 1, 1]
+
+
+def test_a_summary_of_all_blocks_reaches_the_score():
+    def distance_from_mean(rows, labelled, summary):
+        mean = sum(part[0] for part in summary) / sum(part[1] for part in summary)
+        return np.abs(rows["features"][:, 0] - mean)
+
+    strategy = score_strategy(
+        distance_from_mean,
+        summarise=lambda shard: (shard.rows["features"][:, 0].sum(), len(shard)),
+    )
+    values = np.array([[0.0], [1.0], [2.0], [9.0]])  # mean 3
+    shards = LocalShards(
+        [
+            Shard(np.arange(2), {"features": values[:2]}),
+            Shard(np.arange(2, 4), {"features": values[2:]}),
+        ]
+    )
+    assert pick(strategy, shards, None, 4, seed=0).ids.tolist() == [3, 0, 1, 2]
+
+
+def test_a_score_that_is_not_a_number_is_refused_with_its_item():
+    strategy = score_strategy(lambda rows, labelled: np.array([0.0, np.nan]))
+    shards = LocalShards([Shard(np.array([4, 8]), {"features": np.ones((2, 1))})])
+    with pytest.raises(BadInput, match="'made_up' scored item 8 as NaN; check its rows"):
+        pick(strategy, shards, None, 1, seed=0)
+
+
+def test_refuses_what_is_no_strategy():
+    with pytest.raises(BadInput, match="'badge' is none of the three forms of a strategy"):
+        pick("badge", pool(), None, 1, seed=0)
+
+
+def test_the_examples_run():
+    result = doctest.testmod(picking)
+    assert result.attempted > 0 and result.failed == 0

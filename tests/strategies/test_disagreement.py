@@ -1,0 +1,154 @@
+"""DIAM against counting, model by model and item by item."""
+
+import doctest
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import labelwise
+from labelwise.blocks import LocalShards, Shard
+from labelwise.errors import BadInput
+from labelwise.running.run import select
+from labelwise.strategies import disagreement
+from labelwise.strategies.disagreement import STRATEGY, wavering
+
+
+def make_votes(n=40, models=3, epochs=6, seed=0):
+    """Votes that are mostly steady."""
+    generator = np.random.default_rng(seed)
+    steady = generator.integers(4, size=(models, n, 1))
+    other = generator.integers(4, size=(models, n, epochs))
+    moves = generator.random((models, n, epochs)) < generator.random((models, n, 1)) ** 3
+    return list(np.where(moves, other, steady))
+
+
+def slow_ranks(several):
+    """``(d1, d2)`` of every item."""
+    ranks = []
+    for item in range(len(several[0])):
+        rows = [votes[item] for votes in several]
+        changed = sum(len(set(row.tolist())) > 1 for row in rows)
+        entropy = sum(stats.entropy(np.unique(row, return_counts=True)[1]) for row in rows)
+        ranks.append((changed, entropy))
+    return ranks
+
+
+@pytest.mark.parametrize("library", [np, torch])
+@pytest.mark.parametrize("models", [1, 4])
+def test_counts_the_models_that_change_their_vote_and_adds_up_their_entropies(models, library):
+    several = make_votes(models=models)
+    found = wavering([library.asarray(votes) for votes in several])
+    expected = np.array(slow_ranks(several))
+    assert found.models.tolist() == expected[:, 0].tolist()
+    np.testing.assert_allclose(found.entropy, expected[:, 1], atol=1e-13)
+    assert found.most == pytest.approx(models * np.log(6))
+
+
+def test_without_a_draw_the_highest_ranks_are_picked_in_order():
+    several = make_votes()
+    ranks = slow_ranks(several)
+    order = sorted(range(40), key=lambda i: (-ranks[i][0], -round(ranks[i][1], 9), i))
+    selection = labelwise.select("disagreement", 12, member_votes=several, candidates=1)
+    assert selection.ids.tolist() == order[:12]
+    assert (np.diff(selection.scores) <= 1e-12).all()
+    assert np.floor(selection.scores).tolist() == [ranks[i][0] for i in order[:12]]
+
+
+def test_picks_are_drawn_from_five_times_as_many_highest():
+    several = make_votes(200)
+    top = labelwise.select("disagreement", 40, member_votes=several, candidates=1).ids.tolist()
+    seen = set()
+    for seed in range(60):
+        picks = labelwise.select("disagreement", 8, member_votes=several, seed=seed)
+        assert picks.info["candidates"] == 40
+        seen |= set(picks.ids.tolist())
+    assert seen == set(top)
+
+
+def test_every_candidate_is_as_likely_as_any_other():
+    several = make_votes(30)
+    counts = np.zeros(30)
+    for seed in range(2000):
+        picks = labelwise.select("disagreement", 3, member_votes=several, seed=seed, candidates=4)
+        counts[picks.ids] += 1
+    drawn = counts[counts > 0]
+    assert len(drawn) == 12
+    # Without replacement the spread is that of a chi-square shrunk by (12 - 3) / (12 - 1).
+    statistic = ((drawn - 500) ** 2 / 500).sum() * 11 / 9
+    assert stats.chi2.sf(statistic, 11) > 1e-3
+
+
+def test_all_items_are_candidates_where_there_are_few():
+    several = make_votes(20)
+    seen = set()
+    for seed in range(40):
+        picks = labelwise.select("disagreement", 5, member_votes=several, seed=seed)
+        assert picks.info["candidates"] == 20
+        seen |= set(picks.ids.tolist())
+    assert seen == set(range(20))
+
+
+def test_one_wavering_model_more_beats_any_entropy():
+    steady, wild = [[3, 3, 3, 3]], [[0, 1, 2, 3]]
+    mild = [[0, 0, 0, 1]]
+    several = [np.array(wild + mild), np.array(steady + mild)]
+    assert labelwise.select("disagreement", 1, member_votes=several, candidates=1).ids.tolist() == [
+        1
+    ]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64, np.float32])
+def test_votes_of_any_type_give_the_same_picks(dtype):
+    several = make_votes()
+    expected = labelwise.select("disagreement", 6, member_votes=several, seed=4).ids.tolist()
+    typed = [votes.astype(dtype) for votes in several]
+    assert labelwise.select("disagreement", 6, member_votes=typed, seed=4).ids.tolist() == expected
+    tensors = [torch.asarray(votes) for votes in typed]
+    found = labelwise.select("disagreement", 6, member_votes=tensors, seed=4)
+    assert found.ids.tolist() == expected
+
+
+def test_the_split_of_a_list_of_models_does_not_matter(tmp_path):
+    several = make_votes(60)
+    expected = select(STRATEGY, LocalShards.of(member_votes=several), 10, seed=2).ids.tolist()
+    order = np.random.default_rng(0).permutation(60)
+    parts = [
+        Shard(part, {"member_votes": [votes[part] for votes in several]})
+        for part in np.array_split(order, 7)
+    ]
+    assert select(STRATEGY, LocalShards(parts), 10, seed=2).ids.tolist() == expected
+    for number, votes in enumerate(several):
+        np.save(tmp_path / f"{number}.npy", votes)
+    files = [tmp_path / f"{number}.npy" for number in range(3)]
+    found = labelwise.select("disagreement", 10, member_votes=files, seed=2)
+    assert found.ids.tolist() == expected
+
+
+def test_models_may_have_different_numbers_of_epochs():
+    several = [make_votes(models=1, epochs=5)[0], make_votes(models=1, epochs=9, seed=1)[0]]
+    found = wavering(several)
+    np.testing.assert_allclose(found.entropy, [rank[1] for rank in slow_ranks(several)], atol=1e-13)
+
+
+def test_refuses_votes_that_are_values_of_a_regression():
+    votes = np.array([[1.0, 2.0], [0.0, 0.25]])
+    with pytest.raises(BadInput, match=r"member_votes of item 7 hold 0.25, which is no class"):
+        labelwise.select("disagreement", 1, member_votes=votes, ids=[5, 7])
+
+
+def test_refuses_the_votes_of_one_epoch():
+    with pytest.raises(BadInput, match="votes at two or more epochs"):
+        labelwise.select("disagreement", 1, member_votes=np.zeros((4, 1), dtype=int))
+
+
+@pytest.mark.parametrize("candidates", [0, -1, 2.5, True])
+def test_refuses_an_impossible_number_of_candidates(candidates):
+    with pytest.raises(BadInput, match="candidates must be"):
+        labelwise.select("disagreement", 1, member_votes=make_votes(), candidates=candidates)
+
+
+def test_the_examples_run():
+    result = doctest.testmod(disagreement)
+    assert result.attempted > 0 and result.failed == 0

@@ -1,0 +1,20 @@
+"""The names of the package."""
+
+import pytest
+
+from labelwise import theory
+from tests.theory.doctests import run_examples
+
+
+def test_examples_run():
+    run_examples(theory)
+
+
+@pytest.mark.parametrize("name", theory.__all__)
+def test_every_name_is_found(name):
+    assert callable(getattr(theory, name))
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(AttributeError, match="no 'nothing'"):
+        theory.nothing  # noqa: B018

@@ -1,0 +1,88 @@
+"""What the sentences say for good and for bad values."""
+
+import numpy as np
+import pytest
+
+from labelwise.theory import reading
+from labelwise.theory.embedding import Distortion
+from labelwise.theory.mmd import Discrepancy
+from labelwise.theory.planning import plan
+from labelwise.theory.spectrum import Spectrum
+from tests.conftest import make_features
+from tests.theory.doctests import run_examples
+from tests.theory.test_planning import blocks_apart
+
+
+def test_examples_run():
+    run_examples(reading)
+
+
+def spectrum(*values):
+    return Spectrum(np.array(values), np.eye(len(values)), np.eye(len(values)))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (reading.read_size(95.0, 100), "nearly even"),
+        (reading.read_size(10.0, 100), "noisy"),
+        (reading.read_spectrum(spectrum(0.8, 1.2)), "all within"),
+        (reading.read_spectrum(spectrum(0.5, 1.2)), "seen too little"),
+        (reading.read_spectrum(spectrum(0.9, 2.0)), "count too much"),
+        (reading.read_spectrum(spectrum(0.0, 1.0)), "1 of them are not seen at all"),
+        (reading.read_distortion(Distortion(0.9, 1.1, 1.0, False)), "found by search"),
+        (reading.read_distortion(Distortion(0.1, 1.1, 2.0, True)), "too wide"),
+        (reading.read_coverage(10, 0.95, 3), "the models agree"),
+        (reading.read_coverage(10, 0.5, 3), "partly agree"),
+        (reading.read_coverage(10, 0.34, 3), "different items"),
+        (reading.read_imbalance(np.inf, 2, False, None), "2 of the classes have no pick"),
+        (reading.read_imbalance(5.0, 0, False, 4.8), "balanced enough"),
+        (reading.read_imbalance(5.0, 0, True, 1.1), "rare classes"),
+        (reading.read_ratio(np.nan, True), "gains nothing"),
+        (reading.read_ratio(1.0, True), "hardly touch"),
+        (reading.read_ratio(0.3, False), "repeat each other"),
+        (reading.read_ratio(3.0, False), "pull against"),
+        (reading.read_alignment(1.0, 0.9), "train fast"),
+        (reading.read_alignment(1.0, 0.1), "trains slowly"),
+        (reading.read_bound(0.5, False), "says something"),
+        (reading.read_bound(5.0, False), "void"),
+        (reading.read_bound(5.0, True), "set by the jitter"),
+        (reading.read_bound(np.nan, False), "not computed"),
+        (reading.read_agreement(np.nan), "cannot be ranked"),
+        (reading.read_mmd(Discrepancy(-0.1, 1.0, 1.0), "x"), "no more than for picks drawn"),
+        (reading.read_mmd(Discrepancy(9.0, 1.0, 1.0), "x"), "9 times the spread"),
+        (
+            reading.read_mmd(Discrepancy(0.0001, 1.0), "x"),
+            "1.0 % of a typical item's length: close",
+        ),
+        (reading.read_agreement(0.9), "also picks by alignment"),
+        (reading.read_agreement(0.3), "agree in part"),
+        (reading.read_agreement(-0.3), "they disagree"),
+    ],
+)
+def test_a_sentence_follows_from_the_value(text, words):
+    assert words in text and "\n" not in text
+
+
+def test_a_plan_is_read_from_features_to_pool():
+    alike = make_features(5000, 4, clusters=1)
+    lines = " | ".join(reading.read_plan(plan([alike, alike], error=0.5)))
+    assert "model 2: all 4 features are independent" in lines
+    assert "the models need the same items" in lines
+    assert "with bss are enough by its bound" in lines
+    assert "provably enough" in lines
+
+
+def test_a_small_spiky_pool_is_called_so():
+    rows = np.random.default_rng(0).normal(size=(2000, 3))
+    rows[:, 2] = 0.0
+    rows[0, 2] = 1.0
+    lines = " | ".join(reading.read_plan(plan(rows)))
+    assert "a few items carry whole directions" in lines
+    assert "add unlabelled items" in lines
+
+
+def test_models_that_share_nothing_are_called_so():
+    lines = " | ".join(reading.read_plan(plan(blocks_apart(3, 40, 4))))
+    assert "sharing a selection saves little" in lines
+    assert "the bounds ask for more than the pool has" in lines
