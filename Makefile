@@ -60,5 +60,5 @@ clean:  ## remove the environment, caches and the demo's page
 
 .venv/test.stamp: pyproject.toml constraints.txt .venv/build.stamp
 	@echo "Installing what the tests need into .venv (two to three minutes the first time)"
-	$(INSTALL) --no-build-isolation --editable ".[demo,torch,parquet,dev]"
+	$(INSTALL) --no-build-isolation --editable ".[demo,torch,skorch,huggingface,parquet,dev]"
 	@touch $@ .venv/demo.stamp

@@ -194,13 +194,15 @@ def _tile(image: Floats, digit: int, weight: float | None) -> str:
 
 def _facts(plan: Plan, seconds: float) -> str:
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}, "
+    versions += f"torch {metadata.version('torch')}, "
     versions += f"scikit-learn {sklearn.__version__}, labelwise {metadata.version('labelwise')}"
     facts = [
         f"scikit-learn's handwritten digits: 1,797 images of 8 x 8 pixels. In every run "
         f"{plan.held_out} of them are held out, and accuracy is measured on those alone.",
         f"A network with one hidden layer of 64 is trained anew after every batch of {plan.batch} "
         "labels, with the weights of the picks where a strategy gives them (scaled to mean 1 "
-        "within a batch).",
+        "within a batch). ally reads a second network, trained under constraints on the same "
+        "labels; what is measured is the same plain training for all strategies.",
         f"{plan.seeds} seeds. A seed fixes the split, the first {plan.start} labels and the start "
         "of the training, the same for all strategies.",
         "Labels needed: where the mean curve first reaches the accuracy that random has with all "

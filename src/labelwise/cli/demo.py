@@ -37,7 +37,7 @@ def demo(
         from labelwise.benchmark.demo_report import table, write_report
     except ImportError as error:
         raise MissingDependency(
-            f"the demo needs scikit-learn and matplotlib ({error}); "
+            f"the demo needs torch, scikit-learn and matplotlib ({error}); "
             "run pip install 'labelwise[demo]'"
         ) from error
     asked: dict[str, Any] = {"seeds": seeds, "labels": labels, "workers": workers}

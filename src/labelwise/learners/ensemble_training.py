@@ -1,0 +1,317 @@
+"""Several networks of one architecture trained as one batched model.
+
+Their parameters are stacked, ``(M, ...)`` each, and a forward pass is vmapped over the stack, so
+that M small matrix products become one large one and Python runs once for all. The networks share
+nothing else: each has its own first parameters, its own order of batches, its own best epoch, and
+may stop before the others. The optimizers in use work number by number, so that a step on stacked
+parameters is a step on each.
+
+The answer is that of `labelwise.learners.training.train` for each network by itself with the same
+seed, up to rounding (layers that draw in training, as dropout, draw other numbers).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import stack_module_state, vmap
+from torch.nn.modules.conv import _ConvNd
+
+from labelwise.blocks import Progress
+from labelwise.errors import BadInput
+from labelwise.learners.inputs import Batch, even_parts, ready
+from labelwise.learners.members import WithState, vmapped_or_not
+from labelwise.learners.network import call, call_with_features, evaluating, precision_of
+from labelwise.learners.settings import Settings, make_optimizer, make_schedule
+from labelwise.learners.training import (
+    Labelled,
+    Outcome,
+    Penalised,
+    autocast,
+    batches,
+    check_finite,
+    checked_losses,
+)
+
+NUMBER_BY_NUMBER = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.Adagrad,
+    torch.optim.Adadelta,
+    torch.optim.Adamax,
+)
+"""Optimizers whose step on a number depends on that number and its gradients alone."""
+
+
+class Stack:
+    """Modules of one architecture with their parameters and buffers stacked, ``(M, ...)`` each."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        """Copy the modules' states; the first one lends its layers to all."""
+        self.modules, self.base = list(modules), modules[0]
+        parameters, self.buffers = stack_module_state(self.modules)
+        self.parameters = nn.ParameterList(
+            nn.Parameter(value.detach(), requires_grad=value.requires_grad)
+            for value in parameters.values()
+        )
+        self._names = list(parameters)
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name."""
+        return {**dict(zip(self._names, self.parameters, strict=True)), **self.buffers}
+
+    def outputs(self, batch: Batch, *, shared: bool = False) -> Tensor:
+        """``(M, b, K)`` for a batch ``(M, b, ...)``, each its own, or one for all ``(b, ...)``."""
+        return self._each(call, batch, None if shared else 0)  # type: ignore[no-any-return]
+
+    def outputs_and_features(self, head: str, batch: Batch) -> tuple[Tensor, Tensor]:
+        """``(M, b, K)`` and ``(M, b, d)`` for a shared batch."""
+
+        def both(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+            return call_with_features(module, f"base.{head}", batch)
+
+        outputs, features = self._each(both, batch, None)
+        return outputs, features
+
+    def write(self, states: Mapping[str, Tensor]) -> None:
+        """Give stacked states back to the modules."""
+        with torch.no_grad():
+            for number, module in enumerate(self.modules):
+                for name, value in [*module.named_parameters(), *module.named_buffers()]:
+                    value.copy_(states[name][number])
+
+    def _each(
+        self, function: Callable[[nn.Module, Batch], Any], batch: Batch, axis: int | None
+    ) -> Any:
+        def one(state: dict[str, Tensor], batch: Batch) -> Any:
+            return function(WithState(self.base, state), batch)
+
+        return vmap(one, in_dims=(0, axis), randomness="different")(self.state, batch)
+
+
+def can_stack(
+    modules: Sequence[nn.Module], labelled: Labelled, settings: Settings, device: torch.device
+) -> bool:
+    """Whether the modules can be trained together, found out by a first forward and backward pass.
+
+    Not with layers that have a penalty of their own, with an optimizer that looks beyond single
+    numbers, or with anything that vmap refuses: control flow that depends on values, operations it
+    has no rule for, modules of different shapes. Not with convolutions on a CPU either, which batch
+    into grouped ones that take longer than one after the other.
+    """
+    layers = list(modules[0].modules())
+    if any(isinstance(layer, Penalised) for layer in layers):
+        return False
+    if device.type == "cpu" and any(isinstance(layer, _ConvNd) for layer in layers):
+        return False
+    if type(make_optimizer(modules[0], settings)) not in NUMBER_BY_NUMBER:
+        return False
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus), vmapped_or_not():
+        for module in modules:
+            module.train()
+        try:
+            steps = _Steps(Stack(modules), labelled, settings, device)
+            size = min(len(labelled), settings.batch_size)
+            losses, _ = steps.losses(np.tile(np.arange(size), (len(modules), 1)))
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+        except Exception:  # what is not for vmap's sake is raised again by training
+            return False
+    return True
+
+
+def train_together(
+    modules: Sequence[nn.Module],
+    labelled: Labelled,
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    device: torch.device,
+    validation: Labelled | None = None,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Train modules in place, each as `train` would with its seed."""
+    if settings.stop_accuracy is not None and labelled.targets.is_floating_point():
+        raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
+    for module in modules:
+        module.train()
+    steps = _Steps(Stack(modules), labelled, settings, device)
+    rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
+    race = _Race(steps.stack, settings)
+    for epoch in range(1, settings.epochs + 1):
+        plans = [batches(labelled.weights, settings, rng) for rng in rngs]
+        means, accuracies = steps.epoch(plans)
+        losses = None if validation is None else steps.mean_losses(validation)
+        for number in race.running:
+            which = f"of network {number} in epoch {epoch}"
+            check_finite(means[number], f"the loss {which}", labelled, settings)
+            if validation is not None and losses is not None:
+                check_finite(losses[number], f"the validation loss {which}", validation, settings)
+        if progress is not None:
+            progress("training", epoch, settings.epochs)
+        race.look(epoch, means, accuracies, losses)
+        if not race.running:
+            break
+    return race.end()
+
+
+class _Steps:
+    """One step of the optimizer after the other, for all networks of a stack at once."""
+
+    def __init__(
+        self, stack: Stack, labelled: Labelled, settings: Settings, device: torch.device
+    ) -> None:
+        self.stack, self._labelled, self._settings = stack, labelled, settings
+        self._device, self._dtype = device, precision_of(stack.base)
+        self._optimizer = make_optimizer(stack.parameters, settings)
+        count = settings.epochs * -(-len(labelled) // settings.batch_size)
+        self._schedule = make_schedule(self._optimizer, settings, count)
+
+    def epoch(
+        self, plans: Sequence[Sequence[NDArray[np.int64]]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Make a step on each batch; every network's mean loss, and share of items that were right.
+
+        Args:
+            plans: every network's batches, of the same sizes.
+        """
+        self.stack.base.train()
+        total = torch.zeros(len(self.stack), device=self._device)
+        right = torch.zeros(len(self.stack), device=self._device)
+        for positions in zip(*plans, strict=True):
+            losses, hits = self.losses(np.stack(positions))
+            self._optimizer.zero_grad(set_to_none=True)
+            losses.mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
+            self._optimizer.step()
+            if self._schedule is not None:
+                self._schedule.step()
+            total += losses.detach().sum(dim=1)
+            right += hits
+        count = len(self._labelled)
+        return _numbers(total / count), _numbers(right / count)
+
+    def losses(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor | float]:
+        """Weighted losses of the items at ``positions`` ``(M, b)``; how many were right ``(M,)``.
+
+        The second is 0 unless training is to stop by it.
+        """
+        places = torch.from_numpy(positions).to(self._device)
+        targets = self._labelled.targets[places].flatten(0, 1)
+        batch = self._batch(positions)
+        with autocast(self._device, self._settings.amp):
+            outputs = self.stack.outputs(batch).flatten(0, 1)
+            losses = checked_losses(self._settings.loss, outputs, targets).reshape(places.shape)
+        if self._settings.weighting == "loss":
+            losses = losses * self._labelled.weights[places]
+        if self._settings.stop_accuracy is None:
+            return losses, 0.0
+        return losses, (outputs.argmax(dim=1) == targets).reshape(places.shape).sum(dim=1)
+
+    def mean_losses(self, labelled: Labelled) -> NDArray[np.float64]:
+        """Every network's weighted mean loss on some items, in eval mode, ``(M,)``."""
+        total = torch.zeros(len(self.stack), device=self._device)
+        with evaluating(self.stack.base), torch.no_grad():
+            for positions in even_parts(np.arange(len(labelled)), 512):
+                places = torch.from_numpy(positions).to(self._device)
+                batch = ready(labelled.items.batch(positions), self._device, self._dtype)
+                outputs = self.stack.outputs(batch, shared=True)
+                targets = labelled.targets[places]
+                losses = [self._settings.loss(part, targets) for part in outputs]
+                total += (torch.stack(losses) * labelled.weights[places]).sum(dim=1)
+        return _numbers(total / len(labelled))
+
+    def _batch(self, positions: NDArray[np.int64]) -> Batch:
+        """The networks' batches, ``(M, b, ...)``."""
+        items, augment = self._labelled.items, self._settings.augment
+        if augment is None:
+            together = ready(items.batch(positions.ravel()), self._device, self._dtype)
+            return _leaves(lambda part: part.reshape(*positions.shape, *part.shape[1:]), together)
+        own = [augment(ready(items.batch(row), self._device, self._dtype)) for row in positions]
+        return _leaves(lambda *parts: torch.stack(parts), *own)
+
+
+class _Race:
+    """Which networks are still training, and the state of each that counts in the end."""
+
+    def __init__(self, stack: Stack, settings: Settings) -> None:
+        self._stack, self._settings = stack, settings
+        count = len(stack)
+        self.running = list(range(count))
+        self._best, self._best_epoch = [math.inf] * count, [0] * count
+        self._outcomes: list[Outcome] = [Outcome(math.nan, 0, False)] * count
+        self._kept: dict[str, Tensor] | None = None
+        self._safe: set[int] = set()  # networks whose state is kept
+
+    def look(
+        self,
+        epoch: int,
+        means: NDArray[np.float64],
+        accuracies: NDArray[np.float64],
+        losses: NDArray[np.float64] | None,
+    ) -> None:
+        """An epoch is over; ``losses`` are those of a validation."""
+        settings, better, ended = self._settings, [], []
+        for number in self.running:
+            done = (
+                settings.stop_accuracy is not None and accuracies[number] >= settings.stop_accuracy
+            )
+            if losses is not None:
+                if losses[number] < self._best[number]:
+                    self._best[number], self._best_epoch[number] = losses[number], epoch
+                    better.append(number)
+                waited = epoch - self._best_epoch[number]
+                done = done or (settings.patience is not None and waited >= settings.patience)
+            self._outcomes[number] = Outcome(float(means[number]), epoch, bool(done))
+            if done:
+                ended.append(number)
+        self._keep(better)
+        self._keep([number for number in ended if number not in self._safe])
+        self.running = [number for number in self.running if number not in ended]
+
+    def end(self) -> list[Outcome]:
+        """Write the states that count to the modules."""
+        self._keep([number for number in self.running if number not in self._safe])
+        assert self._kept is not None
+        self._stack.write(self._kept)
+        for module in self._stack.modules:
+            module.eval()
+        return self._outcomes
+
+    def _keep(self, numbers: list[int]) -> None:
+        """Remember the states that some networks have now."""
+        if not numbers:
+            return
+        state = {name: value.detach() for name, value in self._stack.state.items()}
+        if self._kept is None:
+            self._kept = {name: value.clone() for name, value in state.items()}
+        for name, value in state.items():
+            self._kept[name][numbers] = value[numbers]
+        self._safe.update(numbers)
+
+
+def _leaves(function: Callable[..., Tensor], first: Batch, *others: Batch) -> Batch:
+    """A function of the tensors at the same place of every batch."""
+    if isinstance(first, Tensor):
+        return function(first, *others)
+    if isinstance(first, Mapping):
+        return {
+            name: _leaves(function, value, *(other[name] for other in others))
+            for name, value in first.items()
+        }
+    return tuple(_leaves(function, *parts) for parts in zip(first, *others, strict=True))
+
+
+def _numbers(values: Tensor) -> NDArray[np.float64]:
+    return values.double().cpu().numpy()

@@ -1,0 +1,131 @@
+r"""Parameters that meet the items only by being broadcast to them.
+
+Positions of a transformer are the common case: an embedding of ``0 .. T - 1``, or a parameter, is
+added to the tokens of every item, and a class token is expanded to all items. The gradient with
+respect to the sum, before it is summed over the items, is the gradient of every item: it is seen by
+a hook on that node of the autograd graph, and reduced to the shape of what was added.
+
+That the axis is the items' is read off two passes, one of all items and one of a single item: the
+graphs must be alike node by node, and the axis is as long as the batch in one and 1 in the other.
+
+Cost: nothing beside the backward pass.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from labelwise.learners.ghost_graph import Call, Edge, Trace
+from labelwise.learners.ghost_layers import ITEMS_FIRST, tally_call
+from labelwise.learners.ghost_tally import Tally
+
+_NODES = ("AddBackward0", "ExpandBackward0")
+
+
+def tally_broadcasts(
+    trace: Trace, single: Trace, names: set[str], tally: Tally
+) -> dict[str, Tensor]:
+    """Have the named parameters counted in the backward pass, where they are broadcast to items.
+
+    Args:
+        trace: of all items, whose backward pass is still to come.
+        single: of one item.
+        names: of the parameters in question.
+        tally: will be added to.
+
+    Returns:
+        The parameters that will be counted, by name.
+    """
+    if trace.b == 1 or len(trace.edges) != len(single.edges):
+        return {}
+    counted: dict[str, Tensor] = {}
+    known = {id(trace.parameters[name]): name for name in names}
+    uses = Counter(edge.source for edge in trace.edges)
+    for edge, other in zip(trace.edges, single.edges, strict=True):
+        own = _names(edge.source, known)
+        sources = [edge.source, *(trace.parameters[name] for name in own.values())]
+        if not own or not _alike(edge, other) or any(uses[source] > 1 for source in sources):
+            continue
+        axis = _axis(edge, other, trace.b)
+        if axis is not None:
+            counted |= {name: trace.parameters[name] for name in own.values()}
+            edge.node.register_prehook(_hook(edge, axis, own, tally))
+    return counted
+
+
+def _names(source: Tensor | Call, known: dict[int, str]) -> dict[str, str]:
+    """What would be counted with this source, if all of it may be."""
+    if isinstance(source, Tensor):
+        return {"": known[id(source)]} if id(source) in known else {}
+    if source.axis is not None or type(source.layer) in ITEMS_FIRST:
+        return {}
+    return source.names if set(source.names.values()) <= set(known.values()) else {}
+
+
+def _shape(source: Tensor | Call) -> torch.Size:
+    return source.shape if isinstance(source, Tensor) else source.output_shape
+
+
+def _alike(edge: Edge, other: Edge) -> bool:
+    """Whether two uses, in two passes, are the same place of the program."""
+    same = type(edge.node).__name__ == type(other.node).__name__ and edge.index == other.index
+    if isinstance(edge.source, Tensor) or isinstance(other.source, Tensor):
+        return same and edge.source is other.source
+    places = [(e.layer, e.number, e.shape, e.output_shape) for e in (edge.source, other.source)]
+    return same and places[0] == places[1]
+
+
+def _axis(edge: Edge, other: Edge, b: int) -> int | None:
+    """The axis along which the source is broadcast to the items; None if there is none."""
+    if type(edge.node).__name__ not in _NODES:
+        return None
+    all_items, one = (tuple(e.node._input_metadata[0].shape) for e in (edge, other))  # type: ignore[attr-defined]
+    own = _shape(edge.source)
+    missing = len(all_items) - len(own)
+    for axis in range(len(one)):
+        if one[axis] == 1 and (*one[:axis], b, *one[axis + 1 :]) == all_items:
+            return axis if axis < missing or own[axis - missing] == 1 else None
+    return None
+
+
+def _hook(
+    edge: Edge, axis: int, names: dict[str, str], tally: Tally
+) -> Callable[[tuple[Tensor, ...]], None]:
+    """What is done with the gradient that reaches the node."""
+    alpha = getattr(edge.node, "_saved_alpha", 1) if edge.index == 1 else 1
+    source, own = edge.source, _shape(edge.source)
+    if isinstance(source, Tensor):
+        return partial(_tally_parameter, names[""], own, axis, alpha, tally)
+    (x,) = edge.target.saved_tensors  # type: ignore[attr-defined]
+    return partial(_tally_constant, source, x, names, own, axis, alpha, tally)
+
+
+def _tally_parameter(
+    name: str, own: torch.Size, axis: int, alpha: float, tally: Tally, grads: tuple[Tensor, ...]
+) -> None:
+    delta = alpha * _reduced(grads[0], own, axis)
+    tally.add_gradients(slice(0, len(delta)), delta, tally.part(name))
+
+
+def _tally_constant(
+    call: Call,
+    x: Tensor,
+    names: dict[str, str],
+    own: torch.Size,
+    axis: int,
+    alpha: float,
+    tally: Tally,
+    grads: tuple[Tensor, ...],
+) -> None:
+    delta = alpha * _reduced(grads[0], own, axis)
+    tally_call(call.layer, x.expand(len(delta), *x.shape), delta, names, tally)
+
+
+def _reduced(delta: Tensor, own: torch.Size, axis: int) -> Tensor:
+    """``(..., b, ...)`` as ``(b, *own)``, summed over where it was broadcast within an item."""
+    b, axes = delta.shape[axis], delta.ndim
+    delta = delta.movedim(axis, 0).unsqueeze(axis + 1)
+    return delta.sum_to_size(b, *[1] * (axes - len(own)), *own).reshape(b, *own)

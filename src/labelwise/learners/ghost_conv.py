@@ -1,0 +1,178 @@
+r"""What a convolution adds to every item's gradient norm and product.
+
+A convolution is a linear layer on the patches under its kernel; `labelwise.learners.ghost_linear`
+says which ways there are. Patches of the whole kernel are not copied where that can be helped: the
+kernel's axes but the first are laid out, which leaves every offset along the first as a view (a
+third of the copies, for a kernel of 3 x 3), and the shifted Gram form needs none.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from labelwise.learners.ghost_linear import Shape, gram_norms
+from labelwise.learners.ghost_tally import Tally, chunks, dots
+
+Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+_CONVOLVE = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+
+
+def conv_gradients(layer: Conv, x: Tensor, delta: Tensor) -> dict[str, Tensor]:
+    """Per-item gradients, ``(b, c, C / groups, ...)`` and ``(b, c)``."""
+    flat = _grouped(layer, delta.flatten(2))
+    slabs = _slabs(layer, _padded(layer, x), delta.shape[2])
+    shape = (len(x), layer.out_channels, layer.in_channels // layer.groups, -1)
+    weight = torch.stack([torch.bmm(flat, slab.mT).view(shape) for slab in slabs], 3)
+    return {"weight": weight.view(len(x), *layer.weight.shape), "bias": delta.flatten(2).sum(2)}
+
+
+def tally_conv(layer: Conv, x: Tensor, delta: Tensor, names: dict[str, str], tally: Tally) -> None:
+    """Add a convolution; ``x`` is ``(b, C, ...)``, ``delta`` is ``(b, c, ...)``."""
+    if "bias" in names:
+        biases = delta.flatten(2).sum(2)
+        tally.add_gradients(slice(0, len(x)), biases, tally.part(names["bias"]))
+    if "weight" not in names:
+        return
+    vector, shape = tally.part(names["weight"]), _shape(layer, x, delta)
+    way = shape.way(vector is not None) if tally.wants_norms else "none"
+    if way == "outer":
+        _tally_outer(layer, x, delta, vector, tally)
+        return
+    if way != "none":
+        _tally_gram(layer, x, delta, shape, way, tally)
+    if vector is not None:
+        again = _convolved(layer, x, vector.to(x.dtype))
+        tally.add_products(slice(0, len(x)), dots(again, delta))
+
+
+def _tally_outer(
+    layer: Conv, x: Tensor, delta: Tensor, vector: Tensor | None, tally: Tally
+) -> None:
+    """Form the gradients of some items, for one offset along the first axis at a time."""
+    parts = [None] * layer.kernel_size[0] if vector is None else vector.movedim(2, 0).contiguous()
+    places = math.prod(n + extra for n, extra in zip(x.shape[2:], _extra(layer), strict=True))
+    offsets = math.prod(layer.kernel_size[1:])
+    floats = (1 + offsets) * layer.in_channels * places
+    floats += layer.weight.numel() // layer.kernel_size[0]
+    for rows in chunks(floats, x, delta):
+        some = _grouped(layer, delta[rows].flatten(2))
+        slabs = _slabs(layer, _padded(layer, x[rows]), delta.shape[2])
+        for slab, part in zip(slabs, parts, strict=True):
+            outer = torch.bmm(some, slab.mT)
+            tally.add_gradients(rows, outer.view(-1, layer.out_channels, outer.shape[2]), part)
+
+
+def _tally_gram(
+    layer: Conv, x: Tensor, delta: Tensor, shape: Shape, way: str, tally: Tally
+) -> None:
+    """Add the norms by one of the Gram forms."""
+    positions = shape.positions
+    if way == "gram":
+        floats = positions * (2 * shape.channels * shape.offsets + 3 * positions)
+    else:
+        floats = shape.places * (shape.channels + shape.places) + 3 * positions**2
+    for rows in chunks(layer.groups * floats, x, delta):
+        padded, some = _padded(layer, x[rows]), _grouped(layer, delta[rows].flatten(2))
+        if way == "gram":
+            patches = torch.cat(list(_slabs(layer, padded, delta.shape[2])), 1)
+            norms = gram_norms(patches, some)
+        else:
+            norms = _shifted_norms(layer, padded, some, delta.shape[2:])
+        tally.add_norms(rows, norms.view(len(padded), -1).sum(1))
+
+
+def _shifted_norms(layer: Conv, padded: Tensor, delta: Tensor, size: torch.Size) -> Tensor:
+    """The squared norms, from the Gram matrix of the places of the padded input.
+
+    Args:
+        layer: whose input was padded.
+        padded: ``(m, C, ...)``.
+        delta: ``(m groups, c / groups, T)``.
+        size: of the output, of which there are ``T`` positions.
+    """
+    x = _grouped(layer, padded.flatten(2))
+    places = padded.shape[2:]
+    grams = torch.bmm(x.mT, x).view(-1, *places, *places)
+    patches = torch.zeros((len(x), *size, *size), dtype=x.dtype, device=x.device)
+    for offsets in itertools.product(*(range(k) for k in layer.kernel_size)):
+        window = tuple(
+            slice(o * d, o * d + s * (length - 1) + 1, s)
+            for o, d, s, length in zip(offsets, layer.dilation, layer.stride, size, strict=True)
+        )
+        patches += grams[(slice(None), *window, *window)]
+    return dots(patches.flatten(1), torch.bmm(delta.mT, delta).flatten(1))
+
+
+def _slabs(layer: Conv, padded: Tensor, length: int) -> Iterator[Tensor]:
+    """What every position sees at each offset along the kernel's first axis.
+
+    Args:
+        layer: whose input was padded.
+        padded: ``(m, C, ...)``.
+        length: of the output along its first axis.
+
+    Yields:
+        ``(m groups, C / groups * offsets along the other axes, T)``, one per offset.
+    """
+    n = padded.ndim - 2
+    windows = padded.contiguous()
+    settings = list(zip(layer.kernel_size, layer.stride, layer.dilation, strict=True))
+    for axis, (k, s, d) in enumerate(settings[1:]):
+        windows = windows.unfold(3 + axis, (k - 1) * d + 1, s)[..., ::d]
+    order = (0, 1, *range(2 + n, 1 + 2 * n), *range(2, 2 + n))
+    m, _, places, *size = windows.shape[: 2 + n]
+    laid = windows.permute(order).reshape(m * layer.groups, -1, places, math.prod(size))
+    k, s, d = settings[0]
+    for o in range(k):
+        yield laid[:, :, o * d : o * d + s * (length - 1) + 1 : s].flatten(2)
+
+
+def _shape(layer: Conv, x: Tensor, delta: Tensor) -> Shape:
+    """The sizes of one group."""
+    return Shape(
+        positions=math.prod(delta.shape[2:]),
+        places=math.prod(n + extra for n, extra in zip(x.shape[2:], _extra(layer), strict=True)),
+        channels=layer.in_channels // layer.groups,
+        outputs=layer.out_channels // layer.groups,
+        offsets=math.prod(layer.kernel_size),
+    )
+
+
+def _grouped(layer: Conv, flat: Tensor) -> Tensor:
+    """``(m, C, T)`` as ``(m groups, C / groups, T)``."""
+    return flat.reshape(len(flat) * layer.groups, -1, flat.shape[2])
+
+
+def _extra(layer: Conv) -> list[int]:
+    """How much padding each axis gets, on both sides together."""
+    if layer.padding == "valid":
+        return [0] * len(layer.kernel_size)
+    if layer.padding == "same":
+        return [d * (k - 1) for k, d in zip(layer.kernel_size, layer.dilation, strict=True)]
+    return [2 * int(p) for p in layer.padding]
+
+
+def _padded(layer: Conv, x: Tensor) -> Tensor:
+    """The input with the layer's padding put round it; an odd one is larger at the end."""
+    extra = _extra(layer)
+    if not any(extra):
+        return x
+    sides = [side for both in reversed(extra) for side in (both // 2, both - both // 2)]
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    return functional.pad(x, sides, mode)
+
+
+def _convolved(layer: Conv, x: Tensor, weight: Tensor) -> Tensor:
+    """What the layer would give with this weight and no bias."""
+    padding: Any = layer.padding
+    if layer.padding_mode != "zeros":
+        x, padding = _padded(layer, x), 0
+    convolve: Any = _CONVOLVE[x.ndim - 2]
+    again: Tensor = convolve(x, weight, None, layer.stride, padding, layer.dilation, layer.groups)
+    return again

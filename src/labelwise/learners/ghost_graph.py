@@ -1,0 +1,185 @@
+"""A forward pass with a tap on every known layer, and the autograd graph that it leaves.
+
+A tap is the identity. In the backward pass it shows the gradient with respect to a layer's output
+to the record of that call. All taps depend on one anchor and nothing else does: a backward pass
+with respect to the anchor reaches every tap and forms no weight gradient.
+
+The graph says what the losses depend on: which calls, which parameters, and through which nodes.
+"""
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import Node
+
+from labelwise.errors import BadInput
+from labelwise.learners.ghost_inputs import Inputs, Loss, item_losses, trainable
+from labelwise.learners.ghost_layers import ITEMS_FIRST, RULES, position_axes
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a layer.
+
+    Attributes:
+        layer: of a type in `RULES`.
+        number: how many calls of the same layer came before.
+        names: full names of its trainable parameters, by their names in the layer.
+        shape: of what it was called with.
+        output_shape: of what it gave.
+        axis: the axis of the items; None where it is not known.
+        receive: what to do with input and output gradient in the backward pass.
+    """
+
+    layer: nn.Module
+    number: int
+    names: dict[str, str]
+    shape: torch.Size
+    output_shape: torch.Size
+    axis: int | None = None
+    receive: Callable[[Tensor, Tensor], None] | None = None
+
+
+class Edge(NamedTuple):
+    """One use of a parameter or of a call's output.
+
+    Attributes:
+        node: of the operation that uses it.
+        index: which of its inputs it is.
+        target: the node of what is used.
+        source: the parameter or the call.
+    """
+
+    node: Node
+    index: int
+    target: Node
+    source: Tensor | Call
+
+
+class _Tap(torch.autograd.Function):
+    """The identity, which shows the gradient to a call and makes the anchor an input."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, anchor: Tensor, x: Tensor, call: Call) -> Tensor:
+        ctx.call = call
+        ctx.save_for_backward(x)  # autograd then notices if x is changed in place
+        return output.data  # not a view for autograd, so that it may be changed in place
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, None, None, None]:  # type: ignore[override]
+        if ctx.call.receive is not None:
+            ctx.call.receive(ctx.saved_tensors[0], delta)
+        return (delta if ctx.needs_input_grad[0] else None), None, None, None
+
+
+@dataclass(eq=False)
+class Trace:
+    """A forward pass of ``b`` items.
+
+    Attributes:
+        parameters: the trainable ones, by name.
+        anchor: what all taps depend on.
+        losses: ``(b,)``.
+        calls: those that the losses depend on.
+        edges: all uses that the losses depend on, in an order that only the graph decides.
+        is_paused: whether calls are left alone for now.
+    """
+
+    parameters: dict[str, nn.Parameter]
+    anchor: Tensor
+    b: int
+    losses: Tensor = field(init=False)
+    calls: list[Call] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    is_paused: bool = False
+    _names: dict[Tensor, str] = field(init=False)
+    _numbers: Counter[nn.Module] = field(default_factory=Counter)
+    _latest: Callable[[], Any] = lambda: None
+    _latest_call: Call | None = None
+
+    def __post_init__(self) -> None:
+        self._names = {p: name for name, p in self.parameters.items()}
+
+    def uses(self) -> Counter[Tensor]:
+        """How often each parameter is used."""
+        return Counter(edge.source for edge in self.edges if isinstance(edge.source, Tensor))
+
+    def tap(self, layer: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> Any:
+        """Tap a call; a forward hook."""
+        if self.is_paused:
+            return None
+        number = self._numbers[layer]
+        self._numbers[layer] += 1
+        own = {k: self._names[p] for k, p in layer.named_parameters() if p in self._names}
+        given = [*args, *kwargs.values()]
+        if not own or not torch.is_grad_enabled() or len(given) != 1:
+            return None
+        x = given[0]
+        if not isinstance(x, Tensor) or not position_axes(layer, x.ndim):
+            return None
+        call = Call(layer, number, own, x.shape, output.shape)
+        if type(layer) in ITEMS_FIRST and len(x) == self.b:
+            call.axis = 0
+        tapped = _Tap.apply(output, self.anchor, x, call)
+        self._latest, self._latest_call = weakref.ref(tapped), call
+        return tapped
+
+    def finish(self, outputs: Any) -> Any:
+        """Look at what the module gave: if it is that of the last call, its axes are known."""
+        if self._latest_call is not None and self._latest() is outputs:
+            self._latest_call.axis = 0
+        return outputs
+
+    def read(self, losses: Tensor) -> None:
+        """Walk the graph of the losses."""
+        self.losses = losses
+        waiting = [] if losses.grad_fn is None else [losses.grad_fn]
+        seen = set(waiting)
+        while waiting:
+            node = waiting.pop()
+            if type(node).__name__ == "CheckpointFunctionBackward":
+                raise BadInput(
+                    "the module uses reentrant checkpoints, which hide its parameters; "
+                    "make them with use_reentrant=False"
+                )
+            for index, (target, _) in enumerate(node.next_functions):
+                if target is None:
+                    continue
+                source = getattr(target, "variable", None)
+                if source is None:
+                    source = getattr(target, "call", None)
+                if isinstance(source, Tensor | Call):
+                    self.edges.append(Edge(node, index, target, source))
+                if not isinstance(source, Tensor) and target not in seen:
+                    seen.add(target)
+                    waiting.append(target)
+                    if isinstance(source, Call):
+                        self.calls.append(source)
+
+
+@contextmanager
+def tracing(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss) -> Iterator[Trace]:
+    """Call the module with taps, which stay while its backward pass may still call layers."""
+    anchor = torch.zeros((), device=targets.device, requires_grad=True)
+    trace = Trace(trainable(module), anchor, len(targets))
+    handles = []
+    try:
+        for layer in module.modules():
+            if type(layer) in RULES and set(dict(layer.named_parameters())) <= {"weight", "bias"}:
+                hook = layer.register_forward_hook(trace.tap, prepend=True, with_kwargs=True)
+                handles.append(hook)
+        trace.read(
+            item_losses(module, inputs, targets, lambda outputs, y: loss(trace.finish(outputs), y))
+        )
+        yield trace
+    finally:
+        for handle in handles:
+            handle.remove()
+        for call in trace.calls:
+            call.receive = None  # it refers to the call: no cycle may keep tensors alive

@@ -1,0 +1,133 @@
+r"""One forward and one backward pass that give every item's gradient norm and product.
+
+In the backward pass every call of a known layer receives the gradient with respect to its output,
+:math:`\delta`, and adds what its parameters contribute to the tally
+(`labelwise.learners.ghost_layers`). Weight gradients summed over items are not formed at all:
+those of single items take their place.
+
+Which parameters may be counted so is read off the autograd graph of the losses: a parameter counts
+if every use of it is a call whose items are known, and then exactly. A parameter with several such
+calls is shared: its per-item gradients are added up before they are squared. One that meets the
+items only by being broadcast to them is counted there (`labelwise.learners.ghost_broadcasts`).
+The others are handed back by name.
+
+Where a linear or similar layer in the middle of the module could have something else than items on
+its first axis, or a parameter is used in another way, a pass of one item beside that of all tells
+which axis is the items'. Cost: a forward pass, a backward pass without weight gradients, and what
+the rules cost; memory of the forward pass.
+"""
+
+from collections import Counter
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.learners.ghost_broadcasts import tally_broadcasts
+from labelwise.learners.ghost_graph import Call, Trace, tracing
+from labelwise.learners.ghost_inputs import Inputs, Loss, changed
+from labelwise.learners.ghost_layers import RULES, position_axes, tally_call, working
+from labelwise.learners.ghost_tally import Tally, chunks
+
+Shared = list[tuple[Call, Tensor, Tensor]]
+"""Calls with their inputs and output gradients, items first."""
+
+
+def tally_batch(
+    module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss, tally: Tally
+) -> list[str]:
+    """Add to the tally all parameters that can be counted by their layers' rules.
+
+    Args:
+        module: in eval mode.
+        inputs: of ``b`` items.
+        targets: ``(b, ...)``.
+        loss: gives ``(b,)``.
+        tally: of ``b`` items.
+
+    Returns:
+        The names of the parameters that were not counted.
+    """
+    with tracing(module, inputs, targets, loss) as trace:
+        uses, broadcast = trace.uses(), dict[str, Tensor]()
+        used = {name for name, p in trace.parameters.items() if uses[p]}
+        counted = _counted(trace, uses)
+        if counted != used:
+            trace.is_paused = True
+            one = changed(inputs, lambda tensor: tensor[:1])
+            with tracing(module, one, targets[:1], loss) as single:
+                _find_axes(trace, single)
+                counted = _counted(trace, uses)
+                broadcast = tally_broadcasts(trace, single, used - counted, tally)
+            trace.is_paused = False
+        shared = _listen(trace, counted, uses, tally)
+        if counted or broadcast:
+            # Asking for the broadcast ones too makes sure that their nodes are run.
+            wanted = [trace.anchor, *broadcast.values()]
+            torch.autograd.grad(trace.losses.sum(), wanted, allow_unused=True)
+        with torch.no_grad():
+            _tally_shared(shared, tally)
+    return [name for name in trace.parameters if name in used - counted - set(broadcast)]
+
+
+def _counted(trace: Trace, uses: Counter[Tensor]) -> set[str]:
+    """The parameters all of whose uses are calls whose items are known."""
+    known = [call for call in trace.calls if call.axis is not None]
+    tapped = Counter(name for call in known for name in call.names.values())
+    return {name for name, p in trace.parameters.items() if 0 < uses[p] == tapped[name]}
+
+
+def _find_axes(trace: Trace, single: Trace) -> None:
+    """Find the axis of the items where a layer takes any axes before its features.
+
+    Some other axis may be as long as the batch by chance. With one item instead of ``b``, the axis
+    of the items has length 1 and all others are as before.
+    """
+    shapes = {(call.layer, call.number): call.shape for call in single.calls}
+    for call in trace.calls:
+        shape = shapes.get((call.layer, call.number), torch.Size())
+        for axis in position_axes(call.layer, len(shape)) if call.axis is None else ():
+            if shape[axis] == 1 and (*shape[:axis], trace.b, *shape[axis + 1 :]) == (*call.shape,):
+                call.axis = axis
+                break
+
+
+def _listen(trace: Trace, counted: set[str], uses: Counter[Tensor], tally: Tally) -> Shared:
+    """Let the calls take what they will be shown; gives where those that share will put it."""
+    shared: Shared = []
+    many = {name for name in counted if uses[trace.parameters[name]] > 1}
+    for call in trace.calls:
+        names = {local: name for local, name in call.names.items() if name in counted}
+        if call.axis is not None and names:
+            call.names = names
+            keeps = bool(many.intersection(names.values()))
+            call.receive = partial(_receive, call, tally, shared if keeps else None)
+    return shared
+
+
+def _receive(call: Call, tally: Tally, shared: Shared | None, x: Tensor, delta: Tensor) -> None:
+    """Count a call at once, or keep what it was shown if it shares a parameter."""
+    if call.axis:
+        x, delta = x.movedim(call.axis, 0), delta.movedim(call.axis, 0)
+    if shared is None:
+        tally_call(call.layer, x, delta, call.names, tally)
+    else:
+        shared.append((call, x, delta))
+
+
+def _tally_shared(shared: Shared, tally: Tally) -> None:
+    """Add the calls that share parameters: gradients are summed over calls, then squared."""
+    if not shared:
+        return
+    _, inputs, deltas = zip(*shared, strict=True)
+    floats = sum(p.numel() for call, _, _ in shared for p in call.layer.parameters())
+    for rows in chunks(floats, inputs[0], deltas[0]):
+        sums: dict[str, Tensor] = {}
+        for call, x, delta in shared:
+            some = working(x[rows], delta[rows])
+            gradients = RULES[type(call.layer)].gradients(call.layer, *some)
+            for local, name in call.names.items():
+                own = gradients[local]
+                sums[name] = sums[name] + own if name in sums else own
+        for name, total in sums.items():
+            tally.add_gradients(rows, total, tally.part(name))

@@ -1,0 +1,220 @@
+r"""Gradients of single items over the whole network, without storing them.
+
+With :math:`\ell_i(\theta)` the loss of item :math:`i` and :math:`g_i = \nabla_\theta \ell_i` over
+all trainable parameters, these functions give for every item of a batch
+
+.. math:: \lVert g_i \rVert^2 \qquad \text{and} \qquad \langle g_i, v \rangle
+
+for a fixed vector :math:`v`, as a rule the gradient summed over the labelled items. No
+:math:`g_i` is held: the norm of a layer's part follows from the layer's inputs and the gradients
+with respect to its outputs (`labelwise.learners.ghost_layers`), which one backward pass gives for
+all items; the product of that part with :math:`v` follows from the same two. Parameters that are
+used in another way go through `torch.func.vmap`, in chunks. Results are exact up to rounding.
+
+The module runs in eval mode: with batch statistics or dropout the gradient of a single item is not
+defined. A module must not let one item's output depend on another item.
+
+Cost: for norms and products together about one ordinary forward and backward pass (the gradients
+of single items take the place of the summed weight gradients), and the memory of one.
+
+References: I. Goodfellow, "Efficient Per-Example Gradient Computations", arXiv 1510.01799, 2015;
+H. Wang, W. Huang, Z. Wu, H. Tong, A. Margenot, J. He, "Deep Active Learning by Leveraging Training
+Dynamics", NeurIPS 2022, which ranks items by these numbers.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.errors import BadInput
+from labelwise.learners.ghost_inputs import (
+    Inputs,
+    Loss,
+    check_module,
+    check_rows,
+    evaluating,
+    item_losses,
+    trainable,
+)
+from labelwise.learners.ghost_norms import tally_batch
+from labelwise.learners.ghost_tally import Tally
+from labelwise.learners.item_gradients import tally_items
+
+__all__ = [
+    "Inputs",
+    "Loss",
+    "gradient_norms",
+    "gradient_norms_and_products",
+    "gradient_products",
+    "summed_gradient",
+]
+
+
+def gradient_norms(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss) -> Tensor:
+    """The squared norm of every item's loss gradient over all trainable parameters.
+
+    Args:
+        module: any module whose outputs have the items on their first axis.
+        inputs: what to call it with: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
+        targets: ``(b, ...)``.
+        loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
+
+    Returns:
+        ``(b,)``, never negative.
+
+    >>> from torch.nn.functional import mse_loss
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> with torch.no_grad():
+    ...     _ = layer.weight.copy_(torch.tensor([[1.0, 1.0]]))
+    >>> x, y = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[2.0], [3.0]])
+    >>> loss = lambda outputs, targets: mse_loss(outputs, targets, reduction="none").sum(1)
+    >>> gradient_norms(layer, x, y, loss)  # gradients 2 (3 - 2) (1, 2) and 0
+    tensor([20.,  0.])
+    """
+    return _measured(module, inputs, targets, None, loss, norms=True)[0]
+
+
+def gradient_products(
+    module: nn.Module,
+    inputs: Inputs,
+    targets: Tensor,
+    vector: Mapping[str, Tensor],
+    loss: Loss,
+) -> Tensor:
+    """The inner product of every item's loss gradient with a fixed vector.
+
+    Args:
+        module: any module whose outputs have the items on their first axis.
+        inputs: what to call it with: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
+        targets: ``(b, ...)``.
+        vector: one tensor per trainable parameter, by its name in ``module.named_parameters()``.
+        loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
+
+    Returns:
+        ``(b,)``.
+
+    >>> from torch.nn.functional import mse_loss
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> with torch.no_grad():
+    ...     _ = layer.weight.copy_(torch.tensor([[1.0, 1.0]]))
+    >>> x, y = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[2.0], [3.0]])
+    >>> loss = lambda outputs, targets: mse_loss(outputs, targets, reduction="none").sum(1)
+    >>> gradient_products(layer, x, y, {"weight": torch.tensor([[1.0, 10.0]])}, loss)
+    tensor([42.,  0.])
+    """
+    return _measured(module, inputs, targets, vector, loss, norms=False)[1]
+
+
+def gradient_norms_and_products(
+    module: nn.Module,
+    inputs: Inputs,
+    targets: Tensor,
+    vector: Mapping[str, Tensor],
+    loss: Loss,
+) -> tuple[Tensor, Tensor]:
+    """Both of the above in one pass: ``(b,)`` squared norms and ``(b,)`` products.
+
+    >>> from torch.nn.functional import cross_entropy
+    >>> module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> x, y = torch.randn(5, 4), torch.randint(3, (5,))
+    >>> loss = lambda outputs, targets: cross_entropy(outputs, targets, reduction="none")
+    >>> vector = summed_gradient(module, [(x, y)], loss)
+    >>> norms, products = gradient_norms_and_products(module, x, y, vector, loss)
+    >>> norms.shape, products.shape
+    (torch.Size([5]), torch.Size([5]))
+    """
+    return _measured(module, inputs, targets, vector, loss, norms=True)
+
+
+def summed_gradient(
+    module: nn.Module, batches: Iterable[tuple[Inputs, Tensor]], loss: Loss
+) -> dict[str, Tensor]:
+    """The gradient of the loss summed over all items, in eval mode.
+
+    Batches are added up in float64, and the sum is rounded once to the type of the parameter.
+
+    Args:
+        module: any module whose outputs have the items on their first axis.
+        batches: pairs of inputs and targets.
+        loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
+
+    Returns:
+        One tensor per trainable parameter, by name.
+
+    >>> from torch.nn.functional import mse_loss
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> with torch.no_grad():
+    ...     _ = layer.weight.copy_(torch.tensor([[1.0, 1.0]]))
+    >>> x, y = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[2.0], [2.0]])
+    >>> loss = lambda outputs, targets: mse_loss(outputs, targets, reduction="none").sum(1)
+    >>> summed_gradient(layer, [(x, y)], loss)  # 2 (3 - 2) (1, 2) + 2 (3 - 2) (3, 0)
+    {'weight': tensor([[8., 4.]])}
+    """
+    check_module(module)
+    parameters = trainable(module)
+    sums = {name: torch.zeros_like(p, dtype=_exact(p)) for name, p in parameters.items()}
+    with evaluating(module):
+        for inputs, targets in batches:
+            check_rows(inputs, targets)
+            total = item_losses(module, inputs, targets, loss).sum()
+            if not total.requires_grad:
+                continue
+            found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
+            for name, gradient in zip(parameters, found, strict=True):
+                if gradient is not None:
+                    sums[name] += gradient.to_dense() if gradient.is_sparse else gradient
+    return {name: value.to(parameters[name].dtype) for name, value in sums.items()}
+
+
+def _exact(parameter: Tensor) -> torch.dtype:
+    """float64 where the device has it."""
+    return torch.float32 if parameter.device.type == "mps" else torch.float64
+
+
+def _measured(
+    module: nn.Module,
+    inputs: Inputs,
+    targets: Tensor,
+    vector: Mapping[str, Tensor] | None,
+    loss: Loss,
+    *,
+    norms: bool,
+) -> tuple[Tensor, Tensor]:
+    """Norms and products of a batch, zero where not wanted."""
+    check_module(module)
+    check_rows(inputs, targets)
+    parameters = trainable(module)
+    if not parameters:
+        raise BadInput("the module has no trainable parameters; set requires_grad on some")
+    if vector is not None:
+        vector = _checked(vector, module, parameters)
+    dtype = next(iter(parameters.values())).dtype
+    tally = Tally(len(targets), targets.device, vector, norms)
+    if len(targets):
+        with evaluating(module):
+            left = tally_batch(module, inputs, targets, loss, tally)
+            if left:
+                tally_items(module, inputs, targets, loss, left, tally)
+    return tally.results(dtype)
+
+
+def _checked(
+    vector: Mapping[str, Tensor], module: nn.Module, parameters: Mapping[str, nn.Parameter]
+) -> dict[str, Tensor]:
+    """The part of the vector for trainable parameters, on their device."""
+    known = dict(module.named_parameters())
+    for name in vector:
+        if name not in known:
+            raise BadInput(f"vector has an entry {name!r} but the module has no such parameter")
+    checked = {}
+    for name, p in parameters.items():
+        if name not in vector:
+            raise BadInput(f"vector has no entry for the parameter {name!r}; give one for each")
+        if vector[name].shape != p.shape:
+            raise BadInput(
+                f"vector[{name!r}] has shape {tuple(vector[name].shape)} "
+                f"but the parameter has {tuple(p.shape)}"
+            )
+        checked[name] = vector[name].detach().to(device=p.device)
+    return checked

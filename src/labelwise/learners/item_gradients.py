@@ -1,0 +1,111 @@
+"""Per-item gradients formed one by one, a few items at a time: for what has no rule of its own.
+
+`torch.func.vmap` over `torch.func.grad` where the module allows it, and a loop over items with
+plain autograd where it does not (no batching rule, control flow that depends on the data). Either
+way the module is called with one item, so nothing but the losses need to be told apart.
+
+Cost: a forward and a backward pass, and ``items x parameters`` numbers written, of which only a
+chunk is held at a time.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from labelwise.learners.ghost_inputs import (
+    Inputs,
+    Loss,
+    changed,
+    item_losses,
+    tensors,
+    trainable,
+)
+from labelwise.learners.ghost_tally import Tally, slices
+
+Gradients = dict[str, Tensor]
+
+_ROOM = {"cpu": 2**24, "cuda": 2**27}
+"""How many numbers the gradients of a chunk may take."""
+
+
+def tally_items(
+    module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss, names: list[str], tally: Tally
+) -> None:
+    """Add the named parameters to the tally, by forming their gradients item by item.
+
+    Args:
+        module: in eval mode.
+        inputs: of ``b`` items.
+        targets: ``(b, ...)``.
+        loss: gives ``(b,)``.
+        names: of trainable parameters.
+        tally: of ``b`` items.
+    """
+    parameters = {name: p for name, p in trainable(module).items() if name in names}
+    floats = sum(p.numel() for p in parameters.values())
+    room = _ROOM.get(targets.device.type, _ROOM["cuda"])
+    for rows in slices(len(targets), room // max(floats, 1), targets.device):
+        some = changed(inputs, lambda tensor: tensor[rows])  # noqa: B023
+        gradients = _gradients(module, parameters, some, targets[rows], loss)
+        for name, values in gradients.items():
+            tally.add_gradients(rows, values, tally.part(name))
+
+
+def _gradients(
+    module: nn.Module,
+    parameters: dict[str, nn.Parameter],
+    inputs: Inputs,
+    targets: Tensor,
+    loss: Loss,
+) -> Gradients:
+    """``(m, ...)`` for every parameter."""
+    try:
+        return _vmapped(module, parameters, inputs, targets, loss)
+    except Exception:  # whatever stops vmap; a fault of the module comes up again in the loop
+        return _looped(module, parameters, inputs, targets, loss)
+
+
+def _vmapped(
+    module: nn.Module,
+    parameters: dict[str, nn.Parameter],
+    inputs: Inputs,
+    targets: Tensor,
+    loss: Loss,
+) -> Gradients:
+    def one_loss(values: Gradients, leaves: list[Tensor], target: Tensor) -> Tensor:
+        rest = iter(leaves)
+        item = changed(inputs, lambda _: next(rest)[None])
+        if isinstance(item, Mapping):
+            outputs = functional_call(module, values, (), dict(item))
+        else:
+            outputs = functional_call(module, values, item)
+        return loss(outputs, target[None])[0]
+
+    values = {name: p.detach() for name, p in parameters.items()}
+    leaves = list(tensors(inputs).values())
+    every_item = vmap(grad(one_loss), in_dims=(None, 0, 0), randomness="different")
+    # The other parameters are constants here; only the plain attention can be mapped over.
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        gradients: Gradients = every_item(values, leaves, targets)
+    return gradients
+
+
+def _looped(
+    module: nn.Module,
+    parameters: dict[str, nn.Parameter],
+    inputs: Inputs,
+    targets: Tensor,
+    loss: Loss,
+) -> Gradients:
+    found: dict[str, list[Tensor]] = {name: [] for name in parameters}
+    for i in range(len(targets)):
+        item = changed(inputs, lambda tensor: tensor[i : i + 1])  # noqa: B023
+        value = item_losses(module, item, targets[i : i + 1], loss).sum()
+        wanted = list(parameters.values())
+        gradients = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)
+        for several, gradient in zip(found.values(), gradients, strict=True):
+            several.append(gradient.to_dense() if gradient.is_sparse else gradient)
+    return {name: torch.stack(several) for name, several in found.items()}

@@ -1,0 +1,142 @@
+"""Labels and weights as the user has them, checked before a training begins."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from labelwise.arrays import to_numpy
+from labelwise.errors import BadInput
+
+
+def as_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
+    """Targets as a tensor, and whether they are classes.
+
+    Args:
+        targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
+        count: how many items there are.
+        loss: the name of the loss, or the loss; ``"mse"`` makes whole numbers values.
+
+    Returns:
+        ``(m,)`` int64 classes and True, or ``(m, k)`` values and False.
+    """
+    if not isinstance(targets, Tensor):
+        array = np.asarray(targets)
+        if array.dtype.kind not in "biuf":
+            raise BadInput(f"targets must be numbers; got {array.dtype}: number the classes from 0")
+        targets = torch.from_numpy(np.array(array))
+    if targets.ndim == 0 or len(targets) != count:
+        raise BadInput(f"there are {count} items but targets of shape {tuple(targets.shape)}")
+    if count == 0:
+        raise BadInput("there is nothing to train on; give one labelled item or more")
+    whole = not targets.is_floating_point()
+    if loss == "cross_entropy" and (not whole or targets.ndim != 1):
+        raise BadInput(
+            f"cross_entropy needs one class per item as a whole number; got {targets.dtype} of "
+            f"shape {tuple(targets.shape)}"
+        )
+    if whole and targets.ndim == 1 and loss != "mse":
+        return targets.to(torch.int64), True
+    values = targets.to(torch.float64) if whole else targets
+    if not bool(torch.isfinite(values).all()):
+        raise BadInput(f"targets must be finite; item {_first(~torch.isfinite(values))} is not")
+    return values.reshape(count, -1), False
+
+
+def check_targets(targets: Tensor, classes: bool, outputs: int) -> None:
+    """Refuse labels that the module has no output for, and a classifier's labels of one class."""
+    check_range(targets, classes, outputs)
+    if classes and bool((targets == targets[0]).all()):
+        raise BadInput(
+            f"all {len(targets)} labels are class {int(targets[0])}; a classifier needs two "
+            "classes or more"
+        )
+
+
+def check_range(targets: Tensor, classes: bool, outputs: int) -> None:
+    """Refuse labels that the module has no output for."""
+    if not classes:
+        if targets.shape[1] != outputs:
+            raise BadInput(f"targets have {targets.shape[1]} values but the module gives {outputs}")
+        return
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= outputs:
+        wrong = low if low < 0 else high
+        raise BadInput(
+            f"label {wrong} of item {_first(targets == wrong)} is out of range: the module has "
+            f"{outputs} classes, 0 to {outputs - 1}"
+        )
+
+
+def as_weights(weights: Any, count: int) -> Tensor:
+    """``(m,)`` weights of mean 1; ones for None."""
+    if weights is None:
+        return torch.ones(count)
+    values = torch.from_numpy(np.array(to_numpy(weights), dtype=np.float64))
+    if values.shape != (count,):
+        raise BadInput(f"there are {count} items but weights of shape {tuple(values.shape)}")
+    wrong = ~(torch.isfinite(values) & (values >= 0))
+    if bool(wrong.any()):
+        position = _first(wrong)
+        raise BadInput(
+            f"weights must be finite and not negative; item {position} has {values[position]}"
+        )
+    if not bool(values.any()):
+        raise BadInput("all weights are zero; give None to count all items alike")
+    return values / values.mean()
+
+
+def share_of(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:
+    """The weights at some positions, of mean 1 again."""
+    values = weights[positions]
+    if not bool(values.any()):
+        raise BadInput(
+            f"the items to {part} all have weight zero; leave such items out, or give "
+            "validation=(inputs, targets)"
+        )
+    return values / values.mean()
+
+
+def split(
+    targets: Tensor, classes: bool, share: float, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions to train on, and positions to hold out: of every class about the same share.
+
+    At least one item of every class stays in training, and at least one item is held out.
+    """
+    count = len(targets)
+    order = rng.permutation(count)
+    wanted = max(round(share * count), 1)
+    if not classes:
+        kept, held = order[wanted:], order[:wanted]
+    else:
+        kept, held = _by_class(targets.cpu().numpy()[order], order, wanted)
+    if not len(kept) or not len(held):
+        raise BadInput(
+            f"{count} labelled items are too few to hold out a share of {share}; give more labels "
+            "or validation=0"
+        )
+    return np.sort(kept), np.sort(held)
+
+
+def _by_class(
+    labels: NDArray[Any], order: NDArray[np.int64], wanted: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Hold out items whose rank within their class, from its end, is lowest as a share of it."""
+    rank = np.empty(len(labels))
+    for label in np.unique(labels):
+        mine = np.flatnonzero(labels == label)
+        rank[mine] = (np.arange(len(mine)) + 0.5) / len(mine)
+        rank[mine[-1]] = np.inf  # stays in training
+    chosen = np.argsort(rank, kind="stable")[:wanted]
+    chosen = chosen[np.isfinite(rank[chosen])]
+    held = np.zeros(len(labels), dtype=bool)
+    held[chosen] = True
+    return order[~held], order[held]
+
+
+def _first(wrong: Tensor) -> int:
+    """The position of the first item of which something is wrong."""
+    return int(wrong.reshape(len(wrong), -1).any(dim=1).nonzero()[0, 0])

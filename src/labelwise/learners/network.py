@@ -1,0 +1,187 @@
+"""What labelwise must know of a module: its last linear layer, what enters it, what comes out."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.errors import BadInput, UnknownName
+from labelwise.learners.inputs import Batch, batch_length
+
+
+def call(module: nn.Module, batch: Batch) -> Tensor:
+    """The module's output ``(b, K)`` for a batch.
+
+    A module may answer with a tensor, a tuple that begins with one, or an object with ``logits``
+    (as the classifiers of Hugging Face do). An output ``(b,)`` counts as ``(b, 1)``.
+    """
+    if isinstance(batch, Mapping):
+        answer = module(**batch)
+    elif isinstance(batch, tuple):
+        answer = module(*batch)
+    else:
+        answer = module(batch)
+    answer = getattr(answer, "logits", answer)
+    output = answer[0] if isinstance(answer, tuple) else answer
+    if not isinstance(output, Tensor):
+        raise BadInput(f"the module must give a tensor; got {type(output).__name__}")
+    count = batch_length(batch)
+    if output.ndim == 1 and len(output) == count:
+        output = output[:, None]
+    if output.ndim != 2 or len(output) != count:
+        raise BadInput(
+            f"the module must give one row per item; for {count} items it gave "
+            f"{tuple(output.shape)}"
+        )
+    return output
+
+
+def find_head(module: nn.Module, name: str | None, batch: Batch) -> str:
+    """The name of the module's last linear layer; the log of a softmax may follow it.
+
+    Args:
+        module: any module.
+        name: what the user calls it, or None to look for it.
+        batch: some items, to see which layer's output is the module's.
+    """
+    layers = {found: layer for found, layer in module.named_modules() if _is_linear(layer)}
+    listed = ", ".join(layers) or "none"
+    if name is not None:
+        if name not in dict(module.named_modules()):
+            raise UnknownName(f"the module has no layer {name!r}; its linear layers: {listed}")
+        if name not in layers:
+            kind = type(module.get_submodule(name)).__name__
+            raise BadInput(f"the head must be a linear layer; {name!r} is {kind}, linear: {listed}")
+        return name
+    last = _layers_that_give_the_output(module, layers, batch)
+    if len(last) != 1:
+        found = " and ".join(last) or "no linear layer"
+        raise BadInput(
+            f"the output of the module is that of {found}; name the head, one of: {listed}"
+        )
+    return last[0]
+
+
+def _is_linear(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Linear) and not isinstance(
+        layer, nn.modules.linear.NonDynamicallyQuantizableLinear
+    )
+
+
+def _layers_that_give_the_output(
+    module: nn.Module, layers: Mapping[str, nn.Module], batch: Batch
+) -> list[str]:
+    given: dict[str, tuple[Tensor, int]] = {}
+
+    def remember(name: str, output: Any) -> None:
+        if isinstance(output, Tensor):
+            given[name] = output, output._version
+
+    handles = [
+        layer.register_forward_hook(lambda _, __, output, name=name: remember(name, output))
+        for name, layer in layers.items()
+    ]
+    try:
+        with evaluating(module), torch.no_grad():
+            output = call(module, batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    last = [name for name, (value, version) in given.items() if _same(value, version, output)]
+    return last or [name for name, (value, _) in given.items() if _normalised(value, output)]
+
+
+def _same(value: Tensor, version: int, output: Tensor) -> bool:
+    """Whether two tensors are the same memory, reshaped at most and not changed since."""
+    return (
+        value.numel() == output.numel()
+        and value.data_ptr() == output.data_ptr()
+        and value._version == version
+    )
+
+
+def _normalised(value: Tensor, output: Tensor) -> bool:
+    """Whether the output is the log of the softmax: the same scores but for one number per item."""
+    return (
+        value.shape == output.shape
+        and value.shape[-1] > 1
+        and torch.allclose(value.float().log_softmax(dim=1), output.float(), rtol=1e-4, atol=1e-5)
+    )
+
+
+def layer_of(module: nn.Module, head: str) -> nn.Linear:
+    """The head itself, by its name."""
+    layer = module.get_submodule(head)
+    assert isinstance(layer, nn.Linear)
+    return layer
+
+
+def call_with_features(module: nn.Module, head: str, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The output ``(b, K)``, and the features ``(b, d)``: what enters the head."""
+    entered: list[Tensor] = []
+    layer = module.get_submodule(head)
+    handle = layer.register_forward_pre_hook(
+        lambda _, inputs, named: entered.append(inputs[0] if inputs else named["input"]),
+        with_kwargs=True,
+    )
+    try:
+        output = call(module, batch)
+    finally:
+        handle.remove()
+    if len(entered) != 1:
+        raise BadInput(
+            f"the head {head!r} must be called once a batch; was called {len(entered)} times"
+        )
+    features = entered[0]
+    if features.ndim != 2 or len(features) != len(output):
+        raise BadInput(
+            f"one vector per item must enter the head {head!r}; got {tuple(features.shape)} for "
+            f"{len(output)} items"
+        )
+    return output, features
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in eval mode; every layer goes back to the mode it was in."""
+    modes = {layer: layer.training for layer in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for layer, mode in modes.items():
+            layer.training = mode
+
+
+def shared_parts(module: nn.Module, other: nn.Module) -> str:
+    """What a training of one module would change in the other, in words; empty if nothing.
+
+    Frozen parameters may be shared, and constants; parameters that are trained, and statistics
+    that a layer gathers, may not.
+    """
+    if module is other:
+        return "the module"
+    theirs = {id(tensor) for _, tensor in _changing(other)}
+    names = [name for name, tensor in _changing(module) if id(tensor) in theirs]
+    return f"the tensor {names[0]!r}" if names else ""
+
+
+def _changing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters that are trained, and statistics that layers gather, by name."""
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            yield name, parameter
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats:
+            for own, buffer in layer.named_buffers():
+                yield f"{name}.{own}".lstrip("."), buffer
+
+
+def precision_of(module: nn.Module) -> torch.dtype:
+    """The floating-point type of the module's parameters."""
+    for parameter in module.parameters():
+        if parameter.is_floating_point():
+            return parameter.dtype
+    return torch.float32

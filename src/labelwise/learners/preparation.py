@@ -1,0 +1,117 @@
+"""What happens before a training: the device and its randomness, the head, and what is held out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from labelwise.errors import BadInput
+from labelwise.learners import labels
+from labelwise.learners.inputs import Items, Part, as_items, ready, resident
+from labelwise.learners.network import call, evaluating, find_head, precision_of
+from labelwise.learners.training import Labelled
+
+
+def as_device(device: str | torch.device) -> torch.device:
+    """A device that is there; ``"auto"`` is a GPU where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise BadInput("there is no GPU here; use device='cpu'")
+    return chosen
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """All randomness of torch from the seed, and kernels that repeat; as before afterwards."""
+    if seed < 0:
+        raise BadInput(f"seed must be 0 or more; got {seed}")
+    on_gpu, cudnn = device.type == "cuda", torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.default_generator.manual_seed(int(seed))  # torch.manual_seed would seed all GPUs too
+        try:
+            if on_gpu:
+                cudnn.deterministic, cudnn.benchmark = True, False
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(int(seed))
+            yield
+        finally:
+            cudnn.deterministic, cudnn.benchmark = before
+
+
+def look_at(
+    module: nn.Module,
+    head: str | None,
+    items: Items,
+    targets: Tensor,
+    classes: bool,
+    device: torch.device,
+) -> str:
+    """The head's name, after some items have gone through and the labels were checked."""
+    positions = np.arange(min(len(items), 4))
+    batch = ready(items.batch(positions), device, precision_of(module))
+    found = find_head(module, head, batch)
+    with evaluating(module), torch.no_grad():
+        outputs = call(module, batch)
+    labels.check_targets(targets, classes, outputs.shape[1])
+    return found
+
+
+def hold_out(
+    whole: Labelled,
+    classes: bool,
+    validation: float | tuple[Any, Any],
+    loss: Any,
+    seed: int,
+    *,
+    outputs: int | None = None,
+) -> tuple[Labelled, Labelled | None]:
+    """What to train on, and what to hold out.
+
+    Args:
+        whole: all labelled items.
+        classes: whether their targets are classes.
+        validation: the share to hold out, or other ``(inputs, targets)``.
+        loss: the loss or its name, to read other targets by.
+        seed: decides the split.
+        outputs: how many the module has, to check other targets by.
+    """
+    if isinstance(validation, tuple):
+        others, device = as_items(validation[0]), whole.targets.device
+        targets, _ = labels.as_targets(validation[1], len(others), loss)
+        if outputs is not None:
+            labels.check_range(targets, classes, outputs)
+        ones = torch.ones(len(others))
+        return whole, near(others, targets, ones, device, dtype=whole.weights.dtype)
+    if not validation:
+        return whole, None
+    rng = np.random.default_rng([seed, 2])
+    kept, held = labels.split(whole.targets, classes, validation, rng)
+    return _part(whole, kept, "train on"), _part(whole, held, "hold out")
+
+
+def _part(whole: Labelled, positions: NDArray[np.int64], purpose: str) -> Labelled:
+    weights = labels.share_of(whole.weights, positions, purpose)
+    return Labelled(Part(whole.items, positions), whole.targets[positions], weights)
+
+
+def near(
+    items: Items,
+    targets: Tensor,
+    weights: Tensor,
+    device: torch.device,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> Labelled:
+    """Labelled items on the device, as far as they fit there, in the precision of a module."""
+    kind = torch.promote_types(dtype, torch.float32)  # targets keep more digits than half precision
+    values = targets.to(kind) if targets.is_floating_point() else targets
+    return Labelled(
+        resident(items, device, dtype), values.to(device), weights.to(device=device, dtype=kind)
+    )

@@ -1,0 +1,119 @@
+"""How to train: losses, optimizers, schedules, and the settings that name them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labelwise.errors import BadInput, UnknownName
+from labelwise.learners.inputs import Batch
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""``loss(outputs (b, K), targets (b, ...)) -> (b,)``, one number per item."""
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """``(b, K)`` logits and ``(b,)`` classes to ``(b,)`` losses."""
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """``(b, k)`` values and ``(b, k)`` targets to ``(b,)``: the mean over the ``k`` outputs."""
+    return (outputs - targets).square().mean(dim=1)
+
+
+LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "mse": squared_error}
+WEIGHTINGS = ("loss", "sampler")
+SCHEDULES = ("cosine", "linear")
+
+
+def _sgd(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=0.9)
+
+
+def _adam(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=_real(parameters))
+
+
+def _adamw(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=_real(parameters))
+
+
+def _real(parameters: Any) -> bool:
+    """Whether the fused step, which spares small networks much overhead, can be taken."""
+    return all(parameter.is_floating_point() for parameter in parameters)
+
+
+OPTIMIZERS: dict[str, Callable[[Any, float, float], torch.optim.Optimizer]] = {
+    "adam": _adam,
+    "adamw": _adamw,
+    "sgd": _sgd,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; `labelwise.TorchLearner` says what each one means."""
+
+    loss: Loss
+    optimizer: str | Callable[..., torch.optim.Optimizer] = "adam"
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    schedule: str | Callable[..., Any] | None = None
+    epochs: int = 100
+    batch_size: int = 64
+    patience: int | None = None
+    stop_accuracy: float | None = None
+    augment: Callable[[Batch], Batch] | None = None
+    amp: bool = False
+    weighting: str = "loss"
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("batch_size", 1), ("patience", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise BadInput(f"{name} must be {least} or more; got {value}")
+        if not self.lr > 0:
+            raise BadInput(f"lr must be above 0; got {self.lr}")
+        if not self.weight_decay >= 0:
+            raise BadInput(f"weight_decay must be 0 or more; got {self.weight_decay}")
+        if self.stop_accuracy is not None and not 0 < self.stop_accuracy <= 1:
+            raise BadInput(f"stop_accuracy must be above 0 and up to 1; got {self.stop_accuracy}")
+        if self.weighting not in WEIGHTINGS:
+            known = " or ".join(WEIGHTINGS)
+            raise BadInput(f"weighting must be {known}, never both; got {self.weighting!r}")
+        if isinstance(self.optimizer, str) and self.optimizer not in OPTIMIZERS:
+            known = ", ".join(OPTIMIZERS)
+            raise UnknownName(f"no optimizer is called {self.optimizer!r}; choose from {known}")
+        if isinstance(self.schedule, str) and self.schedule not in SCHEDULES:
+            known = ", ".join(SCHEDULES)
+            raise UnknownName(f"no schedule is called {self.schedule!r}; choose from {known}")
+
+
+def make_optimizer(module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    """An optimizer of the parameters that are not frozen."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise BadInput("the module has no parameters to train")
+    make = settings.optimizer
+    if isinstance(make, str):
+        make = OPTIMIZERS[make]
+    return make(parameters, settings.lr, settings.weight_decay)
+
+
+def make_schedule(optimizer: torch.optim.Optimizer, settings: Settings, steps: int) -> Any:
+    """What changes the learning rate after every step, or None."""
+    if settings.schedule is None:
+        return None
+    if not isinstance(settings.schedule, str):
+        return settings.schedule(optimizer, steps)
+
+    def factor(step: int) -> float:
+        left = 1 - min(step / steps, 1)
+        return left if settings.schedule == "linear" else (1 - math.cos(math.pi * left)) / 2
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

@@ -1,0 +1,409 @@
+"""Any torch module as a learner: trained with weights, and represented in one pass."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from labelwise.blocks import Progress
+from labelwise.errors import BadInput, UnknownName
+from labelwise.learner import FitReport, check_names
+from labelwise.learners import labels, saving
+from labelwise.learners.gradients import gradient_norms_and_products, summed_gradient
+from labelwise.learners.inputs import Batch, as_items, even_parts, ready
+from labelwise.learners.members import Members
+from labelwise.learners.network import (
+    call_with_features,
+    evaluating,
+    layer_of,
+    precision_of,
+    shared_parts,
+)
+from labelwise.learners.network_rows import (
+    HeadGradient,
+    full_precision,
+    predictions,
+    pseudo_labels,
+    residuals,
+)
+from labelwise.learners.preparation import as_device, hold_out, look_at, near, seeded
+from labelwise.learners.rows import Kept, Streamed
+from labelwise.learners.settings import LOSSES, Loss, Settings
+from labelwise.learners.training import Labelled, Watcher, autocast, is_mixed, train
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `TorchLearner.fit` leaves: the module, its head, what it was trained on, and the task.
+
+    ``vector`` is the summed gradient over the labelled items, once it has been asked for.
+    """
+
+    module: nn.Module
+    head: str
+    labelled: Labelled | None
+    classes: bool
+    vector: dict[str, Tensor] | HeadGradient | None = None
+
+
+class TorchLearner:
+    """Train a fresh module at every `fit`, and read representations off it.
+
+    Targets that are whole numbers are classes ``0 .. K-1``, with ``K`` the module's outputs; with
+    the loss ``"mse"``, and with other targets, they are values of a regression.
+
+    =====================  ==========================================================
+    task                   what `represent` gives
+    =====================  ==========================================================
+    classification         features, logits, probabilities, gradient_norms, gradient_products
+    with ``members``       member_probabilities, member_votes too
+    regression             features, outputs
+    with ``members``       member_votes (of one output), gradient_norms, gradient_products too
+    =====================  ==========================================================
+
+    Example:
+        >>> import numpy as np
+        >>> from torch import nn
+        >>> from labelwise import TorchLearner
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> learner = TorchLearner(make, epochs=30)
+        >>> report = learner.fit(inputs[:40], targets[:40], seed=0)
+        >>> rows = learner.represent(inputs[40:], ["features", "probabilities"])
+        >>> rows["features"].shape, rows["probabilities"].shape
+        ((20, 8), (20, 2))
+    """
+
+    def __init__(
+        self,
+        make_module: Callable[[], nn.Module],
+        *,
+        head: str | None = None,
+        loss: str | Loss = "cross_entropy",
+        optimizer: str | Callable[..., torch.optim.Optimizer] = "adam",
+        lr: float = 1e-3,
+        weight_decay: float = 0.0,
+        schedule: str | Callable[..., Any] | None = None,
+        epochs: int = 100,
+        batch_size: int = 64,
+        patience: int | None = None,
+        validation: float | tuple[Any, Any] = 0.0,
+        stop_accuracy: float | None = None,
+        warm_start: bool = False,
+        augment: Callable[[Batch], Batch] | None = None,
+        device: str | torch.device = "cpu",
+        amp: bool = False,
+        weighting: str = "loss",
+        members: Members | None = None,
+        gradients: str = "network",
+        represent_batch_size: int = 512,
+        progress: Progress | None = None,
+    ) -> None:
+        """Remember how to make and train the module.
+
+        Args:
+            make_module: gives a new module, not yet trained, at every call.
+            head: the name of its last linear layer; found where only one layer can be it.
+            loss: ``"cross_entropy"``, ``"mse"``, or ``loss(outputs, targets) -> (b,)``.
+            optimizer: ``"adam"``, ``"adamw"``, ``"sgd"`` (momentum 0.9), or
+                ``optimizer(parameters, lr, weight_decay)``.
+            lr: learning rate.
+            weight_decay: as the optimizer takes it.
+            schedule: of the learning rate over all steps: None, ``"cosine"``, ``"linear"``, or
+                ``schedule(optimizer, steps)``, whose ``step`` is called after every step.
+            epochs: passes over the labelled items, at most.
+            batch_size: items in a step; batches differ by one item at most.
+            patience: end when the validation loss has not fallen for so many epochs.
+            validation: a share of the labelled items to hold out, or ``(inputs, targets)``. The
+                best epoch by their loss is kept, and the report counts their labels.
+            stop_accuracy: end when so large a share of the training items is classified rightly.
+            warm_start: go on from the module of the last `fit`, with a new optimizer.
+            augment: changes a batch of training inputs, on the device.
+            device: where to train and represent; ``"auto"`` takes a GPU where there is one.
+            amp: bfloat16 where it is safe, on a GPU. Features then come in bfloat16.
+            weighting: ``"loss"`` multiplies losses by the weights; ``"sampler"`` draws batches
+                in proportion to them.
+            members: where ``member_probabilities`` come from.
+            gradients: of the ``"network"`` or of the ``"head"`` alone.
+            represent_batch_size: items in a batch of `represent`.
+            progress: called as ``progress(stage, done, total)``.
+        """
+        if isinstance(loss, str) and loss not in LOSSES:
+            raise UnknownName(f"no loss is called {loss!r}; choose from {', '.join(LOSSES)}")
+        if gradients not in ("network", "head"):
+            raise BadInput(f"gradients must be of the network or the head; got {gradients!r}")
+        if represent_batch_size < 1:
+            raise BadInput(f"represent_batch_size must be 1 or more; got {represent_batch_size}")
+        if patience is not None and isinstance(validation, int | float) and not validation:
+            raise BadInput(
+                f"patience is {patience} but nothing is held out; give validation, as 0.2"
+            )
+        if isinstance(validation, int | float) and not 0 <= validation < 1:
+            raise BadInput(f"validation must be a share from 0 to below 1; got {validation}")
+        self._make_module, self._head, self._loss_name = make_module, head, loss
+        self._settings = Settings(
+            loss=LOSSES[loss] if isinstance(loss, str) else loss,
+            optimizer=optimizer,
+            lr=lr,
+            weight_decay=weight_decay,
+            schedule=schedule,
+            epochs=epochs,
+            batch_size=batch_size,
+            patience=patience,
+            stop_accuracy=stop_accuracy,
+            augment=augment,
+            amp=amp,
+            weighting=weighting,
+        )
+        self._validation, self._warm_start = validation, warm_start
+        self._device = as_device(device)
+        self._members, self._gradients = members, gradients
+        self._batch_size, self._progress = represent_batch_size, progress
+        self._fitted: Fitted | None = None
+
+    @property
+    def module(self) -> nn.Module:
+        """The trained module, in eval mode."""
+        return self._state().module
+
+    @property
+    def head(self) -> nn.Linear:
+        """The trained module's last linear layer."""
+        state = self._state()
+        return layer_of(state.module, state.head)
+
+    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+        """Train from the start, or with ``warm_start`` from where the last training ended.
+
+        Args:
+            inputs: the labelled items, ``(m, ...)``, in any form of `labelwise.learners.inputs`.
+            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
+            weights: ``(m,)``, not negative; only their ratios matter. A weight of 2 counts like
+                the same item twice.
+            seed: decides all that is random, the module's first parameters too.
+        """
+        begin = time.perf_counter()
+        items = as_items(inputs)
+        values, classes = labels.as_targets(targets, len(items), self._loss_name)
+        shares = labels.as_weights(weights, len(items))
+        with seeded(seed, self._device):
+            module = self._start_module()
+            head = look_at(module, self._head, items, values, classes, self._device)
+            outputs = layer_of(module, head).out_features
+            if self._members is not None:
+                self._members.adapt(module, head)
+            whole = near(items, values, shares, self._device, dtype=precision_of(module))
+            labelled, validation = hold_out(
+                whole, classes, self._validation, self._loss_name, seed, outputs=outputs
+            )
+            outcome = train(
+                module,
+                labelled,
+                self._settings,
+                seed=seed,
+                device=self._device,
+                validation=validation,
+                watchers=self._watchers(),
+                progress=self._progress,
+            )
+            self._fitted = Fitted(module, head, labelled, classes)
+            self._after_training(labelled, seed)
+        held_out = 0 if validation is None else len(validation)
+        seconds = time.perf_counter() - begin
+        return FitReport(
+            outcome.loss, outcome.epochs, outcome.converged, seconds, len(labelled), held_out
+        )
+
+    def predict(self, inputs: Any) -> NDArray[Any]:
+        """Classes ``(n,)``, or values ``(n, k)``."""
+        name = "logits" if self._state().classes else "outputs"
+        rows = self.represent(inputs, [name])[name]
+        values = rows.float().cpu().numpy() if isinstance(rows, Tensor) else rows
+        return values.argmax(axis=1) if name == "logits" else np.asarray(values)
+
+    def represent(
+        self, inputs: Any, names: Sequence[str], *, folder: str | Path | None = None
+    ) -> dict[str, Any]:
+        """The named representations of items, in one pass over them, in eval mode.
+
+        Args:
+            inputs: ``(n, ...)``, in any form of `labelwise.learners.inputs`.
+            names: which representations.
+            folder: where to stream them, as ``NAME.npy``, for pools larger than memory.
+
+        Returns:
+            By name: NumPy arrays; tensors where the device is a GPU; mapped files with ``folder``.
+
+        Raises:
+            UnknownName: a name is no representation, or this learner cannot give it.
+        """
+        state = self._state()
+        check_names(names, self.offered(), "this learner")
+        items = as_items(inputs)
+        if not len(items):
+            raise BadInput("there are no items to represent; give one or more")
+        self._before_rows(names)
+        kept = Kept(len(items)) if folder is None else Streamed(len(items), Path(folder))
+        dtype = precision_of(state.module)
+        done = 0
+        with evaluating(state.module), kept:
+            for positions in even_parts(np.arange(len(items)), self._batch_size):
+                batch = ready(items.batch(positions), self._device, dtype)
+                kept.put(done, self._rows(batch, names))
+                done += len(positions)
+                if self._progress is not None:
+                    self._progress("representing", done, len(items))
+            return kept.close()
+
+    def offered(self) -> list[str]:
+        """The representations that this learner can give, now that it is trained."""
+        members, gradients = self._members is not None, ["gradient_norms", "gradient_products"]
+        if self._state().classes:
+            several = ["member_probabilities", "member_votes"] if members else []
+            return ["features", "logits", "probabilities", *several, *gradients]
+        return ["features", "outputs", *(["member_votes", *gradients] if members else [])]
+
+    def save(self, folder: str | Path) -> None:
+        """Write the trained module to ``folder``, as safetensors and JSON."""
+        state = self._state()
+        tensors = {f"module.{name}": value for name, value in state.module.state_dict().items()}
+        if self._members is not None:
+            own = self._members.tensors()
+            tensors |= {f"members.{name}": value for name, value in own.items()}
+        facts = {"learner": type(self).__name__, "head": state.head, "classes": state.classes}
+        saving.save(folder, tensors, facts)
+
+    def load(self, folder: str | Path) -> None:
+        """Take the module that `save` wrote; ``make_module`` must make one of the same shape."""
+        tensors, facts = saving.load(folder, type(self).__name__)
+        module = self._make_module().to(self._device)
+        if self._members is not None:
+            self._members.adapt(module, facts["head"])
+        try:
+            module.load_state_dict(saving.under("module.", tensors))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise BadInput(
+                f"{folder} fits another module than make_module gives: {reason}"
+            ) from error
+        self._fitted = Fitted(module.to(self._device).eval(), facts["head"], None, facts["classes"])
+        if self._members is not None:
+            self._members.load(saving.under("members.", tensors))
+
+    # What learners built on this one may replace.
+
+    def _watchers(self) -> list[Watcher]:
+        """Who watches the training."""
+        return [] if self._members is None else [self._members]
+
+    def _after_training(self, labelled: Labelled, seed: int) -> None:
+        """The module is trained and in place."""
+        if self._members is not None:
+            state = self._state()
+            self._members.fitted(
+                state.module, state.head, labelled, lambda: self._labelled_features(labelled), seed
+            )
+
+    def _before_rows(self, names: Sequence[str]) -> None:
+        """A pass over a pool is to begin."""
+        state = self._state()
+        wanted = any(name.startswith("gradient_") for name in names)
+        if not wanted or state.vector is not None:
+            return
+        if state.labelled is None:
+            raise BadInput(
+                "a loaded learner has no labelled items; fit it for representations of gradients"
+            )
+        loss = self._settings.loss
+        with evaluating(state.module):
+            vector: Any
+            if self._gradients == "network":
+                vector = summed_gradient(state.module, self._batches(state.labelled), loss)
+            else:
+                vector = HeadGradient.over(self.head, self._head_batches(state.labelled), loss)
+        self._fitted = replace(state, vector=vector)
+
+    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+        """The named representations of a batch."""
+        state = self._state()
+        with torch.no_grad(), autocast(self._device, self._settings.amp):
+            outputs, features = call_with_features(state.module, state.head, batch)
+            several = self._member_outputs(batch, features, names)
+        if is_mixed(self._device, self._settings.amp):
+            features = features.bfloat16()  # after some layers they only look more precise
+        found = {"features": features, **predictions(outputs, several, state.classes)}
+        if any(name.startswith("gradient_") for name in names):
+            found |= self._gradient_rows(batch, outputs, features, several)
+        return {name: found[name].detach() for name in names}
+
+    def _member_outputs(
+        self, batch: Batch, features: Tensor, names: Sequence[str]
+    ) -> Tensor | None:
+        """``(b, m, K)`` if any name needs it."""
+        state = self._state()
+        kinds = ("member_",) if state.classes else ("member_", "gradient_")
+        if self._members is None or not any(name.startswith(kinds) for name in names):
+            return None
+        return self._members.outputs(state.module, state.head, batch, features)
+
+    def _gradient_rows(
+        self, batch: Batch, outputs: Tensor, features: Tensor, several: Tensor | None
+    ) -> dict[str, Tensor]:
+        """Squared norms, and products with the summed gradient over the labelled items."""
+        state, loss = self._state(), self._settings.loss
+        targets = pseudo_labels(full_precision(outputs), several, state.classes)
+        if isinstance(state.vector, HeadGradient):
+            pulls = residuals(full_precision(outputs), targets, loss)
+            norms, products = state.vector.norms_and_products(pulls, features)
+        else:
+            assert state.vector is not None
+            norms, products = gradient_norms_and_products(
+                state.module, batch, targets, state.vector, loss
+            )
+        return {"gradient_norms": norms, "gradient_products": products}
+
+    def _state(self) -> Fitted:
+        if self._fitted is None:
+            raise BadInput("the learner is not trained yet; call fit or load first")
+        return self._fitted
+
+    def _start_module(self) -> nn.Module:
+        """A fresh module, or the last one with ``warm_start``."""
+        last = None if self._fitted is None else self._fitted.module
+        if self._warm_start and last is not None:
+            return last
+        module = self._make_module()
+        if not isinstance(module, nn.Module):
+            raise BadInput(f"make_module must give a torch module; got {type(module).__name__}")
+        if last is not None and (shared := shared_parts(module, last)):
+            raise BadInput(
+                f"make_module gave {shared} of the last training again; make a new one at every "
+                "call, freeze it, or set warm_start=True"
+            )
+        return module.to(self._device)
+
+    def _batches(self, labelled: Labelled) -> Iterator[tuple[Batch, Tensor]]:
+        """Labelled items and their targets, as the module takes them."""
+        dtype = precision_of(self.module)
+        for positions in even_parts(np.arange(len(labelled)), self._batch_size):
+            batch = ready(labelled.items.batch(positions), self._device, dtype)
+            yield batch, labelled.targets[torch.from_numpy(positions).to(self._device)]
+
+    def _head_batches(self, labelled: Labelled) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Features, outputs and targets of the labelled items."""
+        state = self._state()
+        for batch, targets in self._batches(labelled):
+            with torch.no_grad():
+                outputs, features = call_with_features(state.module, state.head, batch)
+            yield features, outputs, targets
+
+    def _labelled_features(self, labelled: Labelled) -> Tensor:
+        with evaluating(self.module):
+            return torch.cat([features for features, _, _ in self._head_batches(labelled)])

@@ -1,0 +1,329 @@
+r"""Training with weights: one loop for all torch learners.
+
+A weight of 2 means the item twice. Either every item's loss is multiplied by its weight, scaled to
+mean 1 so that the learning rate keeps its meaning,
+
+.. math:: \min_\theta \; \frac{1}{m} \sum_i w_i \, \ell(f_\theta(x_i), y_i) ,
+
+or batches are drawn with probability proportional to the weight and the loss is plain. Both have
+the same mean gradient; doing both would count every weight twice.
+
+A `Watcher` may look at the losses by item and steer them: that is how dual variables and the votes
+of late epochs are gathered without a second loop.
+
+Reference for the sampler: "Sample Complexity of Deep Active Learning", submitted to ICLR 2022,
+Theorem 4.2.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from labelwise.blocks import Progress
+from labelwise.errors import BadInput, NotConverged
+from labelwise.learners.inputs import Batch, Items, even_parts, first_not_finite, ready
+from labelwise.learners.network import call, evaluating, precision_of
+from labelwise.learners.settings import Loss, Settings, make_optimizer, make_schedule
+
+
+class Penalised:
+    """A layer with a penalty of its own, as a prior; it counts once, not once per item."""
+
+    def penalty(self) -> Tensor:
+        """What is added to the sum of the items' losses."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Items with their labels: ``targets`` ``(m, ...)``, ``weights`` ``(m,)`` of mean 1."""
+
+    items: Items
+    targets: Tensor
+    weights: Tensor
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+class Watcher:
+    """Looks at a training and may steer it; these methods do nothing."""
+
+    def begin(self, labelled: Labelled) -> None:
+        """Training on these items begins; positions are those among them."""
+
+    def factors(self, positions: Tensor) -> Tensor | None:
+        """``(b,)`` factors of the losses of the items at ``positions``, or None for 1."""
+        return None
+
+    def extra(self, positions: Tensor, outputs: Tensor, targets: Tensor) -> Tensor | None:
+        """``(b,)`` what is added to the losses of the items, before their weights; or None."""
+        return None
+
+    def stepped(self, positions: Tensor, losses: Tensor, again: Callable[..., Tensor]) -> None:
+        """A step was made.
+
+        Args:
+            positions: ``(b,)`` the items of the batch.
+            losses: ``(b,)`` their plain losses before the step, in train mode.
+            again: computes their losses after the step, in eval mode; given another loss, that.
+        """
+
+    def epoch_done(
+        self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
+    ) -> None:
+        """Epoch number ``epoch`` of ``epochs`` is over.
+
+        Args:
+            module: as it is now.
+            epoch: from 1.
+            epochs: how many there will be at most.
+            losses: computes the losses of all items, ``(m,)``, in eval mode; given another loss,
+                that.
+        """
+
+    def snapshot(self) -> Any:
+        """What must go back to this epoch with the module's parameters, if it turns out best."""
+        return None
+
+    def restore(self, snapshot: Any) -> None:
+        """Go back to a snapshot."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended: the mean loss of the last epoch, epochs made, whether by itself."""
+
+    loss: float
+    epochs: int
+    converged: bool
+
+
+def train(
+    module: nn.Module,
+    labelled: Labelled,
+    settings: Settings,
+    *,
+    seed: int,
+    device: torch.device,
+    validation: Labelled | None = None,
+    watchers: Sequence[Watcher] = (),
+    progress: Progress | None = None,
+) -> Outcome:
+    """Train a module in place; the state of the best epoch is kept where there is a validation."""
+    if settings.stop_accuracy is not None and labelled.targets.is_floating_point():
+        raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
+    rng = np.random.default_rng([seed, 1])
+    optimizer = make_optimizer(module, settings)
+    steps = settings.epochs * -(-len(labelled) // settings.batch_size)
+    step = _Step(module, labelled, settings, optimizer, device, watchers)
+    step.schedule = make_schedule(optimizer, settings, steps)
+    best = _Best(module, watchers)
+    for watcher in watchers:
+        watcher.begin(labelled)
+    for epoch in range(1, settings.epochs + 1):
+        mean, accuracy = step.epoch(batches(labelled.weights, settings, rng))
+        check_finite(mean, f"the loss in epoch {epoch}", labelled, settings)
+        for watcher in watchers:
+            watcher.epoch_done(module, epoch, settings.epochs, step.all_losses)
+        if progress is not None:
+            progress("training", epoch, settings.epochs)
+        done = settings.stop_accuracy is not None and accuracy >= settings.stop_accuracy
+        if validation is not None:
+            loss = _mean_loss(module, validation, settings, device)
+            check_finite(loss, f"the validation loss in epoch {epoch}", validation, settings)
+            done = best.look(loss, epoch, settings.patience) or done
+        if done:
+            break
+    if validation is not None:
+        best.restore()
+    module.eval()
+    return Outcome(mean, epoch, done)
+
+
+def item_losses(
+    module: nn.Module, labelled: Labelled, loss: Loss, device: torch.device, batch_size: int = 512
+) -> Tensor:
+    """The loss of every item, ``(m,)``, in eval mode, without gradients."""
+    dtype = precision_of(module)
+    parts = []
+    with evaluating(module), torch.no_grad():
+        for positions in even_parts(np.arange(len(labelled)), batch_size):
+            batch = ready(labelled.items.batch(positions), device, dtype)
+            targets = labelled.targets[torch.from_numpy(positions).to(labelled.targets.device)]
+            parts.append(loss(call(module, batch), targets.to(device)))
+    return torch.cat(parts)
+
+
+class _Step:
+    """One step of the optimizer after the other."""
+
+    schedule: Any = None
+
+    def __init__(
+        self,
+        module: nn.Module,
+        labelled: Labelled,
+        settings: Settings,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+        watchers: Sequence[Watcher],
+    ) -> None:
+        self._module, self._labelled, self._settings = module, labelled, settings
+        self._optimizer, self._device, self._watchers = optimizer, device, watchers
+        self._dtype = precision_of(module)
+        self._penalised = [layer for layer in module.modules() if isinstance(layer, Penalised)]
+        uneven = settings.weighting == "loss" and bool((labelled.weights != 1).any())
+        self._weights = labelled.weights if uneven else None
+
+    def epoch(self, batches: Sequence[NDArray[np.int64]]) -> tuple[float, float]:
+        """Make a step on each batch; return the mean loss, and the share of items that were right.
+
+        The loss is the weighted one; the share is 0 unless training is to stop by it.
+        """
+        self._module.train()
+        self._total = torch.zeros((), device=self._device)
+        self._right = torch.zeros((), device=self._device)
+        for positions in batches:
+            self._make(positions)
+            if self.schedule is not None:
+                self.schedule.step()
+        count = len(self._labelled)
+        return float(self._total) / count, float(self._right) / count
+
+    def _make(self, positions: NDArray[np.int64]) -> None:
+        places = torch.from_numpy(positions).to(self._device)
+        batch = ready(self._labelled.items.batch(positions), self._device, self._dtype)
+        if self._settings.augment is not None:
+            batch = self._settings.augment(batch)
+        targets = self._labelled.targets[places]
+        with autocast(self._device, self._settings.amp):
+            outputs = call(self._module, batch)
+            losses = checked_losses(self._settings.loss, outputs, targets)
+            steered = self._steered(losses, outputs, targets, places)
+        self._optimizer.zero_grad(set_to_none=True)
+        objective = self._objective(self._weighed(steered, places))
+        objective.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self._total += self._weighed(losses.detach(), places).sum()
+        if self._settings.stop_accuracy is not None:
+            self._right += (outputs.argmax(dim=1) == targets).sum()
+        for watcher in self._watchers:
+            watcher.stepped(places, losses.detach(), partial(self._again, batch, targets))
+
+    def all_losses(self, loss: Loss | None = None) -> Tensor:
+        """The losses of all items, in eval mode."""
+        return item_losses(self._module, self._labelled, loss or self._settings.loss, self._device)
+
+    def _steered(self, losses: Tensor, outputs: Tensor, targets: Tensor, places: Tensor) -> Tensor:
+        """The losses times the watchers' factors, and what they add."""
+        for watcher in self._watchers:
+            factors, extra = watcher.factors(places), watcher.extra(places, outputs, targets)
+            losses = losses if factors is None else losses * factors
+            losses = losses if extra is None else losses + extra
+        return losses
+
+    def _weighed(self, losses: Tensor, places: Tensor) -> Tensor:
+        return losses if self._weights is None else losses * self._weights[places]
+
+    def _objective(self, weighted: Tensor) -> Tensor:
+        objective = weighted.mean()
+        for layer in self._penalised:
+            objective = objective + layer.penalty() / len(self._labelled)
+        return objective
+
+    def _again(self, batch: Batch, targets: Tensor, loss: Loss | None = None) -> Tensor:
+        with evaluating(self._module), torch.no_grad():
+            return (loss or self._settings.loss)(call(self._module, batch), targets)
+
+
+class _Best:
+    """The module's state at the epoch with the smallest validation loss."""
+
+    def __init__(self, module: nn.Module, watchers: Sequence[Watcher]) -> None:
+        self._module, self._watchers = module, watchers
+        self._loss, self.epoch = math.inf, 0
+        self._state: dict[str, Tensor] | None = None
+        self._snapshots: list[Any] = []
+
+    def look(self, loss: float, epoch: int, patience: int | None) -> bool:
+        """Remember the epoch if it is the best; return whether patience is at its end."""
+        if loss < self._loss:
+            self._loss, self.epoch = loss, epoch
+            state = self._module.state_dict()
+            self._state = {name: value.detach().clone() for name, value in state.items()}
+            self._snapshots = [watcher.snapshot() for watcher in self._watchers]
+        return patience is not None and epoch - self.epoch >= patience
+
+    def restore(self) -> None:
+        if self._state is None:
+            return
+        self._module.load_state_dict(self._state)
+        for watcher, snapshot in zip(self._watchers, self._snapshots, strict=True):
+            watcher.restore(snapshot)
+
+
+def checked_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """One loss per item; a loss that was averaged already cannot be weighted."""
+    losses = loss(outputs, targets)
+    if losses.shape != outputs.shape[:1]:
+        raise BadInput(
+            f"the loss must give one number per item, ({len(outputs)},); got "
+            f"{tuple(losses.shape)}: do not reduce it"
+        )
+    return losses
+
+
+def autocast(device: torch.device, on: bool) -> AbstractContextManager[Any]:
+    """Mixed precision (bfloat16) on a GPU, if it is wanted."""
+    if not is_mixed(device, on):
+        return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def is_mixed(device: torch.device, on: bool) -> bool:
+    """Whether `autocast` changes anything."""
+    return on and device.type == "cuda"
+
+
+def check_finite(loss: float, which: str, labelled: Labelled, settings: Settings) -> None:
+    """Refuse to go on with a loss that is no number, and say where it comes from."""
+    if math.isfinite(loss):
+        return
+    position = first_not_finite(labelled.items)
+    if position is not None:
+        raise BadInput(
+            f"{which} is {loss}: the inputs of item {position} are not finite; repair or leave it "
+            "out"
+        )
+    raise NotConverged(
+        f"{which} is {loss}; lower lr (it is {settings.lr}) or look for extreme inputs and targets"
+    )
+
+
+def batches(
+    weights: Tensor, settings: Settings, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """The batches of an epoch."""
+    count = len(weights)
+    if settings.weighting == "sampler":
+        shares = weights.cpu().numpy().astype(np.float64)
+        order = rng.choice(count, size=count, p=shares / shares.sum())
+    else:
+        order = rng.permutation(count)
+    return even_parts(order, settings.batch_size)
+
+
+def _mean_loss(
+    module: nn.Module, labelled: Labelled, settings: Settings, device: torch.device
+) -> float:
+    losses = item_losses(module, labelled, settings.loss, device)
+    return float((losses * labelled.weights.to(device)).mean())

@@ -1,0 +1,281 @@
+r"""ALLY: items with large predicted dual variables, spread over the pool.
+
+A network is trained under one constraint per labelled item, that its loss stays below a bound
+(`labelwise.learners.primal_dual`). The dual variable :math:`\lambda_i \ge 0` of the constraint says
+how much the optimum would suffer if that bound were tighter. A regression head predicts
+:math:`\hat\lambda` for the pool, and this strategy picks high ones that are not alike:
+
+=============  ===================================================================================
+``diversity``  the batch
+=============  ===================================================================================
+``kmeans``     equal shares of ``clusters`` clusters: of ``b`` picks, each of ``k`` clusters gives
+               its ``floor(b / k)`` best, the ``b mod k`` clusters with the best top item one more;
+               places that small clusters leave go to the best of the rest
+``k_center``   the best item, then farthest-first (from labelled items too) among the
+               ``candidates * b`` best
+``kmeans++``   drawn one by one, in proportion to :math:`\hat\lambda_i D_i^2`, with :math:`D_i` the
+               distance to the nearest pick; the first in proportion to :math:`\hat\lambda_i`
+``noise``      drawn without replacement in proportion to :math:`\hat\lambda_i`
+``none``       the ``b`` best
+=============  ===================================================================================
+
+Cost: k-means (``n d b`` per round); ``k_center`` farthest-first among the candidates; ``kmeans++``
+one pass over the rows per pick, ``n d b`` in all; the others sort ``n`` numbers.
+
+Reference: J. Elenter, N. NaderiAlizadeh, A. Ribeiro, "A Lagrangian Duality Approach to Active
+Learning", NeurIPS 2022. Noise: A. Kirsch and others, "Stochastic Batch Acquisition: A Simple
+Baseline for Deep Active Learning", TMLR 2023.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import (
+    Array,
+    Floats,
+    Ids,
+    comparable,
+    largest,
+    namespace,
+    precision,
+    row_clocks,
+    squared_distances,
+    squared_norms,
+    to_numpy,
+)
+from labelwise.blocks import Rows, Shard, Shards
+from labelwise.errors import BadInput, UnknownName
+from labelwise.kernels.farthest import farthest_first
+from labelwise.kernels.kmeans import kmeans
+from labelwise.strategy import Choice, PassStrategy
+
+KEY = "ally"
+NOISE = 1
+"""The stream of draws in proportion to the duals alone."""
+
+
+class Pool(NamedTuple):
+    """All items, best first: ids, predicted duals, and where they stand in `Shards.ids`."""
+
+    ids: Ids
+    duals: Floats
+    positions: NDArray[np.intp]
+
+
+class Options(NamedTuple):
+    """What the user chose, and the seed."""
+
+    clusters: int
+    rounds: int
+    candidates: int
+    seed: int
+
+
+Picks = tuple[NDArray[np.intp], dict[str, Any]]
+"""Positions in a `Pool`, in the order of the picks, and what to report."""
+
+
+def choose(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    diversity: str = "kmeans",
+    clusters: int | None = None,
+    rounds: int = 30,
+    candidates: int = 10,
+) -> Choice:
+    """Pick items with large predicted duals.
+
+    Options:
+        diversity: how picks are kept apart; the table above.
+        clusters: ``kmeans``: how many clusters, at most the budget; None for the budget, as in the
+            paper.
+        rounds: ``kmeans``: at most so many rounds.
+        candidates: ``k_center``: so many candidates per pick.
+
+    >>> import numpy as np
+    >>> import labelwise
+    >>> features = np.array([[0.0], [0.1], [0.2], [9.0]])
+    >>> duals = np.array([3.0, 4.0, 2.0, 1.0])
+    >>> labelwise.select("ally", 2, features=features, duals=duals).ids.tolist()
+    [1, 3]
+    >>> labelwise.select(
+    ...     "ally", 2, features=features, duals=duals, diversity="none"
+    ... ).ids.tolist()
+    [1, 0]
+    """
+    if diversity not in DIVERSITIES:
+        raise UnknownName(
+            f"no diversity is called {diversity!r}; choose from {', '.join(DIVERSITIES)}"
+        )
+    if clusters is not None and not 1 <= clusters <= budget:
+        raise BadInput(f"clusters must be from 1 to the budget, {budget}; got {clusters}")
+    if rounds < 0:
+        raise BadInput(f"rounds must be 0 or more; got {rounds}")
+    if candidates < 1:
+        raise BadInput(f"candidates must be 1 or more; got {candidates}")
+    pool = _ranked(shards)
+    options = Options(budget if clusters is None else clusters, rounds, candidates, seed)
+    picks, info = DIVERSITIES[diversity](shards, labelled, pool, budget, options)
+    return Choice(pool.ids[picks], scores=pool.duals[picks], info=info)
+
+
+def _ranked(shards: Shards) -> Pool:
+    """All items by descending dual; equal ones by id."""
+    duals = np.concatenate(shards.map(_duals))
+    order = largest(comparable(duals), len(duals), shards.ids)
+    return Pool(shards.ids[order], duals[order], order)
+
+
+def _duals(shard: Shard) -> Floats:
+    values = to_numpy(shard.rows["duals"]).astype(np.float64)
+    wrong = ~np.isfinite(values) | (values < 0)
+    if wrong.any():
+        raise BadInput(
+            f"duals must be finite and not negative; item {shard.ids[wrong][0]} has "
+            f"{values[wrong][0]}"
+        )
+    return values
+
+
+def _highest(
+    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+) -> Picks:
+    return np.arange(budget), {}
+
+
+def _from_clusters(
+    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+) -> Picks:
+    """The best of every cluster, in equal shares."""
+    if options.clusters == 1:
+        return equal_shares(np.zeros(len(pool.ids), dtype=np.int64), budget)
+    found = kmeans(shards, options.clusters, options.seed, rounds=options.rounds)
+    return equal_shares(found.labels[pool.positions], budget)
+
+
+def equal_shares(labels: NDArray[np.int64], budget: int) -> Picks:
+    """Take the best items while their clusters have room, then the best of the rest.
+
+    Shares are over the clusters that have items: copies in the pool can leave others empty.
+
+    Args:
+        labels: ``(n,)`` the cluster of every item, best item first; no more clusters than budget.
+        budget: how many to take, at most ``n``.
+
+    >>> picks, info = equal_shares(np.array([0, 0, 1, 1, 1]), 3)
+    >>> picks.tolist(), info["shares"]
+    ([0, 1, 2], [2, 1])
+    """
+    _, tops, cluster = np.unique(labels, return_index=True, return_inverse=True)
+    count = len(tops)
+    room = np.full(count, budget // count)
+    room[np.argsort(tops)[: budget % count]] += 1
+    by_cluster = np.argsort(cluster, kind="stable")
+    sizes = np.bincount(cluster, minlength=count)
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[by_cluster] = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    fits = rank < room[cluster]
+    taken = np.flatnonzero(fits)
+    filled = np.flatnonzero(~fits)[: budget - len(taken)]
+    picks = np.concatenate([taken, filled])
+    shares = np.bincount(cluster[picks], minlength=count)
+    info = {"clusters": count, "shares": shares.tolist(), "filled": len(filled)}
+    return picks, info
+
+
+def _far_apart(
+    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+) -> Picks:
+    """Farthest-first among the best."""
+    count = min(options.candidates * budget, len(pool.ids))
+    others = 1 + np.argsort(pool.ids[1:count], kind="stable")  # equal distances: smaller id first
+    rows = shards.rows(pool.ids[np.r_[0, others]])["features"]
+    centres = [rows[:1]] if labelled is None else [rows[:1], labelled["features"]]
+    centre = namespace(rows).concat(centres)
+    far = farthest_first(rows[1:], budget - 1, centre)
+    return np.r_[0, others[far]], {"candidates": count}
+
+
+def _drawn(
+    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+) -> Picks:
+    """Without replacement in proportion to the duals: the first ``b`` clocks to ring."""
+    waits = _waits(pool.duals, pool.ids, options.seed, NOISE)
+    return np.lexsort((np.arange(len(waits)), waits))[:budget], {}
+
+
+def _drawn_apart(
+    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+) -> Picks:
+    """One by one, in proportion to the dual times the squared distance to the nearest pick."""
+    drawn: list[int] = []
+    centre: Array | None = None
+    while len(drawn) < budget:
+        wait, item = min(shards.map(_next, centre, options.seed, len(drawn)))
+        if not np.isfinite(wait):
+            break
+        drawn.append(item)
+        centre = shards.rows(np.array([item]))["features"]
+        shards.progress("ally", len(drawn), budget)
+    by_id = np.argsort(pool.ids)
+    picks = by_id[np.searchsorted(pool.ids, np.array(drawn, dtype=np.int64), sorter=by_id)]
+    # What is left are copies of picks, and items whose dual is zero.
+    rest = np.setdiff1d(np.arange(len(pool.ids)), picks)[: budget - len(picks)]
+    return np.concatenate([picks, rest]), {"filled": len(rest)}
+
+
+def _next(shard: Shard, centre: Array | None, seed: int, pick: int) -> tuple[float, int]:
+    """The block's first clock to ring: how long it takes, and whose it is."""
+    if not len(shard):
+        return np.inf, -1
+    duals = to_numpy(shard.rows["duals"]).astype(np.float64)
+    if centre is None:
+        rates = duals
+        shard.state[KEY] = np.full(len(shard), np.inf)
+    else:
+        rates = duals * _nearest(shard, centre)
+    waits = _waits(rates, shard.ids, seed, NOISE, pick)
+    best = np.lexsort((shard.ids, waits))[0]
+    return float(waits[best]), int(shard.ids[best])
+
+
+def _nearest(shard: Shard, centre: Array) -> Floats:
+    """Squared distance to the nearest pick, ``(n,)``; 0 where it could be rounding alone."""
+    rows = shard.rows["features"]
+    distances = to_numpy(squared_distances(rows, centre)[:, 0]).astype(np.float64)
+    norms = to_numpy(squared_norms(rows)).astype(np.float64)
+    distances[distances <= 32 * precision(rows) * norms] = 0
+    shard.state[KEY] = np.minimum(shard.state[KEY], distances)
+    nearest: Floats = shard.state[KEY]
+    return nearest
+
+
+def _waits(rates: Floats, ids: Ids, seed: int, *stream: int) -> Floats:
+    """Times until clocks of these rates ring; a clock of rate 0 never does."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.asarray(row_clocks(seed, ids, *stream) / rates)
+
+
+DIVERSITIES: dict[str, Callable[..., Picks]] = {
+    "kmeans": _from_clusters,
+    "k_center": _far_apart,
+    "kmeans++": _drawn_apart,
+    "noise": _drawn,
+    "none": _highest,
+}
+
+STRATEGY = PassStrategy(
+    name="ally",
+    needs=("features", "duals"),
+    choose=choose,
+    draws=True,
+    good_for="items that a constrained training finds hardest to satisfy; regression too",
+    reference="Elenter, NaderiAlizadeh and Ribeiro, A Lagrangian Duality Approach to Active "
+    "Learning, NeurIPS 2022",
+)

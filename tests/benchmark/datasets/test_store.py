@@ -1,0 +1,125 @@
+"""Data sets are kept as they are, and what happened to a file is noticed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelwise.benchmark.datasets import store
+from labelwise.benchmark.datasets.entries import Parts, as_texts, held_out, numbered
+from labelwise.errors import BadInput
+from tests.benchmark.datasets.files import some_classes, some_images
+
+IMAGES = Parts(some_images(6, 1, 4), some_classes(6, 3), some_images(2, 1, 4), some_classes(2, 3))
+TEXTS = Parts(as_texts(["", "ü€", "a\nb"]), np.arange(3), as_texts(["x"]), np.arange(1))
+
+
+@pytest.mark.parametrize("parts", [IMAGES, TEXTS])
+@pytest.mark.parametrize("compress", [False, True])
+def test_arrays_and_source_come_back(parts, compress, cache):
+    path = store.write("x", parts, "somewhere", compress=compress)
+    assert path == cache / "x.npz"
+    found, source, digest = store.read("x")
+    for array, wanted in zip(found, parts, strict=True):
+        np.testing.assert_array_equal(array, wanted)
+        assert array.dtype == wanted.dtype
+    assert (source, digest) == ("somewhere", store.digest(parts))
+    assert [path.name for path in cache.iterdir()] == ["x.npz"]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=8))
+def test_any_texts_survive(texts):
+    parts = Parts(as_texts(texts), np.arange(len(texts)), as_texts(["t"]), np.arange(1))
+    assert store._decoded(store._encoded(parts)).inputs.tolist() == texts
+
+
+def test_the_digest_tells_values_shapes_types_and_places_of_texts_apart():
+    digests = {
+        store.digest(IMAGES),
+        store.digest(IMAGES._replace(inputs=IMAGES.inputs + np.uint8(1))),
+        store.digest(IMAGES._replace(inputs=IMAGES.inputs.reshape(6, 16))),
+        store.digest(IMAGES._replace(targets=IMAGES.targets.astype(np.int32))),
+        store.digest(IMAGES._replace(targets=IMAGES.targets[::-1])),
+        store.digest(TEXTS),
+        store.digest(TEXTS._replace(inputs=as_texts(["ü€", "", "a\nb"]))),
+    }
+    assert len(digests) == 7
+
+
+def test_the_digest_does_not_depend_on_layout_or_byte_order():
+    swapped = IMAGES.targets.astype(">i8")
+    turned = np.asfortranarray(IMAGES.inputs)
+    assert store.digest(IMAGES._replace(inputs=turned, targets=swapped)) == store.digest(IMAGES)
+
+
+def test_the_digest_never_changes():
+    parts = Parts(np.arange(4, dtype=np.uint8), np.arange(4), np.zeros(1, np.float32), np.ones(1))
+    known = "KNOWN"
+    assert store.digest(parts)[:16] == known
+
+
+def test_a_changed_byte_is_noticed(cache):
+    path = store.write("x", IMAGES, "s")
+    data = bytearray(path.read_bytes())
+    place = data.index(IMAGES.inputs.tobytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match=r"x\.npz is not a whole data set .*fetch x again"):
+        store.read("x")
+
+
+def test_other_arrays_under_the_old_checksum_are_noticed(cache):
+    store.write("x", IMAGES, "s")
+    arrays = store._encoded(IMAGES._replace(targets=IMAGES.targets[::-1]))
+    old = np.array(store.digest(IMAGES))
+    np.savez(cache / "x.npz", **arrays, digest=old, source=np.array("s"))
+    with pytest.raises(BadInput, match="has checksum .* instead of"):
+        store.read("x")
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"PK\x03\x04"])
+def test_a_file_that_was_cut_off_is_noticed(data, cache):
+    cache.mkdir()
+    (cache / "x.npz").write_bytes(data)
+    with pytest.raises(BadInput, match="is not a whole data set"):
+        store.read("x")
+
+
+def test_a_file_of_objects_is_not_unpickled(cache):
+    cache.mkdir()
+    np.savez(cache / "x.npz", inputs=np.array([{}], dtype=object))
+    with pytest.raises(BadInput, match="allow_pickle"):
+        store.read("x")
+
+
+def test_the_folder_is_the_users_choice(monkeypatch):
+    monkeypatch.setenv("LABELWISE_DATA", "~/sets")
+    assert store.cache_folder() == Path.home() / "sets"
+    monkeypatch.delenv("LABELWISE_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/x")
+    assert store.cache_folder() == Path("/var/x/labelwise")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert store.cache_folder() == Path.home() / ".cache" / "labelwise"
+
+
+def test_the_same_items_are_held_out_every_time():
+    parts = held_out(np.arange(20), 2 * np.arange(20), 5)
+    assert parts.test_inputs.tolist() == [0]
+    np.testing.assert_array_equal(parts.test_targets, 2 * parts.test_inputs)
+    np.testing.assert_array_equal(parts.targets, 2 * parts.inputs)
+    assert sorted([*parts.inputs, *parts.test_inputs]) == list(range(20))
+
+
+@pytest.mark.parametrize("test", [0, 5, 6])
+def test_all_or_nothing_cannot_be_held_out(test):
+    with pytest.raises(BadInput, match=f"{test} of 5 items cannot be held out"):
+        held_out(np.arange(5), np.arange(5), test)
+
+
+def test_classes_are_numbered_in_the_order_of_their_names_or_in_a_given_one():
+    assert numbered(["b", "a", "b"]).tolist() == [1, 0, 1]
+    assert numbered(["b", "a", "b"], ["b", "c", "a"]).tolist() == [0, 2, 0]
+    with pytest.raises(BadInput, match="no class is called 'd'"):
+        numbered(["d"], ["a"])

@@ -1,0 +1,48 @@
+"""The example that labels once for five networks, on real images."""
+
+import numpy as np
+import pytest
+
+from examples import several_models as example
+
+
+@pytest.fixture(scope="module")
+def images():
+    return example.digits()
+
+
+@pytest.fixture(scope="module")
+def learner(images):
+    learner = example.committee(side=8, epochs=30)
+    learner.fit(images.pool[:150], images.pool_labels[:150], seed=0)
+    return learner
+
+
+def test_the_five_networks_see_the_pool_in_five_ways(images, learner):
+    features = learner.represent(images.pool[:50], ["features"])["features"]
+    assert [part.shape for part in features] == [(50, 64), (50, 48), (50, 48), (50, 64), (50, 64)]
+    assert min(example.accuracies(learner, images)) > 0.7
+
+
+def test_t_grows_far_slower_than_the_sum_of_ranks(images, learner):
+    tops, ranks = example.growth(learner.represent(images.pool, ["features"])["features"])
+    assert tops[0] == pytest.approx(ranks[0])  # one model: T is its rank
+    assert (np.diff(tops) >= -1e-9).all()
+    assert max(np.diff(ranks, prepend=0)) <= tops[-1] < 0.5 * ranks[-1]
+
+
+def test_the_shared_picks_carry_weights_that_add_up_to_the_pool(images, learner):
+    rows = learner.represent(images.pool, ["features", "member_probabilities"])
+    labelled = np.arange(150)
+    batch = example.pick("lewis", rows, labelled, 200, seed=0)
+    assert not np.isin(batch.ids, labelled).any()
+    assert batch.weights.sum() == pytest.approx(len(images.pool) - 150, rel=0.25)
+
+
+def test_every_network_learns_from_every_strategys_picks(images):
+    found = example.run(images, seed=1, start=80, budget=120, epochs=30)
+    assert set(found) == {"no batch", *example.STRATEGIES}
+    before = np.mean(found["no batch"])
+    for strategy in example.STRATEGIES:
+        assert len(found[strategy]) == 5
+        assert np.mean(found[strategy]) > before + 0.01
