@@ -60,7 +60,7 @@ class Plan:
         "dynamics",
         "ally",
     )
-    seeds: int = 20
+    seeds: int = 12
     start: int = 20
     batch: int = 10
     labels: int = 130

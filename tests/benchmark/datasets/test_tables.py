@@ -28,8 +28,7 @@ def written(table, delimiter=",", head=""):
         ("\ufeff" + written(TABLE, ",", "a,b,target\n"), ",", ["a", "b", "target"]),
         (
             "@relation x\n@attribute a real [0, 1]\n@ATTRIBUTE b integer[0,9]\n"
-            "@attribute target real\n@inputs a, b\n@outputs target\n@data\n"
-            + written(TABLE, ", "),
+            "@attribute target real\n@inputs a, b\n@outputs target\n@data\n" + written(TABLE, ", "),
             ",",
             ["a", "b", "target"],
         ),

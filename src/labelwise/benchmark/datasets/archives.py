@@ -62,7 +62,9 @@ def _matching(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[tup
             if size > _LARGEST:
                 raise OSError(f"{member} would take {size} bytes")
             packed = member.lower().endswith(_ARCHIVES)
-            inside = io.BytesIO(content.read()) if packed else content  # zipfile goes back and forth
+            inside = (
+                io.BytesIO(content.read()) if packed else content
+            )  # zipfile goes back and forth
             yield from _matching(inside, member, wanted)
     elif any(fnmatch.fnmatchcase(plain.lower(), pattern) for pattern in wanted):
         yield plain, file.read() if plain == name else gzip.decompress(file.read())

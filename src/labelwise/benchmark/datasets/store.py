@@ -74,10 +74,10 @@ def read(name: str) -> tuple[Parts, str, str]:
     path = cached_file(name)
     again = f"remove it and run labelwise data fetch {name} again"
     try:
-        with np.load(path, allow_pickle=False) as held:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
             parts = _decoded({key: held[key] for key in held.files})
             written, source = str(held["digest"]), str(held["source"])
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{path} is not a whole data set ({error}); {again}") from error
     found = digest(parts)
     if found != written:
