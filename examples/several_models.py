@@ -98,9 +98,9 @@ def networks(side: int, classes: int = 10) -> dict[str, Callable[[], nn.Module]]
 
     return {
         "perceptron": partial(perceptron, 64),
-        "deep perceptron": partial(perceptron, 96, 48),
-        "convolution 3 x 3": partial(convolutional, 8, 3, 48),
-        "convolution 5 x 5": partial(convolutional, 6, 5, 64),
+        "deep_perceptron": partial(perceptron, 96, 48),
+        "convolution_3": partial(convolutional, 8, 3, 48),
+        "convolution_5": partial(convolutional, 6, 5, 64),
         "residual": partial(residual, 16),
     }
 

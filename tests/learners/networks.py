@@ -3,6 +3,13 @@
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from labelwise.learners.gradients import (
+    gradient_norms,
+    gradient_norms_and_products,
+    gradient_products,
+)
 
 
 def mlp(classes=3):
@@ -215,3 +222,49 @@ def random_vector(module, seed=1):
         name: torch.randn(p.shape, generator=generator, dtype=p.dtype)
         for name, p in module.named_parameters()
     }
+
+
+class Checkpointed(nn.Module):
+    """Two linear layers, the second computed again in the backward pass."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant, self.first, self.second = reentrant, nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        inner = lambda v: torch.tanh(self.second(v))  # noqa: E731
+        return checkpoint(inner, self.first(x), use_reentrant=self.reentrant)
+
+
+def draw(*shape, seed=5):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def classes(b, k=3, seed=7):
+    return torch.randint(k, (b,), generator=torch.Generator().manual_seed(seed))
+
+
+def tokens(b, t):
+    return torch.randint(11, (b, t), generator=torch.Generator().manual_seed(5))
+
+
+def check(module, x, targets, loss, tolerance=1e-5):
+    """Both together and each alone are what autograd gives, relative to the norms."""
+    vector = random_vector(module)
+    slow = slow_gradients(module, x, targets, loss)
+    expected, length = slow_norms(slow), sum(v.double().square().sum() for v in vector.values())
+    norms, products = gradient_norms_and_products(module, x, targets, vector, loss)
+    assert ((norms - expected).abs() <= tolerance * expected).all()
+    # A product of two long vectors may be small: it is exact relative to their lengths.
+    off = (products - slow_products(slow, vector)).abs()
+    assert (off <= tolerance * (expected * length).sqrt()).all()
+    assert (
+        (gradient_norms(module, x, targets, loss) - expected).abs() <= tolerance * expected
+    ).all()
+    alone = gradient_products(module, x, targets, vector, loss)
+    off = (alone - slow_products(slow, vector)).abs()
+    assert (off <= tolerance * (expected * length).sqrt()).all()
+
+
+def refuse(*arguments):
+    raise AssertionError(f"the gradients of {arguments[4]} were formed item by item")

@@ -15,6 +15,7 @@ from labelwise.learners.gradients import gradient_norms_and_products, gradient_p
 from tests.learners.networks import (
     random_vector,
     randomised,
+    refuse,
     slow_gradients,
     slow_norms,
     slow_products,
@@ -107,10 +108,6 @@ def check(module, x, tolerance=1e-10):
     torch.testing.assert_close(products, slow_products(slow, vector), rtol=0, atol=largest)
     alone = gradient_products(module, x, targets, vector, squared_error)
     torch.testing.assert_close(alone, products, rtol=0, atol=largest)
-
-
-def refuse(*arguments):
-    raise AssertionError(f"parameters {arguments[4]} were not counted by the rule of their layer")
 
 
 @pytest.mark.parametrize("name", LAYERS)

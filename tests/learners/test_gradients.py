@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.func import functional_call, jvp
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import checkpoint
 
 from labelwise.errors import BadInput
 from labelwise.learners import gradients
@@ -19,34 +18,26 @@ from labelwise.learners.gradients import (
     summed_gradient,
 )
 from tests.learners.networks import (
+    Checkpointed,
     Encoder,
     Patches,
     ResNet18,
     Transformer,
+    check,
+    classes,
     cnn,
     cross_entropy,
+    draw,
     mlp,
     random_vector,
     randomised,
+    refuse,
     slow_gradients,
     slow_norms,
-    slow_products,
     squared_error,
+    tokens,
     vgg11,
 )
-
-
-def draw(*shape, seed=5):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def classes(b, k=3, seed=7):
-    return torch.randint(k, (b,), generator=torch.Generator().manual_seed(seed))
-
-
-def tokens(b, t):
-    return torch.randint(11, (b, t), generator=torch.Generator().manual_seed(5))
-
 
 NETWORKS = {
     "mlp": (mlp, draw(6, 6)),
@@ -61,32 +52,10 @@ NETWORKS = {
 }
 
 
-def check(module, x, targets, loss, tolerance=1e-5):
-    """Both together and each alone are what autograd gives, relative to the norms."""
-    vector = random_vector(module)
-    slow = slow_gradients(module, x, targets, loss)
-    expected, length = slow_norms(slow), sum(v.double().square().sum() for v in vector.values())
-    norms, products = gradient_norms_and_products(module, x, targets, vector, loss)
-    assert ((norms - expected).abs() <= tolerance * expected).all()
-    # A product of two long vectors may be small: it is exact relative to their lengths.
-    off = (products - slow_products(slow, vector)).abs()
-    assert (off <= tolerance * (expected * length).sqrt()).all()
-    assert (
-        (gradient_norms(module, x, targets, loss) - expected).abs() <= tolerance * expected
-    ).all()
-    alone = gradient_products(module, x, targets, vector, loss)
-    off = (alone - slow_products(slow, vector)).abs()
-    assert (off <= tolerance * (expected * length).sqrt()).all()
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_agrees_with_autograd_in_float32(name):
     make, x = NETWORKS[name]
     check(randomised(make()), x, classes(len(x)), cross_entropy)
-
-
-def refuse(*arguments):
-    raise AssertionError(f"the gradients of {arguments[4]} were formed item by item")
 
 
 @pytest.mark.parametrize("name", [name for name in NETWORKS if "torch" not in name])
@@ -122,12 +91,13 @@ def test_products_are_the_directional_derivative(name):
 
 
 def test_the_summed_gradient_is_the_sum_over_items_and_batches():
-    module, x, y = randomised(cnn()), draw(6, 1, 8, 8), classes(6)
+    module, x, y = randomised(vgg11(3, width=2)), draw(6, 3, 32, 32), classes(6)
     found = summed_gradient(module.train(), [(x[:2], y[:2]), (x[2:], y[2:])], cross_entropy)
-    slow = slow_gradients(module, x, y, cross_entropy)
+    slow = slow_gradients(module.eval(), x, y, cross_entropy)
     for name, total in found.items():
         assert total.dtype == torch.float32
-        torch.testing.assert_close(total, sum(one[name] for one in slow), rtol=1e-5, atol=1e-5)
+        expected = sum(one[name].double() for one in slow)
+        assert (total - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
 def test_products_with_the_summed_gradient_add_up_to_its_norm():
@@ -200,194 +170,6 @@ class Joined(nn.Module):
 
     def forward(self, x):
         return self.module(x[:, :3], x[:, 3:], double=True)
-
-
-class Tied(nn.Module):
-    """A weight that is an embedding and a linear layer at once, and a bias used directly."""
-
-    def __init__(self):
-        super().__init__()
-        self.tokens = nn.Embedding(7, 4)
-        self.again = nn.Linear(4, 7)
-        self.again.weight = self.tokens.weight
-
-    def forward(self, indices):
-        return self.again(torch.tanh(self.tokens(indices))).mean(1)
-
-
-class Direct(nn.Module):
-    """A layer's weight used both in a call and directly, and a parameter of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-        self.scale = nn.Parameter(torch.ones(4))
-
-    def forward(self, x):
-        return self.scale * self.layer(x) @ self.layer.weight.T
-
-
-class Detached(nn.Module):
-    """A layer whose call counts for nothing and whose weight is used directly."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-
-    def forward(self, x):
-        return self.layer(x).detach() + x @ self.layer.weight
-
-
-class Unrolled(nn.Module):
-    """One cell called several times, as in a recurrent network."""
-
-    def __init__(self):
-        super().__init__()
-        self.cell, self.norm = nn.Linear(4, 4), nn.LayerNorm(4)
-
-    def forward(self, x):
-        for _ in range(3):
-            x = torch.tanh(self.norm(self.cell(x))) + x
-        return x
-
-
-class Constant(nn.Module):
-    """A layer called with as many rows as there are items, but not with items."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("rows", draw(5, 3))
-        self.table, self.head = nn.Linear(3, 4), nn.Linear(4, 4)
-
-    def forward(self, x):
-        return self.head((x[:, None] * self.table(self.rows)).sum(1))
-
-
-class Added(nn.Module):
-    """Parameters added to the items in several ways, the items first or second."""
-
-    def __init__(self, way):
-        super().__init__()
-        self.way, self.first, self.last = way, nn.Linear(4, 4), nn.Linear(4, 4)
-        self.places = nn.Parameter(torch.ones(5, 4))
-        self.register_buffer("rows", draw(5, 3).double())
-        self.table = nn.Linear(3, 4)
-
-    def forward(self, x):
-        if self.way == "scaled":
-            return self.last(torch.add(self.first(x), self.places, alpha=3))
-        if self.way == "to the inputs":
-            return self.last(x + self.places)
-        if self.way == "one for all positions":
-            return self.last(self.first(x) + self.places[:1])
-        if self.way == "items second":
-            mixed = self.first(x.transpose(0, 1)) + self.places[:, None]
-            return self.last(torch.tanh(mixed)).transpose(0, 1)
-        if self.way == "twice":
-            return self.last(torch.tanh(x + self.places) + self.places)
-        if self.way == "before items":
-            return self.last(x + (self.places + self.table(self.rows)))
-        return self.last(torch.tanh(self.first(x) + self.table(self.rows)))
-
-
-ADDED = (
-    "scaled",
-    "to the inputs",
-    "one for all positions",
-    "items second",
-    "twice",
-    "before items",
-    "a constant call",
-)
-
-
-@pytest.mark.parametrize("b", [1, 3, 5])
-@pytest.mark.parametrize("way", ADDED)
-def test_what_is_added_to_all_items_is_exact(way, b):
-    module, x = randomised(Added(way).double()), draw(b, 5, 4).double()
-    check(module, x, draw(b, 5, 4, seed=8).double(), squared_error, 1e-10)
-
-
-@pytest.mark.parametrize("way", ["scaled", "to the inputs", "a constant call"])
-def test_what_is_added_to_all_items_needs_no_vmap(way, monkeypatch):
-    monkeypatch.setattr(gradients, "tally_items", refuse)
-    targets = draw(5, 5, 4, seed=8).double()
-    gradient_norms(Added(way).double(), draw(5, 5, 4).double(), targets, squared_error)
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, reentrant):
-        super().__init__()
-        self.reentrant, self.first, self.second = reentrant, nn.Linear(4, 4), nn.Linear(4, 4)
-
-    def forward(self, x):
-        inner = lambda v: torch.tanh(self.second(v))  # noqa: E731
-        return checkpoint(inner, self.first(x), use_reentrant=self.reentrant)
-
-
-class Branching(nn.Module):
-    """Something vmap cannot do: Python decides by the data, beside a parameter used directly."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer, self.scale = nn.Linear(4, 4), nn.Parameter(torch.ones(4))
-
-    def forward(self, x):
-        return self.scale * self.layer(x if float(x.detach().sum()) > -1e9 else -x)
-
-
-class Preactivated(nn.Module):
-    """In-place changes right before and after layers."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
-
-    def forward(self, x):
-        x = self.first(x).mul_(2).relu_()
-        return self.second(x).add_(1)
-
-
-ODD = {
-    "recurrent": (lambda: Recurrent(), draw(3, 5, 4)),
-    "unrolled": (Unrolled, draw(5, 4)),
-    "direct": (Direct, draw(5, 4)),
-    "detached": (Detached, draw(5, 4)),
-    "constant": (Constant, draw(5, 4)),
-    "branching": (Branching, draw(5, 4)),
-    "in place": (Preactivated, draw(5, 4)),
-    "checkpointed": (lambda: Checkpointed(False), draw(5, 4)),
-    "parametrised": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), draw(5, 4)),
-    "unknown layer": (lambda: nn.Sequential(nn.Linear(4, 4), nn.PReLU(4)), draw(5, 4)),
-    "transposed convolution": (
-        lambda: nn.Sequential(nn.ConvTranspose2d(2, 2, 2), nn.Flatten(), nn.Linear(32, 4)),
-        draw(5, 2, 3, 3),
-    ),
-    "one item": (Unrolled, draw(1, 4)),
-    "one item of one token": (lambda: nn.Sequential(nn.Linear(4, 4)), draw(1, 1, 4)),
-}
-
-
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.memory, self.head = nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 4)
-
-    def forward(self, x):
-        return self.head(self.memory(x)[0][:, -1])
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_odd_uses_of_parameters_are_exact(name):
-    make, x = ODD[name]
-    module = randomised(make().double())
-    targets = draw(*module(x.double()).shape, seed=8).double()
-    check(module, x.double(), targets, squared_error, 1e-10)
-
-
-def test_a_tied_weight_is_exact():
-    module, x = randomised(Tied()), tokens(5, 6) % 7
-    check(module, x, classes(5, 7), cross_entropy)
 
 
 def test_a_frozen_network_but_for_its_head_counts_only_the_head():

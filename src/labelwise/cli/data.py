@@ -64,7 +64,7 @@ def fetch(
     names: Annotated[list[str], typer.Argument(help="Data sets.", metavar="NAME...")],
     folder: Annotated[
         Path | None,
-        typer.Option("--from", help="Original files, packed or not.", metavar="FOLDER"),
+        typer.Option("--from", help="Folder or archive with the original files.", metavar="FOLDER"),
     ] = None,
     compress: Annotated[
         bool, typer.Option("--compress", help="Smaller files, slower to load.")
@@ -88,7 +88,8 @@ def fetch(
         if name in known and known[name].ready and folder is None and not again:
             _verify(name)
             continue
-        path = get(name, folder, compress=compress)
+        with Console(stderr=True).status(f"fetching {name}"):
+            path = get(name, folder, compress=compress)
         print(f"{name}: kept in {path}" if path else f"{name}: comes with scikit-learn")
 
 

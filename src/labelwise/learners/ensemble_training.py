@@ -2,9 +2,9 @@
 
 Their parameters are stacked, ``(M, ...)`` each, and a forward pass is vmapped over the stack, so
 that M small matrix products become one large one and Python runs once for all. The networks share
-nothing else: each has its own first parameters, its own order of batches, its own best epoch, and
-may stop before the others. The optimizers in use work number by number, so that a step on stacked
-parameters is a step on each.
+nothing else: each has its own first parameters, its own order of batches, its own best epoch, may
+stop before the others, and may have items of its own. The optimizers in use work number by number,
+so that a step on stacked parameters is a step on each.
 
 The answer is that of `labelwise.learners.training.train` for each network by itself with the same
 seed, up to rounding (layers that draw in training, as dropout, draw other numbers).
@@ -12,6 +12,7 @@ seed, up to rounding (layers that draw in training, as dropout, draw other numbe
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from labelwise.blocks import Progress
 from labelwise.errors import BadInput
+from labelwise.learners.ensemble_sets import Sets, stacked
 from labelwise.learners.inputs import Batch, even_parts, ready
 from labelwise.learners.members import WithState, vmapped_or_not
 from labelwise.learners.network import call, call_with_features, evaluating, precision_of
@@ -102,7 +104,10 @@ class Stack:
 
 
 def can_stack(
-    modules: Sequence[nn.Module], labelled: Labelled, settings: Settings, device: torch.device
+    modules: Sequence[nn.Module],
+    labelled: Labelled | Sequence[Labelled],
+    settings: Settings,
+    device: torch.device,
 ) -> bool:
     """Whether the modules can be trained together, found out by a first forward and backward pass.
 
@@ -124,7 +129,7 @@ def can_stack(
             module.train()
         try:
             steps = _Steps(Stack(modules), labelled, settings, device)
-            size = min(len(labelled), settings.batch_size)
+            size = min(len(steps.sets), settings.batch_size)
             losses, _ = steps.losses(np.tile(np.arange(size), (len(modules), 1)))
             losses.sum().backward()  # type: ignore[no-untyped-call]
         except Exception:  # what is not for vmap's sake is raised again by training
@@ -134,31 +139,45 @@ def can_stack(
 
 def train_together(
     modules: Sequence[nn.Module],
-    labelled: Labelled,
+    labelled: Labelled | Sequence[Labelled],
     settings: Settings,
     *,
     seeds: Sequence[int],
     device: torch.device,
-    validation: Labelled | None = None,
+    validation: Labelled | Sequence[Labelled] | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """Train modules in place, each as `train` would with its seed."""
-    if settings.stop_accuracy is not None and labelled.targets.is_floating_point():
-        raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
+    """Train modules in place, each as `train` would with its seed.
+
+    Args:
+        modules: of one architecture.
+        labelled: one set for all, or a set for each, all of one size.
+        settings: how to train.
+        seeds: one for each.
+        device: where the modules are.
+        validation: what the best epoch is found with: one set, or a set for each.
+        progress: called as ``progress("training", epochs done, epochs)``.
+    """
     for module in modules:
         module.train()
     steps = _Steps(Stack(modules), labelled, settings, device)
+    sets = steps.sets
+    if settings.stop_accuracy is not None and sets.targets.is_floating_point():
+        raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
+    held = None if validation is None else Sets(validation, len(modules), device)
     rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
     race = _Race(steps.stack, settings)
     for epoch in range(1, settings.epochs + 1):
-        plans = [batches(labelled.weights, settings, rng) for rng in rngs]
+        pairs = zip(sets.each, rngs, strict=True)
+        plans = [batches(own.weights, settings, rng) for own, rng in pairs]
         means, accuracies = steps.epoch(plans)
-        losses = None if validation is None else steps.mean_losses(validation)
+        losses = None if held is None else steps.mean_losses(held)
         for number in race.running:
             which = f"of network {number} in epoch {epoch}"
-            check_finite(means[number], f"the loss {which}", labelled, settings)
-            if validation is not None and losses is not None:
-                check_finite(losses[number], f"the validation loss {which}", validation, settings)
+            check_finite(means[number], f"the loss {which}", sets.each[number], settings)
+            if held is not None and losses is not None:
+                own = held.each[number]
+                check_finite(losses[number], f"the validation loss {which}", own, settings)
         if progress is not None:
             progress("training", epoch, settings.epochs)
         race.look(epoch, means, accuracies, losses)
@@ -171,13 +190,20 @@ class _Steps:
     """One step of the optimizer after the other, for all networks of a stack at once."""
 
     def __init__(
-        self, stack: Stack, labelled: Labelled, settings: Settings, device: torch.device
+        self,
+        stack: Stack,
+        labelled: Labelled | Sequence[Labelled],
+        settings: Settings,
+        device: torch.device,
     ) -> None:
-        self.stack, self._labelled, self._settings = stack, labelled, settings
+        self.stack, self._settings = stack, settings
+        self.sets = Sets(labelled, len(stack), device)
         self._device, self._dtype = device, precision_of(stack.base)
         self._optimizer = make_optimizer(stack.parameters, settings)
-        count = settings.epochs * -(-len(labelled) // settings.batch_size)
+        count = settings.epochs * -(-len(self.sets) // settings.batch_size)
         self._schedule = make_schedule(self._optimizer, settings, count)
+        uneven = settings.weighting == "loss" and bool((self.sets.weights != 1).any())
+        self._weights = self.sets.weights if uneven else None
 
     def epoch(
         self, plans: Sequence[Sequence[NDArray[np.int64]]]
@@ -190,8 +216,11 @@ class _Steps:
         self.stack.base.train()
         total = torch.zeros(len(self.stack), device=self._device)
         right = torch.zeros(len(self.stack), device=self._device)
-        for positions in zip(*plans, strict=True):
-            losses, hits = self.losses(np.stack(positions))
+        orders = np.stack([np.concatenate(plan) for plan in plans])
+        cuts = np.cumsum([0, *(len(part) for part in plans[0])]).tolist()
+        places = torch.from_numpy(orders).to(self._device)  # once an epoch: every copy waits
+        for begin, end in pairwise(cuts):
+            losses, hits = self.losses(orders[:, begin:end], places[:, begin:end])
             self._optimizer.zero_grad(set_to_none=True)
             losses.mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
             self._optimizer.step()
@@ -199,47 +228,57 @@ class _Steps:
                 self._schedule.step()
             total += losses.detach().sum(dim=1)
             right += hits
-        count = len(self._labelled)
+        count = len(self.sets)
         return _numbers(total / count), _numbers(right / count)
 
-    def losses(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor | float]:
+    def losses(
+        self, positions: NDArray[np.int64], places: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | float]:
         """Weighted losses of the items at ``positions`` ``(M, b)``; how many were right ``(M,)``.
 
-        The second is 0 unless training is to stop by it.
+        The second is 0 unless training is to stop by it. ``places`` are the positions on the
+        device, if they are there already.
         """
-        places = torch.from_numpy(positions).to(self._device)
-        targets = self._labelled.targets[places].flatten(0, 1)
-        batch = self._batch(positions)
+        if places is None:
+            places = torch.from_numpy(positions).to(self._device)
+        targets = self.sets.numbers(self.sets.targets, places).flatten(0, 1)
+        batch = self._batch(positions, places)
         with autocast(self._device, self._settings.amp):
             outputs = self.stack.outputs(batch).flatten(0, 1)
             losses = checked_losses(self._settings.loss, outputs, targets).reshape(places.shape)
-        if self._settings.weighting == "loss":
-            losses = losses * self._labelled.weights[places]
+        if self._weights is not None:
+            losses = losses * self.sets.numbers(self._weights, places)
         if self._settings.stop_accuracy is None:
             return losses, 0.0
         return losses, (outputs.argmax(dim=1) == targets).reshape(places.shape).sum(dim=1)
 
-    def mean_losses(self, labelled: Labelled) -> NDArray[np.float64]:
+    def mean_losses(self, held: Sets) -> NDArray[np.float64]:
         """Every network's weighted mean loss on some items, in eval mode, ``(M,)``."""
         total = torch.zeros(len(self.stack), device=self._device)
         with evaluating(self.stack.base), torch.no_grad():
-            for positions in even_parts(np.arange(len(labelled)), 512):
+            for part in even_parts(np.arange(len(held)), 512):
+                positions = np.tile(part, (len(self.stack), 1))
                 places = torch.from_numpy(positions).to(self._device)
-                batch = ready(labelled.items.batch(positions), self._device, self._dtype)
-                outputs = self.stack.outputs(batch, shared=True)
-                targets = labelled.targets[places]
-                losses = [self._settings.loss(part, targets) for part in outputs]
-                total += (torch.stack(losses) * labelled.weights[places]).sum(dim=1)
-        return _numbers(total / len(labelled))
+                outputs = self._outputs(held, positions, places)
+                targets = held.numbers(held.targets, places)
+                pairs = zip(outputs, targets, strict=True)
+                losses = torch.stack([self._settings.loss(*pair) for pair in pairs])
+                total += (losses * held.numbers(held.weights, places)).sum(dim=1)
+        return _numbers(total / len(held))
 
-    def _batch(self, positions: NDArray[np.int64]) -> Batch:
+    def _outputs(self, held: Sets, positions: NDArray[np.int64], places: Tensor) -> Tensor:
+        """``(M, b, K)``; what all networks see alike is given to them once."""
+        if not held.shared:
+            return self.stack.outputs(held.batch(positions, places, self._dtype))
+        batch = ready(held.each[0].items.batch(positions[0]), self._device, self._dtype)
+        return self.stack.outputs(batch, shared=True)
+
+    def _batch(self, positions: NDArray[np.int64], places: Tensor) -> Batch:
         """The networks' batches, ``(M, b, ...)``."""
-        items, augment = self._labelled.items, self._settings.augment
+        augment = self._settings.augment
         if augment is None:
-            together = ready(items.batch(positions.ravel()), self._device, self._dtype)
-            return _leaves(lambda part: part.reshape(*positions.shape, *part.shape[1:]), together)
-        own = [augment(ready(items.batch(row), self._device, self._dtype)) for row in positions]
-        return _leaves(lambda *parts: torch.stack(parts), *own)
+            return self.sets.batch(positions, places, self._dtype)
+        return stacked([augment(own) for own in self.sets.batches(positions, self._dtype)])
 
 
 class _Race:
@@ -299,18 +338,6 @@ class _Race:
         for name, value in state.items():
             self._kept[name][numbers] = value[numbers]
         self._safe.update(numbers)
-
-
-def _leaves(function: Callable[..., Tensor], first: Batch, *others: Batch) -> Batch:
-    """A function of the tensors at the same place of every batch."""
-    if isinstance(first, Tensor):
-        return function(first, *others)
-    if isinstance(first, Mapping):
-        return {
-            name: _leaves(function, value, *(other[name] for other in others))
-            for name, value in first.items()
-        }
-    return tuple(_leaves(function, *parts) for parts in zip(first, *others, strict=True))
 
 
 def _numbers(values: Tensor) -> NDArray[np.float64]:

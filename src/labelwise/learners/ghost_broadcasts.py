@@ -82,7 +82,7 @@ def _axis(edge: Edge, other: Edge, b: int) -> int | None:
     """The axis along which the source is broadcast to the items; None if there is none."""
     if type(edge.node).__name__ not in _NODES:
         return None
-    all_items, one = (tuple(e.node._input_metadata[0].shape) for e in (edge, other))  # type: ignore[attr-defined]
+    all_items, one = (tuple(e.node._input_metadata[0].shape) for e in (edge, other))
     own = _shape(edge.source)
     missing = len(all_items) - len(own)
     for axis in range(len(one)):

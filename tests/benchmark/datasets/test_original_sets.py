@@ -104,13 +104,14 @@ def test_cifar_100_from_its_pickles(old, tmp_path):
 
     put(tmp_path, "cifar-100-python/train", batch(slice(6)))
     put(tmp_path, "cifar-100-python/test", batch(slice(6, None)))
-    as_written(small("cifar100", tmp_path, 6, 3), images, fine, 6)
+    for folder in (tmp_path, tmp_path / "cifar-100-python"):
+        as_written(small("cifar100", folder, 6, 3), images, fine, 6)
 
 
 def test_cifar_10_from_pickles_that_would_do_harm_is_refused(tmp_path):
     for name in ("data_batch_1", "test_batch"):
         put(tmp_path, f"cifar-10-batches-py/{name}", pickle.dumps({"data": print}))
-    with pytest.raises(BadInput, match="builtins.print"):
+    with pytest.raises(BadInput, match=r"builtins.print"):
         small("cifar10", tmp_path, 6, 3)
 
 

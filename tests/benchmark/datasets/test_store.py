@@ -82,7 +82,7 @@ def test_other_arrays_under_the_old_checksum_are_noticed(cache):
     arrays = store._encoded(IMAGES._replace(targets=IMAGES.targets[::-1]))
     old = np.array(store.digest(IMAGES))
     np.savez(cache / "x.npz", **arrays, digest=old, source=np.array("s"))
-    with pytest.raises(BadInput, match="has checksum .* instead of"):
+    with pytest.raises(BadInput, match=r"has checksum .* instead of"):
         store.read("x")
 
 

@@ -42,7 +42,7 @@ def test_a_table_is_read_by_its_columns(text, delimiter, names):
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n3\n", "a,b\n1,x\n", "a,b,c\n1,2\n", ""])
 def test_what_is_no_table_is_refused(text):
-    with pytest.raises(BadInput, match="bad.csv"):
+    with pytest.raises(BadInput, match=r"bad.csv"):
         tables.read_columns("bad.csv", text)
 
 
@@ -59,7 +59,7 @@ def test_targets_and_other_columns_are_taken_out_of_the_features():
 
 def test_a_missing_column_is_named():
     files = {"x.csv": b"a,b\n1,2\n"}
-    with pytest.raises(BadInput, match="x.csv has no column 'RMSD'; it has a, b"):
+    with pytest.raises(BadInput, match=r"x.csv has no column 'RMSD'; it has a, b"):
         tables.regression(files, file="*x.csv", targets=("RMSD",))
 
 
@@ -91,7 +91,7 @@ def test_the_last_drawings_of_every_class_are_held_out():
 
 
 def test_drawings_of_another_size_are_refused():
-    with pytest.raises(BadInput, match="ant.ndjson has drawings of shape"):
+    with pytest.raises(BadInput, match=r"ant.ndjson has drawings of shape"):
         tables.quick_draw({"drawings/ant.ndjson": b"[1, 2]\n" * 30})
 
 

@@ -31,7 +31,7 @@ def test_lines_of_class_and_text_with_and_without_a_head(head, skip):
 
 def test_a_line_without_a_class_is_named():
     files = {"x-train.txt": b"a\tb\nno class here\n", "x-test.txt": b"a\tb\n"}
-    with pytest.raises(BadInput, match="line 2 of x-train.txt"):
+    with pytest.raises(BadInput, match=r"line 2 of x-train.txt"):
         texts.tab_separated(files, stem="x-")
 
 
@@ -92,6 +92,19 @@ def test_pictures_in_parquet_files(struct):
     assert [*found.targets, *found.test_targets] == classes.tolist()
 
 
+def test_grey_pictures_in_parquet_files_in_a_folder_with_a_misleading_name():
+    images = some_images(3, 1, 8)
+    cells = [png(np.repeat(image, 3, axis=0)) for image in images]
+    files = {
+        "training/train-0.parquet": packed(image=cells[:2], label=[4, 5]),
+        "training/test-0.parquet": packed(image=cells[2:], label=[6]),
+    }
+    found = parquet(files, side=8, mode="L")
+    np.testing.assert_array_equal(found.inputs, images[:2])
+    np.testing.assert_array_equal(found.test_inputs, images[2:])
+    assert (found.targets.tolist(), found.test_targets.tolist()) == ([4, 5], [6])
+
+
 def test_texts_in_parquet_files():
     files = {
         "train.parquet": packed(text=["a", "b"], label=[1, 0]),
@@ -105,5 +118,5 @@ def test_texts_in_parquet_files():
 def test_parquet_files_without_labels_or_content_are_named():
     with pytest.raises(BadInput, match="no column fine_label or label or labels"):
         parquet({"train.parquet": packed(text=["a"], score=[1])})
-    with pytest.raises(BadInput, match="train.parquet is no Parquet file"):
+    with pytest.raises(BadInput, match=r"train.parquet is no Parquet file"):
         parquet({"train.parquet": b"PAR1"})

@@ -23,28 +23,41 @@ _LARGEST = 4 << 30
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError)
 
 
+def matches(name: str, pattern: str) -> bool:
+    """Whether a shell pattern, in lower case, fits a path or, without a slash, its last part.
+
+    >>> matches("CIFAR/Train.bin", "train*"), matches("train/a.bin", "train*")
+    (True, False)
+    """
+    whole = name.lower()
+    return fnmatch.fnmatchcase(whole if "/" in pattern else whole.rpartition("/")[2], pattern)
+
+
 def gather(source: Path, wanted: Sequence[str]) -> dict[str, bytes]:
     """All files under a folder, or in an archive, whose path matches a pattern.
 
     Args:
         source: a folder, searched through with the archives in it, or one archive or file.
-        wanted: shell patterns of lower-case paths; ``*`` also matches ``/``.
+        wanted: patterns, see `matches`.
 
     Returns:
-        Contents by path, in the order of the paths; what ends in .gz is decompressed and loses it.
+        Contents by path, in the order of the paths, which begin with the folder's own name. What
+        ends in .gz is decompressed and loses the ending.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.txt.gz").write_bytes(gzip.compress(b"one"))
-    ...     gather(Path(folder), ["*.txt"])
-    {'a.txt': b'one'}
+    ...     list(gather(Path(folder), ["*.txt"]).values())
+    [b'one']
     """
     if not source.exists():
         raise BadInput(f"there is no folder or archive {source}; name the one with the files")
     found: dict[str, bytes] = {}
-    paths = [p for p in source.rglob("*") if p.is_file()] if source.is_dir() else [source]
-    for path in paths:
-        name = path.relative_to(source).as_posix() if source.is_dir() else path.name
+    top = source.resolve()
+    for path in top.rglob("*") if top.is_dir() else [top]:
+        if not path.is_file():
+            continue
+        name = path.relative_to(top.parent).as_posix()
         try:
             with path.open("rb") as file:
                 found.update(_matching(file, name, wanted))
@@ -66,7 +79,7 @@ def _matching(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[tup
                 io.BytesIO(content.read()) if packed else content
             )  # zipfile goes back and forth
             yield from _matching(inside, member, wanted)
-    elif any(fnmatch.fnmatchcase(plain.lower(), pattern) for pattern in wanted):
+    elif any(matches(plain, pattern) for pattern in wanted):
         yield plain, file.read() if plain == name else gzip.decompress(file.read())
 
 

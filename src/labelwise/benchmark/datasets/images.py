@@ -8,11 +8,11 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
+from labelwise.benchmark.datasets.archives import matches
 from labelwise.benchmark.datasets.entries import Arrays, Files, Parts, held_out, numbered
 from labelwise.benchmark.datasets.pickles import unpickle
 from labelwise.errors import BadInput, MissingDependency
@@ -22,7 +22,7 @@ _IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 def pick(files: Files, pattern: str) -> tuple[str, bytes]:
     """The one file that matches; of several, that with the shortest path."""
-    names = [name for name in files if fnmatchcase(name.lower(), pattern)]
+    names = [name for name in files if matches(name, pattern)]
     if not names:
         raise BadInput(f"no file matches {pattern}; is the download whole?")
     name = min(names, key=lambda entry: (len(entry), entry))
@@ -31,7 +31,7 @@ def pick(files: Files, pattern: str) -> tuple[str, bytes]:
 
 def matching(files: Files, pattern: str) -> list[tuple[str, bytes]]:
     """The files that match, by their path."""
-    return [(name, files[name]) for name in sorted(files) if fnmatchcase(name.lower(), pattern)]
+    return [(name, files[name]) for name in sorted(files) if matches(name, pattern)]
 
 
 def as_array(name: str, data: bytes, *shape: int, dtype: str = "u1") -> Arrays:

@@ -10,7 +10,7 @@ from labelwise.benchmark.datasets.parquet import parquet
 def in_parquet(side: int | None, mode: str = "RGB") -> Layout:
     """Parquet files, as hubs for data keep them."""
     read = partial(parquet, side=side, mode=mode)
-    return Layout("Parquet files", ("*train*.parquet", "*test*.parquet"), read)
+    return Layout("Parquet files", ("train*.parquet", "test*.parquet"), read)
 
 
 def idx() -> Layout:

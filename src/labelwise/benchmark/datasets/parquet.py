@@ -16,15 +16,15 @@ _LABELS = ("fine_label", "label", "labels")
 
 
 def parquet(files: Files, *, side: int | None = None, mode: str = "RGB") -> Parts:
-    """The rows of all ``train`` files and of all ``test`` (or ``valid``) files, in their order.
+    """The rows of all files called ``train...``, and of all called ``test...``, in their order.
 
     Args:
-        files: with ``train`` or ``test`` in their names.
+        files: among which those are.
         side: of the pictures; None for texts.
         mode: ``RGB`` or ``L`` (grey).
     """
-    train = _read([*matching(files, "*train*.parquet")], side, mode)
-    return Parts(*train, *_read([*matching(files, "*test*.parquet")], side, mode))
+    train = _read(matching(files, "train*.parquet"), side, mode)
+    return Parts(*train, *_read(matching(files, "test*.parquet"), side, mode))
 
 
 def _read(found: list[tuple[str, bytes]], side: int | None, mode: str) -> tuple[Arrays, Arrays]:

@@ -2,12 +2,11 @@
 
 import warnings
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 
-from labelwise.benchmark.datasets.archives import gather
+from labelwise.benchmark.datasets.archives import gather, matches
 from labelwise.benchmark.datasets.entries import Arrays, Entry, Files, Layout, Parts
 from labelwise.errors import BadInput, LabelwiseWarning
 
@@ -34,7 +33,7 @@ def read_files(entry: Entry, sources: Sequence[Path]) -> Parts:
 
 
 def _names(files: Files, pattern: str) -> list[str]:
-    return [name for name in files if fnmatchcase(name.lower(), pattern)]
+    return [name for name in files if matches(name, pattern)]
 
 
 def _described(layout: Layout) -> str:

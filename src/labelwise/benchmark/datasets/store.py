@@ -7,7 +7,6 @@ not depend on the files they came from: a package and the original download have
 
 import hashlib
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -54,14 +53,13 @@ def write(name: str, parts: Parts, source: str, *, compress: bool = False) -> Pa
     path = cached_file(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     save: Callable[..., None] = np.savez_compressed if compress else np.savez
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{name}.", suffix=".npz")
-    os.close(handle)
+    part = path.with_name(f".{name}.{os.getpid()}.npz")
     try:
         notes = {"digest": np.array(digest(parts)), "source": np.array(source)}
         save(part, **_encoded(parts), **notes)
         os.replace(part, path)
     finally:
-        Path(part).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
     return path
 
 

@@ -1,0 +1,307 @@
+"""The architectures of the papers, by name, for images of any side and any number of classes.
+
+============================  ====================================================================
+name                          what
+============================  ====================================================================
+lenet5                        two 5 x 5 convolutions, three linear layers; no normalisation
+vgg11, vgg16                  3 x 3 convolutions with batch normalisation, one linear layer
+resnet18, resnet18_narrow     residual blocks for small images, 64 or 16 channels at the start
+bayesian_resnet18             the same with a ReLU layer of 256 before the head, for a variational
+bayesian_resnet18_32          head; or of 32
+cnn                           the network of PyTorch's tutorial, which is LeNet-5 on 32 x 32
+cnn_avgpool                   convolutions of 32, 64 and 128 channels, averaged over the image
+mlp                           two hidden layers of 256
+small_*                       a family of small networks of different kinds, for several models
+============================  ====================================================================
+
+Every network ends in a linear layer, so that its features are what enters that layer. A stage that
+would shrink an image below one pixel keeps its size instead: the same names serve 8 x 8 digits.
+
+References: Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
+K. Simonyan, A. Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition",
+ICLR 2015. K. He, X. Zhang, S. Ren, J. Sun, "Deep Residual Learning for Image Recognition", CVPR
+2016. R. Pinsler et al., "Bayesian Batch Active Learning as Sparse Subset Approximation", NeurIPS
+2019, for the layer before a Bayesian head.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.errors import BadInput, UnknownName
+
+Shape = tuple[int, ...]
+Builder = Callable[[Shape, int], nn.Module]
+"""``builder(shape of one item, outputs) -> module``."""
+
+
+def make(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
+    """A new network with random first parameters.
+
+    Args:
+        name: from `NETWORKS`.
+        shape: of one item: ``(channels, side, side)``, or ``(d,)`` for the perceptrons.
+        outputs: how many classes, or values of a regression.
+
+    >>> network = make("lenet5", (1, 28, 28), 10)
+    >>> network(torch.zeros(3, 1, 28, 28)).shape
+    torch.Size([3, 10])
+    """
+    if name not in NETWORKS:
+        raise UnknownName(f"no network is called {name!r}; choose from {', '.join(NETWORKS)}")
+    if outputs < 1:
+        raise BadInput(f"a network has 1 output or more; got {outputs}")
+    if len(shape) != 3 and not name.startswith(PERCEPTRONS):
+        raise BadInput(f"{name} takes images (channels, height, width); got shape {tuple(shape)}")
+    return NETWORKS[name](tuple(shape), outputs)
+
+
+class Residual(nn.Module):
+    """What goes in, through a short way, plus what comes out of the body; then ReLU."""
+
+    def __init__(self, body: nn.Module, short: nn.Module | None = None) -> None:
+        """``short`` changes what goes in where the body changes its shape; None leaves it."""
+        super().__init__()
+        self.body = body
+        self.short = nn.Identity() if short is None else short
+        self.last = nn.ReLU()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``(b, ...)`` to what the body gives."""
+        outputs: Tensor = self.last(self.body(inputs) + self.short(inputs))
+        return outputs
+
+
+class Branches(nn.Module):
+    """Several ways through, their channels one after the other."""
+
+    def __init__(self, *ways: nn.Module) -> None:
+        """The ways must agree in all but the channels."""
+        super().__init__()
+        self.ways = nn.ModuleList(ways)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``(b, c, h, w)`` to ``(b, sum of the ways' channels, h', w')``."""
+        return torch.cat([way(inputs) for way in self.ways], dim=1)
+
+
+def lenet5(shape: Shape, outputs: int) -> nn.Module:
+    """60 thousand parameters on 28 x 28; an image under 16 is padded before both convolutions."""
+    channels, side = shape[0], _side(shape)
+    pad = 2 if side < 32 else 0
+    again = 2 if side < 16 else 0
+    body = [*_convolution(channels, 6, 5, pad), nn.MaxPool2d(2)]
+    body += [*_convolution(6, 16, 5, again), nn.MaxPool2d(2)]
+    return _with_layers(body, shape, (120, 84), outputs)
+
+
+def average_cnn(shape: Shape, outputs: int) -> nn.Module:
+    """Three 3 x 3 convolutions, averaged over the image, and a linear layer."""
+    body: list[nn.Module] = []
+    for before, after in pairwise((shape[0], 32, 64, 128)):
+        body += _convolution(before, after, 3, 1)
+    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, outputs))
+
+
+def perceptron(
+    widths: Sequence[int], act: Callable[[], nn.Module], shape: Shape, outputs: int
+) -> nn.Module:
+    """Linear layers of these widths with an activation after each."""
+    return _with_layers([], shape, widths, outputs, act)
+
+
+VGG = {
+    "vgg11": ((64,), (128,), (256, 256), (512, 512), (512, 512)),
+    "vgg16": ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3),
+}
+"""Channels of the convolutions between two poolings."""
+
+
+def vgg(name: str, shape: Shape, outputs: int) -> nn.Module:
+    """Stages of 3 x 3 convolutions; each stage halves the image while it is larger than a pixel."""
+    body: list[nn.Module] = []
+    before, side = shape[0], _side(shape)
+    for stage in VGG[name]:
+        for after in stage:
+            body += _normed(before, after, 3, 1)
+            before = after
+        if side > 1:
+            body.append(nn.MaxPool2d(2))
+            side //= 2
+    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, outputs))
+
+
+def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Module:
+    """Four stages of two blocks; the first convolution is 3 x 3 and nothing is pooled before them.
+
+    Args:
+        width: channels of the first stage; 64 in the paper.
+        last: a linear layer of this width and a ReLU before the head, or None.
+        shape: of one image.
+        outputs: of the head.
+    """
+    body = _normed(shape[0], width, 3, 1)
+    before = width
+    for stage in range(4):
+        after = width * 2**stage
+        body += [_block(before, after, 1 if stage == 0 else 2), _block(after, after, 1)]
+        before = after
+    body += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    if last is not None:
+        body += [nn.Linear(before, last), nn.ReLU()]
+        before = last
+    return nn.Sequential(*body, nn.Linear(before, outputs))
+
+
+def _block(before: int, after: int, stride: int) -> nn.Module:
+    """Two convolutions; the way round them is the identity wherever the shape stays."""
+    inner = _normed(before, after, 3, 1, stride)
+    body = nn.Sequential(*inner, *_normed(after, after, 3, 1)[:-1])
+    if stride == 1 and before == after:
+        return Residual(body)
+    return Residual(body, nn.Sequential(*_normed(before, after, 1, 0, stride)[:-1]))
+
+
+def small_convolution(
+    channels: int, kernel: int, width: int, act: Callable[[], nn.Module], shape: Shape, outputs: int
+) -> nn.Module:
+    """One convolution, a pooling, and a hidden layer."""
+    first = nn.Conv2d(shape[0], channels, kernel, padding=kernel // 2)
+    return _with_layers([first, act(), nn.MaxPool2d(2)], shape, (width,), outputs, act)
+
+
+def small_deep(shape: Shape, outputs: int) -> nn.Module:
+    """Three convolutions with strides in place of poolings."""
+    body: list[nn.Module] = []
+    for before, after in pairwise((shape[0], 12, 24, 32)):
+        body += [nn.Conv2d(before, after, 3, 2, 1), nn.ReLU()]
+    return _with_layers(body, shape, (48,), outputs)
+
+
+def small_vgg(shape: Shape, outputs: int) -> nn.Module:
+    """Two pairs of convolutions with batch normalisation."""
+    body = [*_normed(shape[0], 12, 3, 1), *_normed(12, 12, 3, 1), nn.MaxPool2d(2)]
+    body += [*_normed(12, 24, 3, 1), *_normed(24, 24, 3, 1), nn.MaxPool2d(2)]
+    return _with_layers(body, shape, (64,), outputs)
+
+
+def small_residual(channels: int, blocks: int, shape: Shape, outputs: int) -> nn.Module:
+    """Residual blocks without normalisation, averaged over quarters of the image."""
+    body = [nn.Conv2d(shape[0], channels, 3, 2, 1), nn.ReLU()]
+    for _ in range(blocks):
+        inner = _convolution(channels, channels, 3, 1)
+        body.append(Residual(nn.Sequential(*inner, nn.Conv2d(channels, channels, 3, padding=1))))
+    body.append(nn.AdaptiveAvgPool2d(2))
+    return nn.Sequential(*body, nn.Flatten(), nn.Linear(4 * channels, outputs))
+
+
+def small_separable(shape: Shape, outputs: int) -> nn.Module:
+    """Convolutions of single channels, each followed by a mixing of them."""
+    body: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, 2, 1), nn.ReLU()]
+    for before, after in pairwise((16, 32, 64)):
+        body += [nn.Conv2d(before, before, 3, padding=1, groups=before), nn.ReLU()]
+        body += [nn.Conv2d(before, after, 1), nn.ReLU()]
+    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, outputs))
+
+
+def small_dilated(shape: Shape, outputs: int) -> nn.Module:
+    """Convolutions that look further and further apart."""
+    body: list[nn.Module] = []
+    for before, after, apart in ((shape[0], 12, 1), (12, 12, 2), (12, 16, 4)):
+        body += [nn.Conv2d(before, after, 3, padding=apart, dilation=apart), nn.ReLU()]
+    body.append(nn.AdaptiveAvgPool2d(3))
+    return nn.Sequential(*body, nn.Flatten(), nn.Linear(9 * 16, outputs))
+
+
+def small_branches(shape: Shape, outputs: int) -> nn.Module:
+    """Convolutions of three sizes side by side."""
+    ways = [nn.Conv2d(shape[0], 8, kernel, padding=kernel // 2) for kernel in (1, 3, 5)]
+    body = [Branches(*ways), nn.ReLU(), nn.MaxPool2d(2), *_convolution(24, 16, 3, 1)]
+    return _with_layers([*body, nn.AdaptiveAvgPool2d(3)], shape, (64,), outputs)
+
+
+def small_patches(shape: Shape, outputs: int) -> nn.Module:
+    """Patches of the image, embedded, and mixed in place and between channels."""
+    patch = max(1, _side(shape) // 7)
+    body = [nn.Conv2d(shape[0], 32, patch, patch), nn.GELU()]
+    place = nn.Conv2d(32, 32, 5, padding=2, groups=32)
+    body += [Residual(nn.Sequential(place, nn.GELU())), nn.Conv2d(32, 48, 1), nn.GELU()]
+    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(192, outputs))
+
+
+def _side(shape: Shape) -> int:
+    return min(shape[1], shape[2])
+
+
+def _convolution(before: int, after: int, kernel: int, padding: int) -> list[nn.Module]:
+    return [nn.Conv2d(before, after, kernel, padding=padding), nn.ReLU()]
+
+
+def _normed(before: int, after: int, kernel: int, padding: int, stride: int = 1) -> list[nn.Module]:
+    """Convolution, batch normalisation, ReLU."""
+    layer = nn.Conv2d(before, after, kernel, stride, padding, bias=False)
+    return [layer, nn.BatchNorm2d(after), nn.ReLU()]
+
+
+def _with_layers(
+    body: Sequence[nn.Module],
+    shape: Shape,
+    widths: Sequence[int],
+    outputs: int,
+    act: Callable[[], nn.Module] = nn.ReLU,
+) -> nn.Module:
+    """A body, hidden layers, and the head; how much the body gives is measured."""
+    layers: list[nn.Module] = [*body, nn.Flatten()]
+    before = prod(shape)
+    if body:
+        with torch.no_grad():
+            before = nn.Sequential(*layers).eval()(torch.zeros(1, *shape)).shape[1]
+        for layer in layers:
+            layer.train()
+    for after in widths:
+        layers += [nn.Linear(before, after), act()]
+        before = after
+    return nn.Sequential(*layers, nn.Linear(before, outputs))
+
+
+FAMILY: Mapping[str, Builder] = {
+    "small_perceptron_64": partial(perceptron, (64,), nn.ReLU),
+    "small_perceptron_256": partial(perceptron, (256,), nn.ReLU),
+    "small_perceptron_96_48": partial(perceptron, (96, 48), nn.ReLU),
+    "small_perceptron_tanh": partial(perceptron, (128, 64), nn.Tanh),
+    "small_convolution_3": partial(small_convolution, 8, 3, 48, nn.ReLU),
+    "small_convolution_5": partial(small_convolution, 6, 5, 64, nn.ReLU),
+    "small_convolution_7": partial(small_convolution, 12, 7, 32, nn.ELU),
+    "small_deep": small_deep,
+    "small_vgg": small_vgg,
+    "small_residual": partial(small_residual, 16, 1),
+    "small_residual_deep": partial(small_residual, 12, 3),
+    "small_separable": small_separable,
+    "small_dilated": small_dilated,
+    "small_branches": small_branches,
+    "small_patches": small_patches,
+}
+"""Networks of different kinds that train in seconds, for selections that must serve all of them."""
+
+NETWORKS: Mapping[str, Builder] = {
+    "lenet5": lenet5,
+    "vgg11": partial(vgg, "vgg11"),
+    "vgg16": partial(vgg, "vgg16"),
+    "resnet18": partial(resnet18, 64, None),
+    "resnet18_narrow": partial(resnet18, 16, None),
+    "bayesian_resnet18": partial(resnet18, 64, 256),
+    "bayesian_resnet18_32": partial(resnet18, 64, 32),
+    "bayesian_resnet18_narrow": partial(resnet18, 16, 32),
+    "cnn": lenet5,  # on 32 x 32 they are one: no padding
+    "cnn_avgpool": average_cnn,
+    "mlp": partial(perceptron, (256, 256), nn.ReLU),
+    **FAMILY,
+}
+"""All networks by name."""
+
+PERCEPTRONS = ("mlp", "small_perceptron")
+"""What the names of networks that take any shape begin with."""
