@@ -34,7 +34,7 @@ from labelwise.learners.gradients import (
     gradient_products,
 )
 
-BATCH = {"cpu": {"small_cnn": 256, "resnet18": 64}, "cuda": {"small_cnn": 1024, "resnet18": 256}}
+BATCH = {"cpu": {"small_cnn": 256, "resnet18": 64}, "cuda": {"small_cnn": 4096, "resnet18": 1024}}
 SEED, WARM_UP_ITEMS = 0, 4
 
 Answer = dict[str, Tensor]

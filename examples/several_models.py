@@ -29,6 +29,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 import labelwise
+from labelwise.arrays import to_numpy
 from labelwise.kernels import leverage_scores
 
 STRATEGIES = ("random", "k_center", "committee", "lewis", "lewis, no weights")
@@ -166,13 +167,13 @@ def run(
 def accuracies(learner: labelwise.Committee, images: Images) -> list[float]:
     """The share of test images that each network classifies rightly."""
     answers = learner.represent(images.test, ["probabilities"])["probabilities"]
-    hits = [np.asarray(answer.argmax(axis=1)) == images.test_labels for answer in answers]
+    hits = [to_numpy(answer).argmax(axis=1) == images.test_labels for answer in answers]
     return [float(hit.mean()) for hit in hits]
 
 
 def growth(features: list) -> tuple[list[float], list[float]]:
     """T with the first model, the first two, ...; and the sum of their ranks (p = 2)."""
-    weights = [np.asarray(leverage_scores(part)) for part in features]
+    weights = [to_numpy(leverage_scores(part)) for part in features]
     largest = np.maximum.accumulate(np.stack(weights), axis=0)
     ranks = np.cumsum([part.sum() for part in weights])
     return largest.sum(axis=1).tolist(), ranks.tolist()

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from labelwise.learners import gradients, item_gradients
+from labelwise.learners import ghost_conv, gradients, item_gradients
 from labelwise.learners.ghost_layers import RULES
 from labelwise.learners.ghost_linear import Shape
 from labelwise.learners.gradients import gradient_norms_and_products, gradient_products
@@ -117,6 +117,16 @@ def test_a_layer_agrees_with_autograd(name, monkeypatch):
     check(copy.deepcopy(layer), x)
 
 
+@pytest.mark.parametrize("way", ["outer", "gram"])
+@pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("conv")])
+def test_a_convolution_agrees_with_autograd_as_a_gpu_counts_it(name, way, monkeypatch):
+    monkeypatch.setattr(gradients, "tally_items", refuse)
+    monkeypatch.setattr(ghost_conv, "_WHOLE", {"cpu"})
+    monkeypatch.setattr(Shape, "way", lambda *_: way)
+    layer, x = LAYERS[name]
+    check(copy.deepcopy(layer), x)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_between_others_agrees_with_autograd(name, monkeypatch):
     monkeypatch.setattr(gradients, "tally_items", refuse)
@@ -203,6 +213,7 @@ def test_the_way_follows_the_shape():
     """Deep layers of a ResNet-18 have few positions, early ones many; a vector has one."""
     assert Shape(1024, 34 * 34, 64, 64, 9).way(products=True) == "outer"
     assert Shape(16, 36, 512, 512, 9).way(products=True) == "shifted"
+    assert Shape(16, 36, 512, 512, 9).way(products=True, few_calls=True) == "gram"
     assert Shape(1, 1, 512, 10, 1).way(products=True) == "gram"
     assert Shape(64, 289, 512, 512, 9).way(products=False) == "gram"
 

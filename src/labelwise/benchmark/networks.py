@@ -233,6 +233,33 @@ def small_patches(shape: Shape, outputs: int) -> nn.Module:
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(192, outputs))
 
 
+def linear(width: int, outputs: int) -> nn.Module:
+    """A linear layer on features that were computed before."""
+    return nn.Sequential(nn.Linear(width, outputs))
+
+
+def crop_and_flip(images: Tensor) -> Tensor:
+    """Every image moved by up to an eighth of its side, zeros coming in, and half of them flipped.
+
+    >>> crop_and_flip(torch.ones(5, 1, 8, 8)).shape
+    torch.Size([5, 1, 8, 8])
+    """
+    count, side = len(images), images.shape[-1]
+    room = max(1, side // 8)
+    flips = torch.rand(count, device=images.device) < 0.5
+    images = torch.where(flips[:, None, None, None], images.flip(-1), images)
+    padded = nn.functional.pad(images, (room,) * 4)
+    steps = torch.arange(side, device=images.device)
+    down, right = torch.randint(2 * room + 1, (2, count, 1), device=images.device)
+    items = torch.arange(count, device=images.device)[:, None, None]
+    rows = padded[items, :, (down + steps)[:, :, None], (right + steps)[:, None, :]]
+    return rows.permute(0, 3, 1, 2)
+
+
+AUGMENTATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"crop_and_flip": crop_and_flip}
+"""What may be done to training images, by name."""
+
+
 def _side(shape: Shape) -> int:
     return min(shape[1], shape[2])
 

@@ -2,10 +2,10 @@
 
 Methods go by our names: KCenter and Coreset are ``k_center``, Marg ``margin``, Conf ``confidence``,
 ALBL ``bandit``, QBC ``committee``, DIAM ``disagreement``, Greedy and IHT ``sparse_greedy`` and
-``sparse_iht``, dynamicAL ``dynamics``, and the lewis paper's own method ``lewis``. A cell is a mean,
-with the standard deviation over the paper's runs where one is printed. The dynamics paper prints
-the accuracy of every round; the area under those means is computed here, by our definition. The
-ally paper prints no tables.
+``sparse_iht``, dynamicAL ``dynamics``, and the lewis paper's own method ``lewis``. A cell is a
+mean, with the standard deviation over the paper's runs where one is printed. The dynamics paper
+prints the accuracy of every round; the area under those means is computed here, by our definition.
+The ally paper prints no tables.
 
 References. sparse: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the
 Perspective of Sparse Approximation", 2022. dynamics: H. Wang, W. Huang, Z. Wu, H. Tong, A.
@@ -89,14 +89,17 @@ def paper_curves(experiment: str, dataset: str) -> PaperCurves | None:
         >>> found.labels[:3], found.curves["random"][0]
         ((500, 1000, 1500), Printed(value=28.75, deviation=1.78))
     """
-    for name, (own, batch, text) in _DYNAMICS.items():
+    for name, (own, _, _) in _DYNAMICS.items():
         if own == dataset and _same(experiment, name):
-            columns = _columns(text)
-            rounds = len(columns["random"])
-            labels = tuple(FIRST_LABELS + batch * number for number in range(rounds))
-            where = f"dynamics, Table {name.removeprefix('dynamics-table')}"
-            return PaperCurves(where, labels, columns)
+            return _printed_curves(name)
     return None
+
+
+def _printed_curves(name: str) -> PaperCurves:
+    _, batch, text = _DYNAMICS[name]
+    columns = _columns(text)
+    labels = tuple(FIRST_LABELS + batch * number for number in range(len(columns["random"])))
+    return PaperCurves(f"dynamics, Table {name.removeprefix('dynamics-table')}", labels, columns)
 
 
 @lru_cache(maxsize=1)
@@ -125,22 +128,20 @@ def _tables() -> dict[tuple[str, str], list[tuple[tuple[str, ...], PaperTable]]]
             PaperTable("lewis, Table 5", "imbalance", values, note),
         )
     for name, (dataset, _, _) in _DYNAMICS.items():
-        for table in _summaries(name, dataset):
+        for table in _summaries(_printed_curves(name)):
             add(dataset, (name,), table)
     return found
 
 
-def _summaries(name: str, dataset: str) -> list[PaperTable]:
+def _summaries(printed: PaperCurves) -> list[PaperTable]:
     """Area and final accuracy of printed curves."""
-    printed = paper_curves(name, dataset)
-    assert printed is not None
     areas = {
         strategy: Printed(float(area(printed.labels, [cell.value for cell in cells])))
         for strategy, cells in printed.curves.items()
     }
     finals = {strategy: cells[-1] for strategy, cells in printed.curves.items()}
     note = "computed from the means it prints for every round"
-    best = "it reports the best epoch on the test set"
+    best = "its code reports the best epoch on the test set"
     return [
         PaperTable(printed.where, "area", areas, f"{note}; {best}"),
         PaperTable(printed.where, "final", finals, best),
@@ -207,7 +208,7 @@ _LEWIS_IMBALANCE = """
     emnist_digits  2.811 10.664 4.491 1.222 1.166 1.209
 """
 
-# Test accuracy in %, mean and deviation over 5 runs; the first row is measured with the first labels.
+# Test accuracy in %, mean and deviation over 5 runs; the first row is that of the first labels.
 _DYNAMICS = {
     # Table 2: cifar10, CNN, first labels 500, batches of 250
     "dynamics-table2": ("cifar10", 250, """

@@ -99,13 +99,14 @@ def labels_needed(
     sign = 1 if higher_is_better else -1
     at, heights = np.asarray(labels, dtype=np.float64), sign * np.asarray(curves)
     wanted = np.broadcast_to(sign * np.asarray(targets, dtype=np.float64), heights.shape[:-1])
-    reached = heights >= wanted[..., None]
+    # A target that is itself a mean of these curves counts as reached whatever the rounding.
+    reached = heights >= (wanted - 1e-12 * np.abs(wanted))[..., None]
     after = reached.argmax(axis=-1)
     before = np.maximum(after - 1, 0)
     low = np.take_along_axis(heights, before[..., None], axis=-1)[..., 0]
     high = np.take_along_axis(heights, after[..., None], axis=-1)[..., 0]
     rise = np.where(after > before, high - low, 1.0)
-    share = np.where(reached.any(axis=-1) & (after > 0), (wanted - low) / rise, 0.0)
+    share = np.clip(np.where(after > 0, (wanted - low) / rise, 0.0), 0.0, 1.0)
     needed = at[before] + share * (at[after] - at[before])
     return np.where(reached.any(axis=-1), needed, np.inf)
 
@@ -161,6 +162,7 @@ def resamples(seeds: int, draws: int = DRAWS, seed: int = 0) -> tuple[Floats, Fl
     return counts / seeds, np.exp(log_chance)
 
 
+@lru_cache(maxsize=32)
 def tail(seeds: int, level: float = 0.95) -> float:
     """How much of the bootstrap law lies beyond each end: expanded as Hesterberg advises."""
     quantile = stats.t.ppf((1 + level) / 2, seeds - 1)

@@ -1,7 +1,8 @@
 """What each of several networks is trained on: one set for all, or a set of its own for each.
 
 Sets of their own have the same number of items, so that the networks make the same number of steps.
-Where they are parts of one pool that lies on the device, a batch for all networks is one look-up.
+Where they are parts of one pool that lies on the device, or small enough to be put side by side, a
+batch for all networks is one look-up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelwise.errors import BadInput
-from labelwise.learners.inputs import Batch, Items, Part, TensorItems, ready
+from labelwise.learners.inputs import RESIDENT_BYTES, Batch, Items, Part, TensorItems, ready
 from labelwise.learners.training import Labelled
 
 Positions = NDArray[np.int64]
@@ -45,6 +46,7 @@ class Sets:
         self._device = device
         self._pool, self._where = _pool([own.items for own in self.each])
         self._places = None if self._where is None else torch.from_numpy(self._where).to(device)
+        self._rows = _side_by_side([own.items for own in self.each]) if self._pool is None else None
 
     def __len__(self) -> int:
         return len(self.each[0])
@@ -64,6 +66,8 @@ class Sets:
             wanted = positions if where is None else np.take_along_axis(where, positions, axis=1)
             flat = ready(self._pool.batch(wanted.ravel()), self._device, dtype)
             return leaves(lambda part: part.reshape(*positions.shape, *part.shape[1:]), flat)
+        if self._rows is not None and self._rows.device == places.device:
+            return ready(self.numbers(self._rows, places), self._device, dtype)
         return stacked(self.batches(positions, dtype))
 
     def batches(self, positions: Positions, dtype: torch.dtype) -> list[Batch]:
@@ -88,6 +92,19 @@ def _pool(items: list[Items]) -> tuple[Items | None, Positions | None]:
     if len(parts) < len(items) or not all(_same(own.items, parts[0].items) for own in parts):
         return None, None
     return parts[0].items, np.stack([own.positions for own in parts])
+
+
+def _side_by_side(items: list[Items]) -> Tensor | None:
+    """Items of different pools as one tensor ``(M, m, ...)``, if they are tensors and not large."""
+    tensors = [own.items if isinstance(own, Part) else own for own in items]
+    rows = [tensor.rows for tensor in tensors if isinstance(tensor, TensorItems)]
+    alike = {(part.shape[1:], part.dtype, part.device) for part in rows}
+    if len(rows) < len(items) or len(alike) > 1:
+        return None
+    every = np.arange(len(items[0]))
+    if len(items) * len(every) * rows[0][:1].nbytes > RESIDENT_BYTES:
+        return None
+    return torch.stack([own.batch(every) for own in items])
 
 
 def _same(one: Items, other: Items) -> bool:

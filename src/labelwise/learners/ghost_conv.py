@@ -3,7 +3,8 @@ r"""What a convolution adds to every item's gradient norm and product.
 A convolution is a linear layer on the patches under its kernel; `labelwise.learners.ghost_linear`
 says which ways there are. Patches of the whole kernel are not copied where that can be helped: the
 kernel's axes but the first are laid out, which leaves every offset along the first as a view (a
-third of the copies, for a kernel of 3 x 3), and the shifted Gram form needs none.
+third of the copies, for a kernel of 3 x 3), and the shifted Gram form needs none. A GPU copies
+faster than it can be told to: there, patches are laid out whole.
 """
 
 import itertools
@@ -20,6 +21,8 @@ from labelwise.learners.ghost_tally import Tally, chunks, dots
 
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
+_WHOLE = {"cuda"}
+"""Devices on which one large copy takes less time than the calls for several small ones."""
 _CONVOLVE = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 
 
@@ -40,9 +43,10 @@ def tally_conv(layer: Conv, x: Tensor, delta: Tensor, names: dict[str, str], tal
     if "weight" not in names:
         return
     vector, shape = tally.part(names["weight"]), _shape(layer, x, delta)
-    way = shape.way(vector is not None) if tally.wants_norms else "none"
+    whole = _lays_out_whole(x)
+    way = shape.way(vector is not None, whole) if tally.wants_norms else "none"
     if way == "outer":
-        _tally_outer(layer, x, delta, vector, tally)
+        (_tally_whole if whole else _tally_outer)(layer, x, delta, vector, tally)
         return
     if way != "none":
         _tally_gram(layer, x, delta, shape, way, tally)
@@ -68,6 +72,19 @@ def _tally_outer(
             tally.add_gradients(rows, outer.view(-1, layer.out_channels, outer.shape[2]), part)
 
 
+def _tally_whole(
+    layer: Conv, x: Tensor, delta: Tensor, vector: Tensor | None, tally: Tally
+) -> None:
+    """Form the gradients of some items at once."""
+    shape = _shape(layer, x, delta)
+    patches = layer.groups * shape.positions * shape.channels * shape.offsets
+    floats = patches + layer.in_channels * shape.places + layer.weight.numel()
+    for rows in chunks(floats, x, delta):
+        some = _grouped(layer, delta[rows].flatten(2))
+        outer = torch.bmm(some, _patches(layer, _padded(layer, x[rows])).mT)
+        tally.add_gradients(rows, outer.view(len(x[rows]), -1), vector)
+
+
 def _tally_gram(
     layer: Conv, x: Tensor, delta: Tensor, shape: Shape, way: str, tally: Tally
 ) -> None:
@@ -80,7 +97,10 @@ def _tally_gram(
     for rows in chunks(layer.groups * floats, x, delta):
         padded, some = _padded(layer, x[rows]), _grouped(layer, delta[rows].flatten(2))
         if way == "gram":
-            patches = torch.cat(list(_slabs(layer, padded, delta.shape[2])), 1)
+            if _lays_out_whole(x):
+                patches = _patches(layer, padded)
+            else:
+                patches = torch.cat(list(_slabs(layer, padded, delta.shape[2])), 1)
             norms = gram_norms(patches, some)
         else:
             norms = _shifted_norms(layer, padded, some, delta.shape[2:])
@@ -107,6 +127,23 @@ def _shifted_norms(layer: Conv, padded: Tensor, delta: Tensor, size: torch.Size)
         )
         patches += grams[(slice(None), *window, *window)]
     return dots(patches.flatten(1), torch.bmm(delta.mT, delta).flatten(1))
+
+
+def _lays_out_whole(x: Tensor) -> bool:
+    return x.device.type in _WHOLE
+
+
+def _patches(layer: Conv, padded: Tensor) -> Tensor:
+    """What every position sees, ``(m groups, C / groups * offsets, T)``, in one copy."""
+    n = padded.ndim - 2
+    windows = padded
+    settings = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
+    for axis, (k, s, d) in enumerate(settings):
+        windows = windows.unfold(2 + axis, (k - 1) * d + 1, s)
+        windows = windows[..., ::d] if d > 1 else windows
+    order = (0, 1, *range(2 + n, 2 + 2 * n), *range(2, 2 + n))
+    positions = math.prod(windows.shape[2 : 2 + n])
+    return windows.permute(order).reshape(len(padded) * layer.groups, -1, positions)
 
 
 def _slabs(layer: Conv, padded: Tensor, length: int) -> Iterator[Tensor]:

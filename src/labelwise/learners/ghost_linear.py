@@ -53,8 +53,11 @@ class Shape(NamedTuple):
     outputs: int
     offsets: int
 
-    def way(self, products: bool) -> str:
-        """The cheapest way to the norm, and to the product if that is wanted: see above."""
+    def way(self, products: bool, few_calls: bool = False) -> str:
+        """The cheapest way to the norm, and to the product if that is wanted: see above.
+
+        With ``few_calls``, the shifted Gram form, which makes one call per offset, is left out.
+        """
         t, a = self.positions, self.channels * self.offsets
         weights = a * self.outputs
         again = t * weights if products else 0
@@ -63,7 +66,7 @@ class Shape(NamedTuple):
             "outer": t * weights + _PASS * weights + copied,
             "gram": t * t * (a + self.outputs + _PASS) + copied + again,
         }
-        if self.offsets > 1:
+        if self.offsets > 1 and not few_calls:
             single = self.places**2 * self.channels + t * t * self.outputs
             costs["shifted"] = single + _PASS * t * t * self.offsets + again
         return min(costs, key=costs.__getitem__)

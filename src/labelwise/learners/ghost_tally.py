@@ -9,10 +9,14 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-_MOST_FLOATS = {"cpu": 2**21, "cuda": 2**25}
-"""What a chunk may take: a cache of a processor, enough work for every part of a GPU."""
+_MOST_FLOATS = {"cpu": 2**21, "cuda": 2**29}
+"""What a chunk may take: a cache of a processor; a GPU has time for few chunks only."""
+_TIMES = {"cpu": 2, "cuda": 6}
+"""How many times what a layer's input and output gradient take a chunk may take."""
 _FEW_FLOATS = 2**20
 """What a chunk may always take, however small the layer."""
+_SHORT = 2**11
+"""Gradients up to so many numbers an item are kept, and counted all together at the end."""
 
 
 class Tally:
@@ -29,6 +33,7 @@ class Tally:
         exact = torch.float32 if device.type == "mps" else torch.float64
         self._norms = torch.zeros(b, dtype=exact, device=device)
         self._products = torch.zeros_like(self._norms)
+        self._short: list[tuple[Tensor, Tensor | None]] = []
         self.vector = vector
         self.wants_norms = norms
 
@@ -49,19 +54,42 @@ class Tally:
 
         ``vector`` is of the shape of one gradient, or None.
         """
+        flat = gradients.flatten(1)
+        if len(flat) == len(self._norms) and flat.shape[1] <= _SHORT:
+            self._short.append((flat, vector))
+            return
         if self.wants_norms:
             self.add_norms(rows, squared_norms(gradients))
         if vector is not None:
-            self.add_products(rows, gradients.flatten(1) @ vector.flatten().to(gradients.dtype))
+            self.add_products(rows, flat @ vector.flatten().to(flat.dtype))
 
     def results(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Norms and products, both ``(b,)``, in this type or float32 if that is better."""
+        self._count_short()
         dtype = torch.promote_types(dtype, torch.float32)
         return self._norms.to(dtype), self._products.to(dtype)
 
+    def _count_short(self) -> None:
+        """Count what was kept: a few large operations take the place of many small ones."""
+        if not self._short:
+            return
+        parts, vectors = zip(*self._short, strict=True)
+        self._short = []
+        everything = torch.cat(parts, 1)
+        if self.wants_norms:
+            self._norms += squared_norms(everything)
+        if self.vector is not None:
+            vector = torch.cat([part.flatten() for part in vectors])
+            self._products += everything @ vector.to(everything.dtype)
+
 
 def squared_norms(values: Tensor) -> Tensor:
-    """``(m, ..., a) -> (m,)``, in one pass; exact enough because only ``a`` numbers are lumped."""
+    """``(m, ..., a) -> (m,)``, in one pass; exact enough because only ``a`` numbers are lumped.
+
+    A GPU adds up in a tree, which is exact enough for any number of them.
+    """
+    if values.is_cuda:
+        values = values.flatten(1)
     lengths: Tensor = torch.linalg.vector_norm(values, dim=-1)
     return lengths.square().flatten(1).sum(1) if lengths.ndim > 1 else lengths.square()
 
@@ -74,15 +102,16 @@ def dots(left: Tensor, right: Tensor) -> Tensor:
 def chunks(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slice]:
     """Slices of the items, small enough that what is formed for one of them is small.
 
-    It is at most twice what the layer's input ``x`` and output gradient ``delta`` take together,
-    so that the peak stays near that of the forward and backward pass themselves.
+    It is at most a few times what the layer's input ``x`` and output gradient ``delta`` take
+    together, so that the peak stays near that of the forward and backward pass themselves.
     """
-    room = 2 * (x.numel() + delta.numel())
-    room = min(max(room, _FEW_FLOATS), _MOST_FLOATS.get(x.device.type, _MOST_FLOATS["cuda"]))
+    kind = x.device.type if x.device.type in _TIMES else "cuda"
+    room = min(max(_TIMES[kind] * (x.numel() + delta.numel()), _FEW_FLOATS), _MOST_FLOATS[kind])
     return slices(len(x), room // max(floats_per_item, 1), x.device)
 
 
 def slices(b: int, size: int, device: torch.device) -> Iterator[slice]:
-    """Slices of ``size`` items; at least 1, and enough for every thread to have one."""
+    """Even slices of up to ``size`` items; at least 1, and enough for every thread to have one."""
     size = max(size, torch.get_num_threads() if device.type == "cpu" else 1)
+    size = -(-b // -(-b // size)) if b else size
     return (slice(i, min(i + size, b)) for i in range(0, b, size))

@@ -1,0 +1,189 @@
+"""Networks of many runs trained as one batched model, where the architecture allows.
+
+Runs of the same round differ in what they have bought, but not in how much. Their networks have the
+same number of items, and so the same number of steps: they are stacked and trained by
+`labelwise.learners.ensemble_training`, each on its own items from its own first parameters. On a
+GPU, where a small network leaves most of the machine idle, many take little longer than one.
+
+The answer is that of `labelwise.TorchLearner.fit` one by one, up to rounding.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from labelwise.benchmark.devices import Clock, Device
+from labelwise.blocks import Progress
+from labelwise.learner import FitReport
+from labelwise.learners import labels
+from labelwise.learners.ensemble_training import can_stack, train_together
+from labelwise.learners.inputs import as_items
+from labelwise.learners.members import Members
+from labelwise.learners.network import precision_of
+from labelwise.learners.preparation import hold_out, look_at, near, seeded
+from labelwise.learners.settings import Settings
+from labelwise.learners.torch_learner import Fitted, TorchLearner
+from labelwise.learners.training import Labelled, Outcome
+
+LARGEST = 1_000_000
+"""A network with more parameters keeps a GPU busy by itself."""
+
+
+WATCHING = ("adapt", "begin", "factors", "extra", "stepped", "epoch_done")
+"""The methods of members that touch a training."""
+
+
+class Start(NamedTuple):
+    """A training that is ready to begin."""
+
+    module: nn.Module
+    head: str
+    labelled: Labelled
+    validation: Labelled | None
+    classes: bool
+
+
+class Trainee(TorchLearner):
+    """A `TorchLearner` whose training can also be made by others, between `prepare` and `finish`.
+
+    Example:
+        >>> import numpy as np
+        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> learners = [Trainee(make, kind="small", epochs=10) for _ in range(2)]
+        >>> tasks = [Task(learner, inputs, targets, None, 0) for learner in learners]
+        >>> [report.training_labels for report in fit_together(tasks)]
+        [60, 60]
+    """
+
+    def __init__(self, make_module: Any, *, kind: Hashable, **options: Any) -> None:
+        """Remember how to train.
+
+        Args:
+            make_module: gives a new module, not yet trained, at every call.
+            kind: two learners of the same kind differ in nothing but their modules' state.
+            **options: those of `TorchLearner`.
+        """
+        super().__init__(make_module, **options)
+        self.kind = kind
+
+    @property
+    def alone(self) -> bool:
+        """Whether something looks at every step of the training, which must be made by itself."""
+        own = Members if self._members is None else type(self._members)
+        return any(getattr(own, name) is not getattr(Members, name) for name in WATCHING)
+
+    @property
+    def device(self) -> Device:
+        """Where it is trained."""
+        return self._device
+
+    @property
+    def settings(self) -> Settings:
+        """How it is trained."""
+        return self._settings
+
+    def prepare(self, inputs: Any, targets: Any, weights: Any, *, seed: int) -> Start:
+        """All that `fit` does before the training itself."""
+        items = as_items(inputs)
+        values, classes = labels.as_targets(targets, len(items), self._loss_name)
+        shares = labels.as_weights(weights, len(items))
+        with seeded(seed, self._device):
+            module = self._start_module()
+            head = look_at(module, self._head, items, values, classes, self._device)
+            whole = near(items, values, shares, self._device, dtype=precision_of(module))
+            labelled, validation = hold_out(whole, classes, self._validation, self._loss_name, seed)
+        return Start(module, head, labelled, validation, classes)
+
+    def finish(self, start: Start, outcome: Outcome, *, seed: int, seconds: float) -> FitReport:
+        """All that `fit` does after it."""
+        with seeded(seed, self._device):
+            self._fitted = Fitted(start.module, start.head, start.labelled, start.classes)
+            self._after_training(start.labelled, seed)
+        held_out = 0 if start.validation is None else len(start.validation)
+        count = len(start.labelled)
+        return FitReport(outcome.loss, outcome.epochs, outcome.converged, seconds, count, held_out)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What `fit` of a learner is to be called with."""
+
+    learner: Trainee
+    inputs: Any
+    targets: Any
+    weights: Any
+    seed: int
+
+    def fit(self) -> FitReport:
+        """Train it by itself."""
+        return self.learner.fit(self.inputs, self.targets, self.weights, seed=self.seed)
+
+
+def fit_together(
+    tasks: Sequence[Task],
+    *,
+    on_cpu: bool = False,
+    limit: int = 64,
+    progress: Progress | None = None,
+) -> list[FitReport]:
+    """Train learners, those of the same kind and number of items as one batched model.
+
+    Args:
+        tasks: any.
+        on_cpu: train together on a CPU too, where convolutions gain nothing by it.
+        limit: so many networks at most in one model.
+        progress: called as ``progress("training", tasks done, tasks)``.
+
+    Returns:
+        The reports in the order of the tasks; the seconds of a batched training are shared evenly.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for number, task in enumerate(tasks):
+        alone = task.learner.alone or not (on_cpu or task.learner.device.type == "cuda")
+        key = number if alone else (task.learner.kind, len(task.targets))
+        groups.setdefault(key, []).append(number)
+    reports: dict[int, FitReport] = {}
+    for numbers in groups.values():
+        for begin in range(0, len(numbers), limit):
+            part = numbers[begin : begin + limit]
+            found = _fit([tasks[number] for number in part], checked=on_cpu)
+            reports.update(zip(part, found, strict=True))
+            if progress is not None:
+                progress("training", len(reports), len(tasks))
+    return [reports[number] for number in range(len(tasks))]
+
+
+def _fit(tasks: list[Task], *, checked: bool) -> list[FitReport]:
+    """Train learners of one kind together, or one by one where that cannot be."""
+    if len(tasks) == 1:
+        return [tasks[0].fit()]
+    settings, device = tasks[0].learner.settings, tasks[0].learner.device
+    clock = Clock(device)
+    starts = [
+        task.learner.prepare(task.inputs, task.targets, task.weights, seed=task.seed)
+        for task in tasks
+    ]
+    modules = [start.module for start in starts]
+    sets = [start.labelled for start in starts]
+    size = sum(parameter.numel() for parameter in modules[0].parameters())
+    if size > LARGEST or not (checked or can_stack(modules, sets, settings, device)):
+        return [task.fit() for task in tasks]
+    held = [start.validation for start in starts if start.validation is not None]
+    with seeded(tasks[0].seed, device):
+        outcomes = train_together(
+            modules,
+            sets,
+            settings,
+            seeds=[task.seed for task in tasks],
+            device=device,
+            validation=held or None,
+        )
+    seconds = clock.lap() / len(tasks)
+    return [
+        task.learner.finish(start, outcome, seed=task.seed, seconds=seconds)
+        for task, start, outcome in zip(tasks, starts, outcomes, strict=True)
+    ]

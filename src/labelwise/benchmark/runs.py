@@ -1,0 +1,259 @@
+"""Running an experiment: all strategies and seeds, into a results file, continued where it stopped.
+
+On a CPU, runs are spread over processes with one thread each, and every line is written by the one
+process that the others report to. On a GPU, all runs go side by side in one process, round after
+round, and small networks are trained as one batched model (`labelwise.benchmark.batched`).
+
+Given the same command again, a run goes on after its last line and gives the same lines as without
+the interruption, on the same machine. A run that fails is left where it is, with a warning, and the
+others go on.
+"""
+
+import warnings
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from joblib.externals import loky
+
+from labelwise.benchmark.devices import find_device, one_thread
+from labelwise.benchmark.protocol import Entrant, Protocol
+from labelwise.benchmark.results import Round, RunKey, append, read
+from labelwise.benchmark.rounds import Run, Stage, key_of, play
+from labelwise.benchmark.scenes import check_data
+from labelwise.benchmark.selecting import options_of
+from labelwise.benchmark.studies import STUDIES
+from labelwise.blocks import Progress
+from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning
+from labelwise.strategies import get
+
+Known = Mapping[RunKey, Sequence[Round]]
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""What tells libraries to compute on one thread, before they are loaded."""
+
+
+def run_experiment(
+    protocol: Protocol,
+    path: str | Path,
+    *,
+    strategies: Sequence[str] | None = None,
+    seeds: int | Sequence[int] = 5,
+    device: str = "auto",
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> list[Round]:
+    """Run an experiment, or what is left of it.
+
+    Args:
+        protocol: at the scale and on the data set that are wanted.
+        path: the results file; lines are appended, and runs that it holds are continued.
+        strategies: names; None for those of the protocol.
+        seeds: how many, from 0, or which.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        workers: processes side by side on a CPU.
+        progress: called as ``progress("rounds", done, total)`` after every line.
+
+    Returns:
+        All lines of these runs, those that were there before too.
+
+    Example:
+        >>> import tempfile
+        >>> from labelwise.benchmark.protocol import changed
+        >>> from labelwise.benchmark.protocols import get
+        >>> tiny = get("sparse-table2-mnist").at("small").on("digits")
+        >>> tiny = changed(tiny, rounds=1, learner={**tiny.learner, "epochs": 2})
+        >>> path = Path(tempfile.mkdtemp()) / "results.jsonl"
+        >>> lines = run_experiment(tiny, path, strategies=["random", "margin"], seeds=2)
+        >>> len(lines)
+        8
+        >>> run_experiment(tiny, path, strategies=["random", "margin"], seeds=2) == lines
+        True
+    """
+    entrants = protocol.entered(strategies)
+    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    _check(protocol, entrants, chosen, workers)
+    jobs = [Job(protocol, entrant, seed) for seed in chosen for entrant in entrants]
+    known = known_lines(protocol, path, jobs)
+    where = find_device(device)
+    each = STUDIES[protocol.study].rounds(protocol) if protocol.study else protocol.rounds + 1
+    open_jobs = [job for job in jobs if len(known[job.key]) < each]
+    done, total = sum(len(lines) for lines in known.values()), each * len(jobs)
+    tell = progress or (lambda stage, done, total: None)
+    tell("rounds", done, total)
+    if where.type == "cuda" and protocol.study is None:
+        source = _side_by_side(open_jobs, known, where)
+    else:
+        source = _spread(open_jobs, known, str(where), min(workers, max(1, len(open_jobs))))
+    for line in source:
+        append(path, line)
+        known[line.key].append(line)
+        done += 1
+        tell("rounds", done, total)
+    return [line for job in jobs for line in known[job.key]]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A run that is to be made."""
+
+    protocol: Protocol
+    entrant: Entrant
+    seed: int
+
+    @property
+    def key(self) -> RunKey:
+        """What its lines in a results file have in common."""
+        return key_of(self.protocol, self.entrant, self.seed)
+
+    def lines(self, stage: Stage, known: Sequence[Round]) -> Iterator[Round]:
+        """The lines that are not there yet."""
+        if self.protocol.study is not None:
+            study = STUDIES[self.protocol.study].lines
+            for line in study(self.protocol, self.entrant, self.seed, stage.device):
+                if line.round >= len(known):
+                    yield line
+            return
+        yield from play([Run(stage, self.entrant, self.seed)], {self.key: known})
+
+
+def known_lines(
+    protocol: Protocol, path: str | Path, jobs: Sequence[Job]
+) -> dict[RunKey, list[Round]]:
+    """The lines of runs that a results file holds, round after round, checked."""
+    found: dict[RunKey, list[Round]] = {job.key: [] for job in jobs}
+    if not Path(path).is_file():
+        return found
+    for line in read(path):
+        if line.key in found:
+            found[line.key].append(line)
+    for lines in found.values():
+        lines.sort(key=lambda line: line.round)
+        for number, line in enumerate(lines):
+            labels = protocol.start + number * protocol.batch
+            strange = line.reduced != protocol.reduced or line.metric != protocol.metric
+            if protocol.study is None and (strange or line.labels != labels):
+                raise BadInput(
+                    f"{path} holds {line.experiment} ({line.scale}) by another protocol; take "
+                    "another results file"
+                )
+            if line.round != number:
+                raise BadInput(
+                    f"round {number} of {line.strategy}, seed {line.seed}, is missing in {path}; "
+                    "remove that run's lines or take another file"
+                )
+    return found
+
+
+def _side_by_side(jobs: Sequence[Job], known: Known, device: Any) -> Iterator[Round]:
+    """All runs in this process, round after round."""
+    if not jobs:
+        return
+    seeds = len({job.seed for job in jobs})
+    stage = Stage(jobs[0].protocol, device, keep=seeds)
+    yield from play([Run(stage, job.entrant, job.seed) for job in jobs], known)
+
+
+def _spread(jobs: Sequence[Job], known: Known, device: str, workers: int) -> Iterator[Round]:
+    """Runs one after the other in each of several processes; lines as they come."""
+    if workers == 1:
+        for job in jobs:
+            yield from _alone(job, known, device)
+        return
+    environment = dict.fromkeys(THREADS, "1")
+    pools = [
+        loky.ProcessPoolExecutor(1, timeout=None, env=environment, initializer=one_thread)
+        for _ in range(workers)
+    ]
+    waiting = deque(jobs)
+    running: dict[Future[Round | None], tuple[Job, Any]] = {}
+    try:
+        for pool in pools:
+            _send_next(waiting, known, device, pool, running)
+        while running:
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                job, pool = running.pop(future)
+                line = _result(future, job)
+                if line is None:
+                    _send_next(waiting, known, device, pool, running)
+                    continue
+                yield line
+                running[pool.submit(_step, job, known[job.key], device)] = job, pool
+    finally:
+        for pool in pools:
+            pool.shutdown(wait=True, kill_workers=True)
+
+
+def _alone(job: Job, known: Known, device: str) -> Iterator[Round]:
+    """A run in this process."""
+    while True:
+        try:
+            line = _step(job, known[job.key], device)
+        except LabelwiseError as error:
+            _failed(job, error)
+            return
+        if line is None:
+            return
+        yield line
+
+
+def _send_next(
+    waiting: deque[Job], known: Known, device: str, pool: Any, running: dict[Any, tuple[Job, Any]]
+) -> None:
+    if waiting:
+        job = waiting.popleft()
+        running[pool.submit(_step, job, known[job.key], device)] = job, pool
+
+
+def _result(future: Future[Round | None], job: Job) -> Round | None:
+    try:
+        return future.result()
+    except LabelwiseError as error:
+        _failed(job, error)
+        return None
+
+
+def _failed(job: Job, error: LabelwiseError) -> None:
+    warnings.warn(
+        f"{job.entrant.label}, seed {job.seed}, stopped: {error}", LabelwiseWarning, stacklevel=2
+    )
+
+
+_current: dict[str, Any] = {}
+"""The run that this process is at: its key, how many lines it has, the rest of its lines, and the
+stage, which the next run of the same seed finds as it is."""
+
+
+def _step(job: Job, lines: Sequence[Round], device: str) -> Round | None:
+    """The next line of a run, or None if it has all; goes on with the run that was begun here."""
+    place = job.protocol, job.key, len(lines)
+    if _current.get("place") != place:
+        _current["rest"] = None  # the old run's memory goes before the new one's comes
+        stage = _current.get("stage")
+        if stage is None or stage.protocol != job.protocol or str(stage.device) != device:
+            stage = _current["stage"] = Stage(job.protocol, find_device(device))
+        _current["rest"] = job.lines(stage, lines)
+    _current["place"] = None  # after an error there is nothing to go on with
+    line: Round | None = next(_current["rest"], None)
+    _current["place"] = None if line is None else (job.protocol, job.key, len(lines) + 1)
+    return line
+
+
+def _check(
+    protocol: Protocol, entrants: Sequence[Entrant], seeds: Sequence[int], workers: int
+) -> None:
+    """Refuse what could only fail later."""
+    check_data(protocol)
+    if workers < 1:
+        raise BadInput(f"workers must be 1 or more; got {workers}")
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise BadInput(f"seeds must be one or more different numbers from 0; got {list(seeds)}")
+    if not entrants:
+        raise BadInput(f"{protocol.name} has no strategies to run; name some")
+    for entrant in entrants:
+        if protocol.study is None:
+            get(entrant.strategy).with_options(**options_of(protocol, entrant))
