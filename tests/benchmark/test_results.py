@@ -139,12 +139,12 @@ def test_other_corruption_is_refused_with_its_line_number(path, change, words):
 def test_bytes_that_are_no_text_are_refused(path):
     path.parent.mkdir()
     path.write_bytes(b"\xff\xfe\n")
-    with pytest.raises(BadInput, match="line 1 of .* mend or remove it"):
+    with pytest.raises(BadInput, match=r"line 1 of .* mend or remove it"):
         read(path)
 
 
 def test_a_missing_file_is_named(path):
-    with pytest.raises(BadInput, match="there is no results file .*results.jsonl"):
+    with pytest.raises(BadInput, match=r"there is no results file .*results\.jsonl"):
         read(path)
 
 

@@ -95,6 +95,7 @@ class Protocol:
         frozen: after round 0, only the last layers are trained, on the features of round 0.
         study: the runner of an experiment that is no rounds of buying labels, or None.
         settings: what only that runner reads.
+        seeds: runs of each strategy, unless others are asked for.
         scale: which scale this is.
         reduced: what was reduced against the paper, in words.
         scales: the reductions by name.
@@ -119,6 +120,7 @@ class Protocol:
     frozen: bool = False
     study: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 5
     scale: str = "full"
     reduced: str = ""
     scales: Mapping[str, Scale] = field(default_factory=dict)
@@ -156,7 +158,7 @@ class Protocol:
         if scale not in self.scales:
             return replace(self, scale=scale)
         chosen = self.scales[scale]
-        changes = dict(chosen.changes)
+        changes = {"seeds": 3 if scale == "small" else self.seeds, **chosen.changes}
         for name in ("learner", "settings"):  # these are changed in part
             if name in changes:
                 changes[name] = {**getattr(self, name), **changes[name]}

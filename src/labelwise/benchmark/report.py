@@ -96,7 +96,7 @@ def repeat_commands(findings: Sequence[Findings], results: str = "results.jsonl"
         chosen = dict.fromkeys(r.strategy for rs in experiment.rounds.values() for r in rs)
         key = experiment.name, experiment.scale
         names, seeds = runs.get(key, ({}, 0))
-        runs[key] = (names | chosen, max(seeds, len(experiment.seeds)))
+        runs[key] = (names | chosen, max(seeds, max(experiment.seeds) + 1))  # seeds count from 0
     commands = [
         f"labelwise benchmark run {shlex.quote(name)} --scale {shlex.quote(scale)} "
         f"--strategies {','.join(names)} --seeds {seeds} --out {results}"

@@ -12,6 +12,9 @@ from labelwise.benchmark.results import Round
 from labelwise.benchmark.statistics import area
 from labelwise.errors import BadInput
 
+_AXES = {"lewis_total": "models", "approximation_ratio": "epochs"}
+"""Metrics of studies whose lines count something else than labels."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -44,6 +47,11 @@ class Experiment:
     values: Floats
     rounds: dict[str, list[Round]]
     notes: tuple[str, ...]
+
+    @property
+    def axis(self) -> str:
+        """What ``labels`` counts: labels, but in some studies models or epochs."""
+        return _AXES.get(self.metric, "labels")
 
     @property
     def sign(self) -> int:
@@ -117,7 +125,7 @@ def _experiment(group: Sequence[Round]) -> Experiment:
             if np.isfinite(values[where]):
                 notes.append(
                     f"{name}, seed {entry.seed}: two rounds have {entry.labels} labels; "
-                    "the later one counts"
+                    "the later one counts."
                 )
             values[where] = entry.value if np.isfinite(entry.value) else np.nan
     found = Experiment(
@@ -164,16 +172,16 @@ def _missing(found: Experiment, name: str) -> list[str]:
         holes = found.labels[: last + 1][(schedule & ~run)[: last + 1]].tolist()
         what = []
         if holes:
-            what.append(f"has no number at {_list(holes)} labels")
+            what.append(f"has no number at {_list(holes)} {found.axis}")
         if not schedule[0]:
-            what.append(f"does not begin at {found.labels[0]} labels")
+            what.append(f"does not begin at {found.labels[0]} {found.axis}")
         if last < len(found.labels) - 1:
-            what.append(f"stops at {found.labels[last]} of {found.labels[-1]} labels")
+            what.append(f"stops at {found.labels[last]} of {found.labels[-1]} {found.axis}")
         notes.append(f"{name}, seed {seed}: {', '.join(what)}; drawn, but not in areas and tests.")
     if there.any() and schedule.sum() < len(found.labels):
         notes.append(
             f"{name} was measured at {schedule.sum()} of the {len(found.labels)} numbers of "
-            "labels, so its area is a coarser one."
+            f"{found.axis}, so its area is a coarser one."
         )
     return notes
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from labelwise.arrays import Floats
 from labelwise.benchmark.papers import paper_curves
-from labelwise.benchmark.report_findings import Contrast, Findings
+from labelwise.benchmark.report_findings import Contrast, Findings, plain
 from labelwise.benchmark.report_words import Unit
 from labelwise.benchmark.statistics import Ranks, mean_estimate
 
@@ -106,7 +106,7 @@ def curves_figure(findings: Findings, palette: Palette) -> Figure:
     """Mean curves of all strategies, with their names at the ends."""
     experiment, unit = findings.experiment, Unit(findings.experiment.metric)
     style = Style(findings.names, _baseline(findings), palette)
-    figure, axes = _axes(palette, (6.4, 4.2), "labels", unit.name)
+    figure, axes = _axes(palette, (6.4, 4.2), experiment.axis, unit.name)
     ends = {}
     for name in findings.names:
         labels, mean, _, _ = band(experiment.labels, experiment.curves(name))
@@ -125,7 +125,8 @@ def gains_figure(findings: Findings, palette: Palette) -> Figure | None:
         return None
     experiment, unit = findings.experiment, Unit(findings.experiment.metric)
     style = Style(findings.names, baseline, palette)
-    figure, axes = _axes(palette, (6.4, 4.2), "labels", f"gain over {baseline}, {unit.difference}")
+    height = f"gain over {baseline}, {unit.difference}"
+    figure, axes = _axes(palette, (6.4, 4.2), experiment.axis, height)
     axes.axhline(0, **style.line(baseline))
     ends = {baseline: 0.0}
     for name in findings.names:
@@ -144,7 +145,7 @@ def panel_figure(findings: Findings, name: str, palette: Palette) -> Figure:
     experiment, unit = findings.experiment, Unit(findings.experiment.metric)
     baseline = _baseline(findings)
     style = Style(findings.names, baseline, palette)
-    figure, axes = _axes(palette, (3.4, 2.6), "labels", unit.name)
+    figure, axes = _axes(palette, (3.4, 2.6), experiment.axis, unit.name)
     for shown in dict.fromkeys(filter(None, (baseline, name))):
         labels, mean, low, high = band(experiment.labels, experiment.curves(shown))
         axes.plot(labels, unit.scale * mean, **style.line(shown))
@@ -153,8 +154,8 @@ def panel_figure(findings: Findings, name: str, palette: Palette) -> Figure:
             labels, unit.scale * low, unit.scale * high, color=colour, alpha=0.2, lw=0
         )
     printed = paper_curves(experiment.name, experiment.dataset)
-    if printed and name in printed.curves:
-        heights = [cell.value for cell in printed.curves[name]]
+    if printed and plain(name) in printed.curves:
+        heights = [cell.value for cell in printed.curves[plain(name)]]
         axes.plot(printed.labels, heights, "o", ms=3.5, mfc="none", mec=palette.ink, mew=0.8)
     axes.set_title(name, color=palette.ink, loc="left", fontweight="bold")
     axes.margins(x=0.02)

@@ -109,6 +109,7 @@ class Costs:
         megabytes: the largest peak.
         imbalance: largest over smallest class count with all labels.
         effective: effective size of a batch, as a share of it; nan without weights.
+        spread: standard deviation over the models with all labels; nan for one model.
     """
 
     strategy: str
@@ -118,6 +119,7 @@ class Costs:
     megabytes: float
     imbalance: float
     effective: float
+    spread: float
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,11 @@ class Findings:
         return tuple(summary.strategy for summary in self.summaries)
 
     def printed(self, quantity: str) -> PaperTable | None:
-        """What the paper prints for this experiment."""
+        """What the paper prints for this experiment; ``final`` is of the metric, whatever it is."""
+        if quantity == "final" and self.experiment.metric in ("seconds", "imbalance"):
+            quantity = self.experiment.metric
         found = paper_table(self.experiment.name, self.experiment.dataset, quantity)
-        known = found and set(found.values) & {_plain(name) for name in self.names}
+        known = found and set(found.values) & {plain(name) for name in self.names}
         return found if known else None
 
 
@@ -219,7 +223,7 @@ def overall(findings: Sequence[Findings]) -> Overall:
     return Overall(names, win_matrix(curves, names), ranks, left_out)
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """A strategy's name without its options."""
     return name.partition(" (")[0]
 
@@ -283,6 +287,11 @@ def _costs(experiment: Experiment, name: str) -> Costs:
         _mean(
             np.nan if entry.effective_size is None else entry.effective_size / len(entry.picks)
             for entry in bought
+        ),
+        _mean(
+            float(np.std(entry.values))
+            for entry in rounds
+            if entry.labels == most and len(entry.values) > 1
         ),
     )
 

@@ -115,7 +115,8 @@ def _section(findings: Findings, *, titled: bool) -> str:
     parts += [f'<p class="lede">{_text(lede(findings))}</p>', _setting(findings)]
     level = "h3" if titled else "h2"
     parts += [f"<{level}>What beat what</{level}>", _sentences(findings)]
-    parts += [f"<{level}>Learning curves</{level}>", _curves(findings)]
+    if len(experiment.labels) > 1:
+        parts += [f"<{level}>Learning curves</{level}>", _curves(findings)]
     areas = _table(area_table(findings)) + _paper_note(findings, ("area", "final"))
     parts += [f"<{level}>Area under the curve</{level}>", areas]
     for baseline, contrasts in findings.contrasts.items():
@@ -128,8 +129,10 @@ def _section(findings: Findings, *, titled: bool) -> str:
                 f'<figure class="wide">{figure}</figure>',
                 _table(differences_table(contrasts, unit)),
             ]
-    parts += [f"<{level}>Labels needed</{level}>", _table(labels_table(findings))]
-    parts += [f"<{level}>Wins, round by round</{level}>", _wins(findings.names, findings.wins)]
+    if len(experiment.labels) > 1 and experiment.axis == "labels":
+        parts += [f"<{level}>Labels needed</{level}>", _table(labels_table(findings))]
+    if len(experiment.labels) > 1 and len(findings.names) > 1:
+        parts += [f"<{level}>Wins, round by round</{level}>", _wins(findings.names, findings.wins)]
     costs = _table(costs_table(findings)) + _paper_note(findings, ("seconds",))
     parts += [f"<{level}>What a batch costs</{level}>", costs]
     balance = _table(balance_table(findings)) + _paper_note(findings, ("imbalance",))
@@ -144,7 +147,7 @@ def _setting(findings: Findings) -> str:
     reduced.discard("")
     facts = [experiment.dataset, experiment.network, f"scale {experiment.scale}"]
     facts.append(f"{len(experiment.seeds)} seed{'s' if len(experiment.seeds) > 1 else ''}")
-    facts.append(f"{experiment.labels[0]:,} to {experiment.labels[-1]:,} labels")
+    facts.append(f"{experiment.labels[0]:,} to {experiment.labels[-1]:,} {experiment.axis}")
     text = f'<p class="note">{_text(" · ".join(facts))}</p>'
     for what in sorted(reduced):
         text += f'<p class="warn"><b>Reduced against the paper:</b> {_text(what)}</p>'

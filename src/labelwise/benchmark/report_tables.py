@@ -13,7 +13,7 @@ from labelwise.benchmark.curves import Estimate
 from labelwise.benchmark.papers import PaperTable, Printed
 from labelwise.benchmark.report_data import Experiment
 from labelwise.benchmark.report_figures import band
-from labelwise.benchmark.report_findings import Contrast, Costs, Findings, Summary
+from labelwise.benchmark.report_findings import Contrast, Costs, Findings, Summary, plain
 from labelwise.benchmark.report_words import (
     Unit,
     labels_text,
@@ -36,19 +36,22 @@ class Table:
 
 def area_table(findings: Findings) -> Table:
     """Areas and last measurements, beside the paper's."""
-    unit = Unit(findings.experiment.metric)
+    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
     printed = {name: findings.printed(name) for name in ("area", "final")}
+    models = any(not math.isnan(entry.spread) for entry in findings.costs)
     head = ["strategy", "runs", f"area, {unit.name}"]
     head += [f"paper ({printed['area'].where})"] if printed["area"] else []
-    head += [f"at {findings.experiment.labels[-1]:,} labels"]
+    head += [f"{unit.name} at {experiment.labels[-1]:,} {experiment.axis}"]
+    head += ["deviation over the models"] if models else []
     head += [f"paper ({printed['final'].where})"] if printed["final"] else []
     rows = []
-    for entry in findings.summaries:
+    for entry, costs in zip(findings.summaries, findings.costs, strict=True):
         row: list[Cell] = [entry.strategy, str(entry.runs)]
         spread = f"± {unit.text(entry.area_deviation)}"
         row.append((unit.text(entry.area.value), spread) if entry.area else NOTHING)
         row += _paper(printed["area"], entry.strategy)
         row.append(_with_interval(entry.final, unit))
+        row += [unit.text(costs.spread)] if models else []
         row += _paper(printed["final"], entry.strategy)
         rows.append(tuple(row))
     return Table(tuple(head), tuple(rows))
@@ -210,7 +213,7 @@ def _other_lines(findings: Findings) -> Iterator[dict[str, object]]:
                 line: dict[str, object] = {"strategy": first, "against": second}
                 yield line | {"quantity": "wins", "value": findings.wins[row, column]}
     for entry in findings.costs:
-        names = ("first", "batch", "train", "megabytes", "imbalance", "effective")
+        names = ("first", "batch", "train", "megabytes", "imbalance", "effective", "spread")
         for name in names:
             quantity = f"seconds_{name}" if name in ("first", "batch", "train") else name
             if not math.isnan(getattr(entry, name)):
@@ -259,7 +262,7 @@ def _imbalance(entry: Costs) -> str:
 
 
 def _printed(table: PaperTable | None, strategy: str) -> Printed | None:
-    return table.values.get(strategy.partition(" (")[0]) if table else None
+    return table.values.get(plain(strategy)) if table else None
 
 
 def _paper(table: PaperTable | None, strategy: str) -> list[Cell]:

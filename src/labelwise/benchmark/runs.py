@@ -6,7 +6,7 @@ round, and small networks are trained as one batched model (`labelwise.benchmark
 
 Given the same command again, a run goes on after its last line and gives the same lines as without
 the interruption, on the same machine. A run that fails is left where it is, with a warning, and the
-others go on.
+others go on; if all fail, that is an error.
 """
 
 import warnings
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from joblib.externals import loky
 
@@ -84,15 +84,28 @@ def run_experiment(
     done, total = sum(len(lines) for lines in known.values()), each * len(jobs)
     tell = progress or (lambda stage, done, total: None)
     tell("rounds", done, total)
+    failures: list[Failure] = []
+    source: Iterator[Round | Failure]
     if where.type == "cuda" and protocol.study is None:
         source = _side_by_side(open_jobs, known, where)
     else:
         source = _spread(open_jobs, known, str(where), min(workers, max(1, len(open_jobs))))
     for line in source:
+        if isinstance(line, Failure):
+            failures.append(line)
+            continue
         append(path, line)
         known[line.key].append(line)
         done += 1
         tell("rounds", done, total)
+    if failures and len(failures) == len(open_jobs):
+        raise failures[0].error
+    for failure in failures:
+        warnings.warn(
+            f"{failure.job.entrant.label}, seed {failure.job.seed}, stopped: {failure.error}",
+            LabelwiseWarning,
+            stacklevel=2,
+        )
     return [line for job in jobs for line in known[job.key]]
 
 
@@ -118,6 +131,13 @@ class Job:
                     yield line
             return
         yield from play([Run(stage, self.entrant, self.seed)], {self.key: known})
+
+
+class Failure(NamedTuple):
+    """A run that could not go on."""
+
+    job: Job
+    error: LabelwiseError
 
 
 def known_lines(
@@ -157,7 +177,9 @@ def _side_by_side(jobs: Sequence[Job], known: Known, device: Any) -> Iterator[Ro
     yield from play([Run(stage, job.entrant, job.seed) for job in jobs], known)
 
 
-def _spread(jobs: Sequence[Job], known: Known, device: str, workers: int) -> Iterator[Round]:
+def _spread(
+    jobs: Sequence[Job], known: Known, device: str, workers: int
+) -> Iterator[Round | Failure]:
     """Runs one after the other in each of several processes; lines as they come."""
     if workers == 1:
         for job in jobs:
@@ -170,57 +192,38 @@ def _spread(jobs: Sequence[Job], known: Known, device: str, workers: int) -> Ite
     ]
     waiting = deque(jobs)
     running: dict[Future[Round | None], tuple[Job, Any]] = {}
+
+    def send(job: Job, pool: Any) -> None:
+        running[pool.submit(_step, job, known[job.key], device)] = job, pool
+
     try:
         for pool in pools:
-            _send_next(waiting, known, device, pool, running)
+            send(waiting.popleft(), pool)
         while running:
-            ended, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
                 job, pool = running.pop(future)
-                line = _result(future, job)
-                if line is None:
-                    _send_next(waiting, known, device, pool, running)
-                    continue
-                yield line
-                running[pool.submit(_step, job, known[job.key], device)] = job, pool
+                try:
+                    line = future.result()
+                except LabelwiseError as error:
+                    yield Failure(job, error)
+                    line = None
+                if line is not None:
+                    yield line  # it is among the known lines when we go on
+                    send(job, pool)
+                elif waiting:
+                    send(waiting.popleft(), pool)
     finally:
         for pool in pools:
             pool.shutdown(wait=True, kill_workers=True)
 
 
-def _alone(job: Job, known: Known, device: str) -> Iterator[Round]:
+def _alone(job: Job, known: Known, device: str) -> Iterator[Round | Failure]:
     """A run in this process."""
-    while True:
-        try:
-            line = _step(job, known[job.key], device)
-        except LabelwiseError as error:
-            _failed(job, error)
-            return
-        if line is None:
-            return
-        yield line
-
-
-def _send_next(
-    waiting: deque[Job], known: Known, device: str, pool: Any, running: dict[Any, tuple[Job, Any]]
-) -> None:
-    if waiting:
-        job = waiting.popleft()
-        running[pool.submit(_step, job, known[job.key], device)] = job, pool
-
-
-def _result(future: Future[Round | None], job: Job) -> Round | None:
     try:
-        return future.result()
+        while (line := _step(job, known[job.key], device)) is not None:
+            yield line
     except LabelwiseError as error:
-        _failed(job, error)
-        return None
-
-
-def _failed(job: Job, error: LabelwiseError) -> None:
-    warnings.warn(
-        f"{job.entrant.label}, seed {job.seed}, stopped: {error}", LabelwiseWarning, stacklevel=2
-    )
+        yield Failure(job, error)
 
 
 _current: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from labelwise.learners.gradients import (
     gradient_products,
     summed_gradient,
 )
-from tests.learners.networks import (
+from tests.learners.gradients.networks import (
     Checkpointed,
     Encoder,
     Patches,
@@ -113,7 +113,7 @@ def test_neither_the_batch_nor_its_chunks_matter(monkeypatch):
     whole = gradient_norms(module, x, y, cross_entropy)
     parts = [gradient_norms(module, x[i : i + 4], y[i : i + 4], cross_entropy) for i in (0, 4, 8)]
     torch.testing.assert_close(torch.cat(parts), whole, rtol=1e-5, atol=0)
-    monkeypatch.setattr("labelwise.learners.ghost_tally._MOST_FLOATS", {"cpu": 1, "cuda": 1})
+    monkeypatch.setattr("labelwise.learners.gradients.tally._MOST_FLOATS", {"cpu": 1, "cuda": 1})
     small = gradient_norms(module, x, y, cross_entropy)
     torch.testing.assert_close(small, whole, rtol=1e-5, atol=0)
 
@@ -132,7 +132,7 @@ class Largest(TorchDispatchMode):
 
 def test_gradients_of_all_items_are_never_held(monkeypatch):
     """The largest tensor is no larger than in the forward pass, and far from items x parameters."""
-    monkeypatch.setattr("labelwise.learners.ghost_tally._FEW_FLOATS", 2**10)
+    monkeypatch.setattr("labelwise.learners.gradients.tally._FEW_FLOATS", 2**10)
     module, x, y = ResNet18(10, width=16).eval(), draw(32, 3, 16, 16), classes(32)
     with Largest() as forward:
         module(x)

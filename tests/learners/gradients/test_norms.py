@@ -6,7 +6,7 @@ from torch import nn
 
 from labelwise.learners import gradients
 from labelwise.learners.gradients import gradient_norms
-from tests.learners.networks import (
+from tests.learners.gradients.networks import (
     Checkpointed,
     check,
     classes,

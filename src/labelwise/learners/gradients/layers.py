@@ -3,7 +3,7 @@ r"""One rule per type of layer: what one call of it adds to every item's gradien
 A rule knows the gradient of every item with respect to the layer's own parameters from the input of
 the call and the gradient :math:`\delta` with respect to its output:
 
-* linear layers: `labelwise.learners.ghost_linear`; convolutions: `labelwise.learners.ghost_conv`;
+* linear layers: `.linear`; convolutions: `.conv`;
 * normalisation (batch in eval mode, layer, group, instance, root mean square): with
   :math:`\hat x` the normalised input, :math:`\sum_t \delta_t \hat x_t` and :math:`\sum_t \delta_t`;
 * embedding: row :math:`r` gets the :math:`\delta_t` of all positions with that index, hence
@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelwise.learners.ghost_conv import conv_gradients, tally_conv
-from labelwise.learners.ghost_linear import linear_gradients, tally_linear
-from labelwise.learners.ghost_tally import Tally, chunks, dots
+from labelwise.learners.gradients.conv import conv_gradients, tally_conv
+from labelwise.learners.gradients.linear import linear_gradients, tally_linear
+from labelwise.learners.gradients.tally import Tally, chunks, dots
 
 
 class Rule(NamedTuple):

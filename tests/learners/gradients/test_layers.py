@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from labelwise.learners import ghost_conv, gradients, item_gradients
-from labelwise.learners.ghost_layers import RULES
-from labelwise.learners.ghost_linear import Shape
-from labelwise.learners.gradients import gradient_norms_and_products, gradient_products
-from tests.learners.networks import (
+from labelwise.learners import gradients
+from labelwise.learners.gradients import conv, gradient_norms_and_products, gradient_products, items
+from labelwise.learners.gradients.layers import RULES
+from labelwise.learners.gradients.linear import Shape
+from tests.learners.gradients.networks import (
     random_vector,
     randomised,
     refuse,
@@ -121,7 +121,7 @@ def test_a_layer_agrees_with_autograd(name, monkeypatch):
 @pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("conv")])
 def test_a_convolution_agrees_with_autograd_as_a_gpu_counts_it(name, way, monkeypatch):
     monkeypatch.setattr(gradients, "tally_items", refuse)
-    monkeypatch.setattr(ghost_conv, "_WHOLE", {"cpu"})
+    monkeypatch.setattr(conv, "_WHOLE", {"cpu"})
     monkeypatch.setattr(Shape, "way", lambda *_: way)
     layer, x = LAYERS[name]
     check(copy.deepcopy(layer), x)
@@ -221,6 +221,6 @@ def test_the_way_follows_the_shape():
 def test_a_loop_gives_what_vmap_gives():
     module = randomised(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double())
     arguments = (module, dict(module.named_parameters()), draw(3, 4), draw(3, 2), squared_error)
-    mapped, looped = item_gradients._vmapped(*arguments), item_gradients._looped(*arguments)
+    mapped, looped = items._vmapped(*arguments), items._looped(*arguments)
     for name, gradient in looped.items():
         torch.testing.assert_close(mapped[name], gradient, rtol=1e-12, atol=1e-12)

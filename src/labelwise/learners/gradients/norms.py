@@ -2,13 +2,13 @@ r"""One forward and one backward pass that give every item's gradient norm and p
 
 In the backward pass every call of a known layer receives the gradient with respect to its output,
 :math:`\delta`, and adds what its parameters contribute to the tally
-(`labelwise.learners.ghost_layers`). Weight gradients summed over items are not formed at all:
+(`.layers`). Weight gradients summed over items are not formed at all:
 those of single items take their place.
 
 Which parameters may be counted so is read off the autograd graph of the losses: a parameter counts
 if every use of it is a call whose items are known, and then exactly. A parameter with several such
 calls is shared: its per-item gradients are added up before they are squared. One that meets the
-items only by being broadcast to them is counted there (`labelwise.learners.ghost_broadcasts`).
+items only by being broadcast to them is counted there (`labelwise.learners.gradients.broadcasts`).
 The others are handed back by name.
 
 Where a linear or similar layer in the middle of the module could have something else than items on
@@ -23,11 +23,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from labelwise.learners.ghost_broadcasts import tally_broadcasts
-from labelwise.learners.ghost_graph import Call, Trace, tracing
-from labelwise.learners.ghost_inputs import Inputs, Loss, changed
-from labelwise.learners.ghost_layers import RULES, position_axes, tally_call, working
-from labelwise.learners.ghost_tally import Tally, chunks
+from labelwise.learners.gradients.broadcasts import tally_broadcasts
+from labelwise.learners.gradients.graph import Call, Trace, tracing
+from labelwise.learners.gradients.inputs import Inputs, Loss, changed
+from labelwise.learners.gradients.layers import RULES, position_axes, tally_call, working
+from labelwise.learners.gradients.tally import Tally, chunks
 
 Shared = list[tuple[Call, Tensor, Tensor]]
 """Calls with their inputs and output gradients, items first."""

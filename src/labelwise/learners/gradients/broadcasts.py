@@ -18,9 +18,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from labelwise.learners.ghost_graph import Call, Edge, Trace
-from labelwise.learners.ghost_layers import ITEMS_FIRST, tally_call
-from labelwise.learners.ghost_tally import Tally
+from labelwise.learners.gradients.graph import Call, Edge, Trace
+from labelwise.learners.gradients.layers import ITEMS_FIRST, tally_call
+from labelwise.learners.gradients.tally import Tally
 
 _NODES = ("AddBackward0", "ExpandBackward0")
 

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from labelwise.errors import BadInput
-from labelwise.learners.ghost_inputs import Inputs, Loss, item_losses, trainable
-from labelwise.learners.ghost_layers import ITEMS_FIRST, RULES, position_axes
+from labelwise.learners.gradients.inputs import Inputs, Loss, item_losses, trainable
+from labelwise.learners.gradients.layers import ITEMS_FIRST, RULES, position_axes
 
 
 @dataclass(eq=False)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from labelwise.learners.ghost_inputs import (
+from labelwise.learners.gradients.inputs import (
     Inputs,
     Loss,
     changed,
@@ -23,7 +23,7 @@ from labelwise.learners.ghost_inputs import (
     tensors,
     trainable,
 )
-from labelwise.learners.ghost_tally import Tally, slices
+from labelwise.learners.gradients.tally import Tally, slices
 
 Gradients = dict[str, Tensor]
 

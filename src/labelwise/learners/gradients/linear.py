@@ -8,7 +8,7 @@ for the layer's shape:
 
 * outer: form :math:`G` for a few items at a time; the product with :math:`V` comes with it;
 * Gram: :math:`|G|^2 = \sum_{t,s} (x_t \cdot x_s)(\delta_t \cdot \delta_s)`, for few positions;
-* shifted Gram, for convolutions (`labelwise.learners.ghost_conv`): patches overlap, so that their
+* shifted Gram, for convolutions (`.conv`): patches overlap, so that their
   Gram matrix is a sum of shifted pieces of the Gram matrix of single places.
 
 With a Gram form the product is :math:`\sum_t \delta_t \cdot V x_t`: the layer once more, with
@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelwise.learners.ghost_tally import Tally, chunks, dots, squared_norms
+from labelwise.learners.gradients.tally import Tally, chunks, dots, squared_norms
 
 _PASS = 32
 """How many multiplications in a matrix product take as long as passing over one number."""

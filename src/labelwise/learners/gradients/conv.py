@@ -1,6 +1,6 @@
 r"""What a convolution adds to every item's gradient norm and product.
 
-A convolution is a linear layer on the patches under its kernel; `labelwise.learners.ghost_linear`
+A convolution is a linear layer on the patches under its kernel; `.linear`
 says which ways there are. Patches of the whole kernel are not copied where that can be helped: the
 kernel's axes but the first are laid out, which leaves every offset along the first as a view (a
 third of the copies, for a kernel of 3 x 3), and the shifted Gram form needs none. A GPU copies
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelwise.learners.ghost_linear import Shape, gram_norms
-from labelwise.learners.ghost_tally import Tally, chunks, dots
+from labelwise.learners.gradients.linear import Shape, gram_norms
+from labelwise.learners.gradients.tally import Tally, chunks, dots
 
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 

@@ -7,7 +7,7 @@ all trainable parameters, these functions give for every item of a batch
 
 for a fixed vector :math:`v`, as a rule the gradient summed over the labelled items. No
 :math:`g_i` is held: the norm of a layer's part follows from the layer's inputs and the gradients
-with respect to its outputs (`labelwise.learners.ghost_layers`), which one backward pass gives for
+with respect to its outputs (`.layers`), which one backward pass gives for
 all items; the product of that part with :math:`v` follows from the same two. Parameters that are
 used in another way go through `torch.func.vmap`, in chunks. Results are exact up to rounding.
 
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.errors import BadInput
-from labelwise.learners.ghost_inputs import (
+from labelwise.learners.gradients.inputs import (
     Inputs,
     Loss,
     check_module,
@@ -37,9 +37,9 @@ from labelwise.learners.ghost_inputs import (
     item_losses,
     trainable,
 )
-from labelwise.learners.ghost_norms import tally_batch
-from labelwise.learners.ghost_tally import Tally
-from labelwise.learners.item_gradients import tally_items
+from labelwise.learners.gradients.items import tally_items
+from labelwise.learners.gradients.norms import tally_batch
+from labelwise.learners.gradients.tally import Tally
 
 __all__ = [
     "Inputs",
