@@ -447,6 +447,15 @@ def test_the_page_names_the_commands_that_repeat_it(written):
         "labelwise benchmark run sparse-table2-mnist --scale small "
         "--strategies random,badge,lewis --seeds 5 --out results.jsonl"
     )
+    assert len(texts) == 2  # the other experiment is none of the papers'
+
+
+def test_the_command_names_the_data_set_where_it_is_another():
+    found = find(make_rounds({"random": 0.0}, 3, dataset="digits"))
+    assert (
+        "--scale small --dataset digits --strategies random --seeds 3"
+        in (repeat_commands([found])[0])
+    )
 
 
 def test_the_csv_file_holds_every_number(written):

@@ -7,12 +7,12 @@ what is there, and says what is missing.
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from labelwise.benchmark import protocols
 from labelwise.benchmark.report_data import Experiment, experiments
 from labelwise.benchmark.report_figures import (
     LIGHT,
@@ -89,18 +89,22 @@ def write_report(
 
 
 def repeat_commands(findings: Sequence[Findings], results: str = "results.jsonl") -> list[str]:
-    """The commands that run the experiments again and report on them."""
-    runs: dict[tuple[str, str], tuple[dict[str, None], int]] = {}
+    """The commands that run the experiments of the papers again and report on them."""
+    known = protocols.experiments()
+    runs: dict[str, tuple[dict[str, None], int]] = {}
     for entry in findings:
         experiment = entry.experiment
+        if experiment.name not in known:
+            continue
+        words = f"labelwise benchmark run {experiment.name} --scale {experiment.scale}"
+        if experiment.dataset != known[experiment.name].dataset:
+            words += f" --dataset {experiment.dataset}"
         chosen = dict.fromkeys(r.strategy for rs in experiment.rounds.values() for r in rs)
-        key = experiment.name, experiment.scale
-        names, seeds = runs.get(key, ({}, 0))
-        runs[key] = (names | chosen, max(seeds, max(experiment.seeds) + 1))  # seeds count from 0
+        names, seeds = runs.get(words, ({}, 0))
+        runs[words] = (names | chosen, max(seeds, max(experiment.seeds) + 1))  # seeds are from 0
     commands = [
-        f"labelwise benchmark run {shlex.quote(name)} --scale {shlex.quote(scale)} "
-        f"--strategies {','.join(names)} --seeds {seeds} --out {results}"
-        for (name, scale), (names, seeds) in runs.items()
+        f"{words} --strategies {','.join(names)} --seeds {seeds} --out {results}"
+        for words, (names, seeds) in runs.items()
     ]
     return [*commands, f"labelwise benchmark report {results} --out report.html"]
 

@@ -1,0 +1,123 @@
+"""The papers' architectures: sizes, shapes, skips, and that learners can use them."""
+
+import doctest
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from labelwise.benchmark import networks
+from labelwise.benchmark.networks import FAMILY, NETWORKS, crop_and_flip, make
+from labelwise.errors import BadInput, UnknownName
+from labelwise.learners.gradients import gradient_norms
+from labelwise.learners.network import find_head
+from labelwise.learners.settings import cross_entropy
+
+SHAPES = [(3, 32, 32), (1, 28, 28), (1, 8, 8)]
+
+
+def parameters(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_the_examples_run():
+    found = doctest.testmod(networks)
+    assert found.attempted > 0 and found.failed == 0
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_takes_images_of_any_side_and_ends_in_a_linear_layer(name):
+    for shape in SHAPES if parameters(make(name, SHAPES[0], 7)) < 2e6 else SHAPES[:1]:
+        module = make(name, shape, 7).eval()
+        images = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+        assert module(images).shape == (3, 7)
+        assert all(layer.training for layer in make(name, shape, 7).modules())
+        head = module.get_submodule(find_head(module, None, images))
+        assert isinstance(head, nn.Linear) and head.out_features == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "count"),
+    [
+        # weights and biases layer by layer: 6*(25+1), 16*(6*25+1), 400*120+120, 120*84+84, 84*10+10
+        ("lenet5", (1, 28, 28), 156 + 2416 + 48120 + 10164 + 850),
+        ("cnn", (3, 32, 32), 456 + 2416 + 48120 + 10164 + 850),
+        ("cnn_avgpool", (3, 32, 32), 896 + 18496 + 73856 + 1290),
+        ("mlp", (1, 28, 28), 784 * 256 + 256 + 256 * 256 + 256 + 2570),
+        ("resnet18", (3, 32, 32), 11_173_962),
+        ("vgg16", (3, 32, 32), 14_714_688 - 4224 + 4224 + 4224 + 5130),
+    ],
+)
+def test_the_papers_networks_have_the_number_of_parameters_they_should(name, shape, count):
+    assert parameters(make(name, shape, 10)) == count
+
+
+def test_a_residual_block_that_keeps_its_shape_passes_its_input_on():
+    network = make("resnet18_narrow", (3, 32, 32), 10).eval()
+    block = next(layer for layer in network if isinstance(layer, networks.Residual))
+    for parameter in block.body.parameters():
+        nn.init.zeros_(parameter)
+    images = torch.rand(2, 16, 8, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(block(images), images)
+    shorts = [layer.short for layer in network if isinstance(layer, networks.Residual)]
+    assert [isinstance(short, nn.Identity) for short in shorts] == [True, True] + 3 * [False, True]
+
+
+def test_the_family_has_twelve_or_more_different_networks():
+    sizes = {name: parameters(make(name, (1, 28, 28), 10)) for name in FAMILY}
+    assert len(set(sizes.values())) == len(sizes) >= 12
+    kinds = {
+        name: tuple(type(layer).__name__ for layer in make(name, (1, 28, 28), 10).modules())
+        for name in FAMILY
+    }
+    assert len(set(kinds.values())) >= 10
+    assert max(sizes.values()) < 250_000
+
+
+def test_a_width_of_32_comes_before_the_bayesian_head():
+    network = make("bayesian_resnet18_narrow", (1, 28, 28), 10)
+    assert [type(layer) for layer in network][-3:] == [nn.Linear, nn.ReLU, nn.Linear]
+    assert network[-1].in_features == 32
+
+
+@pytest.mark.parametrize("name", ["resnet18_narrow", "small_branches", "small_patches", "lenet5"])
+def test_gradients_of_single_items_are_those_of_autograd(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = make(name, (1, 8, 8), 4).eval().double()
+        images = torch.randn(3, 1, 8, 8, dtype=torch.float64)
+    targets = torch.tensor([0, 3, 1])
+    found = gradient_norms(module, images, targets, cross_entropy)
+    for number in range(3):
+        loss = cross_entropy(module(images[number : number + 1]), targets[number : number + 1])
+        parts = torch.autograd.grad(loss.sum(), list(module.parameters()))
+        expected = sum(part.square().sum() for part in parts)
+        torch.testing.assert_close(found[number], expected, rtol=1e-6, atol=1e-9)
+
+
+def test_augmented_images_are_shifted_or_flipped_copies():
+    image = torch.arange(1.0, 65).reshape(1, 1, 8, 8)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        several = crop_and_flip(image.repeat(200, 1, 1, 1))
+    padded = nn.functional.pad(torch.cat([image, image.flip(-1)]), (1, 1, 1, 1))[:, 0].numpy()
+    allowed = {
+        padded[flip, down : down + 8, right : right + 8].tobytes()
+        for flip in range(2)
+        for down in range(3)
+        for right in range(3)
+    }
+    seen = {one[0].numpy().tobytes() for one in several}
+    assert seen == allowed
+
+
+def test_wrong_names_and_shapes_are_refused():
+    with pytest.raises(UnknownName, match="no network is called 'lenet'; choose from lenet5"):
+        make("lenet", (1, 28, 28), 10)
+    with pytest.raises(BadInput, match=r"vgg16 takes images .* got shape \(9,\)"):
+        make("vgg16", (9,), 10)
+    with pytest.raises(BadInput, match="1 output or more; got 0"):
+        make("mlp", (9,), 0)
+    assert make("mlp", (9,), 1)(torch.zeros(2, 9)).shape == (2, 1)
+    assert np.isfinite(make("small_perceptron_64", (9,), 1)(torch.ones(2, 9)).detach()).all()
