@@ -33,6 +33,11 @@ class Shard:
         ids: ``(n,)`` int64, the items' stable ids.
         rows: their representations; a mapping that may read a file on access.
         state: what a strategy keeps beside these rows between two calls of `Shards.map`.
+
+    Example:
+        >>> import numpy as np
+        >>> Shard(np.array([10, 20]), {"features": np.zeros((2, 3))}).ids
+        array([10, 20])
     """
 
     ids: Ids
@@ -75,7 +80,14 @@ class Shards(Protocol):
 
 
 class LocalShards:
-    """Blocks in this process, visited one after the other."""
+    """Blocks in this process, visited one after the other.
+
+    Example:
+        >>> import numpy as np
+        >>> shards = LocalShards.of(features=np.ones((4, 2)))
+        >>> shards.sum(lambda shard: shard.rows["features"].sum())
+        np.float64(8.0)
+    """
 
     def __init__(self, shards: Iterable[Shard], progress: Progress | None = None) -> None:
         """Hold the blocks; ``progress`` is told how far a selection has come."""

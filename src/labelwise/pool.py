@@ -33,6 +33,12 @@ class Pool:
     Attributes:
         inputs: what a learner takes: an array, a list of paths, a dataset; one entry per item.
         ids: ``(n,)``; row numbers if not given.
+
+    Example:
+        >>> import numpy as np
+        >>> pool = Pool(["a.png", "b.png", "c.png"], ids=np.array([10, 20, 30]))
+        >>> pool.take([30, 10])
+        ['c.png', 'a.png']
     """
 
     inputs: Sequence[Any]

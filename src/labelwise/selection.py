@@ -28,6 +28,14 @@ class Selection:
         counts: ``(b,)``, how often a sampler with replacement drew each item, or None.
         scores: ``(b,)``, the strategy's score of each pick when it was picked, or None.
         info: diagnostics of the method; plain values that JSON can hold.
+
+    Example:
+        >>> import numpy as np
+        >>> picks = Selection(np.array([7, 2]), weights=np.array([30.0, 10.0]))
+        >>> picks.training_weights()
+        array([1.5, 0.5])
+        >>> picks.effective_size()
+        1.6
     """
 
     ids: Ids

@@ -90,6 +90,18 @@ class ScoreStrategy(Strategy):
 
     ``summarise(shard)`` is optional: what must be known of the whole pool beforehand. The answers
     of all blocks then reach ``score`` as a list, its third argument.
+
+    Example:
+        >>> strategy = ScoreStrategy(
+        ...     name="largest_first",
+        ...     needs=("outputs",),
+        ...     score=lambda rows, labelled: rows["outputs"][:, 0],
+        ...     good_for="an example",
+        ...     reference="this page",
+        ... )
+        >>> import labelwise, numpy as np
+        >>> labelwise.select(strategy, 2, outputs=np.array([[1.0], [5.0], [3.0]])).ids
+        array([1, 2])
     """
 
     score: Callable[..., Array]

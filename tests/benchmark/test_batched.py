@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labelwise.benchmark import batched
-from labelwise.benchmark.batched import Task, Trainee, fit_together
+from labelwise.benchmark.batched import Task, Trainee, fit_together, grouped
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.devices import on_device
 from labelwise.benchmark.networks import make
@@ -124,23 +124,15 @@ def test_networks_that_are_trained_on_go_on_together():
     check_same(together, alone, 3e-4)
 
 
-def test_only_networks_of_one_kind_and_size_are_put_together(monkeypatch):
-    sizes = []
-    real = batched.train_together
-
-    def counting(modules, *rest, **named):
-        sizes.append(len(modules))
-        return real(modules, *rest, **named)
-
-    monkeypatch.setattr(batched, "train_together", counting)
-    mixed = [*tasks(), *tasks(labels=40), *tasks(network="mlp"), *tasks(members=SnapshotMembers())]
+def test_only_networks_of_one_kind_and_size_are_put_together():
+    mixed = [*tasks(), *tasks(labels=40), *tasks(network="mlp", count=1)]
+    mixed += tasks(members=SnapshotMembers(), count=2)
+    groups = grouped(mixed, on_cpu=True, limit=3)
+    assert groups == [[0, 1, 2], [3], [4, 5, 6], [7], [8], [9], [10]]
     reports = fit_together(mixed, on_cpu=True, limit=3)
-    assert sorted(sizes) == [3, 3, 3]  # four of a kind are three and one by itself
-    expected = [70] * 4 + [40] * 4 + [70] * 8
-    assert [report.training_labels for report in reports] == expected
-    sizes.clear()
-    fit_together(tasks())
-    assert sizes == []  # on a CPU nothing is gained, unless it is asked for
+    assert [report.training_labels for report in reports] == [70] * 4 + [40] * 4 + [70] * 3
+    # On a CPU nothing is gained, unless it is asked for.
+    assert grouped(mixed) == [[number] for number in range(11)]
 
 
 def test_members_that_only_look_at_the_end_are_there_after_a_batched_training():

@@ -2,7 +2,6 @@
 
 import doctest
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -46,7 +45,7 @@ def test_every_network_takes_images_of_any_side_and_ends_in_a_linear_layer(name)
         ("cnn_avgpool", (3, 32, 32), 896 + 18496 + 73856 + 1290),
         ("mlp", (1, 28, 28), 784 * 256 + 256 + 256 * 256 + 256 + 2570),
         ("resnet18", (3, 32, 32), 11_173_962),
-        ("vgg16", (3, 32, 32), 14_714_688 - 4224 + 4224 + 4224 + 5130),
+        ("vgg16", (3, 32, 32), 14_710_464 + 2 * 4224 + 5130),
     ],
 )
 def test_the_papers_networks_have_the_number_of_parameters_they_should(name, shape, count):
@@ -120,4 +119,3 @@ def test_wrong_names_and_shapes_are_refused():
     with pytest.raises(BadInput, match="1 output or more; got 0"):
         make("mlp", (9,), 0)
     assert make("mlp", (9,), 1)(torch.zeros(2, 9)).shape == (2, 1)
-    assert np.isfinite(make("small_perceptron_64", (9,), 1)(torch.ones(2, 9)).detach()).all()

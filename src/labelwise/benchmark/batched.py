@@ -141,20 +141,27 @@ def fit_together(
     Returns:
         The reports in the order of the tasks; the seconds of a batched training are shared evenly.
     """
+    reports: dict[int, FitReport] = {}
+    for numbers in grouped(tasks, on_cpu=on_cpu, limit=limit):
+        found = _fit([tasks[number] for number in numbers], checked=on_cpu)
+        reports.update(zip(numbers, found, strict=True))
+        if progress is not None:
+            progress("training", len(reports), len(tasks))
+    return [reports[number] for number in range(len(tasks))]
+
+
+def grouped(tasks: Sequence[Task], *, on_cpu: bool = False, limit: int = 64) -> list[list[int]]:
+    """The numbers of the tasks that can be trained together, group by group."""
     groups: dict[Hashable, list[int]] = {}
     for number, task in enumerate(tasks):
         alone = task.learner.alone or not (on_cpu or task.learner.device.type == "cuda")
         key = number if alone else (task.learner.kind, len(task.targets))
         groups.setdefault(key, []).append(number)
-    reports: dict[int, FitReport] = {}
-    for numbers in groups.values():
-        for begin in range(0, len(numbers), limit):
-            part = numbers[begin : begin + limit]
-            found = _fit([tasks[number] for number in part], checked=on_cpu)
-            reports.update(zip(part, found, strict=True))
-            if progress is not None:
-                progress("training", len(reports), len(tasks))
-    return [reports[number] for number in range(len(tasks))]
+    return [
+        numbers[begin : begin + limit]
+        for numbers in groups.values()
+        for begin in range(0, len(numbers), limit)
+    ]
 
 
 def _fit(tasks: list[Task], *, checked: bool) -> list[FitReport]:

@@ -112,11 +112,6 @@ def sentence(contrast: Contrast, unit: Unit) -> str:
     return text
 
 
-def floor(contrast: Contrast) -> float:
-    """The smallest corrected p-value that sign flips of so many seeds can give."""
-    return 2.0 ** (1 - contrast.area.seeds) * contrast.family
-
-
 def lede(findings: Findings) -> str:
     """The first sentences of a section."""
     experiment = findings.experiment
@@ -167,12 +162,13 @@ def caveats(experiment: Experiment, contrasts: Sequence[Contrast]) -> list[str]:
             f"With {seeds} seeds an interval called 95 % covers about 92 to 94 % (normal "
             "differences; less for skewed ones)."
         )
-    if contrasts and floor(contrasts[0]) > LEVEL:
+    family = max((contrast.family for contrast in contrasts), default=0)
+    least = 2.0 ** (1 - seeds)
+    if least * family > LEVEL:
         notes.append(
-            f"With {seeds} seeds the sign-flip test cannot give a p-value below "
-            f"{2.0 ** (1 - seeds):.3g}, or {min(1.0, floor(contrasts[0])):.3g} after correction "
-            f"for {contrasts[0].family} comparisons. So the t test decides between “ahead” and "
-            "“no evidence”; it takes the differences to be normal."
+            f"With {seeds} seeds the sign-flip test cannot give a p-value below {least:.3g}, or "
+            f"{min(1.0, least * family):.3g} after correction for {family} comparisons. So the t "
+            "test decides between “ahead” and “no evidence”; it takes the differences to be normal."
         )
     return notes
 

@@ -98,8 +98,6 @@ def prepare(protocol: Protocol, seed: int) -> Scene:
 def standardised(name: str) -> Dataset:
     """A data set with its inputs, and the values of a regression, at mean 0 and deviation 1."""
     data = load(name)
-    if data.inputs.dtype == object:
-        raise BadInput(f"{name} holds texts, and networks take numbers; encode them first")
     inputs = _standard(data.inputs)
     targets = (lambda values: values) if data.classes else _standard(data.targets)
     return Dataset(
@@ -136,6 +134,10 @@ def check_data(protocol: Protocol) -> None:
     if protocol.study is not None and protocol.dataset not in CATALOGUE:
         return  # it is made up by the study
     status = available().get(protocol.dataset)
+    if status is not None and not status.entry.shape:
+        raise BadInput(
+            f"{protocol.dataset} holds texts, and these networks take numbers; take another"
+        )
     if status is None or not status.ready:
         load(protocol.dataset)  # which says what is wrong
         return

@@ -86,6 +86,13 @@ def randomized_bss(
         smallest first; the pool's own are all 1) with ``spectrum_min``, ``spectrum_max`` and the
         ``spectrum_bounds`` that the barriers guarantee, ``condition`` (a bound on the largest
         ``beta_j K_j``), ``counts``, and ``filled`` (rows that no draw reached).
+
+    Example:
+        >>> import numpy as np
+        >>> V = np.random.default_rng(0).normal(size=(1000, 3))
+        >>> ids, weights, info = randomized_bss(V, budget=200, seed=0)
+        >>> len(ids), bool(0.75 < info["spectrum_min"] <= info["spectrum_max"] < 1.25)
+        (200, True)
     """
     shards = as_shards(V, "V")
     if (gamma is None) == (budget is None):

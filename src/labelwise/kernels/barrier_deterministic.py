@@ -36,6 +36,13 @@ def deterministic_bss(V: Any, k: int) -> tuple[Ids, Floats, dict[str, Any]]:
         weights on the sum scale, such that the mean eigenvalue of the weighted Gram matrix of
         whitened rows is 1;
         info with ``rank``, that ``spectrum``, its ``ratio`` and the ``ratio_bound``.
+
+    Example:
+        >>> import numpy as np
+        >>> V = np.random.default_rng(0).normal(size=(500, 4))
+        >>> ids, weights, info = deterministic_bss(V, 40)
+        >>> len(ids) <= 40, info["ratio"] <= info["ratio_bound"]
+        (True, True)
     """
     shards = as_shards(V, "V")
     transform = whiten(shards, read_features).transform

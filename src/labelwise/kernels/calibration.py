@@ -44,6 +44,12 @@ def calibrate_temperature(logits: Any, labels: Any) -> float:
 
     Returns:
         The temperature; 1 where the logits say nothing and all temperatures are as good.
+
+    Example:
+        >>> import numpy as np
+        >>> logits = np.array([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+        >>> calibrate_temperature(logits, [0, 0, 1, 1]) > 1  # 3 of 4 right, not 98 %
+        True
     """
     scores, classes = _check(to_numpy(logits), to_numpy(labels))
     scores = scores - scores.max(axis=1, keepdims=True)

@@ -37,6 +37,11 @@ def draw_until_distinct(p: Any, k: int, seed: int, ids: Ids | None = None) -> tu
     Returns:
         ids ``(k,)`` in the order in which they first came up, counts ``(k,)``, how often each was
         drawn, and how many draws there were in all, the sum of the counts.
+
+    Example:
+        >>> ids, counts, draws = draw_until_distinct([0.9, 0.05, 0.05, 0.0], 3, seed=0)
+        >>> sorted(ids.tolist()), int(counts.sum()) == draws
+        ([0, 1, 2], True)
     """
     if not isinstance(k, int | np.integer):
         raise BadInput(f"k must be a whole number; got {k!r}")

@@ -20,7 +20,14 @@ from labelwise.errors import BadInput
 
 @dataclass(frozen=True)
 class Factored:
-    """Rows ``a_i x h_i``, ``a`` of shape ``(n, K)`` and ``h`` of shape ``(n, d)``."""
+    """Rows ``a_i x h_i``, ``a`` of shape ``(n, K)`` and ``h`` of shape ``(n, d)``.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = Factored(np.array([[1.0, -1.0]]), np.array([[2.0, 3.0, 0.0]]))
+        >>> rows.dense()  # only for a look: kernels use the factors
+        array([[ 2.,  3.,  0., -2., -3., -0.]])
+    """
 
     a: Array
     h: Array

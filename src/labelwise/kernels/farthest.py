@@ -166,6 +166,11 @@ def farthest_first(rows: Embedding, k: int, centers: Embedding | None = None) ->
 
     Returns:
         ``(k,)`` row numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> farthest_first(np.arange(5.0)[:, None], 3)  # 0 1 2 3 4 on a line
+        array([4, 0, 2])
     """
     names, embed = embedding_rows(rows)
     count = len(rows)

@@ -98,6 +98,12 @@ def leverage_scores(
             that were computed in half precision.
         double: multiply in float64 even where float32 would do, so that the scores of float32
             rows depend on the split into blocks by less than about 1e-9 (else 1e-6).
+
+    Example:
+        >>> import numpy as np
+        >>> A = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+        >>> leverage_scores(A).round(6) + 0.0  # two copies share a direction, one row has its own
+        array([0.5, 0.5, 1. , 0. ])
     """
     shards = as_shards(A, "A")
     if not len(shards):

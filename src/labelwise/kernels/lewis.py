@@ -103,6 +103,12 @@ def lewis_weights(A: Any, p: float, tol: float = 1e-6, max_iterations: int = 500
         p: the norm, any positive number.
         tol: the largest change of a ``log w`` at which the iteration has converged.
         max_iterations: how many rounds until it counts as failed, which is an error.
+
+    Example:
+        >>> import numpy as np
+        >>> A = np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
+        >>> lewis_weights(A, 1).round(6)  # for p = 1 in proportion to the length, 1 to 3
+        array([0.25, 0.75, 1.  ])
     """
     return lewis_iteration(A, Lewis(p=p, tol=tol, max_iterations=max_iterations)).weights
 

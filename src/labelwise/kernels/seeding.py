@@ -360,6 +360,13 @@ def kmeans_plus_plus(
 
     Returns:
         ``(k,)`` row numbers, in the order drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = np.array([[0.0], [0.1], [10.0], [10.1]])
+        >>> ids = kmeans_plus_plus(rows, 2, seed=0)
+        >>> sorted((ids // 2).tolist())  # almost surely one of each pair
+        [0, 1]
     """
     names, embed = embedding_rows(rows)
     count = len(rows)

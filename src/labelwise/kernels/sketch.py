@@ -47,6 +47,13 @@ def approximate_leverage_scores(
         seed: what the random signs and directions depend on.
         oversampling: how many sums per column, at least 2.
         rtol: as in `leverage_scores`.
+
+    Example:
+        >>> import numpy as np
+        >>> A = np.random.default_rng(0).normal(size=(2000, 5))
+        >>> A[7] *= 1000  # a row that no other can stand for
+        >>> int(approximate_leverage_scores(A, seed=0).argmax())
+        7
     """
     if not oversampling >= 2:
         raise BadInput(f"oversampling must be at least 2; got {oversampling}")

@@ -40,6 +40,15 @@ class SklearnLearner:
     Without hidden layers to read, the features are what reaches the last step of a pipeline: the
     inputs themselves for a bare estimator. The columns of probabilities and logits are the classes
     among the targets of the last `fit`, in sorted order.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> images, digits = load_digits(return_X_y=True)
+        >>> learner = SklearnLearner(lambda: LogisticRegression(max_iter=1000))
+        >>> report = learner.fit(images[:100], digits[:100], seed=0)
+        >>> learner.represent(images, ["probabilities"])["probabilities"].shape
+        (1797, 10)
     """
 
     def __init__(

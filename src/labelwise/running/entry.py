@@ -59,6 +59,14 @@ def select(
 
     Returns:
         The picks in order, with weights where the method gives them.
+
+    Example:
+        >>> import numpy as np
+        >>> features = np.arange(5.0)[:, None]  # 0 1 2 3 4 on a line
+        >>> select("k_center", 3, features=features).ids
+        array([4, 0, 2])
+        >>> select("k_center", 2, features=features, labelled=[4]).ids
+        array([0, 2])
     """
     chosen = get(strategy) if isinstance(strategy, str) else strategy
     given = {

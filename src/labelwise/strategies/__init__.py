@@ -23,5 +23,10 @@ def get(name: str) -> Strategy:
 
 
 def strategies() -> dict[str, Strategy]:
-    """All strategies by name."""
+    """All strategies by name.
+
+    Example:
+        >>> strategies()["badge"].needs
+        ('features', 'probabilities')
+    """
     return {name: get(name) for name in names()}

@@ -1,0 +1,47 @@
+"""What users call: every function and class explains itself, with an example that runs."""
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+import labelwise
+import labelwise.kernels
+import labelwise.theory
+
+WITHOUT = {
+    # Errors, protocols and base classes: there is nothing to call.
+    *("BadInput", "LabelwiseError", "LabelwiseWarning", "MissingDependency", "UnknownName"),
+    *("Learner", "Rows", "Shards", "Strategy"),
+    # Answers and forms whose example is that of the function or page that makes them.
+    *("Choice", "GreedyStrategy", "PassStrategy"),
+    *("Agreement", "Budget", "Discrepancy", "Distortion", "Explanation", "Finding"),
+    *("ModelPlan", "Plan", "Spectrum"),
+}
+PUBLIC = {
+    f"{module.__name__}.{name}": (module, name)
+    for module in (labelwise, labelwise.kernels, labelwise.theory)
+    for name in module.__all__
+    if name not in WITHOUT
+}
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_everything_that_a_user_calls_has_an_example_that_runs(path):
+    module, name = PUBLIC[path]
+    thing = getattr(module, name)
+    home = importlib.import_module(thing.__module__)
+    tests = doctest.DocTestFinder(recurse=False).find(thing, name, module=home)
+    examples = [test for test in tests if test.examples]
+    assert examples, f"{path} has no example"
+    runner = doctest.DocTestRunner()
+    for test in examples:
+        runner.run(test)
+    assert runner.failures == 0
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_everything_that_a_user_calls_has_a_docstring(path):
+    module, name = PUBLIC[path]
+    assert len(inspect.getdoc(getattr(module, name)) or "") > 40
