@@ -263,13 +263,17 @@ class Run:
 
 
 def play(
-    runs: Sequence[Run], known: Mapping[RunKey, Sequence[Round]] | None = None
+    runs: Sequence[Run],
+    known: Mapping[RunKey, Sequence[Round]] | None = None,
+    *,
+    on_cpu: bool = False,
 ) -> Iterator[Round]:
     """Rounds of several runs side by side, line by line.
 
     Args:
         runs: at round 0.
         known: the lines that are in the results file already, by run; they are not given again.
+        on_cpu: train as one batched model on a CPU too, where it gains nothing.
     """
     lines = known or {}
     for number in range(runs[0].protocol.rounds + 1):
@@ -279,7 +283,7 @@ def play(
         # Networks are batched with the same companions whether their lines are there or not:
         # another number of them would round differently.
         active = [run for run in runs if run.trains_again] if len(there) == len(runs) else runs
-        train(active)
+        train(active, on_cpu=on_cpu)
         for run in runs:
             if run in there:
                 run.replay(there[run])
@@ -287,10 +291,10 @@ def play(
                 yield run.play()
 
 
-def train(runs: Sequence[Run]) -> None:
+def train(runs: Sequence[Run], *, on_cpu: bool = False) -> None:
     """Train the networks of runs for their rounds, together where that can be."""
     tasks = [run.tasks() for run in runs]
-    reports = iter(fit_together([task for own in tasks for task in own]))
+    reports = iter(fit_together([task for own in tasks for task in own], on_cpu=on_cpu))
     for run, own in zip(runs, tasks, strict=True):
         run.trained([next(reports) for _ in own])
 

@@ -153,17 +153,17 @@ def known_lines(
     for lines in found.values():
         lines.sort(key=lambda line: line.round)
         for number, line in enumerate(lines):
-            labels = protocol.start + number * protocol.batch
-            strange = line.reduced != protocol.reduced or line.metric != protocol.metric
-            if protocol.study is None and (strange or line.labels != labels):
-                raise BadInput(
-                    f"{path} holds {line.experiment} ({line.scale}) by another protocol; take "
-                    "another results file"
-                )
             if line.round != number:
                 raise BadInput(
                     f"round {number} of {line.strategy}, seed {line.seed}, is missing in {path}; "
                     "remove that run's lines or take another file"
+                )
+            labels = protocol.start + number * protocol.batch
+            strange = line.reduced != protocol.reduced or line.metric != protocol.metric
+            if strange or (protocol.study is None and line.labels != labels):
+                raise BadInput(
+                    f"{path} holds {line.experiment} ({line.scale}) by another protocol; take "
+                    "another results file"
                 )
     return found
 

@@ -44,6 +44,7 @@ class Sets:
         self.targets = self._together([own.targets for own in self.each], device)
         self.weights = self._together([own.weights for own in self.each], device)
         self._device = device
+        self._networks = torch.arange(count, device=device)[:, None]
         self._pool, self._where = _pool([own.items for own in self.each])
         self._places = None if self._where is None else torch.from_numpy(self._where).to(device)
         self._rows = _side_by_side([own.items for own in self.each]) if self._pool is None else None
@@ -53,7 +54,7 @@ class Sets:
 
     def numbers(self, values: Tensor, places: Tensor) -> Tensor:
         """What `targets` or `weights` hold for the items at ``places`` ``(M, b)``."""
-        return values[torch.arange(len(places), device=places.device)[:, None], places]
+        return values[self._networks, places]
 
     def batch(self, positions: Positions, places: Tensor, dtype: torch.dtype) -> Batch:
         """The items at ``positions`` ``(M, b)``, and ``places`` is the same on the device."""

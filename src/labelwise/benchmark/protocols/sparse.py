@@ -40,13 +40,13 @@ TABLE2_MNIST = Protocol(
     entrants=(*OTHERS, *sparse((1e-8, 0.1), (1e-8, 1e-4))),
     scales={
         "small": Scale(
-            "a pool of 5,000, 2,000 test images, 6 rounds, 50 epochs, 200 images for validation",
+            "a pool of 4,000, 2,000 test images, 4 rounds, 40 epochs, 200 images for validation",
             {
-                "pool": 5000,
+                "pool": 4000,
                 "test": 2000,
-                "rounds": 6,
+                "rounds": 4,
                 "validation": 200,
-                "learner": {"epochs": 50},
+                "learner": {"epochs": 40},
             },
         ),
         "medium": Scale("a pool of 20,000 and 10 rounds", {"pool": 20_000, "rounds": 10}),

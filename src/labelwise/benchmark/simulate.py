@@ -1,0 +1,502 @@
+"""What active learning would have saved on a user's own data: hide the labels, and replay.
+
+Every seed holds out test items (stratified), draws the first labels at random, and then every
+strategy buys batch after batch, by the same loop as the papers' experiments
+(`labelwise.benchmark.rounds`). The runs of a seed are paired. What inputs are turned into is fitted
+on the pool of the seed without its labels, and never on test items:
+
+=======  ==========================================================  ===========================
+inputs   become                                                      network
+=======  ==========================================================  ===========================
+images   mean 0 and deviation 1 per channel                          4 convolutions, normalised
+texts    TF-IDF, its first 100 singular directions, one scale        a perceptron
+numbers  mean 0 and deviation 1 per column                           a perceptron
+=======  ==========================================================  ===========================
+
+Values of a regression are scaled to deviation 1, so a mean squared error of 1 is that of guessing
+the mean. Cost: one training per strategy, seed and round, on the labels bought so far.
+"""
+
+import hashlib
+import json
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.benchmark.datasets.entries import Arrays, as_texts
+from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.models import near_items
+from labelwise.benchmark.networks import NETWORKS
+from labelwise.benchmark.own_data import OwnData, own_data
+from labelwise.benchmark.protocol import Entrant, Protocol
+from labelwise.benchmark.results import Round, RunKey, append
+from labelwise.benchmark.rounds import Run, Stage, play
+from labelwise.benchmark.runs import Failure, Job, _spread, known_lines
+from labelwise.benchmark.scenes import SPLIT, Scene
+from labelwise.benchmark.simulate_words import BASELINE, Saving, savings
+from labelwise.blocks import Progress
+from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
+from labelwise.learners.inputs import Items
+from labelwise.strategies import get
+
+STRATEGIES = {
+    True: ("random", "margin", "badge", "k_center", "typiclust", "lewis"),
+    False: ("random", "k_center", "design", "bait", "typiclust", "lewis"),
+}
+"""What is compared unless others are asked for: of classes, of a regression."""
+
+MODELS = {"images": "small_vgg", "texts": "small_perceptron_256", "numbers": "small_perceptron_256"}
+"""The networks by the kind of the inputs."""
+
+TRAINING: Mapping[str, Any] = {"optimizer": "adam", "lr": 2e-3, "batch_size": 32, "epochs": 60}
+
+ROUNDS, MOST_POOL, MOST_TEST, DIRECTIONS = 10, 20_000, 5_000, 100
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What came out.
+
+    Attributes:
+        data: the items.
+        plan: how they were replayed.
+        rounds: one line per strategy, seed and round.
+        savings: one entry per strategy that was compared with random, the best first.
+    """
+
+    data: OwnData
+    plan: Protocol
+    rounds: list[Round]
+    savings: tuple[Saving, ...]
+
+
+def simulate(
+    inputs: Any,
+    targets: Any,
+    *,
+    strategies: Sequence[str] | None = None,
+    seeds: int = 5,
+    regression: bool | None = None,
+    name: str = "data",
+    results: str | Path | None = None,
+    device: str = "auto",
+    workers: int = 1,
+    progress: Progress | None = None,
+    **plan: Any,
+) -> Simulation:
+    """Replay labelling with the known labels hidden, and say what each strategy would have saved.
+
+    Args:
+        inputs: ``(n, d)`` numbers, pictures ``(n, channels, height, width)``, or n texts.
+        targets: ``(n,)`` labels: any values as classes, or amounts.
+        strategies: names; random is always among them. None for `STRATEGIES`.
+        seeds: runs of each strategy.
+        regression: whether labels are amounts; None decides by the labels.
+        name: of the data, for reports.
+        results: a results file, which is continued; None keeps nothing.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        workers: processes side by side on a CPU.
+        progress: called as ``progress("rounds", done, total)``.
+        **plan: those of `make_plan`: ``start``, ``batch``, ``rounds``, ``budget``, ...
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> features, kinds = load_iris(return_X_y=True)
+        >>> found = simulate(features, kinds, strategies=["margin"], seeds=2, rounds=2, epochs=5)
+        >>> found.plan.start, found.plan.batch, len(found.rounds)
+        (5, 5, 12)
+        >>> [saving.strategy for saving in found.savings]
+        ['margin']
+    """
+    data = own_data(inputs, targets, name=name, regression=regression)
+    protocol = make_plan(data, strategies=strategies, **plan)
+    rounds = run_plan(
+        data,
+        protocol,
+        results,
+        seeds=seeds,
+        device=device,
+        workers=workers,
+        progress=progress,
+    )
+    return Simulation(data, protocol, rounds, savings(rounds))
+
+
+def make_plan(
+    data: OwnData,
+    *,
+    strategies: Sequence[str] | None = None,
+    start: int | None = None,
+    batch: int | None = None,
+    rounds: int | None = None,
+    budget: int | None = None,
+    test_share: float = 0.2,
+    pool: int = MOST_POOL,
+    network: str | None = None,
+    epochs: int = 60,
+    weights: str = "none",
+) -> Protocol:
+    """How data is replayed; what is not given follows from its size.
+
+    Without numbers, a batch is the larger of 2 labels per class and 1 % of the pool, from 5 to 200
+    and at most a 22nd of the pool; the first labels are as many, and there are 10 rounds.
+
+    Args:
+        data: the items.
+        strategies: names; random is put first if it is not there.
+        start: labels at the start.
+        batch: labels bought at a time.
+        rounds: how often they are bought.
+        budget: all labels; with ``batch`` it decides the rounds, otherwise the batch.
+        test_share: of the items, held out for measuring; 5,000 items at most.
+        pool: items that take part at most.
+        network: from `labelwise.benchmark.networks.NETWORKS`.
+        epochs: of every training.
+        weights: how training uses a strategy's weights: ``"none"``, ``"mean"`` or ``"sum"``.
+
+    Example:
+        >>> data = own_data(np.random.default_rng(0).normal(size=(1000, 3)), [0, 1] * 500)
+        >>> plan = make_plan(data, budget=100)
+        >>> plan.start, plan.batch, plan.rounds, plan.test, plan.pool
+        (8, 9, 10, 200, 800)
+    """
+    if not 0 < test_share < 1:
+        raise BadInput(f"test_share must be above 0 and below 1; got {test_share:g}")
+    if network is not None and network not in NETWORKS:
+        raise UnknownName(f"no network is called {network!r}; choose from {', '.join(NETWORKS)}")
+    tested = max(1, min(MOST_TEST, int(test_share * len(data))))
+    left = min(pool, len(data) - tested)
+    first, each, times = _numbers(data, left, start, batch, rounds, budget)
+    bought = first + each * times
+    if bought > left:
+        raise BadInput(
+            f"the plan buys {bought:,} labels but only {left:,} items are left beside {tested:,} "
+            "test items; lower the budget"
+        )
+    amounts = data.classes is None
+    names = [get(name).name for name in strategies or STRATEGIES[not amounts]]
+    made = Protocol(
+        name="simulate",
+        paper="",
+        about=f"what labels could have been saved on {data.name}",
+        dataset=data.name,
+        networks=(network or MODELS[data.kind],),
+        learner={**TRAINING, "epochs": epochs},
+        start=first,
+        batch=each,
+        rounds=times,
+        entrants=tuple(map(Entrant, dict.fromkeys((BASELINE, *names)))),
+        metric="mse" if amounts else "accuracy",
+        weights=weights,
+        pool=left,
+        test=tested,
+        scale="own data",
+    )
+    return replace(made, settings={"data": _digest(data, made)})
+
+
+def run_plan(
+    data: OwnData,
+    plan: Protocol,
+    results: str | Path | None = None,
+    *,
+    seeds: int = 5,
+    device: str = "auto",
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> list[Round]:
+    """Replay, or what is left of it; the arguments are those of `simulate`.
+
+    Returns:
+        All lines of these runs, those that the results file had before too.
+
+    Example:
+        >>> data = own_data(np.random.default_rng(0).normal(size=(90, 3)), [0, 1, 2] * 30)
+        >>> plan = make_plan(data, strategies=["margin"], rounds=1, epochs=2)
+        >>> [line.labels for line in run_plan(data, plan, seeds=1)]
+        [3, 6, 3, 6]
+    """
+    if seeds < 1 or workers < 1:
+        raise BadInput(f"seeds and workers must be 1 or more; got {seeds} and {workers}")
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        path = home / "results.jsonl" if results is None else Path(results)
+        jobs = [
+            OwnJob(plan, entrant, seed, home) for seed in range(seeds) for entrant in plan.entrants
+        ]
+        known = known_lines(plan, path, jobs)
+        _check_known(path, plan, known)
+        _keep(data, home, written=workers > 1)
+        try:
+            failures = _play_all(jobs, known, path, device, workers, progress)
+        finally:
+            _held.clear()
+    for label, error in {each.job.entrant.label: each.error for each in failures}.items():
+        count = sum(each.job.entrant.label == label for each in failures)
+        warnings.warn(
+            f"{label} stopped in {count} of {seeds} seeds: {error}",
+            LabelwiseWarning,
+            stacklevel=2,
+        )
+    return [line for job in jobs for line in known[job.key]]
+
+
+def own_scene(data: OwnData, plan: Protocol, seed: int) -> Scene:
+    """Divide the items as a seed says; ids are the rows of the user's data."""
+    rng = np.random.default_rng([seed, SPLIT])
+    assert plan.test is not None
+    test = stratified(data.targets, plan.test, rng)
+    rest = np.setdiff1d(np.arange(len(data)), test)
+    taken = rng.permutation(rest)[: plan.pool]
+    rows = np.sort(taken)
+    inputs = PREPARE[data.kind](data.inputs[rows])
+    targets = (lambda values: values) if data.classes else standard(data.targets[rows])
+    return Scene(
+        rows,
+        inputs(data.inputs[rows]),
+        targets(data.targets[rows]),
+        taken[: plan.start],
+        inputs(data.inputs[test]),
+        targets(data.targets[test]),
+        None,
+        len(data.classes) if data.classes else None,
+    )
+
+
+def stratified(targets: Arrays, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """So many items, ascending, with every class or range of values in its share.
+
+    Example:
+        >>> classes = np.repeat([0, 1], [90, 10])
+        >>> test = stratified(classes, 20, np.random.default_rng(0))
+        >>> np.bincount(classes[test]).tolist()
+        [18, 2]
+    """
+    order = rng.permutation(len(targets))
+    if targets.ndim == 1:  # classes in any order, so that none is always cut short
+        targets = rng.permutation(int(targets.max()) + 1)[targets]
+    by_stratum = order[np.argsort(targets.reshape(len(targets))[order], kind="stable")]
+    places = (np.arange(count) + 0.5) * len(targets) / count
+    return np.sort(by_stratum[places.astype(np.intp)])
+
+
+def standard(values: Arrays) -> Callable[[Arrays], Arrays]:
+    """What takes values like these to mean 0 and deviation 1, per channel or column."""
+    axes = tuple(axis for axis in range(values.ndim) if axis != 1)
+    mean = values.mean(axis=axes, keepdims=True, dtype=np.float64)
+    spread = values.std(axis=axes, keepdims=True, dtype=np.float64)
+    spread[spread < 1e-8 * (1 + np.abs(mean))] = 1  # a column that never changes
+    if values.ndim == 4:  # pictures need no more, and may be many
+        mean, spread = mean.astype(np.float32), spread.astype(np.float32)
+    return lambda rows: ((rows - mean) / spread).astype(np.float32, copy=False)
+
+
+def text_rows(texts: Arrays) -> Callable[[Arrays], Arrays]:
+    """What takes texts like these to ``(n, d)`` numbers: TF-IDF in its first directions."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = TfidfVectorizer(sublinear_tf=True, max_features=20_000)
+    try:
+        counts = words.fit_transform(texts)
+    except ValueError as error:
+        raise BadInput(f"the texts hold no words ({error}); is this the right column?") from error
+    directions = TruncatedSVD(max(1, min(DIRECTIONS, min(counts.shape) - 1)), random_state=0)
+    rows = directions.fit_transform(counts)
+    mean = rows.mean(axis=0)
+    spread = max(float((rows - mean).std()), 1e-12)  # one for all: late directions are noise
+
+    def change(given: Arrays) -> Arrays:
+        found = (directions.transform(words.transform(given)) - mean) / spread
+        return np.asarray(found, dtype=np.float32)
+
+    return change
+
+
+PREPARE: Mapping[str, Callable[[Arrays], Callable[[Arrays], Arrays]]] = {
+    "images": standard,
+    "numbers": standard,
+    "texts": text_rows,
+}
+"""By kind: takes the pool's inputs, gives what turns inputs into numbers for a network."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnJob(Job):
+    """A run on data that `_keep` has put under a folder's name."""
+
+    home: Path
+
+    def lines(self, stage: Stage, known: Sequence[Round]) -> Iterator[Round]:
+        """The lines that are not there yet; the given stage only says on which device."""
+        own = _held.get("stage")
+        if own is None or own.home != self.home or own.device != stage.device:
+            own = _held["stage"] = OwnStage(self.protocol, stage.device, home=self.home)
+        run = Run(own, self.entrant, self.seed)
+        for line in play([run], {self.key: known}):
+            yield _marked(line, self.protocol)
+
+
+@dataclass
+class OwnStage(Stage):
+    """The scenes of a user's own data."""
+
+    home: Path = Path()
+
+    def scene(self, seed: int) -> tuple[Scene, tuple[Items, Items]]:
+        """The data of a seed."""
+        if seed not in self._scenes:
+            while len(self._scenes) >= self.keep:
+                del self._scenes[next(iter(self._scenes))]
+            scene = own_scene(_kept(self.home), self.protocol, seed)
+            self._scenes[seed] = scene, near_items(scene, self.device)
+        return self._scenes[seed]
+
+
+_held: dict[str, Any] = {}
+"""In this process: the data with the folder it is kept under, and the stage of the last run."""
+
+
+def _keep(data: OwnData, home: Path, *, written: bool) -> None:
+    """Hold data for this process, and if asked also write it for others."""
+    _held.clear()
+    _held["home"], _held["data"] = home, data
+    if not written:
+        return
+    if data.kind == "texts":
+        (home / "inputs.json").write_text(json.dumps(data.inputs.tolist()), encoding="utf-8")
+    else:
+        np.save(home / "inputs.npy", data.inputs)
+    np.save(home / "targets.npy", data.targets)
+    facts = {"name": data.name, "kind": data.kind, "classes": data.classes}
+    (home / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _kept(home: Path) -> OwnData:
+    if _held.get("home") != home:
+        facts = json.loads((home / "facts.json").read_text(encoding="utf-8"))
+        if facts["kind"] == "texts":
+            inputs = as_texts(json.loads((home / "inputs.json").read_text(encoding="utf-8")))
+        else:
+            inputs = np.load(home / "inputs.npy")
+        classes = None if facts["classes"] is None else tuple(facts["classes"])
+        targets = np.load(home / "targets.npy")
+        _held["data"] = OwnData(facts["name"], facts["kind"], inputs, targets, classes)
+        _held["home"] = home
+    data: OwnData = _held["data"]
+    return data
+
+
+def _play_all(
+    jobs: Sequence[OwnJob],
+    known: dict[RunKey, list[Round]],
+    path: Path,
+    device: str,
+    workers: int,
+    progress: Progress | None,
+) -> list[Failure]:
+    """Write every line that is not there yet; the runs that could not go on."""
+    plan = jobs[0].protocol
+    each = plan.rounds + 1
+    waiting = [job for job in jobs if len(known[job.key]) < each]
+    done, total = sum(len(lines) for lines in known.values()), each * len(jobs)
+    tell = progress or (lambda stage, done, total: None)
+    tell("rounds", done, total)
+    where = find_device(device)
+    source: Iterator[Round | Failure]
+    if where.type == "cuda":
+        source = _side_by_side(waiting, known, where)
+    else:
+        source = _spread(waiting, known, str(where), min(workers, max(1, len(waiting))))
+    failures = []
+    for line in source:
+        if isinstance(line, Failure):
+            failures.append(line)
+            continue
+        append(path, line)
+        known[line.key].append(line)
+        done += 1
+        tell("rounds", done, total)
+    if failures and len(failures) == len(waiting):
+        raise failures[0].error
+    return failures
+
+
+def _side_by_side(
+    jobs: Sequence[OwnJob], known: Mapping[RunKey, Sequence[Round]], device: Any
+) -> Iterator[Round]:
+    if not jobs:
+        return
+    seeds = len({job.seed for job in jobs})
+    stage = OwnStage(jobs[0].protocol, device, seeds, home=jobs[0].home)
+    for line in play([Run(stage, job.entrant, job.seed) for job in jobs], known):
+        yield _marked(line, jobs[0].protocol)
+
+
+def _marked(line: Round, plan: Protocol) -> Round:
+    """A line with the fingerprint of data and settings among its versions."""
+    return replace(line, versions={**line.versions, "data": plan.settings["data"]})
+
+
+def _check_known(path: Path, plan: Protocol, known: Mapping[RunKey, list[Round]]) -> None:
+    """Refuse to continue a file that was made from other data, settings or numbers of rounds."""
+    for lines in known.values():
+        del lines[plan.rounds + 1 :]  # of a longer simulation, what this one has too
+        for line in lines:
+            if line.versions.get("data") != plan.settings["data"]:
+                what = "with other data or settings"
+            elif line.round < plan.rounds and not line.picks:
+                what = f"that ended after {line.round} rounds"
+            else:
+                continue
+            raise BadInput(
+                f"{path} holds a simulation of {plan.dataset} {what}; take another results file, "
+                "or remove this one"
+            )
+
+
+def _digest(data: OwnData, plan: Protocol) -> str:
+    """A fingerprint of all that decides the numbers but for start, batch and rounds."""
+    parts = hashlib.sha256()
+    texts = data.kind == "texts"
+    parts.update(json.dumps(data.inputs.tolist()).encode() if texts else data.inputs.tobytes())
+    parts.update(data.targets.tobytes())
+    settings: list[Any] = [data.inputs.shape, data.classes, plan.networks, plan.learner]
+    settings += [plan.weights, plan.pool, plan.test]
+    parts.update(json.dumps(settings).encode())
+    return parts.hexdigest()[:12]
+
+
+def _numbers(
+    data: OwnData,
+    left: int,
+    start: int | None,
+    batch: int | None,
+    rounds: int | None,
+    budget: int | None,
+) -> tuple[int, int, int]:
+    """First labels, batch and rounds, from those that are given."""
+    for name, value in (("start", start), ("batch", batch), ("rounds", rounds), ("budget", budget)):
+        if value is not None and value < 1:
+            raise BadInput(f"{name} must be 1 or more; got {value}")
+    usual = max(2 * len(data.classes or ()), left // 100)
+    usual = max(1, min(max(5, min(200, usual)), left // 22))
+    first = start or batch or usual
+    if budget is None:
+        return first, batch or usual, rounds or ROUNDS
+    if batch is not None and rounds is not None:
+        raise BadInput("give two of batch, rounds and budget; the third follows from them")
+    spare = budget - first
+    if spare < 1:
+        raise BadInput(f"a budget of {budget} leaves nothing to buy after {first} first labels")
+    if batch is None:
+        batch = max(1, spare // (rounds or ROUNDS))
+    if batch > spare:
+        raise BadInput(f"a budget of {budget} has no room for a batch of {batch} after {first}")
+    return first, batch, rounds or spare // batch
