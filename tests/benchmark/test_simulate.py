@@ -12,6 +12,7 @@ import labelwise.cli.simulate  # noqa: F401 (adds the command)
 from labelwise.benchmark import simulate as module
 from labelwise.benchmark import simulate_words as words
 from labelwise.benchmark.curves import Estimate
+from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.own_data import own_data
 from labelwise.benchmark.report_data import experiments
 from labelwise.benchmark.results import Round, read, to_json
@@ -232,6 +233,16 @@ def test_processes_side_by_side_give_what_one_gives(tmp_path):
     assert [line.value for line in spread] == pytest.approx([line.value for line in alone])
 
 
+def test_rounds_side_by_side_as_on_a_gpu_give_what_run_after_run_gives(tmp_path):
+    plan = make_plan(DATA, strategies=["margin"], **TINY)
+    alone = run_plan(DATA, plan, seeds=2, device="cpu")
+    jobs = [module.OwnJob(plan, e, seed, tmp_path) for seed in (0, 1) for e in plan.entrants]
+    module._keep(DATA, tmp_path, written=False)
+    known = {job.key: [line for line in alone if line.key == job.key][:1] for job in jobs}
+    rest = list(module._side_by_side(jobs, known, find_device("cpu")))
+    assert plain(sorted_like(alone, rest)) == plain([line for line in alone if line.round])
+
+
 def test_texts_are_learnt():
     inputs, names = texts()
     found = simulate(inputs, names, strategies=["badge"], seeds=1, device="cpu", epochs=30)
@@ -333,10 +344,13 @@ def test_sentences_say_what_the_numbers_say():
     assert good.sentence.startswith(f"good needs {needed:.0f} of the {most:.0f} labels that random")
     assert f"saves {100 * good.saved.value:.0f} % (95 % interval" in good.sentence
     assert bad.sentence.startswith("bad does not reach with 120 labels what random reaches")
-    assert conclusion([good, bad]) == "Clearly better than random over the whole curve: good."
-    assert conclusion([bad]) == "No strategy beats random clearly here."
+    few = "Better than random over the whole curve, as far as 5 seeds can show: good."
+    assert conclusion([good, bad], seeds=5) == few
+    assert conclusion([bad], seeds=5) == "No strategy beats random clearly here."
+    (many,) = savings(curves({"good": 0.08}, seeds=8))
+    assert conclusion([many], seeds=8) == "Better than random over the whole curve: good."
     (alike,) = savings(curves({"alike": 0.0}, noise=0.03))
-    assert conclusion([alike]) == "No strategy beats random clearly here."
+    assert conclusion([alike], seeds=5) == "No strategy beats random clearly here."
     (lonely,) = savings(curves({"good": 0.08}, seeds=1))
     assert lonely.sentence.endswith("one seed shows nothing") and not lonely.clear
 

@@ -433,9 +433,16 @@ def _from_table(
         joined = [" ".join(row).strip() for row in zip(*parts, strict=True)]
         return as_texts(joined), values, [f"texts: {', '.join(text)}"]
     left = [name for name in others if name not in numeric]
-    notes = [f"numbers: {', '.join(numeric)}"]
-    notes += [f"left out, not numeric: {', '.join(left)}"] if left and not columns else []
+    notes = [f"numbers: {_some(numeric)}"]
+    notes += [f"left out, not numeric: {_some(left)}"] if left and not columns else []
     return np.concatenate([_numeric(path, n, table[n]) for n in numeric], axis=1), values, notes
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names of columns, the first few if they are many."""
+    if len(names) <= 12:
+        return ", ".join(names)
+    return f"{', '.join(names[:6])}, ... and {names[-1]} ({len(names)} columns)"
 
 
 def _is_blank(value: Any) -> bool:

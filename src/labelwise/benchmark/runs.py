@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from joblib.externals import loky
 
-from labelwise.benchmark.devices import find_device, one_thread
+from labelwise.benchmark.devices import Device, find_device, one_thread
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import Round, RunKey, append, read
 from labelwise.benchmark.rounds import Run, Stage, key_of, play
@@ -84,13 +84,8 @@ def run_experiment(
     done, total = sum(len(lines) for lines in known.values()), each * len(jobs)
     tell = progress or (lambda stage, done, total: None)
     tell("rounds", done, total)
-    failures: list[Failure] = []
-    source: Iterator[Round | Failure]
-    if where.type == "cuda" and protocol.study is None:
-        source = _side_by_side(open_jobs, known, where)
-    else:
-        source = _spread(open_jobs, known, str(where), min(workers, max(1, len(open_jobs))))
-    for line in source:
+    failures = []
+    for line in _lines(open_jobs, known, where, workers):
         if isinstance(line, Failure):
             failures.append(line)
             continue
@@ -98,14 +93,7 @@ def run_experiment(
         known[line.key].append(line)
         done += 1
         tell("rounds", done, total)
-    if failures and len(failures) == len(open_jobs):
-        raise failures[0].error
-    for failure in failures:
-        warnings.warn(
-            f"{failure.job.entrant.label}, seed {failure.job.seed}, stopped: {failure.error}",
-            LabelwiseWarning,
-            stacklevel=2,
-        )
+    _say(failures, len(open_jobs))
     return [line for job in jobs for line in known[job.key]]
 
 
@@ -140,6 +128,27 @@ class Failure(NamedTuple):
     error: LabelwiseError
 
 
+def _lines(
+    jobs: Sequence[Job], known: Known, device: Device, workers: int
+) -> Iterator[Round | Failure]:
+    """The lines of all runs as they come."""
+    if jobs and device.type == "cuda" and jobs[0].protocol.study is None:
+        return _side_by_side(jobs, known, device)
+    return spread(jobs, known, str(device), min(workers, max(1, len(jobs))))
+
+
+def _say(failures: Sequence[Failure], count: int) -> None:
+    """Warn of runs that failed; if all of ``count`` did, that is an error."""
+    if failures and len(failures) == count:
+        raise failures[0].error
+    for job, error in failures:
+        warnings.warn(
+            f"{job.entrant.label}, seed {job.seed}, stopped: {error}",
+            LabelwiseWarning,
+            stacklevel=3,
+        )
+
+
 def known_lines(
     protocol: Protocol, path: str | Path, jobs: Sequence[Job]
 ) -> dict[RunKey, list[Round]]:
@@ -168,16 +177,14 @@ def known_lines(
     return found
 
 
-def _side_by_side(jobs: Sequence[Job], known: Known, device: Any) -> Iterator[Round]:
+def _side_by_side(jobs: Sequence[Job], known: Known, device: Device) -> Iterator[Round]:
     """All runs in this process, round after round."""
-    if not jobs:
-        return
     seeds = len({job.seed for job in jobs})
     stage = Stage(jobs[0].protocol, device, keep=seeds)
     yield from play([Run(stage, job.entrant, job.seed) for job in jobs], known)
 
 
-def _spread(
+def spread(
     jobs: Sequence[Job], known: Known, device: str, workers: int
 ) -> Iterator[Round | Failure]:
     """Runs one after the other in each of several processes; lines as they come."""

@@ -37,7 +37,7 @@ from labelwise.benchmark.own_data import OwnData, own_data
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import Round, RunKey, append
 from labelwise.benchmark.rounds import Run, Stage, play
-from labelwise.benchmark.runs import Failure, Job, _spread, known_lines
+from labelwise.benchmark.runs import Failure, Job, known_lines, spread
 from labelwise.benchmark.scenes import SPLIT, Scene
 from labelwise.benchmark.simulate_words import BASELINE, Saving, savings
 from labelwise.blocks import Progress
@@ -413,7 +413,7 @@ def _play_all(
     if where.type == "cuda":
         source = _side_by_side(waiting, known, where)
     else:
-        source = _spread(waiting, known, str(where), min(workers, max(1, len(waiting))))
+        source = spread(waiting, known, str(where), min(workers, max(1, len(waiting))))
     failures = []
     for line in source:
         if isinstance(line, Failure):

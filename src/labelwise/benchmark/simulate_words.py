@@ -149,15 +149,16 @@ def savings(rounds: Iterable[Round], *, baseline: str = BASELINE) -> tuple[Savin
     return tuple(sorted(made, key=lambda entry: (-entry.saved.value, -entry.saved.low)))
 
 
-def conclusion(found: Sequence[Saving]) -> str:
-    """The last sentence: what beats random clearly."""
-    names = [entry.strategy for entry in found if entry.clear]
+def conclusion(found: Sequence[Saving], *, seeds: int) -> str:
+    """The last sentence: what beats random, and whether so few seeds can show it."""
     if not found:
         return "Nothing was compared with random."
+    names = [entry.strategy for entry in found if entry.clear]
     if not names:
         return "No strategy beats random clearly here."
-    best = ", ".join(names)
-    return f"Clearly better than random over the whole curve: {best}."
+    likely = any(entry.verdict == "likely better" for entry in found)
+    how = f", as far as {seeds} seeds can show" if likely else ""
+    return f"Better than random over the whole curve{how}: {', '.join(names)}."
 
 
 def caveats(found: Sequence[Saving], *, seeds: int, tested: int) -> list[str]:

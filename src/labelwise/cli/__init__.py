@@ -8,12 +8,22 @@ from collections.abc import Sequence
 
 import typer
 
-from labelwise.cli import benchmark, benchmark_run, data, demo, explain, plan, select, strategies
+from labelwise.cli import (
+    benchmark,
+    benchmark_run,
+    data,
+    demo,
+    explain,
+    plan,
+    select,
+    simulate,
+    strategies,
+)
 from labelwise.cli.app import app
 from labelwise.cli.console import fail, notes
 from labelwise.errors import LabelwiseError
 
-COMMANDS = (select, strategies, plan, explain, demo, data, benchmark, benchmark_run)
+COMMANDS = (select, strategies, plan, explain, demo, data, benchmark, benchmark_run, simulate)
 """The files whose import has added a command, in the order in which help lists them."""
 
 

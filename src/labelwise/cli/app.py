@@ -1,6 +1,5 @@
 """The application that commands add themselves to."""
 
-from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -30,6 +29,8 @@ _ABOUT = """Choose which items of a large unlabelled pool to label, and how much
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata
+
         print(f"labelwise {metadata.version('labelwise')}")
         raise typer.Exit
 

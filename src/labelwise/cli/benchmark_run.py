@@ -10,14 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from labelwise.cli.benchmark import benchmark
@@ -112,14 +104,14 @@ def run(
     _announce(protocol, protocol.entered(chosen), count)
     done = [0, 0]
     try:
-        with _bar(done) as progress:
+        with bar_with_time_left(done) as progress:
             lines = run_experiment(
                 protocol,
                 out,
                 strategies=chosen,
                 seeds=count,
                 device=device,
-                workers=_cores() if workers is None else workers,
+                workers=cores() if workers is None else workers,
                 progress=progress,
             )
     except KeyboardInterrupt:
@@ -144,7 +136,7 @@ def _announce(protocol: Any, entrants: Any, seeds: int) -> None:
 
 
 @contextmanager
-def _bar(done: list[int]) -> Iterator[Any]:
+def bar_with_time_left(done: list[int]) -> Iterator[Any]:
     """A progress callback; on a terminal a bar with the time left, elsewhere a line per tenth."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -157,6 +149,15 @@ def _bar(done: list[int]) -> Iterator[Any]:
 
         yield say
         return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with Progress(*columns, *times, console=console, speed_estimate_period=600) as shown:
@@ -190,12 +191,15 @@ def _summarise(lines: Any) -> None:
             float(area([line.labels for line in rounds], [line.value for line in rounds]))
             for rounds in seeds.values()
         ]
-        cells = [f"{np.mean(values):.4g} ± {np.std(values):.2g}" for values in (last, areas)]
+        cells = [
+            f"{np.mean(values):.4g}" + (f" ± {np.std(values, ddof=1):.2g}" if values[1:] else "")
+            for values in (last, areas)
+        ]
         table.add_row(label, str(len(seeds)), *cells)
     table_console().print(table, highlight=False)
 
 
-def _cores() -> int:
+def cores() -> int:
     """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

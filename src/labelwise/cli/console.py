@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from labelwise.errors import LabelwiseWarning
 
@@ -32,6 +31,14 @@ def bars(console: Console, *, plain: bool = False) -> Iterator[Any]:
     if not console.is_terminal:
         yield _say_done if plain else None
         return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as shown:
         stages: dict[str, Any] = {}

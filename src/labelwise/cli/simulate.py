@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from labelwise.cli.app import app
-from labelwise.cli.benchmark_run import _bar, _cores
+from labelwise.cli.benchmark_run import bar_with_time_left, cores
 from labelwise.cli.console import table_console
 from labelwise.errors import BadInput, LabelwiseError, MissingDependency
 
@@ -138,14 +138,14 @@ def simulate(
     _announce(own, plan, seeds)
     done = [0, 0]
     try:
-        with _bar(done) as progress:
+        with bar_with_time_left(done) as progress:
             lines = run_plan(
                 own,
                 plan,
                 results,
                 seeds=seeds,
                 device=device,
-                workers=_cores() if workers is None else workers,
+                workers=cores() if workers is None else workers,
                 progress=progress,
             )
     except KeyboardInterrupt:
@@ -223,6 +223,6 @@ def _show(found: Any, plan: Any, seeds: int) -> None:
         console.print(table, highlight=False)
     for entry in found:
         console.print(f"- {entry.sentence}", highlight=False, markup=False, soft_wrap=True)
-    print(conclusion(found))
+    print(conclusion(found, seeds=seeds))
     for note in caveats(found, seeds=seeds, tested=plan.test):
         console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
