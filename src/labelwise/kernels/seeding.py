@@ -28,8 +28,9 @@ from labelwise.kernels.factored import Embedding, squared_distances, squared_nor
 from labelwise.kernels.farthest import embedding_rows, nearest_distances
 
 KEY = "seeding"
-RINGS, MOST_RINGS, WANTED = 256, 8192, 128
-"""How many rings are looked at together: at first, at most, and how many of them should do."""
+FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
+"""How many rings are looked at together: before any row was measured, when the clocks ring at mere
+bounds and few rings do; afterwards; at most; and how many of them should do."""
 RING_COST, ROW_COST = 100, 16
 """What a ring and a row cost beside the inner products that measure them, in inner products."""
 PATIENCE = 1.0
@@ -304,6 +305,8 @@ class _Draw:
         """The next rings of all clocks, in the order of time; ``rate`` is how many are accepted."""
         wanted = min(WANTED, self.k - len(self.ids)) / rate
         count = min(max(wanted, min(RINGS, 2 * wanted + 4)), MOST_RINGS)
+        if not self._measured and not self._turn:
+            count = min(count, FIRST)
         since, self._now = self._now, self._now + count / self._mass
         self._turn += 1
         turn = (self._epoch, self._turn)
