@@ -67,13 +67,15 @@ def run(
     ],
     strategies: Annotated[
         str | None,
-        typer.Option(help="Names with commas between them.  [the experiment's]", metavar="A,B,C"),
+        typer.Option(
+            help="Names with commas between them (else the experiment's).", metavar="A,B,C"
+        ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Runs of each strategy.  [the experiment's]", metavar="N")
+        int | None, typer.Option(help="Runs of each strategy (else the experiment's).", metavar="N")
     ] = None,
     scale: Annotated[
-        str, typer.Option(help="small, medium, or full as in the paper.", metavar="SCALE")
+        str, typer.Option("--scale", help="small, medium, or full as in the paper.", metavar="NAME")
     ] = "full",
     dataset: Annotated[
         str | None, typer.Option(help="Another data set for the same protocol.", metavar="NAME")
@@ -81,7 +83,7 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.", metavar="NAME")] = "auto",
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes side by side on a CPU.  [one per core]", metavar="N"),
+        typer.Option(help="Processes side by side on a CPU (else one per core).", metavar="N"),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The results file.", metavar="FILE")
