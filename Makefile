@@ -22,8 +22,8 @@ test: check  ## set up, check and run the tests (without the slow ones)
 	$(BIN)/python -m pytest -n 2 -q -m "not slow"
 	@echo "Everything passed. Next: make demo shows the product; docs/adding_a_strategy.md to extend it."
 
-test-all: check  ## the same with the slow tests
-	$(BIN)/python -m pytest -n 2 -q
+test-all: check  ## the same with the slow tests, and new random cases
+	HYPOTHESIS_PROFILE=exploring $(BIN)/python -m pytest -n 2 -q
 	@echo "Everything passed, the slow tests too."
 
 check: .venv/test.stamp  ## lint, format, types, import layers

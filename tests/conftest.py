@@ -1,7 +1,16 @@
 """Rows that look like those of a trained network, for all tests."""
 
+import os
+
 import numpy as np
+from hypothesis import settings
 from numpy.typing import NDArray
+
+# make test tries the same cases every time, so that it fails for those who broke something;
+# make test-all looks for new ones.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("exploring")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 def make_features(n: int, d: int, seed: int = 0, clusters: int = 5) -> NDArray[np.float64]:

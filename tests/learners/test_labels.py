@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
@@ -136,6 +136,7 @@ def test_a_share_of_every_class_is_held_out_and_one_item_of_each_stays(labels, s
 
 
 @given(st.lists(st.integers(10, 60), min_size=1, max_size=5), st.floats(0.1, 0.5))
+@example([10, 10, 10, 47], 0.359375)
 def test_no_class_gives_an_item_more_or_less_than_its_share(sizes, share):
     targets = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
     _, held = split(targets, True, share, np.random.default_rng(0))

@@ -124,16 +124,15 @@ def split(
 def _by_class(
     labels: NDArray[Any], order: NDArray[np.int64], wanted: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hold out items whose rank within their class, from its end, is lowest as a share of it."""
-    rank = np.empty(len(labels))
-    for label in np.unique(labels):
-        mine = np.flatnonzero(labels == label)
-        rank[mine] = (np.arange(len(mine)) + 0.5) / len(mine)
-        rank[mine[-1]] = np.inf  # stays in training
-    chosen = np.argsort(rank, kind="stable")[:wanted]
-    chosen = chosen[np.isfinite(rank[chosen])]
+    """Hold out of every class its share, rounded so that all together are ``wanted``."""
+    names, sizes = np.unique(labels, return_counts=True)
+    shares = wanted * sizes / len(labels)
+    taken = np.minimum(np.floor(shares).astype(np.int64), sizes - 1)  # one stays in training
+    while taken.sum() < min(wanted, (sizes - 1).sum()):
+        taken[np.argmax(np.where(taken < sizes - 1, shares - taken, -np.inf))] += 1
     held = np.zeros(len(labels), dtype=bool)
-    held[chosen] = True
+    for name, count in zip(names, taken, strict=True):
+        held[np.flatnonzero(labels == name)[:count]] = True
     return order[~held], order[held]
 
 
