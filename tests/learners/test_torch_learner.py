@@ -19,6 +19,7 @@ from labelwise.errors import BadInput, NotConverged, UnknownName
 from labelwise.learner import REPRESENTATIONS
 from labelwise.learners import torch_learner
 from labelwise.learners.labels import split
+from labelwise.learners.network_rows import pseudo_labels
 from labelwise.learners.torch_learner import TorchLearner
 
 RNG = np.random.default_rng(0)
@@ -751,3 +752,47 @@ def test_fashion_images_train_and_select():
 def test_the_examples_in_the_docstrings_run():
     found = doctest.testmod(torch_learner)
     assert found.attempted > 0 and found.failed == 0
+
+
+def test_sampled_pseudo_labels_follow_the_probabilities():
+    outputs = torch.log(torch.tensor([[0.2, 0.5, 0.3]])).repeat(6000, 1)
+    noise = torch.from_numpy(np.random.default_rng(0).random(6000))
+    drawn = pseudo_labels(outputs, None, True, noise)
+    shares = torch.bincount(drawn, minlength=3) / 6000
+    torch.testing.assert_close(shares, torch.tensor([0.2, 0.5, 0.3]), atol=0.02, rtol=0)
+    assert pseudo_labels(outputs, None, True).unique().tolist() == [1]
+
+
+@pytest.mark.parametrize("gradients", ["network", "head"])
+def test_gradients_at_sampled_labels_are_the_same_in_every_pass_and_batch(gradients):
+    images, digits = load_digits(return_X_y=True)
+    images = (images / 16).astype(np.float32)
+    found = []
+    for size in (512, 37):
+        learner = TorchLearner(
+            lambda: nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)),
+            epochs=3,
+            gradients=gradients,
+            pseudo="sample",
+            represent_batch_size=size,
+        )
+        learner.fit(images[:100], digits[:100], seed=4)
+        found += [learner.represent(images[:200], ["gradient_norms"])["gradient_norms"]] * 2
+        found.append(learner.represent(images[:200], ["gradient_norms"])["gradient_norms"])
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-4)
+    learner = TorchLearner(
+        lambda: nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)),
+        epochs=3,
+        gradients=gradients,
+    )
+    learner.fit(images[:100], digits[:100], seed=4)
+    certain = learner.represent(images[:200], ["gradient_norms"])["gradient_norms"]
+    assert (found[0] != certain).mean() > 0.3
+    if gradients == "head":  # the residual is shortest at the predicted class
+        assert (found[0] >= certain * (1 - 1e-4)).all()
+
+
+def test_an_unknown_kind_of_pseudo_label_is_refused():
+    with pytest.raises(BadInput, match="pseudo must be argmax or sample; got 'max'"):
+        TorchLearner(lambda: nn.Linear(2, 2), pseudo="max")

@@ -35,12 +35,29 @@ def predictions(outputs: Tensor, several: Tensor | None, classes: bool) -> dict[
     return found
 
 
-def pseudo_labels(outputs: Tensor, several: Tensor | None, classes: bool) -> Tensor:
-    """The labels that gradients are taken at: the predicted class, or the members' mean value."""
+def pseudo_labels(
+    outputs: Tensor, several: Tensor | None, classes: bool, noise: Tensor | None = None
+) -> Tensor:
+    """The labels that gradients are taken at.
+
+    Args:
+        outputs: ``(b, K)``.
+        several: ``(b, m, K)`` outputs of members, which a regression must have.
+        classes: whether outputs are logits of classes or values.
+        noise: ``(b,)`` uniform numbers, to draw a class by its probability, or a member's value;
+            without it, the predicted class, or the members' mean.
+    """
     if classes:
-        return outputs.argmax(dim=1)
+        if noise is None:
+            return outputs.argmax(dim=1)
+        below = outputs.double().softmax(dim=1).cumsum(dim=1) < noise[:, None]
+        return below.sum(dim=1).clamp(max=outputs.shape[1] - 1)
     assert several is not None
-    return full_precision(several).mean(dim=1)
+    values = full_precision(several)
+    if noise is None:
+        return values.mean(dim=1)
+    items = torch.arange(len(values), device=values.device)
+    return values[items, (noise * values.shape[1]).long()]
 
 
 def residuals(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:

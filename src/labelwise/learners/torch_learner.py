@@ -49,6 +49,7 @@ class Fitted:
     head: str
     labelled: Labelled | None
     classes: bool
+    seed: int = 0
     vector: dict[str, Tensor] | HeadGradient | None = None
 
 
@@ -103,6 +104,7 @@ class TorchLearner:
         weighting: str = "loss",
         members: Members | None = None,
         gradients: str = "network",
+        pseudo: str = "argmax",
         represent_batch_size: int = 512,
         progress: Progress | None = None,
     ) -> None:
@@ -132,6 +134,8 @@ class TorchLearner:
                 in proportion to them.
             members: where ``member_probabilities`` come from.
             gradients: of the ``"network"`` or of the ``"head"`` alone.
+            pseudo: gradients are taken at the predicted class (a regression: the members' mean),
+                ``"argmax"``, or at one drawn by its probability (a member's), ``"sample"``.
             represent_batch_size: items in a batch of `represent`.
             progress: called as ``progress(stage, done, total)``.
         """
@@ -139,6 +143,8 @@ class TorchLearner:
             raise UnknownName(f"no loss is called {loss!r}; choose from {', '.join(LOSSES)}")
         if gradients not in ("network", "head"):
             raise BadInput(f"gradients must be of the network or the head; got {gradients!r}")
+        if pseudo not in ("argmax", "sample"):
+            raise BadInput(f"pseudo must be argmax or sample; got {pseudo!r}")
         if represent_batch_size < 1:
             raise BadInput(f"represent_batch_size must be 1 or more; got {represent_batch_size}")
         if patience is not None and isinstance(validation, int | float) and not validation:
@@ -165,6 +171,7 @@ class TorchLearner:
         self._validation, self._warm_start = validation, warm_start
         self._device = as_device(device)
         self._members, self._gradients = members, gradients
+        self._samples, self._noise = pseudo == "sample", np.random.default_rng(0)
         self._batch_size, self._progress = represent_batch_size, progress
         self._fitted: Fitted | None = None
 
@@ -213,7 +220,7 @@ class TorchLearner:
                 watchers=self._watchers(),
                 progress=self._progress,
             )
-            self._fitted = Fitted(module, head, labelled, classes)
+            self._fitted = Fitted(module, head, labelled, classes, seed)
             self._after_training(labelled, seed)
         held_out = 0 if validation is None else len(validation)
         seconds = time.perf_counter() - begin
@@ -314,6 +321,7 @@ class TorchLearner:
     def _before_rows(self, names: Sequence[str]) -> None:
         """A pass over a pool is to begin."""
         state = self._state()
+        self._noise = np.random.default_rng([state.seed, 3])  # the same draws in every pass
         wanted = any(name.startswith("gradient_") for name in names)
         if not wanted or state.vector is not None:
             return
@@ -358,7 +366,10 @@ class TorchLearner:
     ) -> dict[str, Tensor]:
         """Squared norms, and products with the summed gradient over the labelled items."""
         state, loss = self._state(), self._settings.loss
-        targets = pseudo_labels(full_precision(outputs), several, state.classes)
+        noise = None
+        if self._samples:
+            noise = torch.from_numpy(self._noise.random(len(outputs))).to(outputs.device)
+        targets = pseudo_labels(full_precision(outputs), several, state.classes, noise)
         if isinstance(state.vector, HeadGradient):
             pulls = residuals(full_precision(outputs), targets, loss)
             norms, products = state.vector.norms_and_products(pulls, features)
