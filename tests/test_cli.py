@@ -227,17 +227,18 @@ def test_the_demo_prints_a_table_and_writes_a_page(folder, capsys):
     assert Path("demo/report.html").stat().st_size > 10_000
 
 
-def test_help_starts_in_under_half_a_second():
-    def used():
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
+def test_help_takes_little_longer_than_the_imports_it_cannot_do_without():
+    """NumPy and Typer take 0.2 s on a quiet core, help 0.4; a busy one slows both alike."""
 
-    seconds = []
-    for _ in range(3):
-        before = used()
-        subprocess.run([*COMMAND, "--help"], check=True, capture_output=True)
-        seconds.append(used() - before)
-    assert min(seconds) < 0.5
+    def seconds(command):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    bare = [sys.executable, "-c", "import numpy, typer, rich.console, rich.table"]
+    pairs = [(seconds(bare), seconds([*COMMAND, "--help"])) for _ in range(3)]
+    assert min(ours for _, ours in pairs) < 2.5 * min(theirs for theirs, _ in pairs), pairs
 
 
 def test_nothing_heavy_is_imported_to_start():
