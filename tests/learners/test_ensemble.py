@@ -14,6 +14,7 @@ from labelwise.errors import BadInput, NotConverged, UnknownName
 from labelwise.learners import ensemble
 from labelwise.learners.ensemble import EnsembleLearner, member_seeds
 from labelwise.learners.ensemble_training import Stack, train_together
+from labelwise.learners.inputs import as_items
 from labelwise.learners.preparation import near
 from labelwise.learners.settings import LOSSES, Settings
 from labelwise.learners.torch_learner import TorchLearner
@@ -131,9 +132,7 @@ def test_convolutions_with_batch_normalisation_train_together_as_well():
             nn.Linear(144, 10),
         )
 
-    labelled = near(
-        ensemble.as_items(IMAGES), torch.from_numpy(DIGITS), torch.ones(len(DIGITS)), CPU
-    )
+    labelled = near(as_items(IMAGES), torch.from_numpy(DIGITS), torch.ones(len(DIGITS)), CPU)
     settings = Settings(loss=LOSSES["cross_entropy"], epochs=2, lr=0.01)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -373,3 +372,16 @@ def test_a_stack_gives_what_its_modules_give():
     expected = torch.stack([module(batch) for module in modules])
     torch.testing.assert_close(outputs, expected.detach())
     torch.testing.assert_close(own[1], modules[1](batch + 1).detach())
+
+
+@pytest.mark.parametrize("option", [{"gradients": "head"}, {"pseudo": "sample"}])
+def test_options_of_gradients_which_an_ensemble_does_not_give_are_refused(option):
+    with pytest.raises(BadInput, match="but an ensemble gives no gradients"):
+        EnsembleLearner(lambda: nn.Linear(2, 2), **option)
+
+
+def test_validation_labels_out_of_range_are_refused():
+    validation = (IMAGES[:5], DIGITS[:5] + 50)
+    learner = EnsembleLearner(lambda: nn.Linear(64, 10), epochs=1, validation=validation)
+    with pytest.raises(BadInput, match="out of range"):
+        learner.fit(IMAGES, DIGITS, seed=0)

@@ -9,23 +9,18 @@ The answer is that of `labelwise.TorchLearner.fit` one by one, up to rounding.
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from torch import nn
+from dataclasses import dataclass, replace
+from typing import Any
 
 from labelwise.benchmark.devices import Clock, Device
 from labelwise.blocks import Progress
 from labelwise.learner import FitReport
-from labelwise.learners import labels
 from labelwise.learners.ensemble_training import can_stack, train_together
-from labelwise.learners.inputs import as_items
 from labelwise.learners.members import Members
-from labelwise.learners.network import precision_of
-from labelwise.learners.preparation import hold_out, look_at, near, seeded
+from labelwise.learners.preparation import seeded
 from labelwise.learners.settings import Settings
-from labelwise.learners.torch_learner import Fitted, TorchLearner
-from labelwise.learners.training import Labelled, Outcome
+from labelwise.learners.torch_learner import Start, TorchLearner
+from labelwise.learners.training import Outcome
 
 LARGEST = 1_000_000
 """A network with more parameters keeps a GPU busy by itself."""
@@ -35,21 +30,12 @@ WATCHING = ("adapt", "begin", "factors", "extra", "stepped", "epoch_done")
 """The methods of members that touch a training."""
 
 
-class Start(NamedTuple):
-    """A training that is ready to begin."""
-
-    module: nn.Module
-    head: str
-    labelled: Labelled
-    validation: Labelled | None
-    classes: bool
-
-
 class Trainee(TorchLearner):
     """A `TorchLearner` whose training can also be made by others, between `prepare` and `finish`.
 
     Example:
         >>> import numpy as np
+        >>> from torch import nn
         >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
         >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
         >>> targets = (inputs[:, 0] > 0).astype(int)
@@ -88,24 +74,13 @@ class Trainee(TorchLearner):
 
     def prepare(self, inputs: Any, targets: Any, weights: Any, *, seed: int) -> Start:
         """All that `fit` does before the training itself."""
-        items = as_items(inputs)
-        values, classes = labels.as_targets(targets, len(items), self._loss_name)
-        shares = labels.as_weights(weights, len(items))
         with seeded(seed, self._device):
-            module = self._start_module()
-            head = look_at(module, self._head, items, values, classes, self._device)
-            whole = near(items, values, shares, self._device, dtype=precision_of(module))
-            labelled, validation = hold_out(whole, classes, self._validation, self._loss_name, seed)
-        return Start(module, head, labelled, validation, classes)
+            return self._prepare(inputs, targets, weights, seed)
 
-    def finish(self, start: Start, outcome: Outcome, *, seed: int, seconds: float) -> FitReport:
+    def finish(self, start: Start, outcome: Outcome, *, seconds: float) -> FitReport:
         """All that `fit` does after it."""
-        with seeded(seed, self._device):
-            self._fitted = Fitted(start.module, start.head, start.labelled, start.classes)
-            self._after_training(start.labelled, seed)
-        held_out = 0 if start.validation is None else len(start.validation)
-        count = len(start.labelled)
-        return FitReport(outcome.loss, outcome.epochs, outcome.converged, seconds, count, held_out)
+        with seeded(start.seed, self._device):
+            return replace(self._finish(start, outcome), seconds=seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +166,6 @@ def _fit(tasks: list[Task], *, checked: bool) -> list[FitReport]:
         )
     seconds = clock.lap() / len(tasks)
     return [
-        task.learner.finish(start, outcome, seed=task.seed, seconds=seconds)
+        task.learner.finish(start, outcome, seconds=seconds)
         for task, start, outcome in zip(tasks, starts, outcomes, strict=True)
     ]

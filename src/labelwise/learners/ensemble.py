@@ -15,6 +15,7 @@ Estimation Using Deep Ensembles", NeurIPS 2017.
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,13 @@ from torch import Tensor, nn
 
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport
-from labelwise.learners import labels
 from labelwise.learners.ensemble_training import Stack, can_stack, train_together
-from labelwise.learners.inputs import Batch, as_items
+from labelwise.learners.inputs import Batch
 from labelwise.learners.members import vmapped_or_not
 from labelwise.learners.network import call, call_with_features
 from labelwise.learners.network_rows import full_precision, predictions
-from labelwise.learners.preparation import hold_out, look_at, near, seeded
-from labelwise.learners.torch_learner import Fitted, TorchLearner
+from labelwise.learners.preparation import seeded
+from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import Labelled, Outcome, autocast, train
 
 
@@ -105,12 +105,17 @@ class EnsembleLearner(TorchLearner):
         Args:
             make_module: gives a new module, not yet trained, at every call.
             members: how many, 2 or more.
-            **options: those of `TorchLearner`, but for ``gradients``; an unknown one is an error.
+            **options: those of `TorchLearner`, but for ``gradients`` and
+                ``pseudo``; an unknown one is an error.
         """
         if isinstance(members, bool) or not isinstance(members, int) or members < 2:
             raise BadInput(f"members must be a whole number, 2 or more; got {members!r}")
-        if "gradients" in options:
-            raise BadInput("an ensemble gives no gradients; use a TorchLearner for them")
+        for name in ("gradients", "pseudo"):
+            if name in options:
+                raise BadInput(
+                    f"{name} is {options[name]!r}, but an ensemble gives no gradients; use a "
+                    "TorchLearner for them"
+                )
         super().__init__(self._make_members, **options)
         self._make_member = make_module
         self._seeds = member_seeds(0, members)
@@ -142,27 +147,22 @@ class EnsembleLearner(TorchLearner):
             themselves.
         """
         begin = time.perf_counter()
-        items = as_items(inputs)
-        values, classes = labels.as_targets(targets, len(items), self._loss_name)
-        shares = labels.as_weights(weights, len(items))
         self._seeds = member_seeds(seed, len(self._seeds))
         with seeded(seed, self._device):
-            module = self._start_module()
-            first = _members(module)[0]
-            head = look_at(first, self._head, items, values, classes, self._device)
-            whole = near(items, values, shares, self._device)
-            labelled, validation = hold_out(whole, classes, self._validation, self._loss_name, seed)
-            outcomes = self._train(_members(module), labelled, validation)
-        self._fitted = Fitted(module.eval(), head, labelled, classes)
+            start = self._prepare(inputs, targets, weights, seed)
+            outcomes = self._train(_members(start.module), start.labelled, start.validation)
+            start.module.eval()
+            whole = Outcome(
+                float(np.mean([outcome.loss for outcome in outcomes])),
+                max(outcome.epochs for outcome in outcomes),
+                all(outcome.converged for outcome in outcomes),
+            )
+            report = self._finish(start, whole)
         self._trained()
-        return FitReport(
-            float(np.mean([outcome.loss for outcome in outcomes])),
-            max(outcome.epochs for outcome in outcomes),
-            all(outcome.converged for outcome in outcomes),
-            time.perf_counter() - begin,
-            len(labelled),
-            0 if validation is None else len(validation),
-        )
+        return replace(report, seconds=time.perf_counter() - begin)
+
+    def _one_of(self, module: nn.Module) -> nn.Module:
+        return _members(module)[0]
 
     def offered(self) -> list[str]:
         """The representations that this learner can give, now that it is trained."""

@@ -6,6 +6,7 @@ class of its own, derived from `Members`.
 """
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -60,7 +61,7 @@ def outputs_of_heads(features: Tensor, weights: Tensor, biases: Tensor | None) -
     return several if biases is None else several + biases.to(features.device)
 
 
-class Members(Watcher):
+class Members(Watcher, ABC):
     """``count`` versions of a network; also a `Watcher` of its training.
 
     The methods are called in this order: `adapt` on a fresh module, those of `Watcher` while it
@@ -90,6 +91,7 @@ class Members(Watcher):
             seed: decides all draws.
         """
 
+    @abstractmethod
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """The members' outputs (logits of classes, or values) for a batch, ``(b, count, K)``.
 
@@ -99,7 +101,6 @@ class Members(Watcher):
             batch: what the module is called with.
             features: ``(b, d)``, what enters the head.
         """
-        raise NotImplementedError
 
     def tensors(self) -> dict[str, Tensor]:
         """What must be saved with the module."""

@@ -4,6 +4,7 @@ Both kinds are context managers: ``with Streamed(n, folder) as rows:``, then `pu
 and `close` for the result. What is not closed when the block ends leaves nothing behind.
 """
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,20 +17,20 @@ from torch import Tensor
 from labelwise.errors import BadInput
 
 
-class _Rows:
+class _Rows(ABC):
     """What both kinds have in common."""
 
+    @abstractmethod
     def put(self, first: int, rows: dict[str, Tensor]) -> None:
         """Rows ``first`` and on of all representations."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> dict[str, Any]:
         """All rows by name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drop(self) -> None:
         """Forget all rows that were not closed."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

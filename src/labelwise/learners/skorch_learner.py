@@ -70,6 +70,7 @@ class SkorchLearner(TorchLearner):
         *,
         head: str | None = None,
         gradients: str = "network",
+        pseudo: str = "argmax",
         represent_batch_size: int = 512,
         progress: Progress | None = None,
     ) -> None:
@@ -79,6 +80,8 @@ class SkorchLearner(TorchLearner):
             net: a skorch net, of which a copy is trained, or a function that gives a new one.
             head: the name of the module's last linear layer; found where only one can be it.
             gradients: of the ``"network"`` or of the ``"head"`` alone.
+            pseudo: gradients are taken at the predicted label or at one drawn: ``"argmax"`` or
+                ``"sample"``.
             represent_batch_size: items in a batch of `represent`.
             progress: called as ``progress(stage, done, total)`` by `represent`.
         """
@@ -91,6 +94,7 @@ class SkorchLearner(TorchLearner):
             loss=self._loss_of(first),
             device=first.device,
             gradients=gradients,
+            pseudo=pseudo,
             represent_batch_size=represent_batch_size,
             progress=progress,
         )
@@ -129,7 +133,7 @@ class SkorchLearner(TorchLearner):
         settings = replace(self._settings, loss=_item_loss(net), lr=net.lr)
         check_finite(loss, f"the loss in epoch {len(net.history)}", whole, settings)
         self._net, self._settings = net, settings
-        self._fitted = Fitted(module.eval(), head, labelled, classes)
+        self._fitted = Fitted(module.eval(), head, labelled, classes, seed)
         seconds = time.perf_counter() - begin
         ended = len(net.history) < net.max_epochs
         return FitReport(loss, len(net.history), ended, seconds, len(labelled), held_out)

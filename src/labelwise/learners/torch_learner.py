@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from labelwise.learners.network_rows import (
 from labelwise.learners.preparation import as_device, hold_out, look_at, near, seeded
 from labelwise.learners.rows import Kept, Streamed
 from labelwise.learners.settings import LOSSES, Loss, Settings
-from labelwise.learners.training import Labelled, Watcher, autocast, is_mixed, train
+from labelwise.learners.training import Labelled, Outcome, Watcher, autocast, is_mixed, train
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,17 @@ class Fitted:
     classes: bool
     seed: int = 0
     vector: dict[str, Tensor] | HeadGradient | None = None
+
+
+class Start(NamedTuple):
+    """A training that is ready to begin."""
+
+    module: nn.Module
+    head: str
+    labelled: Labelled
+    validation: Labelled | None
+    classes: bool
+    seed: int
 
 
 class TorchLearner:
@@ -197,36 +208,20 @@ class TorchLearner:
             seed: decides all that is random, the module's first parameters too.
         """
         begin = time.perf_counter()
-        items = as_items(inputs)
-        values, classes = labels.as_targets(targets, len(items), self._loss_name)
-        shares = labels.as_weights(weights, len(items))
         with seeded(seed, self._device):
-            module = self._start_module()
-            head = look_at(module, self._head, items, values, classes, self._device)
-            outputs = layer_of(module, head).out_features
-            if self._members is not None:
-                self._members.adapt(module, head)
-            whole = near(items, values, shares, self._device, dtype=precision_of(module))
-            labelled, validation = hold_out(
-                whole, classes, self._validation, self._loss_name, seed, outputs=outputs
-            )
+            start = self._prepare(inputs, targets, weights, seed)
             outcome = train(
-                module,
-                labelled,
+                start.module,
+                start.labelled,
                 self._settings,
                 seed=seed,
                 device=self._device,
-                validation=validation,
+                validation=start.validation,
                 watchers=self._watchers(),
                 progress=self._progress,
             )
-            self._fitted = Fitted(module, head, labelled, classes, seed)
-            self._after_training(labelled, seed)
-        held_out = 0 if validation is None else len(validation)
-        seconds = time.perf_counter() - begin
-        return FitReport(
-            outcome.loss, outcome.epochs, outcome.converged, seconds, len(labelled), held_out
-        )
+            report = self._finish(start, outcome)
+        return replace(report, seconds=time.perf_counter() - begin)
 
     def predict(self, inputs: Any) -> NDArray[Any]:
         """Classes ``(n,)``, or values ``(n, k)``."""
@@ -304,7 +299,36 @@ class TorchLearner:
         if self._members is not None:
             self._members.load(saving.under("members.", tensors))
 
-    # What learners built on this one may replace.
+    # What learners built on this one may use and replace.
+
+    def _prepare(self, inputs: Any, targets: Any, weights: Any, seed: int) -> Start:
+        """All that `fit` does before the training itself; to be called with torch `seeded`."""
+        items = as_items(inputs)
+        values, classes = labels.as_targets(targets, len(items), self._loss_name)
+        shares = labels.as_weights(weights, len(items))
+        module = self._start_module()
+        one = self._one_of(module)
+        head = look_at(one, self._head, items, values, classes, self._device)
+        outputs = layer_of(one, head).out_features
+        if self._members is not None:
+            self._members.adapt(module, head)
+        whole = near(items, values, shares, self._device, dtype=precision_of(one))
+        labelled, validation = hold_out(
+            whole, classes, self._validation, self._loss_name, seed, outputs=outputs
+        )
+        return Start(module, head, labelled, validation, classes, seed)
+
+    def _finish(self, start: Start, outcome: Outcome) -> FitReport:
+        """All that `fit` does after it; the report still lacks the seconds."""
+        self._fitted = Fitted(start.module, start.head, start.labelled, start.classes, start.seed)
+        self._after_training(start.labelled, start.seed)
+        held_out = 0 if start.validation is None else len(start.validation)
+        done = (outcome.loss, outcome.epochs, outcome.converged)
+        return FitReport(*done, 0.0, len(start.labelled), held_out)
+
+    def _one_of(self, module: nn.Module) -> nn.Module:
+        """The network whose head is looked for: the module itself."""
+        return module
 
     def _watchers(self) -> list[Watcher]:
         """Who watches the training."""

@@ -16,6 +16,7 @@ Theorem 4.2.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -34,12 +35,12 @@ from labelwise.learners.network import call, evaluating, precision_of
 from labelwise.learners.settings import Loss, Settings, make_optimizer, make_schedule
 
 
-class Penalised:
+class Penalised(ABC):
     """A layer with a penalty of its own, as a prior; it counts once, not once per item."""
 
+    @abstractmethod
     def penalty(self) -> Tensor:
         """What is added to the sum of the items' losses."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
