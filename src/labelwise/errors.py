@@ -24,5 +24,13 @@ class MissingDependency(LabelwiseError, ImportError):
     """An optional package is needed for what was asked."""
 
 
+class Conflict(LabelwiseError):
+    """Someone else wrote to the record in the meantime; read it again and retry."""
+
+
+class StorageFailed(LabelwiseError, OSError):
+    """The record could not be read or written; what it held before is intact."""
+
+
 class LabelwiseWarning(UserWarning):
     """Something was done in another way than asked; the selection's info says so too."""

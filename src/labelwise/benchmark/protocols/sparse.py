@@ -283,6 +283,27 @@ WEIGHTED = Protocol(
     scales=TABLE2_MNIST.scales,
 )
 
+IHT_BETA = Protocol(
+    name="sparse-iht-beta-mnist",
+    paper=f"{PAPER}, Table 2 with other penalties",
+    about="LeNet-5 on MNIST as in Table 2, hard thresholding under a weaker and weaker penalty",
+    dataset="mnist",
+    networks=("lenet5",),
+    learner=TABLE2_MNIST.learner,
+    start=40,
+    batch=40,
+    rounds=15,
+    validation=1000,
+    entrants=(
+        Entrant("random"),
+        *(
+            Entrant("sparse_iht", {"alpha": 1e-8, "beta": beta})
+            for beta in (1e-4, 1e-5, 1e-6, 1e-7, 0.0)
+        ),
+    ),
+    scales=TABLE2_MNIST.scales,
+)
+
 EXPERIMENTS = {
     protocol.name: protocol
     for protocol in (
@@ -294,5 +315,6 @@ EXPERIMENTS = {
         TABLE3_TIME,
         ABLATION,
         WEIGHTED,
+        IHT_BETA,
     )
 }
