@@ -14,6 +14,7 @@ from labelwise.arrays import (
     row_products,
     squared_distances,
     take,
+    times_row_products,
     to_numpy,
 )
 
@@ -86,8 +87,30 @@ def test_take_accepts_masks_and_positions_in_both_libraries():
         np.testing.assert_array_equal(to_numpy(take(torch.asarray(rows), positions)), expected)
 
 
-@pytest.mark.parametrize(("n", "m", "d"), [(3, 4, 5), (300, 90, 40), (40, 3, 5000), (1, 900, 700)])
+SHAPES = [
+    (3, 4, 5),  # not worth cutting
+    (300, 90, 40),
+    (40, 3, 5000),
+    (9, 60, 1200),  # flat
+    (2, 3, 600_000),  # a tile of one product
+    (1, 900, 700),
+    (900, 1, 700),
+    (2000, 200, 100),  # large enough for all threads
+]
+
+
+@pytest.mark.parametrize(("n", "m", "d"), SHAPES)
 def test_products_in_tiles_match_one_product(n, m, d):
     generator = np.random.default_rng(0)
     rows, points = generator.normal(size=(n, d)), generator.normal(size=(m, d))
     np.testing.assert_allclose(row_products(rows, points), rows @ points.T, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "m", "d"), SHAPES)
+def test_products_in_tiles_are_multiplied_into_what_is_there(n, m, d):
+    generator = np.random.default_rng(1)
+    rows, points = generator.normal(size=(n, d)), generator.normal(size=(m, d))
+    there = generator.normal(size=(n, m))
+    expected = there * (rows @ points.T)
+    np.testing.assert_allclose(times_row_products(there, rows, points), expected, atol=1e-8)
+    np.testing.assert_allclose(there, expected, atol=1e-8)

@@ -4,7 +4,7 @@ Rows (features, probabilities, ...) may live in any array library and on any dev
 picks and everything of size ``(n,)`` that decides a pick are NumPy arrays on the host.
 """
 
-import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import array_api_compat
@@ -48,6 +48,21 @@ def like(values: Any, other: Array, *, dtype: Any = None) -> Array:
     return xp.asarray(values, dtype=dtype, device=device(other))
 
 
+def workplace(rows: Array) -> Array:
+    """An empty float64 array where small work is best done: on the rows' GPU, or on the host."""
+    if isinstance(rows, np.ndarray) or str(device(rows)) == "cpu":
+        return np.empty(0)
+    xp = namespace(rows)
+    return xp.empty((0,), dtype=xp.float64, device=device(rows))
+
+
+def bring(array: Array, place: Array) -> Array:
+    """The array in float64 in the library and on the device of ``place``."""
+    if isinstance(place, np.ndarray):
+        return np.asarray(to_numpy(array), dtype=np.float64)
+    return like(array, place, dtype=place.dtype)
+
+
 def float64(array: Array) -> Array:
     """The array in double precision (itself if it already is)."""
     return namespace(array).astype(array, namespace(array).float64, copy=False)
@@ -68,7 +83,7 @@ def take(array: Array, positions: NDArray[Any]) -> Array:
     return array[like(np.ascontiguousarray(positions), array)]
 
 
-def put(array: Array, positions: NDArray[Any], values: Array) -> None:
+def put(array: Array, positions: NDArray[Any], values: Any) -> None:
     """Overwrite the rows at ``positions`` (host integers) in place."""
     array[positions if isinstance(array, np.ndarray) else like(positions, array)] = values
 
@@ -78,8 +93,12 @@ def squared_norms(rows: Array) -> Array:
     return namespace(rows).vecdot(rows, rows)
 
 
-_ONE_THREAD = 1 << 18
-"""BLAS does a product of up to so many multiplications on one thread."""
+_ONE_THREAD = 1 << 19
+"""BLAS does a product of fewer multiplications than this on one thread."""
+_SMALL = 48 * _ONE_THREAD
+"""Products of up to so many, about a millisecond, are kept on one thread."""
+_TALL, _FLAT = 48, 16
+"""How many rows a tile has where more do not fit, and with fewer than how many it is flat."""
 
 
 def row_products(rows: Array, points: Array) -> Array:
@@ -88,22 +107,47 @@ def row_products(rows: Array, points: Array) -> Array:
     Small products are cut into tiles that BLAS does on one thread: to wake a second one costs more
     than it saves, and on a busy machine, where it must wait for its turn, a hundred times more.
     """
-    (n, d), m = rows.shape, points.shape[0]
-    work = n * m * d
-    least = _ONE_THREAD // 64 if min(n, m) == 1 else _ONE_THREAD
-    if not least < work <= 8 * _ONE_THREAD or not isinstance(rows, np.ndarray):
+    n, m = len(rows), len(points)
+    if not _is_small(rows, points):
         return _matmul(rows, points)
-    if min(n, m) == 1:  # for a vector, BLAS takes two threads much earlier
+    if min(n, m) == 1:
         return np.vecdot(rows[:, None, :], points[None, :, :])
-    pairs = max(_ONE_THREAD // d, 1)
-    width = min(m, max(math.isqrt(pairs), 1))
-    height = max(pairs // width, 1)
+    if n < _FLAT <= m:  # the other way round takes BLAS half the time
+        return np.ascontiguousarray(row_products(points, rows).T)
     out = np.empty((n, m), dtype=np.result_type(rows, points))
+    for some, others, tile in _tiles(rows, points):
+        out[some, others] = tile
+    return out
+
+
+def times_row_products(out: Array, rows: Array, points: Array) -> Array:
+    """Multiply ``out``, ``(n, m)``, by `row_products` in place, without room for all of them."""
+    if not _is_small(rows, points) or min(len(rows), len(points)) < _FLAT:
+        out *= row_products(rows, points)
+        return out
+    for some, others, tile in _tiles(rows, points):
+        out[some, others] *= tile
+    return out
+
+
+def _is_small(rows: Array, points: Array) -> bool:
+    """Whether BLAS would take two threads for a product that is hardly worth it."""
+    (n, d), m = rows.shape, points.shape[0]
+    least = _ONE_THREAD // 128 if min(n, m) == 1 else _ONE_THREAD // 2  # much earlier for a vector
+    return isinstance(rows, np.ndarray) and least < n * m * d <= _SMALL
+
+
+def _tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:
+    """The products of some rows and some points at a time, so that BLAS takes one thread."""
+    (n, d), m = rows.shape, points.shape[0]
+    pairs = max((_ONE_THREAD - 1) // d, 1)
+    width = min(m, max(pairs // min(n, _TALL), 1))
+    height = max(pairs // width, 1)
+    points = np.asfortranarray(points)  # by columns, for which BLAS is quicker with small tiles
     for top in range(0, n, height):
         for left in range(0, m, width):
-            tile = _matmul(rows[top : top + height], points[left : left + width])
-            out[top : top + height, left : left + width] = tile
-    return out
+            some, others = slice(top, top + height), slice(left, left + width)
+            yield some, others, _matmul(rows[some], points[others])
 
 
 def _matmul(rows: Array, points: Array) -> Array:
@@ -131,7 +175,7 @@ def squared_distances(rows: Array, points: Array) -> Array:
     distances *= -2
     distances += squared_norms(rows)[:, None]
     distances += squared_norms(points)[None, :]
-    return xp.clip(distances, 0, None)
+    return xp.clip(distances, 0, None, out=distances)
 
 
 def largest(scores: NDArray[Any], count: int, ids: Ids) -> NDArray[np.intp]:
@@ -166,27 +210,28 @@ def comparable(scores: Any) -> Floats:
 
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _WORD = 2**64 - 1
+_SCRAMBLE = tuple(np.uint64(word) for word in (30, _FIRST, 27, _SECOND, 31))
 
 
 def _scramble(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64's finaliser, in place."""
-    words ^= words >> np.uint64(30)
-    words *= np.uint64(_FIRST)
-    words ^= words >> np.uint64(27)
-    words *= np.uint64(_SECOND)
-    words ^= words >> np.uint64(31)
+    high, first, middle, second, low = _SCRAMBLE
+    words ^= words >> high
+    words *= first
+    words ^= words >> middle
+    words *= second
+    words ^= words >> low
     return words
 
 
-def noise_key(seed: int, *stream: int) -> np.uint64:
-    """One 64-bit key for a seed and a stream of draw numbers."""
-    key = 0
-    for word in (seed, *stream):
+def _noise_key(words: Iterable[int], key: int = 0) -> int:
+    """One 64-bit key for words such as a seed and a stream; ``key`` is that of earlier ones."""
+    for word in words:
         key = (key + int(word) + _GOLDEN) & _WORD
         key = ((key ^ (key >> 30)) * _FIRST) & _WORD
         key = ((key ^ (key >> 27)) * _SECOND) & _WORD
         key ^= key >> 31
-    return np.uint64(key)
+    return key
 
 
 def row_noise(seed: int, ids: Ids, *stream: int) -> Floats:
@@ -196,11 +241,16 @@ def row_noise(seed: int, ids: Ids, *stream: int) -> Floats:
     """
     words = np.asarray(ids).astype(np.uint64)
     words *= np.uint64(_GOLDEN)
-    words += noise_key(seed, *stream)
+    key = _noise_key((seed, *stream))
+    words += np.uint64(key)
     _scramble(words)
-    words += noise_key(seed, *stream, 1)
+    words += np.uint64(_noise_key((1,), key))
     _scramble(words)
-    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    words >>= np.uint64(12)
+    noise = words.astype(np.float64)
+    noise += 0.5
+    noise *= 2.0**-52
+    return noise
 
 
 def row_clocks(seed: int, ids: Ids, *stream: int) -> Floats:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, device, is_array, namespace, take
+from labelwise.arrays import Array, Ids, device, is_array, like, namespace, take, to_numpy
 from labelwise.errors import BadInput, UnknownName
 
 Rows = Mapping[str, Any]
@@ -186,6 +186,18 @@ def take_rows(rows: Rows, positions: Any) -> dict[str, Any]:
     if not isinstance(rows, dict) and isinstance(rows, TakesRows):
         return rows.take(positions)
     return {name: each(value, lambda array: take(array, positions)) for name, value in rows.items()}
+
+
+def on_host(rows: Rows) -> dict[str, Any]:
+    """The same rows as NumPy arrays."""
+    return {name: each(rows[name], to_numpy) for name in rows}
+
+
+def beside(rows: Rows, other: Array) -> dict[str, Any]:
+    """The same rows in the library and on the device of another array."""
+    if isinstance(other, np.ndarray):
+        return on_host(rows)
+    return {name: each(rows[name], lambda array: like(array, other)) for name in rows}
 
 
 def join_rows(parts: Sequence[Rows]) -> dict[str, Any]:

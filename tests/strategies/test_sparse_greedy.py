@@ -155,8 +155,8 @@ def test_a_residual_that_has_almost_vanished_is_computed_anew(monkeypatch):
     kept = []
     original = pursuit.Pursuit._residual
 
-    def watched(self, fit):
-        kept.append(original(self, fit))
+    def watched(self):
+        kept.append(original(self))
         return kept[-1]
 
     monkeypatch.setattr(pursuit.Pursuit, "_residual", watched)

@@ -10,6 +10,7 @@ Norms, products and distances of such rows need only their factors:
 Plain arrays ``(n, d)`` go through the same functions.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,12 @@ Embedding = Any
 """An array ``(n, d)`` or a `Factored`."""
 
 
+def size(rows: Embedding) -> int:
+    """How many numbers are held."""
+    held = (rows.a, rows.h) if isinstance(rows, Factored) else (rows,)
+    return sum(math.prod(array.shape) for array in held)
+
+
 def squared_norms(rows: Embedding) -> Array:
     """Squared norm of every row, ``(n,)``."""
     if isinstance(rows, Factored):
@@ -62,8 +69,7 @@ def products(rows: Embedding, points: Embedding) -> Array:
     """Inner product of every row with every point, ``(n, m)``."""
     if isinstance(rows, Factored):
         result = arrays.row_products(rows.h, points.h)
-        result *= arrays.row_products(rows.a, points.a)
-        return result
+        return arrays.times_row_products(result, rows.a, points.a)
     return arrays.row_products(rows, points)
 
 
@@ -74,7 +80,7 @@ def squared_distances(rows: Embedding, points: Embedding) -> Array:
     distances *= -2
     distances += squared_norms(rows)[:, None]
     distances += squared_norms(points)[None, :]
-    return xp.clip(distances, 0, None)
+    return xp.clip(distances, 0, None, out=distances)
 
 
 def weighted_sum(rows: Factored, weights: Array) -> Array:

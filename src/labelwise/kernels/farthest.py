@@ -21,11 +21,11 @@ from labelwise.kernels import greedy
 from labelwise.kernels.factored import (
     Embedding,
     Factored,
-    concat,
     float64,
     products,
     squared_distances,
     squared_norms,
+    take,
 )
 from labelwise.strategy import GreedyStrategy
 
@@ -105,20 +105,32 @@ def slack(state: State) -> Array:
 
 def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, embed: Any) -> Floats:
     """The score from its definition, in float64, ``(n,)``."""
-    embedding = float64(embed(rows))
-    centres = [float64(embed(part)) for part in (labelled, picked) if part is not None]
+    embedding = embed(rows)
+    centres = [embed(part) for part in (labelled, picked) if part is not None]
     if not centres:
-        return np.asarray(to_numpy(squared_norms(embedding)), dtype=np.float64)
-    if isinstance(embedding, Factored):
-        distances = to_numpy(squared_distances(embedding, concat(centres)))
-        return np.asarray(distances.min(axis=1), dtype=np.float64)
-    points = concat(centres)
-    return np.array(
-        [
-            float(namespace(row).min(arrays.squared_norms(points - row[None, :])))
-            for row in embedding
-        ]
-    )
+        return np.asarray(to_numpy(squared_norms(float64(embedding))), dtype=np.float64)
+    found = [_exact_distances(embedding, points) for points in centres]
+    return np.asarray(np.min(found, axis=0))
+
+
+def _exact_distances(rows: Embedding, points: Embedding) -> Floats:
+    """Squared distance of a few rows to their nearest points, in float64, ``(n,)``.
+
+    Only the points that rounding cannot tell from the nearest are measured in float64.
+    """
+    rough = to_numpy(squared_distances(rows, points))
+    lengths = to_numpy(squared_norms(rows))[:, None] + to_numpy(squared_norms(points))[None, :]
+    error = lengths * (32 * np.finfo(rough.dtype).eps)
+    near = rough - error <= (rough + error).min(axis=1)[:, None]
+    found = np.empty(len(rough))
+    for place, among in enumerate(near):
+        some = float64(take(points, np.flatnonzero(among)))
+        row = float64(take(rows, np.array([place])))
+        if isinstance(some, Factored):
+            found[place] = to_numpy(squared_distances(row, some)).min()
+        else:
+            found[place] = float(namespace(some).min(arrays.squared_norms(some - row)))
+    return found
 
 
 def farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:

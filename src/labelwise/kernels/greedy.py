@@ -12,12 +12,13 @@ rows are never touched again.
 Scores that the arithmetic cannot tell apart are ties, and the smaller id wins.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from labelwise.arrays import Ids
-from labelwise.blocks import GrowingRows, Rows, Shards, take_rows
+from labelwise.blocks import GrowingRows, Rows, Shards, on_host, take_rows
 from labelwise.kernels.greedy_blocks import (
     CONTENDERS,
     Window,
@@ -64,17 +65,19 @@ class _Loop:
         plan: Any,
         budget: int,
     ) -> None:
-        self.strategy, self.shards, self.labelled = strategy, shards, labelled
-        self.plan, self.budget = plan, budget
+        self.strategy, self.shards, self.plan, self.budget = strategy, shards, plan, budget
         self.ids: list[int] = []
         self.scores: list[float] = []
         self._told = 0
         self._picked = GrowingRows()
+        # Blocks of picks are settled on the host, pick after pick from a few rows.
+        self._near: Callable[[Rows], dict[str, Any]] = on_host if strategy.bounded else dict
+        self.labelled = None if labelled is None else self._near(labelled)
 
     def _count(self, item: int, score: float, row: dict[str, Any]) -> None:
         self.ids.append(item)
         self.scores.append(score)
-        self._picked.append(row)
+        self._picked.append(self._near(row))
         self.plan = self.strategy.advance(self.plan, row)
         self.shards.progress(self.strategy.name, len(self.ids), self.budget)
 
@@ -100,7 +103,7 @@ class _Loop:
             winner = ties[np.argmin(ids[ties])]
             score = scores[winner]
         else:
-            rows = self.shards.rows(ids[ties])
+            rows = self._near(self.shards.rows(ids[ties]))
             winner, score = self._settle(ties, ids, rows)
         self._count(int(ids[winner]), float(score), self.shards.rows(ids[winner : winner + 1]))
 

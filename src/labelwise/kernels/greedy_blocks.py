@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Floats, Ids, namespace, put, take, to_numpy
-from labelwise.blocks import GrowingRows, Rows, Shard, join_rows, take_rows
+from labelwise.arrays import Array, Floats, Ids, float64, namespace, put, take, to_numpy
+from labelwise.blocks import GrowingRows, Rows, Shard, beside, join_rows, on_host, take_rows
 from labelwise.errors import BadInput
 from labelwise.strategy import GreedyStrategy
 
@@ -28,13 +28,14 @@ class Part:
     """What a block remembers; all arrays have one entry per row of the block.
 
     ``bounds`` are upper bounds of the present scores; row ``i`` has counted the first ``seen[i]``
-    picks, and every row has counted the first ``base``. ``picked`` are the picks' rows.
+    picks, and every row has counted the first ``base``. ``picked`` are the picks' rows; they and
+    ``taken``, which marks them, are where the block's rows are.
     """
 
     state: Any
     bounds: Floats
     slack: Floats
-    taken: NDArray[np.bool_]
+    taken: Array
     seen: NDArray[np.int64]
     base: int = 0
     picked: GrowingRows = field(default_factory=GrowingRows)
@@ -43,9 +44,10 @@ class Part:
         """Remember new picks and take those that live here out of the race."""
         if not len(new_ids):
             return
-        self.picked.append(new)
-        self.taken |= np.isin(ids, new_ids)
-        self.bounds[self.taken] = -np.inf
+        self.picked.append(beside(new, self.taken))
+        here = np.flatnonzero(ids == new_ids[0] if len(new_ids) == 1 else np.isin(ids, new_ids))
+        put(self.taken, here, True)
+        self.bounds[here] = -np.inf
 
 
 @dataclass
@@ -68,6 +70,11 @@ def _take_state(state: Any, positions: Any) -> Any:
     return type(state)(*(take(field, positions) for field in state))
 
 
+def _host_state(state: Any) -> Any:
+    """A pick from a few rows is a hundred small steps: on a GPU each would be a launch."""
+    return type(state)(*(to_numpy(part) for part in state))
+
+
 def _put_state(state: Any, positions: Any, new: Any) -> None:
     for whole, part in zip(state, new, strict=True):
         put(whole, positions, part)
@@ -75,18 +82,22 @@ def _put_state(state: Any, positions: Any, new: Any) -> None:
 
 def _scores(strategy: GreedyStrategy, state: Any, plan: Any, ids: Ids) -> tuple[Floats, Floats]:
     """Scores and how far each may be off, on the host; NaN and infinity are refused."""
-    scores = np.array(to_numpy(strategy.score(state, plan)), dtype=np.float64)
+    scores, slack = map(to_numpy, _measured(strategy, state, plan))
     wrong = np.isnan(scores) | (scores == np.inf)
     if wrong.any():
         value = "NaN" if np.isnan(scores[wrong][0]) else "infinite"
         raise BadInput(
             f"strategy {strategy.name!r} scored item {ids[wrong][0]} as {value}; check its rows"
         )
+    return np.array(scores), np.array(slack)  # copies: they are written to
+
+
+def _measured(strategy: GreedyStrategy, state: Any, plan: Any) -> tuple[Array, Array]:
+    """Scores and how far each may be off in float64, where the rows are."""
+    scores = float64(strategy.score(state, plan))
     if strategy.slack is not None:
-        slack = np.array(to_numpy(strategy.slack(state)), dtype=np.float64)
-    else:
-        slack = np.abs(scores) * 1e-9
-    return scores, slack
+        return scores, float64(strategy.slack(state))
+    return scores, 1e-9 * namespace(scores).abs(scores)
 
 
 def start(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, plan: Any) -> None:
@@ -95,12 +106,12 @@ def start(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, plan: A
     if strategy.bounded:  # its arrays are written to later, and may be views of the rows
         state = type(state)(*(namespace(part).asarray(part, copy=True) for part in state))
     scores, slack = _scores(strategy, state, plan, shard.ids)
-    count = len(shard)
+    measured, count = strategy.score(state, plan), len(shard)
     shard.state[KEY] = Part(
         state,
         scores + slack,
         slack,
-        np.zeros(count, dtype=bool),
+        namespace(measured).zeros_like(measured, dtype=namespace(measured).bool),
         np.zeros(count, dtype=np.int64),
     )
 
@@ -109,26 +120,38 @@ def propose_best(
     shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids
 ) -> Proposal:
     """Count the new picks in every row; propose the rows that tie for the best score."""
-    catch_up(shard, strategy, plan, new, new_ids)
     part: Part = shard.state[KEY]
-    slack, upper = part.slack, part.bounds
-    lower = (upper - 2 * slack).max(initial=-np.inf)
-    ties = np.flatnonzero((upper >= lower) & ~part.taken)
+    part.hear(new, new_ids, shard.ids)
+    (_refresh if strategy.bounded else _count_all)(part, shard, strategy, plan)
+    scores, slack = _measured(strategy, part.state, plan)
+    xp = namespace(scores)
+    lowest = xp.full_like(scores, -xp.inf)
+    bar = float(xp.max(xp.where(part.taken, lowest, scores - slack))) if len(shard) else 0.0
+    if not bar < np.inf:  # NaN, too
+        _scores(strategy, part.state, plan, shard.ids)
+    # Everything up to here, and the comparison, is done where the rows are: only ties travel.
+    ties = to_numpy(xp.nonzero((scores + slack >= bar) & ~part.taken)[0])
     if len(ties) > CONTENDERS:
         ties = ties[np.argpartition(shard.ids[ties], CONTENDERS)[:CONTENDERS]]
-    return Proposal(shard.ids[ties], {}, None, upper[ties] - slack[ties], slack[ties])
+    found = to_numpy(xp.stack([take(scores, ties), take(slack, ties)]))
+    return Proposal(shard.ids[ties], {}, None, found[0], found[1])
+
+
+def _count_all(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) -> bool:
+    """Count the picks that are not yet counted in every row; whether there were any."""
+    if part.base == len(part.picked):
+        return False
+    part.state = strategy.add(part.state, shard.rows, part.picked.since(part.base), plan)
+    part.seen[:] = part.base = len(part.picked)
+    return True
 
 
 def _refresh(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) -> None:
-    """Count all picks that are not yet counted everywhere in every row of the block."""
-    if part.base == len(part.picked):
-        return
-    part.state = strategy.add(part.state, shard.rows, part.picked.since(part.base), plan)
-    scores, part.slack = _scores(strategy, part.state, plan, shard.ids)
-    part.bounds = scores + part.slack
-    part.bounds[part.taken] = -np.inf
-    part.seen[:] = len(part.picked)
-    part.base = len(part.picked)
+    """Count all picks in every row of the block, and bring the bounds up to date."""
+    if _count_all(part, shard, strategy, plan):
+        scores, part.slack = _scores(strategy, part.state, plan, shard.ids)
+        part.bounds = scores + part.slack
+        part.bounds[to_numpy(part.taken)] = -np.inf
 
 
 def catch_up(shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids) -> None:
@@ -148,7 +171,7 @@ def _freshen(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any, posi
     scores, slack = _scores(strategy, state, plan, shard.ids[positions])
     part.bounds[positions] = scores + slack
     part.slack[positions] = slack
-    part.bounds[part.taken] = -np.inf
+    part.bounds[to_numpy(part.taken)] = -np.inf
     part.seen[positions] = len(part.picked)
 
 
@@ -164,7 +187,7 @@ def highest_bounds(shard: Shard, new: Rows, new_ids: Ids, count: int) -> Floats:
 def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Proposal:
     """All rows whose bounds reach the bar, brought up to date."""
     part: Part = shard.state[KEY]
-    top = np.flatnonzero((part.bounds >= bar) & ~part.taken)
+    top = np.flatnonzero((part.bounds >= bar) & ~to_numpy(part.taken))
     stale = top[part.seen[top] < len(part.picked)]
     outside = part.bounds[part.bounds < bar].max(initial=-np.inf)
     if len(stale) * 4 > len(shard):
@@ -174,8 +197,8 @@ def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Pr
     slack = part.slack[top]
     return Proposal(
         shard.ids[top],
-        take_rows(shard.rows, top),
-        _take_state(part.state, top),
+        on_host(take_rows(shard.rows, top)),
+        _host_state(_take_state(part.state, top)),
         part.bounds[top] - slack,
         slack,
         float(outside),

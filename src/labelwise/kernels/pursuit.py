@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, device, float64, like, namespace
+from labelwise.arrays import Array, Floats, bring, device, float64, like, namespace, to_numpy
 from labelwise.blocks import Rows
-from labelwise.kernels.factored import Factored, products, products_with, squared_norms, take
+from labelwise.kernels.factored import Factored, products, products_with, squared_norms
 from labelwise.kernels.label_gradients import label_gradients
 from labelwise.kernels.sparse import Problem, host_vectors
-from labelwise.kernels.sparse_steps import Fit, Gain, debias_and_clip, greedy_scores, line_search
+from labelwise.kernels.sparse_steps import Gain, greedy_scores
 
 COLUMN_BYTES = 1 << 30
 """Memory that the columns of all blocks may take together."""
@@ -39,27 +39,37 @@ class Residual(NamedTuple):
     Attributes:
         matrix: ``(K, d)``, or None where the products come from columns.
         weights: ``(t,)`` of the picks so far.
-        scale: length of the terms that are added up, the measure of rounding.
+        scale: length of the terms that are added up, the measure of rounding; one number.
         pick: the last picked vector.
     """
 
-    matrix: Floats | None
-    weights: Floats
-    scale: float
+    matrix: Array | None
+    weights: Array
+    scale: Any
     pick: Factored | None = None
 
 
 class Pursuit:
-    """The picked vectors, their products and their weights, in buffers of the final size."""
+    """The picked vectors, their products and their weights, in buffers of the final size.
 
-    def __init__(self, problem: Problem, gain: Gain, steps: int) -> None:
+    They are float64 arrays where ``place`` is (`labelwise.arrays.workplace`): on the GPU of the
+    rows, where nothing then has to wait for the host, or on the host.
+    """
+
+    def __init__(self, problem: Problem, gain: Gain, steps: int, place: Array) -> None:
         """Start with no pick; ``steps`` de-bias steps follow each."""
         budget, (classes, width) = problem.budget, problem.target.shape
         self.problem, self.gain, self.steps, self.count = problem, gain, steps, 0
-        self.weights = np.zeros(0)
         self.columns = most_columns(problem)
-        self._a, self._h = np.empty((budget, classes)), np.empty((budget, width))
-        self._gram, self._target = np.zeros((budget, budget)), np.zeros(budget)
+        xp: Any = namespace(place)
+
+        def room(*shape: int) -> Array:
+            return xp.zeros(shape, dtype=place.dtype, device=device(place))
+
+        self.weights = room(0)
+        self._a, self._h = room(budget, classes), room(budget, width)
+        self._gram, self._target = room(budget, budget), room(budget)
+        self._v = bring(problem.target, place)
         self._length = float(np.linalg.norm(problem.target))
         self.residual = Residual(-problem.target, self.weights, self._length)
 
@@ -75,32 +85,62 @@ class Pursuit:
     def add(self, vector: Factored) -> None:
         """Count one pick: its best weight, then de-biased weights for all."""
         problem, last = self.problem, self.count
-        self._a[last], self._h[last] = vector.a[0], vector.h[0]
+        self._a[last, :], self._h[last, :] = vector.a[0], vector.h[0]
         self.count = count = last + 1
         row = products(self.vectors, vector)[:, 0] / problem.budget**2
-        self._gram[last, :count] = self._gram[:count, last] = row
-        self._target[last] = products_with(vector, problem.target)[0] / problem.budget
-        gram = self._gram[:count, :count]
-        fit = Fit(lambda weights: gram @ weights, self._target[:count], problem.beta)
-        weights, alone = np.append(self.weights, 0.0), np.zeros(count)
-        alone[last] = 1.0
-        weights[last] -= line_search(fit, alone, weights)
-        self.weights = debias_and_clip(fit, weights, self.steps)
-        self.residual = self._residual(fit)
+        self._gram[last, :count] = row
+        self._gram[:count, last] = row
+        self._target[last] = products_with(vector, self._v)[0] / problem.budget
+        self.weights = self._weigh(self._gram[:count, :count], self._target[:count])
+        self.residual = self._residual()
 
-    def _residual(self, fit: Fit) -> Residual:
-        weights = self.weights
-        terms = self._length + float(weights @ np.sqrt(np.diag(self._gram)[: self.count]))
-        squared = self._length**2 + float(weights @ (fit.normal(weights) - 2 * fit.target))
-        if self.count <= self.columns and squared > (CANCELLED * terms) ** 2:
-            return Residual(None, weights, terms, take(self.vectors, [self.count - 1]))
+    def _weigh(self, gram: Array, target: Array) -> Array:
+        """The last pick's best weight, then steps along the gradient of all, none below 0.
+
+        The steps of `labelwise.kernels.sparse_steps.debias_and_clip`, with the products that are
+        known already and without a number that the host would have to wait for.
+        """
+        xp, beta = namespace(gram), self.problem.beta
+        weights = xp.concat([self.weights, xp.zeros_like(target[:1])])
+        image = gram @ weights
+        length = _ratio(image[-1:] - target[-1:] - beta, gram[-1:, -1] + beta)
+        weights[-1:] -= length
+        image = image - length * gram[:, -1]
+        for step in range(self.steps):
+            if step:
+                image = gram @ weights
+            direction = 2 * (image - target) + 2 * beta * (weights - 1)
+            squared = direction @ direction
+            length = _ratio(squared / 2, direction @ (gram @ direction) + beta * squared)
+            weights = xp.clip(weights - length * direction, 0.0, None)
+        return xp.clip(weights, 0.0, None)
+
+    def _residual(self) -> Residual:
+        weights, count = self.weights, self.count
+        xp = namespace(weights)
+        if count <= self.columns:
+            gram, target = self._gram[:count, :count], self._target[:count]
+            lengths = xp.sqrt(xp.linalg.diagonal(gram))
+            both = xp.stack([weights @ lengths, weights @ (gram @ weights - 2 * target)])
+            moved, squared = to_numpy(both).tolist()
+            terms = self._length + moved
+            if self._length**2 + squared > (CANCELLED * terms) ** 2:
+                pick = Factored(self._a[count - 1 : count], self._h[count - 1 : count])
+                return Residual(None, weights, terms, pick)
         self.columns = 0
         matrix = self.matrix()
-        return Residual(matrix, weights, float(np.linalg.norm(matrix)))
+        return Residual(matrix, weights, xp.linalg.vector_norm(matrix))
 
-    def matrix(self) -> Floats:
+    def matrix(self) -> Array:
         """``R``, ``(K, d)``."""
         return self.problem.residual(self.vectors, self.weights)
+
+
+def _ratio(slope: Array, curvature: Array) -> Array:
+    """``slope / curvature``, or 0 where there is no curvature."""
+    xp = namespace(slope)
+    curved = curvature > float(np.finfo(float).tiny)
+    return xp.where(curved, slope / xp.where(curved, curvature, 1.0), 0.0)
 
 
 def most_columns(problem: Problem) -> int:
@@ -170,19 +210,19 @@ def exact_scores(rows: Rows, pursuit: Pursuit) -> Floats:
     if problem.void:
         return variances
     matrix = pursuit.matrix() if pursuit.residual.matrix is None else pursuit.residual.matrix
-    slopes = products_with(vectors, matrix) / problem.budget
+    slopes = products_with(vectors, to_numpy(matrix)) / problem.budget
     norms = squared_norms(vectors) / problem.budget**2
     scores = greedy_scores(slopes, norms, problem.alpha * variances, problem.beta, pursuit.gain)
     return np.asarray(scores)
 
 
-def _products_anew(vectors: Factored, matrix: Floats) -> Array:
-    """Product of every row with a ``(K, d)`` matrix on the host, ``(n,)``.
+def _products_anew(vectors: Factored, matrix: Array) -> Array:
+    """Product of every row with a ``(K, d)`` matrix, ``(n,)``.
 
     Through ``(n, K)`` products of the features, not ``(n, d)`` ones of the first factors.
     """
     xp = namespace(vectors.h)
-    local = like(np.ascontiguousarray(matrix.T), vectors.h, dtype=vectors.h.dtype)
+    local = xp.matrix_transpose(like(matrix, vectors.h, dtype=vectors.h.dtype))
     return xp.vecdot(xp.matmul(vectors.h, local), vectors.a)
 
 

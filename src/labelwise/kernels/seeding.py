@@ -24,7 +24,7 @@ import numpy as np
 from labelwise.arrays import Floats, Ids, largest, row_clocks, row_noise, to_numpy
 from labelwise.blocks import GrowingRows, LocalShards, Rows, Shard, Shards, join_rows, take_rows
 from labelwise.errors import BadInput
-from labelwise.kernels.factored import Embedding, squared_distances, squared_norms, take
+from labelwise.kernels.factored import Embedding, size, squared_distances, squared_norms, take
 from labelwise.kernels.farthest import embedding_rows, nearest_distances
 
 KEY = "seeding"
@@ -33,6 +33,8 @@ FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
 bounds and few rings do; afterwards; at most; and how many of them should do."""
 RING_COST, ROW_COST = 100, 16
 """What a ring and a row cost beside the inner products that measure them, in inner products."""
+KEPT = 1 << 21
+"""A block whose embedding has at most so many numbers keeps it instead of making it again."""
 PATIENCE = 1.0
 """How much cheaper measuring all rows again must be; 0 does it after every pick."""
 PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4
@@ -44,12 +46,13 @@ Turn = tuple[int, int]
 
 @dataclass
 class _Part:
-    """A block's memory, ``(n,)`` each; all but the norms on the host.
+    """A block's memory, ``(n,)`` each; all but the embedding and the norms on the host.
 
     A distance up to ``rounding`` could be rounding alone: copies of a centre are never drawn.
-    ``rung`` are the positions of the items that rang last.
+    ``rung`` are the positions of the items that rang last; the embedding is kept if it is small.
     """
 
+    embedding: Embedding | None
     norms: Any
     rounding: Floats
     rates: Any
@@ -109,7 +112,8 @@ def draw_far_items(
 
 def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, float, int]:
     """Measure the norms; propose the block's candidate for the first pick."""
-    norms = squared_norms(embed(shard.rows))
+    embedding = embed(shard.rows)
+    norms = squared_norms(embedding)
     host = to_numpy(norms).astype(np.float64)
     wrong = ~np.isfinite(host)
     if wrong.any():
@@ -118,7 +122,8 @@ def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, floa
         )
     rounding = host * (32 * float(np.finfo(to_numpy(norms[:0]).dtype).eps))
     taken, rung = np.zeros(len(shard), dtype=bool), np.empty(0, dtype=np.intp)
-    shard.state[KEY] = _Part(norms, rounding, None, np.empty(0), taken, rung)
+    kept = embedding if size(embedding) <= KEPT else None
+    shard.state[KEY] = _Part(kept, norms, rounding, None, np.empty(0), taken, rung)
     if not len(shard):
         return -np.inf, 0.0, 0
     order = host if first == "largest" else row_noise(seed, shard.ids, PICK)
@@ -133,7 +138,8 @@ def _refresh(
     part: _Part = shard.state[KEY]
     if centres is None:
         return _restart(shard, part.rates, taken, seed, epoch)
-    distances = nearest_distances(embed(shard.rows), part.norms, centres)
+    embedding = embed(shard.rows) if part.embedding is None else part.embedding
+    distances = nearest_distances(embedding, part.norms, centres)
     host = to_numpy(distances).astype(np.float64)
     host[host <= part.rounding] = 0
     rates = host if part.rates is None else np.minimum(part.rates, host)
@@ -226,12 +232,15 @@ def _accept_in_turn(
         most: accept no more than so many.
     """
     between = to_numpy(squared_distances(embedding, embedding))
+    np.fill_diagonal(between, 0)
+    left = now.astype(between.dtype)  # a minimum of two types would take twice as long
     accepted: list[tuple[int, float]] = []
     for owner, bar in zip(owners.tolist(), bars.tolist(), strict=True):
-        if now[owner] > bar and len(accepted) < most:
-            accepted.append((owner, float(now[owner])))
-            np.minimum(now, between[owner], out=now)
-            now[owner] = 0
+        distance = left.item(owner)
+        if distance > bar and len(accepted) < most:
+            accepted.append((owner, distance))
+            np.minimum(left, between[owner], out=left)
+    np.minimum(now, left, out=now)
     return accepted
 
 

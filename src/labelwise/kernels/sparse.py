@@ -26,11 +26,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, comparable, largest, namespace, to_numpy
+from labelwise.arrays import (
+    Array,
+    Floats,
+    Ids,
+    bring,
+    comparable,
+    largest,
+    namespace,
+    to_numpy,
+    workplace,
+)
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.doubles import double_chunks
-from labelwise.kernels.factored import Factored, float64, squared_norms, weighted_sum
+from labelwise.kernels.factored import Factored, squared_norms, weighted_sum
 from labelwise.kernels.label_gradients import SAME_TEMPERATURE, Law, is_bayesian, label_gradients
 from labelwise.strategy import Choice
 
@@ -92,9 +102,9 @@ class Problem(NamedTuple):
     beta: float
     void: str
 
-    def residual(self, vectors: Factored, weights: Floats) -> Floats:
+    def residual(self, vectors: Factored, weights: Array) -> Array:
         """``Phi w - v`` for weights on the given vectors, ``(K, d)``."""
-        return np.asarray(weighted_sum(vectors, weights)) / self.budget - self.target
+        return weighted_sum(vectors, weights) / self.budget - bring(self.target, vectors.h)
 
 
 def pose(
@@ -168,11 +178,20 @@ def largest_variances(shards: Shards, law: Law, budget: int) -> tuple[Ids, Float
     return ids[best], variances[best]
 
 
+def vectors_at(rows: Rows, law: Law, place: Array) -> tuple[Factored, Array]:
+    """Vectors and variances of a few items in float64, where ``place`` is (`arrays.workplace`)."""
+    vectors, deviations = label_gradients(rows, law)
+    return Factored(bring(vectors.a, place), bring(vectors.h, place)), bring(deviations, place) ** 2
+
+
 def host_vectors(rows: Rows, law: Law) -> tuple[Factored, Floats]:
     """Vectors and variances of a few items, on the host in float64."""
-    vectors, deviations = label_gradients(rows, law)
-    vectors = float64(Factored(to_numpy(vectors.a), to_numpy(vectors.h)))
-    return vectors, to_numpy(deviations) ** 2
+    return vectors_at(rows, law, np.empty(0))
+
+
+def workplace_of(shards: Shards) -> Array:
+    """Where the solvers' own work on a few items is best done."""
+    return workplace(next(iter(shards.rows(shards.ids[:1]).values())))
 
 
 def answer(

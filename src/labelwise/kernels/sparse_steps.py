@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, namespace
+from labelwise.arrays import Array, Floats, bring, namespace, to_numpy
 from labelwise.kernels.factored import Factored, products, products_with, weighted_sum
 from labelwise.kernels.nonnegative import nonnegative_least_squares
 from labelwise.kernels.sparse import Problem
@@ -30,8 +30,8 @@ class Fit:
         beta: pull of the weights towards 1.
     """
 
-    normal: Callable[[Floats], Floats]
-    target: Floats
+    normal: Callable[[Array], Array]
+    target: Array
     beta: float
 
     @classmethod
@@ -39,13 +39,13 @@ class Fit:
         """The fit on some vectors; applying it costs ``2 t K d``."""
         budget = problem.budget
 
-        def normal(weights: Floats) -> Floats:
-            combined = weighted_sum(vectors, weights)
-            return np.asarray(products_with(vectors, combined)) / budget**2
+        def normal(weights: Array) -> Array:
+            return products_with(vectors, weighted_sum(vectors, weights)) / budget**2
 
-        return cls(normal, products_with(vectors, problem.target) / budget, problem.beta)
+        target = bring(problem.target, vectors.h)
+        return cls(normal, products_with(vectors, target) / budget, problem.beta)
 
-    def gradient(self, weights: Floats) -> Floats:
+    def gradient(self, weights: Array) -> Array:
         """Gradient of ``f1`` on ``S``, ``(t,)``."""
         return 2 * (self.normal(weights) - self.target) + 2 * self.beta * (weights - 1)
 
@@ -55,24 +55,20 @@ def step_length(slope: float, curvature: float) -> float:
     return slope / curvature if curvature > np.finfo(float).tiny else 0.0
 
 
-def line_search(fit: Fit, direction: Floats, weights: Floats) -> float:
-    """The ``mu`` that makes ``f1(w - mu u)`` smallest."""
-    slope = float(direction @ fit.gradient(weights)) / 2
-    curvature = float(direction @ fit.normal(direction) + fit.beta * (direction @ direction))
-    return step_length(slope, curvature)
-
-
-def debias(fit: Fit, weights: Floats) -> Floats:
+def debias(fit: Fit, weights: Array) -> Array:
     """One exact step along the gradient on ``S``; never makes ``f1`` larger."""
     direction = fit.gradient(weights)
-    return weights - line_search(fit, direction, weights) * direction
+    squared = direction @ direction
+    curvature = direction @ fit.normal(direction) + fit.beta * squared
+    return weights - step_length(float(squared) / 2, float(curvature)) * direction
 
 
-def debias_and_clip(fit: Fit, weights: Floats, steps: int) -> Floats:
+def debias_and_clip(fit: Fit, weights: Array, steps: int) -> Array:
     """Some de-bias steps, negative weights set to 0 after each."""
+    xp = namespace(weights)
     for _ in range(steps):
-        weights = np.maximum(debias(fit, weights), 0.0)
-    return np.maximum(weights, 0.0)
+        weights = xp.clip(debias(fit, weights), 0.0, None)
+    return xp.clip(weights, 0.0, None)
 
 
 class Gain(NamedTuple):
@@ -120,8 +116,8 @@ def projection_scores(point: Floats, costs: Floats, scale: float, rule: str) -> 
 
 
 def best_weights(vectors: Factored, weights: Floats, problem: Problem) -> Floats:
-    """The best non-negative weights on a set of items, by least squares; ``(t,)``."""
-    gram = np.asarray(products(vectors, vectors)) / problem.budget**2
-    target = np.asarray(products_with(vectors, problem.target)) / problem.budget
-    matrix = gram + problem.beta * np.eye(len(gram))
+    """The best non-negative weights on a set of items, by least squares; ``(t,)`` on the host."""
+    matrix = to_numpy(products(vectors, vectors)) / problem.budget**2
+    target = to_numpy(products_with(vectors, bring(problem.target, vectors.h))) / problem.budget
+    matrix[np.diag_indices_from(matrix)] += problem.beta
     return nonnegative_least_squares(matrix, target + problem.beta, weights)

@@ -20,12 +20,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Array, Floats, Ids, comparable, largest, like, namespace, to_numpy
+from labelwise.arrays import (
+    Array,
+    Floats,
+    Ids,
+    bring,
+    comparable,
+    largest,
+    like,
+    namespace,
+    to_numpy,
+)
 from labelwise.blocks import Shard, Shards
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.factored import Factored, float64, take, weighted_sum
 from labelwise.kernels.label_gradients import label_gradients
-from labelwise.kernels.sparse import Problem, host_vectors
+from labelwise.kernels.sparse import Problem, vectors_at, workplace_of
 from labelwise.kernels.sparse_steps import Fit, debias_and_clip, projection_scores, step_length
 
 KEY = "sparse_iht"
@@ -185,16 +195,18 @@ def _worthiest(
 
 
 def _project(
-    shards: Shards, problem: Problem, point: Point, length: float, rules: Rules
+    shards: Shards, problem: Problem, point: Point, length: float, rules: Rules, place: Array
 ) -> tuple[Iterate, Point]:
     """Step, keep the b worthiest items, and de-bias their weights."""
     parts = shards.map(_worthiest, problem, point, length, rules)
     ids, worth, stepped = (np.concatenate(column) for column in zip(*parts, strict=True))
     best = largest(worth, problem.budget, ids)
-    ids, weights = ids[best], np.maximum(stepped[best], 0.0)
-    vectors, variances = host_vectors(shards.rows(ids), problem.law)
-    weights = debias_and_clip(Fit.of(vectors, problem), weights, rules.debias_steps)
-    image = np.asarray(weighted_sum(vectors, weights)) / problem.budget
+    ids = ids[best]
+    vectors, variances = vectors_at(shards.rows(ids), problem.law, place)
+    start = bring(np.maximum(stepped[best], 0.0), place)
+    kept = debias_and_clip(Fit.of(vectors, problem), start, rules.debias_steps)
+    image = to_numpy(weighted_sum(vectors, kept)) / problem.budget
+    weights = to_numpy(kept)
     f = float(((image - problem.target) ** 2).sum() + problem.beta * ((weights - 1) ** 2).sum())
     f -= problem.alpha * float(variances.sum())
     order = np.argsort(ids)
@@ -219,10 +231,11 @@ def threshold(
     scale = float(np.vdot(problem.target, problem.target)) + problem.beta * problem.budget
     nothing = Point(np.empty(0, dtype=np.int64), np.empty(0), np.zeros_like(problem.target))
     here = before = nothing
+    place = workplace_of(shards)
     best = last = None
     for number in range(1, iterations + 1):
         length = _step(shards, problem, here, rules)
-        new, point = _project(shards, problem, here, length, rules)
+        new, point = _project(shards, problem, here, length, rules, place)
         here, kept, before = _momentum(point, before, problem), before.ids, point
         best = new if best is None or new.f < best.f else best
         shards.progress("sparse_iht", number, iterations)

@@ -28,13 +28,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, Ids
+from labelwise.arrays import Array, Floats, Ids, to_numpy
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.pursuit import Pursuit, State, exact_scores, update
 from labelwise.kernels.pursuit import start as start_block
-from labelwise.kernels.sparse import Terms, answer, host_vectors, pose, warn_if_void
+from labelwise.kernels.sparse import (
+    Terms,
+    answer,
+    pose,
+    vectors_at,
+    warn_if_void,
+    workplace_of,
+)
 from labelwise.kernels.sparse_steps import Gain, best_weights
 from labelwise.strategy import Choice, GreedyStrategy
 
@@ -77,7 +84,8 @@ def begin(
     law, terms = Law(label_law, temperature, rho), Terms(alpha, relative_alpha, beta, sigma_scale)
     problem = pose(shards, budget, law, terms, DEFAULTS)
     warn_if_void(problem, "sparse_greedy")
-    return Plan(Pursuit(problem, Gain(gain, tau), debias_steps), polish)
+    pursuit = Pursuit(problem, Gain(gain, tau), debias_steps, workplace_of(shards))
+    return Plan(pursuit, polish)
 
 
 def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
@@ -103,7 +111,8 @@ def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Plan) ->
 def advance(plan: Plan, picked: Rows) -> Plan:
     """Weigh all picks anew, with the new one among them."""
     if not plan.pursuit.problem.void:
-        plan.pursuit.add(host_vectors(picked, plan.pursuit.problem.law)[0])
+        pursuit = plan.pursuit
+        pursuit.add(vectors_at(picked, pursuit.problem.law, pursuit.weights)[0])
     return plan
 
 
@@ -116,7 +125,7 @@ def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     """Make the weights the best ones and report the objective."""
     pursuit, problem = plan.pursuit, plan.pursuit.problem
     polished = plan.polish and not problem.void
-    weights = np.ones(len(ids)) if problem.void else pursuit.weights
+    weights = np.ones(len(ids)) if problem.void else to_numpy(pursuit.weights)
     if polished:
         weights = best_weights(pursuit.vectors, weights, problem)
     facts = {"gain": pursuit.gain.kind, "polished": polished}
