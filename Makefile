@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-all check format docs clean
+.PHONY: help demo label-demo test test-all check format docs clean
 .DEFAULT_GOAL := help
 
 help:  ## what can be made
@@ -18,11 +18,14 @@ demo: .venv/demo.stamp  ## set up, compare strategies on handwritten digits, wri
 	$(BIN)/labelwise demo --out demo/report.html
 	@echo "Next: open demo/report.html in a browser, then read README.md; make test runs all checks."
 
-test: check  ## set up, check and run the tests (without the slow ones)
+label-demo: .venv/demo.stamp  ## set up, open the labelling page on the digits, with a second annotator at work
+	$(BIN)/python -m labelwise.web.label_demo
+
+test: check .venv/browser.stamp  ## set up, check and run the tests (without the slow ones)
 	$(BIN)/python -m pytest -n 2 -q -m "not slow"
 	@echo "Everything passed. Next: make demo shows the product; docs/adding_a_strategy.md to extend it."
 
-test-all: check  ## the same with the slow tests, and new random cases
+test-all: check .venv/browser.stamp  ## the same with the slow tests, and new random cases
 	HYPOTHESIS_PROFILE=exploring $(BIN)/python -m pytest -n 2 -q
 	@echo "Everything passed, the slow tests too."
 
@@ -55,10 +58,19 @@ clean:  ## remove the environment, caches and the demo's page
 
 .venv/demo.stamp: pyproject.toml constraints.txt .venv/build.stamp
 	@echo "Installing what the demo needs into .venv (about a minute the first time)"
-	$(INSTALL) --no-build-isolation --editable ".[demo]"
+	$(INSTALL) --no-build-isolation --editable ".[demo,web]"
 	@touch $@
 
 .venv/test.stamp: pyproject.toml constraints.txt .venv/build.stamp
 	@echo "Installing what the tests need into .venv (two to three minutes the first time)"
-	$(INSTALL) --no-build-isolation --editable ".[demo,torch,skorch,huggingface,parquet,dev]"
+	$(INSTALL) --no-build-isolation --editable ".[demo,torch,skorch,huggingface,parquet,web,postgres,dev]"
 	@touch $@ .venv/demo.stamp
+
+# The tests of the labelling page run in Chromium. Where it cannot be installed they say that they
+# did not run.
+.venv/browser.stamp: | .venv/bin/python
+	@command -v chromium >/dev/null || { \
+		echo "Installing chromium for the tests of the labelling page"; \
+		{ apt-get update -qq && apt-get install -qq --yes chromium >/dev/null; } 2>/dev/null || \
+		echo "chromium cannot be installed here; the tests of the labelling page will be skipped"; }
+	@touch $@

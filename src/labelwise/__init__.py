@@ -6,9 +6,11 @@ from typing import Any
 from labelwise.blocks import LocalShards, Rows, Shard, Shards
 from labelwise.errors import (
     BadInput,
+    Conflict,
     LabelwiseError,
     LabelwiseWarning,
     MissingDependency,
+    StorageFailed,
     UnknownName,
 )
 from labelwise.learner import Learner
@@ -18,26 +20,30 @@ from labelwise.selection import Selection
 from labelwise.strategies import strategies
 from labelwise.strategy import Choice, GreedyStrategy, PassStrategy, ScoreStrategy, Strategy
 
-_LEARNERS = {
-    "Committee": "committee",
-    "DropoutMembers": "dropout",
-    "EnsembleLearner": "ensemble",
-    "HuggingFaceClassifier": "hugging_face",
-    "LaplaceMembers": "laplace",
-    "NeuronLearner": "neuron",
-    "PrimalDualLearner": "primal_dual",
-    "SklearnLearner": "sklearn_learner",
-    "SkorchLearner": "skorch_learner",
-    "SnapshotMembers": "snapshots",
-    "TorchLearner": "torch_learner",
-    "VariationalMembers": "variational",
+_LATER = {
+    "Campaign": "campaign.campaign",
+    "Committee": "learners.committee",
+    "DropoutMembers": "learners.dropout",
+    "EnsembleLearner": "learners.ensemble",
+    "HuggingFaceClassifier": "learners.hugging_face",
+    "LaplaceMembers": "learners.laplace",
+    "NeuronLearner": "learners.neuron",
+    "PrimalDualLearner": "learners.primal_dual",
+    "SklearnLearner": "learners.sklearn_learner",
+    "SkorchLearner": "learners.skorch_learner",
+    "SnapshotMembers": "learners.snapshots",
+    "TorchLearner": "learners.torch_learner",
+    "VariationalMembers": "learners.variational",
+    "open_storage": "campaign.storage",
 }
-"""The modules of labelwise.learners by what they give; imported when asked for."""
+"""The modules by what they give; imported when asked for."""
 
 __all__ = [
     "BadInput",
+    "Campaign",
     "Choice",
     "Committee",
+    "Conflict",
     "DropoutMembers",
     "EnsembleLearner",
     "GreedyStrategy",
@@ -60,10 +66,12 @@ __all__ = [
     "SklearnLearner",
     "SkorchLearner",
     "SnapshotMembers",
+    "StorageFailed",
     "Strategy",
     "TorchLearner",
     "UnknownName",
     "VariationalMembers",
+    "open_storage",
     "select",
     "strategies",
 ]
@@ -71,9 +79,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a learner when it is asked for: torch takes two seconds, and may not be there."""
-    if name not in _LEARNERS:
+    if name not in _LATER:
         raise AttributeError(f"labelwise has no {name!r}")
-    home = f"{__name__}.learners.{_LEARNERS[name]}"
+    home = f"{__name__}.{_LATER[name]}"
     try:
         return getattr(importlib.import_module(home), name)
     except ModuleNotFoundError as error:

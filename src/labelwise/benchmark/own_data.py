@@ -13,10 +13,8 @@ a folder                    ``DIR/class/picture.png``; the folders are the class
 Nothing is repaired: a missing number or label is refused, with the column and the count.
 """
 
-import csv
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +22,21 @@ from typing import Any
 import numpy as np
 
 from labelwise.benchmark.datasets.entries import Arrays, as_texts
-from labelwise.benchmark.datasets.images import pictures
-from labelwise.errors import BadInput, MissingDependency
-
-SIDE = 32
-"""Pictures are scaled to squares of this side, or of their own where all are smaller."""
+from labelwise.errors import BadInput
+from labelwise.learners.pictures import PICTURES, SIDE, picture_form, read_pictures
+from labelwise.running.tables import (
+    ARRAYS,
+    TABLES,
+    are_texts,
+    as_number,
+    choose_columns,
+    input_array,
+    is_missing,
+    joined_texts,
+    load_arrays,
+    numeric_column,
+    read_table,
+)
 
 MANY_VALUES = 20
 """Labels with a fraction and more different values than this are amounts, not classes."""
@@ -36,13 +44,8 @@ MANY_VALUES = 20
 FEWEST = 30
 """With fewer items a simulation would say nothing."""
 
-_PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 _PARTS = {"train", "training", "test", "testing", "val", "valid", "validation"}
-_BLANKS = {"na", "n/a", "nan", "null", "none", "?"}
-_INPUTS = ("inputs", "features", "x", "X", "images", "data")
 _LABELS = ("labels", "targets", "label", "target", "y", "Y")
-
-Columns = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +116,12 @@ def read_own_data(
     if not path.is_file():
         raise BadInput(f"there is no file or folder {path}")
     suffix = path.suffix.lower()
-    if suffix in (".npy", ".npz"):
+    if suffix in ARRAYS:
         inputs, targets, notes = (_npy if suffix == ".npy" else _npz)(path, labels)
-    elif suffix in _READERS:
-        table = _READERS[suffix](path)
-        inputs, targets, notes = _from_table(path, table, labels, text, columns, without)
+    elif suffix in TABLES:
+        inputs, targets, notes = _from_table(path, labels, text, columns, without)
     else:
-        known = ", ".join((*_READERS, ".npz", ".npy"))
+        known = ", ".join((*TABLES, *ARRAYS))
         raise BadInput(f"{path} is no folder, and its kind is unknown; give one of {known}")
     if drop_unlabelled:
         inputs, targets, dropped = _labelled_only(inputs, targets)
@@ -154,7 +156,7 @@ def own_data(
     values = _plain_labels(name, targets)
     if len(values) != len(rows):
         raise BadInput(f"{name} has {len(rows)} items but {len(values)} labels; give one each")
-    missing = sum(map(_is_missing, values))
+    missing = sum(map(is_missing, values))
     if missing:
         raise BadInput(
             f"{missing} of {len(values)} rows of {name} have no label; leave them out "
@@ -171,9 +173,9 @@ def own_data(
 
 def _checked_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
     if not isinstance(inputs, np.ndarray):
-        inputs = as_texts(list(inputs)) if _are_texts(inputs) else np.asarray(inputs)
+        inputs = as_texts(list(inputs)) if are_texts(inputs) else np.asarray(inputs)
     if inputs.dtype.kind in "OUS":
-        if inputs.ndim != 1 or not _are_texts(inputs):
+        if inputs.ndim != 1 or not are_texts(inputs):
             raise BadInput(f"{name} has inputs that are neither numbers nor texts")
         return "texts", as_texts([str(text) for text in inputs])
     if inputs.dtype.kind not in "biuf":
@@ -198,10 +200,6 @@ def _checked_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
     return "images", inputs if inputs.dtype == np.uint8 else inputs.astype(np.float32)
 
 
-def _are_texts(values: Any) -> bool:
-    return len(values) > 0 and all(isinstance(value, str) for value in values)
-
-
 def _plain_labels(name: str, targets: Any) -> list[Any]:
     values = np.asarray(targets) if not isinstance(targets, list) else None
     if values is not None:
@@ -213,17 +211,11 @@ def _plain_labels(name: str, targets: Any) -> list[Any]:
     return list(targets)
 
 
-def _is_missing(value: Any) -> bool:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return True
-    return isinstance(value, float) and math.isnan(value)
-
-
 def _amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None:
     """The labels as numbers, if they are amounts; None if they are classes."""
     if wanted is False:
         return None
-    numbers = [_number(value) for value in values]
+    numbers = [as_number(value) for value in values]
     strange = [v for v, n in zip(values, numbers, strict=True) if n is None or not math.isfinite(n)]
     if strange:
         if wanted:
@@ -242,8 +234,8 @@ def _amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None
 
 
 def _classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arrays]:
-    numeric = all(_number(value) is not None for value in values)
-    key: Any = (lambda label: (_number(label), label)) if numeric else None
+    numeric = all(as_number(value) is not None for value in values)
+    key: Any = (lambda label: (as_number(label), label)) if numeric else None
     names = [str(value).strip() for value in values]
     order = sorted(set(names), key=key)
     if len(order) < 2:
@@ -255,18 +247,9 @@ def _classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arrays]:
     return tuple(order), np.array([where[label] for label in names], dtype=np.int64)
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, (bool, int, float)):
-        return float(value)
-    try:
-        return float(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
 def _labelled_only(inputs: Any, targets: Any) -> tuple[Any, Any, int]:
     values = _plain_labels("data", targets)
-    keep = [place for place, value in enumerate(values) if not _is_missing(value)]
+    keep = [place for place, value in enumerate(values) if not is_missing(value)]
     if len(keep) == len(values) or len(values) != len(inputs):
         return inputs, targets, 0
     return inputs[np.array(keep, dtype=np.intp)], [values[k] for k in keep], len(values) - len(keep)
@@ -274,17 +257,9 @@ def _labelled_only(inputs: Any, targets: Any) -> tuple[Any, Any, int]:
 
 def _folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
     """Pictures, and the folder that each lies in."""
-    if side < 4:
-        raise BadInput(f"pictures need a side of 4 or more; got {side}")
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise MissingDependency(
-            f"reading pictures needs Pillow ({error}); run pip install 'labelwise[demo]'"
-        ) from error
     found: list[tuple[Path, str]] = []
     for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-        files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in _PICTURES)
+        files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in PICTURES)
         found += [(file, folder.name) for file in files]
     names = [name for _, name in found]
     if not found:
@@ -292,19 +267,17 @@ def _folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
     if set(map(str.lower, names)) <= _PARTS:
         parts = ", ".join(dict.fromkeys(names))
         raise BadInput(f"the folders of {path} are {parts}, not classes; give one of them")
-    grey, largest = True, 1
-    for file, _ in found:
-        try:
-            with Image.open(file) as picture:
-                grey = grey and picture.mode in ("1", "L", "LA")
-                largest = max(largest, *picture.size)
-        except UnidentifiedImageError as error:
-            raise BadInput(f"{file} is no picture; remove or mend it") from error
-    side = min(side, largest)
-    named = ((str(file), file.read_bytes()) for file, _ in found)
-    colours = "grey" if grey else "colour"
-    notes = [f"pictures scaled to {side} x {side}, {colours}"]
-    return pictures(named, side, "L" if grey else "RGB"), names, notes
+    files = [file for file, _ in found]
+    form = picture_form(files, side=side)
+    if form.broken:
+        file, reason = next(iter(form.broken.items()))
+        raise BadInput(f"{file} is no picture ({reason}); remove or mend it")
+    pictures = np.empty((len(files), *form.shape), dtype=np.uint8)
+    broken = read_pictures(files, pictures)
+    if broken:
+        file, reason = next(iter(broken.items()))
+        raise BadInput(f"{file} is no picture ({reason}); remove or mend it")
+    return pictures, names, [f"pictures scaled to {form}"]
 
 
 def _npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
@@ -312,163 +285,39 @@ def _npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
         raise BadInput(f"{path} holds no labels; name their file with --labels y.npy")
     if not Path(labels).is_file():
         raise BadInput(f"there is no file {labels}; the labels of a .npy file are another one")
-    return _load(path), _load(Path(labels)), []
+    return load_arrays(path), load_arrays(Path(labels)), []
 
 
 def _npz(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
-    arrays = _load(path)
-    there = list(arrays)
+    arrays = load_arrays(path)
+    assert isinstance(arrays, dict)
     wanted = (labels,) if labels is not None else _LABELS
-    target = next((name for name in wanted if name in there), None)
+    target = next((name for name in wanted if name in arrays), None)
     if target is None:
         what = f"no array {labels!r}" if labels else f"none of the arrays {', '.join(_LABELS)}"
-        raise BadInput(f"{path} has {what}; it has {', '.join(there)}: name one with --labels")
-    others = [name for name in there if name != target]
-    chosen = next((name for name in _INPUTS if name in others), None)
-    if chosen is None and len(others) == 1:
-        chosen = others[0]
-    if chosen is None:
-        raise BadInput(f"{path} has no array called inputs or features; it has {', '.join(there)}")
+        raise BadInput(f"{path} has {what}; it has {', '.join(arrays)}: name one with --labels")
+    chosen = input_array(path, arrays, but=target)
     return arrays[chosen], arrays[target], [f"inputs {chosen}, labels {target}"]
-
-
-def _load(path: Path) -> Any:
-    """An array, or the arrays of a .npz file by name."""
-    try:
-        held = np.load(path, allow_pickle=False)
-        if isinstance(held, np.ndarray):
-            return held
-        with held:
-            return {name: held[name] for name in held.files}
-    except (ValueError, OSError, EOFError) as error:
-        raise BadInput(f"{path} cannot be read as arrays ({error})") from error
-
-
-def _csv(path: Path) -> Columns:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            head = file.readline()
-            file.seek(0)
-            by = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
-            rows = list(csv.reader(file, delimiter=by))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path} is no table in UTF-8 ({error})") from error
-    rows = [row for row in rows if row]
-    if len(rows) < 2:
-        raise BadInput(f"{path} has no rows below a line of column names")
-    names = [name.strip() for name in rows[0]]
-    for number, row in enumerate(rows[1:], 2):
-        if len(row) != len(names):
-            raise BadInput(
-                f"row {number} of {path} has {len(row)} fields but there are {len(names)} columns"
-            )
-    if len(set(names)) < len(names):
-        raise BadInput(f"{path} has two columns of the same name: {', '.join(names)}")
-    return {name: [row[place] for row in rows[1:]] for place, name in enumerate(names)}
-
-
-def _jsonl(path: Path) -> Columns:
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise BadInput(f"line {number} of {path} is not JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise BadInput(f"line {number} of {path} is not a JSON object")
-        rows.append(row)
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
-
-
-def _parquet(path: Path) -> Columns:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingDependency(
-            "reading .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
-        ) from error
-    try:
-        table = pq.read_table(path)
-    except pa.ArrowException as error:
-        raise BadInput(f"{path} is no Parquet file ({error})") from error
-    return {name: table.column(name).to_pylist() for name in table.column_names}
-
-
-_READERS = {".csv": _csv, ".tsv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
 
 
 def _from_table(
     path: Path,
-    table: Columns,
     labels: str | None,
     text: Sequence[str],
     columns: Sequence[str],
     without: Sequence[str],
 ) -> tuple[Any, list[Any], list[str]]:
     """Inputs and labels from columns, and what was decided."""
-    there = ", ".join(table)
+    table = read_table(path)
     if labels is None:
-        raise BadInput(f"name the column of the labels with --labels; {path} has {there}")
-    if text and columns:
-        raise BadInput("give columns of texts or of numbers, not both")
-    for name in (labels, *text, *columns, *without):
-        if name not in table:
-            raise BadInput(f"{path} has no column {name!r}; it has {there}")
+        raise BadInput(
+            f"name the column of the labels with --labels; {path} has {', '.join(table)}"
+        )
     if labels in (*text, *columns):
         raise BadInput(f"{labels!r} is the column of the labels; it cannot be an input too")
-    others = [name for name in table if name != labels and name not in without]
-    numeric = list(columns) or [name for name in others if _is_numeric(table[name])]
-    if not text and not numeric:
-        texts = [name for name in others if _are_texts([v for v in table[name] if v is not None])]
-        if len(texts) != 1:
-            raise BadInput(f"{path} has no numeric columns; name texts with --text, of {there}")
-        text = texts
-    values = list(table[labels])
-    if text:
-        parts = [["" if v is None else str(v) for v in table[name]] for name in text]
-        joined = [" ".join(row).strip() for row in zip(*parts, strict=True)]
-        return as_texts(joined), values, [f"texts: {', '.join(text)}"]
-    left = [name for name in others if name not in numeric]
-    notes = [f"numbers: {_some(numeric)}"]
-    notes += [f"left out, not numeric: {_some(left)}"] if left and not columns else []
-    return np.concatenate([_numeric(path, n, table[n]) for n in numeric], axis=1), values, notes
-
-
-def _some(names: Sequence[str]) -> str:
-    """Names of columns, the first few if they are many."""
-    if len(names) <= 12:
-        return ", ".join(names)
-    return f"{', '.join(names[:6])}, ... and {names[-1]} ({len(names)} columns)"
-
-
-def _is_blank(value: Any) -> bool:
-    """Whether a numeric column has nothing here."""
-    return _is_missing(value) or (isinstance(value, str) and value.strip().lower() in _BLANKS)
-
-
-def _is_numeric(values: Sequence[Any]) -> bool:
-    known = [value for value in values if not _is_blank(value)]
-    lists = all(isinstance(value, list) for value in known)
-    return bool(known) and (lists or all(_number(value) is not None for value in known))
-
-
-def _numeric(path: Path, name: str, values: Sequence[Any]) -> Arrays:
-    """A column, or a column of lists, as ``(n, d)`` numbers."""
-    missing = sum(map(_is_blank, values))
-    if missing:
-        raise BadInput(
-            f"column {name!r} of {path} has no number in {missing} of {len(values)} rows; fill "
-            f"them in, or leave the column out (--without {name})"
-        )
-    rows = [value if isinstance(value, list) else [value] for value in values]
-    try:
-        found = np.array(rows, dtype=np.float64)
-    except (ValueError, TypeError):
-        found = np.empty(0)
-    if found.ndim != 2:
-        raise BadInput(f"column {name!r} of {path} holds other things than numbers")
-    return found
+    chosen = choose_columns(path, table, text=text, columns=columns, without=[*without, labels])
+    values, notes = list(table[labels]), list(chosen.notes)
+    if chosen.text:
+        return as_texts(joined_texts(table, chosen.text)), values, notes
+    numbers = [numeric_column(path, name, table[name]) for name in chosen.numeric]
+    return np.concatenate(numbers, axis=1), values, notes

@@ -42,6 +42,7 @@ from labelwise.benchmark.scenes import SPLIT, Scene
 from labelwise.benchmark.simulate_words import BASELINE, Saving, savings
 from labelwise.blocks import Progress
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
+from labelwise.learners.embedding import Scale, TextRows
 from labelwise.learners.inputs import Items
 from labelwise.strategies import get
 
@@ -56,7 +57,7 @@ MODELS = {"images": "small_vgg", "texts": "small_perceptron_256", "numbers": "sm
 
 TRAINING: Mapping[str, Any] = {"optimizer": "adam", "lr": 2e-3, "batch_size": 32, "epochs": 60}
 
-ROUNDS, MOST_POOL, MOST_TEST, DIRECTIONS = 10, 20_000, 5_000, 100
+ROUNDS, MOST_POOL, MOST_TEST = 10, 20_000, 5_000
 
 
 @dataclass(frozen=True)
@@ -286,38 +287,7 @@ def stratified(targets: Arrays, count: int, rng: np.random.Generator) -> NDArray
     return np.sort(by_stratum[places.astype(np.intp)])
 
 
-def standard(values: Arrays) -> Callable[[Arrays], Arrays]:
-    """What takes values like these to mean 0 and deviation 1, per channel or column."""
-    axes = tuple(axis for axis in range(values.ndim) if axis != 1)
-    mean = values.mean(axis=axes, keepdims=True, dtype=np.float64)
-    spread = values.std(axis=axes, keepdims=True, dtype=np.float64)
-    spread[spread < 1e-8 * (1 + np.abs(mean))] = 1  # a column that never changes
-    if values.ndim == 4:  # pictures need no more, and may be many
-        mean, spread = mean.astype(np.float32), spread.astype(np.float32)
-    return lambda rows: ((rows - mean) / spread).astype(np.float32, copy=False)
-
-
-def text_rows(texts: Arrays) -> Callable[[Arrays], Arrays]:
-    """What takes texts like these to ``(n, d)`` numbers: TF-IDF in its first directions."""
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    words = TfidfVectorizer(sublinear_tf=True, max_features=20_000)
-    try:
-        counts = words.fit_transform(texts)
-    except ValueError as error:
-        raise BadInput(f"the texts hold no words ({error}); is this the right column?") from error
-    directions = TruncatedSVD(max(1, min(DIRECTIONS, min(counts.shape) - 1)), random_state=0)
-    rows = directions.fit_transform(counts)
-    mean = rows.mean(axis=0)
-    spread = max(float((rows - mean).std()), 1e-12)  # one for all: late directions are noise
-
-    def change(given: Arrays) -> Arrays:
-        found = (directions.transform(words.transform(given)) - mean) / spread
-        return np.asarray(found, dtype=np.float32)
-
-    return change
-
+standard, text_rows = Scale.of, TextRows.of
 
 PREPARE: Mapping[str, Callable[[Arrays], Callable[[Arrays], Arrays]]] = {
     "images": standard,

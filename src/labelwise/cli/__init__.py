@@ -9,22 +9,50 @@ from collections.abc import Sequence
 import typer
 
 from labelwise.cli import (
+    ask,
     benchmark,
     benchmark_run,
+    campaign_report,
     data,
     demo,
     explain,
+    export,
+    history,
+    label,
+    people,
     plan,
     select,
     simulate,
+    start,
+    status,
     strategies,
+    tell,
+    train,
 )
 from labelwise.cli.app import app
 from labelwise.cli.console import fail, notes
 from labelwise.errors import LabelwiseError
 
-COMMANDS = (select, strategies, plan, explain, demo, data, benchmark, benchmark_run, simulate)
-"""The files whose import has added a command, in the order in which help lists them."""
+GROUPS = {
+    "Label": (start, label, ask, tell, train, status, history, export, campaign_report, people),
+    "Choose": (select, strategies, plan, explain),
+    "Prove": (demo, simulate, benchmark, benchmark_run, data),
+}
+"""The files whose import has added commands, as help lists them."""
+
+
+def _arrange() -> None:
+    """Put the commands under the headings of their groups."""
+    headings = {file.__name__: name for name, files in GROUPS.items() for file in files}
+    order = list(headings)
+    for command in app.registered_commands:
+        command.rich_help_panel = headings[command.callback.__module__]
+    app.registered_commands.sort(key=lambda entry: order.index(entry.callback.__module__))
+    for group in app.registered_groups:
+        group.rich_help_panel = "Prove"
+
+
+_arrange()
 
 
 def main() -> None:
@@ -46,6 +74,8 @@ def run(arguments: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "labelwise"
         return fail(f"{error.format_message()}; see {path} --help", error.exit_code)
+    except SystemExit as left:  # a command that has said all there is to say
+        return left.code if isinstance(left.code, int) else 1
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except (LabelwiseError, OSError, MemoryError) as error:

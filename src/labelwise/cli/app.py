@@ -17,6 +17,12 @@ _ABOUT = """Choose which items of a large unlabelled pool to label, and how much
 
   labelwise demo
 
+[bold]Label[/bold] a folder of pictures or a table of texts
+
+  labelwise start photos/ --classes cat,dog
+
+  labelwise label
+
 [bold]Use it[/bold] on your model's last hidden layer, saved as one row per item
 
   labelwise plan f.npy --error 0.1

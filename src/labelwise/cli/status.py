@@ -1,0 +1,166 @@
+"""``labelwise status``: how far a campaign has come, and what to do next."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from labelwise.cli.app import app
+from labelwise.cli.project_option import CampaignOption, open_project
+from labelwise.cli.words import learned, many, measured, percent, person, print_lines, safe
+
+
+@app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    campaign: CampaignOption = None,
+) -> None:
+    """Say how far the campaign has come, what it cost, and what to do next."""
+    project = open_project(campaign)
+    desk = project.desk()
+    ledger = desk.ledger()
+    settings = desk.settings_of(ledger)
+    if as_json:
+        print(json.dumps(as_dict(project, ledger, settings), allow_nan=False))
+        return
+    print(f"{safe(project.name)} ({project.kind}, {many(ledger.items, 'item')}) in {project.home}")
+    print_lines(
+        [
+            *_work_lines(ledger),
+            *_people_lines(ledger),
+            *_cost_lines(ledger, settings),
+            *_model_lines(ledger),
+            *advice_lines(ledger, settings),
+            ("next", next_step(ledger, settings)),
+        ]
+    )
+
+
+Lines = list[tuple[str, str]]
+
+
+def _work_lines(ledger: Any) -> Lines:
+    lines = [("labelled", f"{len(ledger.labels):,} of {ledger.items:,}")]
+    for batch in ledger.open_batches:
+        done = f"{batch.size - batch.open:,} of {batch.size:,} done, {batch.open:,} waiting"
+        lines.append((f"batch {batch.number}", f"{done}; chosen by {safe(batch.asked.strategy)}"))
+    if ledger.batches and not ledger.open_batches:
+        lines.append((f"batch {len(ledger.batches)}", "complete"))
+    if ledger.skipped:
+        lines.append(("skipped", f"{len(ledger.skipped):,}"))
+    return lines
+
+
+def _people_lines(ledger: Any) -> Lines:
+    from labelwise.campaign.agreement import agreement
+
+    work = sorted(ledger.per_annotator.items(), key=lambda entry: (-entry[1].labels, entry[0]))
+    shown = [f"{person(by)} {done.labels:,}" for by, done in work if done.labels or done.skips]
+    lines = [("people", ", ".join(shown[:12]) + (", ..." if shown[12:] else ""))] if shown else []
+    if ledger.overlap > 1 or len(shown) > 1:
+        found = agreement(ledger)
+        if found.items:
+            lines.append(("agreement", safe(found.says)))
+    disputed = len(ledger.disagreements())
+    if disputed:
+        lines.append(("disputed", f"{many(disputed, 'item')}: labelwise disagreements"))
+    return lines
+
+
+def _model_lines(ledger: Any) -> Lines:
+    lines = []
+    if ledger.trainings:
+        last = ledger.trainings[-1]
+        words = f"trained on {many(learned(last), 'label')}"
+        found = measured(last.metrics)
+        if found is not None:
+            name, value = found
+            interval = last.metrics.get("interval") or ()
+            shown = [percent(n) if name == "accuracy" else f"{n:.4g}" for n in (value, *interval)]
+            words += f", {name} {shown[0]}" + (f" ({' to '.join(shown[1:])})" if interval else "")
+        lines.append((f"model {last.number}", words))
+    if ledger.training is not None:
+        lines.append(("training", f"number {ledger.training.number} is running"))
+    if ledger.failure is not None:
+        lines.append(("failed", safe(ledger.failure.error, 200)))
+    return lines
+
+
+def _cost_lines(ledger: Any, settings: Any) -> Lines:
+    from labelwise.campaign.costs import spent
+
+    return [("cost", safe(spent(ledger, settings).says))]
+
+
+def advice_lines(ledger: Any, settings: Any) -> Lines:
+    """What the next batch should bring, and whether to go on, by each rule that could judge."""
+    from labelwise.campaign.forecast import forecast
+    from labelwise.campaign.stopping import advise, should_stop
+
+    if not ledger.trainings:
+        return []
+    found = advise(ledger, settings)
+    judged = [("", f"{said.rule}: {safe(said.says)}") for said in found if said.judged]
+    verdict = "labelling can stop" if should_stop(found) else "go on"
+    return [
+        ("forecast", safe(forecast(ledger, settings).says)),
+        ("advice", verdict if judged else f"{verdict}: it is too early to judge"),
+        *judged,
+    ]
+
+
+def next_step(ledger: Any, settings: Any) -> str:
+    """The command to type next."""
+    from labelwise.campaign.stopping import advise, should_stop
+
+    if ledger.waiting:
+        return "labelwise label (or labelwise ask --out batch.csv, and then labelwise tell)"
+    if ledger.training is not None:
+        return "labelwise status, once the training is done"
+    if ledger.disagreements():
+        return "labelwise disagreements"
+    if not ledger.batches:
+        return "labelwise label (or labelwise ask --out batch.csv)"
+    newest = ledger.trainings[-1].number if ledger.trainings else None
+    if newest is None or ledger.batches[-1].asked.model == newest:
+        return "labelwise train"
+    if should_stop(advise(ledger, settings)):
+        return "labelwise export --out labels.csv"
+    return "labelwise label (or labelwise ask --out batch.csv)"
+
+
+def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
+    """The status as plain values."""
+    from labelwise.campaign.agreement import agreement
+    from labelwise.campaign.costs import spent
+    from labelwise.campaign.forecast import curve, forecast
+    from labelwise.campaign.stopping import advise, should_stop
+
+    advice = advise(ledger, settings)
+    found, cost, ahead = agreement(ledger), spent(ledger, settings), forecast(ledger, settings)
+    return {
+        "campaign": project.name,
+        "kind": project.kind,
+        "items": ledger.items,
+        "labelled": len(ledger.labels),
+        "skipped": len(ledger.skipped),
+        "waiting": len(ledger.waiting),
+        "disputed": len(ledger.disagreements()),
+        "batches": [
+            {"number": batch.number, "size": batch.size, "waiting": batch.open}
+            for batch in ledger.batches
+        ],
+        "people": {
+            by: {"labels": work.labels, "skips": work.skips, "seconds": work.seconds}
+            for by, work in ledger.per_annotator.items()
+        },
+        "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
+        "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},
+        "curve": [point._asdict() for point in curve(ledger)],
+        "training": ledger.training is not None,
+        "failure": None if ledger.failure is None else ledger.failure.error,
+        "forecast": {"gain": ahead.gain, "low": ahead.low, "high": ahead.high, "says": ahead.says},
+        "advice": [{"rule": a.rule, "stop": a.stop, "says": a.says} for a in advice],
+        "stop": should_stop(advice),
+        "next": next_step(ledger, settings),
+    }

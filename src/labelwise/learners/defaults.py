@@ -1,0 +1,347 @@
+r"""The model that a campaign trains unless it is given another: small, and quick without a GPU.
+
+=======  ==========================================  =============================================
+kind     inputs                                      network
+=======  ==========================================  =============================================
+images   ``(n, 1 or 3, side, side)`` bytes           three pairs of convolutions, averaged
+texts    ``(n, d)`` rows of an embedding             a perceptron with one hidden layer
+numbers  ``(n, d)`` standardised rows                a perceptron with one hidden layer
+=======  ==========================================  =============================================
+
+Pictures are scaled to mean 0 and deviation 1 per channel inside the network. Values of a regression
+are standardised for the training, :math:`(y - \mu) / \sigma`, and scaled back in what the learner
+predicts. Both scales are saved with the network. Pictures are moved by up to an eighth of their
+side at random in training; they are not mirrored, which would make other letters of some.
+
+A training makes about `LEAST_STEPS` steps, `LEAST_EPOCHS` to `MOST_EPOCHS` passes over the labels.
+Networks of fewer than `SMALL` parameters, all usual ones among them, run on one thread of the CPU.
+Cost: some 10 s of one core for 100 to 300 labelled pictures of 28 x 28, a second for other items.
+
+Reference: K. Simonyan, A. Zisserman, "Very Deep Convolutional Networks for Large-Scale Image
+Recognition", ICLR 2015, for stages of small convolutions.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labelwise.blocks import Progress
+from labelwise.errors import BadInput, UnknownName
+from labelwise.learner import FitReport
+from labelwise.learners import saving
+from labelwise.learners.embedding import Scale
+from labelwise.learners.inputs import Batch
+from labelwise.learners.laplace import LaplaceMembers
+from labelwise.learners.small_networks import Perceptron
+from labelwise.learners.torch_learner import TorchLearner
+
+KINDS = ("images", "texts", "numbers")
+
+Builder = Callable[[tuple[int, ...], int], nn.Module]
+"""``builder(shape of one item, outputs) -> module``, whose last layer is linear."""
+
+BATCH, LEAST_STEPS, LEAST_EPOCHS, MOST_EPOCHS = 32, 300, 10, 60
+
+SMALL = 1_000_000
+"""A network of fewer parameters runs on one thread of the CPU."""
+
+_SCALED_FROM = 5_000
+"""The mean and deviation of pictures are measured on so many of them at most."""
+
+
+class Convolutions(nn.Module):
+    """Three pairs of 3 x 3 convolutions with batch normalisation, the mean of each channel, a head.
+
+    Pictures of more than 16 pixels are halved by the first convolution, which sees 5 x 5.
+
+    Example:
+        >>> Convolutions((3, 32, 32), 10)(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(
+        self, shape: Sequence[int], outputs: int, widths: Sequence[int] = (32, 64, 128)
+    ) -> None:
+        """Make layers for pictures of ``shape`` (channels, height, width)."""
+        super().__init__()
+        side, halved = min(shape[1:]), min(shape[1:]) > 16
+        layers: list[nn.Module] = []
+        for stage, (before, after) in enumerate(pairwise((shape[0], *widths))):
+            large = halved and stage == 0
+            layers += _convolution(before, after, 5 if large else 3, 2 if large else 1)
+            layers += _convolution(after, after, 3, 1)
+            side = -(-side // 2) if large else side
+            if side >= 4 and stage < len(widths) - 1:
+                layers.append(nn.MaxPool2d(2))
+                side //= 2
+        self.body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.head = nn.Linear(widths[-1], outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``(b, channels, height, width)`` to ``(b, outputs)``."""
+        outputs: Tensor = self.head(self.body(inputs))
+        return outputs
+
+
+def _convolution(before: int, after: int, kernel: int, stride: int) -> list[nn.Module]:
+    layer = nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False)
+    return [layer, nn.BatchNorm2d(after), nn.ReLU()]
+
+
+class Scaled(nn.Module):
+    """A network with the scale of its inputs before it, and beside it that of the labels."""
+
+    mean: Tensor
+    spread: Tensor
+    labels: Tensor
+
+    def __init__(self, network: nn.Module, scale: Scale | None) -> None:
+        """``scale`` is of the inputs, or None where they are scaled already."""
+        super().__init__()
+        mean, spread = (np.zeros(1), np.ones(1)) if scale is None else (scale.mean, scale.spread)
+        self.network = network
+        self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.float32))
+        self.register_buffer("spread", torch.as_tensor(spread, dtype=torch.float32))
+        self.register_buffer("labels", torch.tensor([0.0, 1.0], dtype=torch.float64))
+
+    def forward(self, inputs: Tensor) -> Any:
+        """What the network gives; a regression's are values of mean 0 and deviation 1."""
+        return self.network((inputs.to(self.mean.dtype) - self.mean) / self.spread)
+
+
+class DefaultLearner(TorchLearner):
+    """A `TorchLearner` that has as many outputs as the labels need, and scales a regression's.
+
+    It gives all representations of a `TorchLearner` with members; `default_learner` makes one.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[int], Scaled],
+        *,
+        classes: int | None = None,
+        regression: bool = False,
+        **settings: Any,
+    ) -> None:
+        """Remember how to build networks.
+
+        Args:
+            build: gives a new network of so many outputs.
+            classes: how many there are, if it is known; labels may need more.
+            regression: whether labels are values.
+            **settings: those of `TorchLearner`.
+        """
+        loss = "mse" if regression else "cross_entropy"
+        super().__init__(lambda: build(self._outputs), loss=loss, **settings)
+        self._classes, self._regression = classes, regression
+        self._outputs = 1
+
+    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+        """As `TorchLearner.fit`; the loss is in the units of the labels."""
+        with _threads_given_back():
+            return self._fit(inputs, targets, weights, seed)
+
+    def represent(
+        self, inputs: Any, names: Sequence[str], *, folder: str | Path | None = None
+    ) -> dict[str, Any]:
+        """As `TorchLearner.represent`; a regression's values are in the units of the labels."""
+        with _threads_given_back():
+            self._spare_threads(self.module)
+            return super().represent(inputs, names, folder=folder)
+
+    def _fit(self, inputs: Any, targets: Any, weights: Any, seed: int) -> FitReport:
+        epochs = ceil(LEAST_STEPS * BATCH / max(len(targets), 1))
+        epochs = min(max(epochs, LEAST_EPOCHS), MOST_EPOCHS)
+        self._settings = replace(self._settings, epochs=epochs)
+        values = np.asarray(targets)
+        if not self._regression:
+            most = int(values.max()) + 1 if values.size and values.dtype.kind in "iu" else 2
+            self._outputs = max(most, self._classes or 2, 2)
+            return super().fit(inputs, targets, weights, seed=seed)
+        values = values.astype(np.float64).reshape(len(values), -1)
+        if values.shape[1:] != (1,):
+            raise BadInput(f"a regression takes one value per item; got {values.shape}")
+        if not np.isfinite(values).all():
+            raise BadInput("labels must be finite numbers")
+        scale = Scale.of(values)
+        self._outputs = 1
+        report = super().fit(inputs, scale(values), weights, seed=seed)
+        mean, spread = float(scale.mean[0, 0]), float(scale.spread[0, 0])
+        self._network().labels.copy_(torch.tensor([mean, spread], dtype=torch.float64))
+        return replace(report, loss=report.loss * spread**2)
+
+    def load(self, folder: str | Path) -> None:
+        """Take the network that `save` wrote, however many outputs it has."""
+        tensors, facts = saving.load(folder, type(self).__name__)
+        head = tensors.get(f"module.{facts['head']}.weight")
+        if head is None or facts["classes"] == self._regression:
+            raise BadInput(f"{folder} holds a network for other labels; train again")
+        self._outputs = len(head)
+        super().load(folder)
+
+    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+        """As ever, with values in the units of the labels."""
+        found = super()._rows(batch, names)
+        if self._regression:
+            mean, spread = self._network().labels.tolist()
+            for name in found.keys() & {"outputs", "member_votes"}:
+                found[name] = found[name] * spread + mean
+        return found
+
+    def _start_module(self) -> nn.Module:
+        """As ever; only now it is known how large the network is."""
+        module = super()._start_module()
+        self._spare_threads(module)
+        return module
+
+    def _spare_threads(self, module: nn.Module) -> None:
+        """Run a small network on one thread.
+
+        Its layers take microseconds. Threads would wait for one another after each, and on a busy
+        machine the one that others hold up holds up the rest: a training of 96 pictures of 8 x 8
+        took 276 s on two threads and 10 to 20 s on one.
+        """
+        size = sum(parameter.numel() for parameter in module.parameters())
+        if self._device.type == "cpu" and size < SMALL:
+            torch.set_num_threads(1)
+
+    def _network(self) -> Scaled:
+        module = self.module
+        assert isinstance(module, Scaled)
+        return module
+
+
+@contextmanager
+def _threads_given_back() -> Iterator[None]:
+    """Leave torch as many threads as it had, whatever happens; the number is one for all of it."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def default_learner(
+    kind: str,
+    inputs: Any,
+    classes: int | None = None,
+    *,
+    regression: bool = False,
+    module: Builder | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> DefaultLearner:
+    """The learner that a campaign takes for items of some kind.
+
+    Args:
+        kind: ``"images"``, ``"texts"`` or ``"numbers"``.
+        inputs: those of the pool, as the table above has them; a mapped file stays one.
+        classes: how many there are; None leaves it to the labels.
+        regression: whether labels are values.
+        module: ``module(shape, outputs)`` gives another network in the place of the usual one.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        progress: called as ``progress(stage, done, total)``.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(200, 5)).astype(np.float32)
+        >>> labels = (rows[:, 0] > 0).astype(int)
+        >>> learner = default_learner("numbers", rows, 2)
+        >>> report = learner.fit(rows[:100], labels[:100], seed=0)
+        >>> bool((learner.predict(rows[100:]) == labels[100:]).mean() > 0.9)
+        True
+    """
+    if kind not in KINDS:
+        raise UnknownName(f"no kind of items is called {kind!r}; choose from {', '.join(KINDS)}")
+    shape = tuple(inputs.shape[1:])
+    pictures = kind == "images" and len(shape) == 3
+    scale = Scale.of(_some(inputs)) if pictures else None
+    make: Builder = module or (Convolutions if pictures else _perceptron)
+    return DefaultLearner(
+        lambda outputs: Scaled(make(shape, outputs), scale),
+        classes=classes,
+        regression=regression,
+        head=None if module else "network.head",
+        optimizer="adamw",
+        lr=2e-3,
+        weight_decay=1e-3 if pictures else 1e-2,
+        schedule="cosine",
+        batch_size=BATCH,
+        augment=move if pictures else None,
+        members=LaplaceMembers(count=50),
+        device=device,
+        progress=progress,
+    )
+
+
+def _perceptron(shape: Sequence[int], outputs: int) -> nn.Module:
+    return Perceptron(int(np.prod(shape)), 128, outputs)
+
+
+def _some(pictures: Any) -> Any:
+    """Pictures spread evenly over all, as many as are needed to measure them."""
+    return pictures[:: max(1, -(-len(pictures) // _SCALED_FROM))]
+
+
+def move(images: Tensor) -> Tensor:
+    """Every image moved by up to an eighth of its side; its border comes in behind it.
+
+    Example:
+        >>> move(torch.ones(5, 1, 8, 8)).unique().tolist()
+        [1.0]
+    """
+    count, (height, width) = len(images), images.shape[2:]
+    room = max(1, min(height, width) // 8)
+    padded = nn.functional.pad(images.float(), (room,) * 4, mode="replicate")
+    down, right = torch.randint(2 * room + 1, (2, count, 1), device=images.device)
+    rows = (down + torch.arange(height, device=images.device))[:, :, None]
+    columns = (right + torch.arange(width, device=images.device))[:, None, :]
+    items = torch.arange(count, device=images.device)[:, None, None]
+    return padded[items, :, rows, columns].permute(0, 3, 1, 2)
+
+
+def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
+    """The function that ``package.module:function`` names; it builds networks.
+
+    Args:
+        name: of a function of a module that can be imported.
+        places: folders to look in too, before all others.
+
+    Example:
+        >>> load_builder("labelwise.learners.defaults:Convolutions").__name__
+        'Convolutions'
+    """
+    module, _, function = name.partition(":")
+    if not module or not function:
+        raise BadInput(f"name a function as package.module:function; got {name!r}")
+    try:
+        with _looking_in(places):
+            found = getattr(importlib.import_module(module), function)
+    except ImportError as error:
+        raise UnknownName(f"{module} cannot be imported ({error}); check {name!r}") from error
+    except AttributeError as error:
+        raise UnknownName(f"{module} has no {function!r}; check {name!r}") from error
+    if not callable(found):
+        raise BadInput(f"{name} is no function; it must build a network of (shape, outputs)")
+    builder: Builder = found
+    return builder
+
+
+@contextmanager
+def _looking_in(places: Sequence[Path]) -> Iterator[None]:
+    added = [str(place.resolve()) for place in places]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for place in added:
+            sys.path.remove(place)

@@ -1,0 +1,90 @@
+// How an item looks: a picture, a text, or a row of numbers.
+
+import { h } from "./dom.js";
+
+const TINY = 160; // pictures with fewer pixels a side are shown with hard edges, not blurred
+const LARGEST_PIXEL = 40; // a digit of 8 x 8 is easier to read at 320 than at 600 pixels
+const TRIES = 5;
+
+/** A picture that begins to load at once; `ready` settles when it can be painted without delay. */
+export function loadPicture(item) {
+  const image = h("img", {
+    alt: item.name ? `Item ${item.id}, ${item.name}` : `Item ${item.id}`,
+    draggable: "false",
+  });
+  image.decoding = "sync"; // it is decoded ahead, so painting it never waits
+  const load = (left) => {
+    image.onload = () => sized(image);
+    image.onerror = () => {
+      if (left > 0) setTimeout(() => load(left - 1), 1500 * (TRIES - left + 1));
+      else
+        image.replaceWith(
+          h(
+            "p",
+            { class: "broken" },
+            "This picture could not be shown. Skip it, or look at its file: ",
+            item.name ?? "",
+          ),
+        );
+    };
+    image.src = item.image;
+    image.ready = image.decode().catch(() => {});
+  };
+  load(TRIES);
+  return image;
+}
+
+function sized(image) {
+  const side = Math.max(image.naturalWidth, image.naturalHeight);
+  image.classList.toggle("tiny", side < TINY);
+  image.style.maxWidth = image.style.maxHeight = `${LARGEST_PIXEL * side}px`;
+}
+
+/** The element for an item of the queue. */
+export function showItem(item) {
+  if (isText(item)) {
+    return h(
+      "div",
+      { class: "text", tabindex: "0", dir: "auto", role: "article", "aria-label": "Text" },
+      item.text,
+    );
+  }
+  if (item.columns)
+    return h(
+      "div",
+      { class: "rows", tabindex: "0", role: "region", "aria-label": "Values" },
+      table(item.columns),
+    );
+  item.picture ??= loadPicture(item);
+  return item.picture;
+}
+
+function table(columns) {
+  const rows = Object.entries(columns).map(([name, value]) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, name),
+      h("td", {}, typeof value === "number" ? tidy(value) : String(value)),
+    ),
+  );
+  return h("table", {}, h("tbody", {}, rows));
+}
+
+function tidy(number) {
+  return Number.isInteger(number) ? number.toLocaleString("en") : String(Number(number.toPrecision(6)));
+}
+
+function isText(item) {
+  return item.text !== null && item.text !== undefined;
+}
+
+/** An item in words, for those who hear the page. */
+export function describeItem(item) {
+  if (isText(item)) return item.text.length > 400 ? `${item.text.slice(0, 400)}, and more` : item.text;
+  if (item.columns)
+    return Object.entries(item.columns)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(", ");
+  return item.name ?? `item ${item.id}`;
+}

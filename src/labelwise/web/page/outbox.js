@@ -1,0 +1,146 @@
+// Labels and skips on their way to the server. Each is kept in localStorage until the server has
+// acknowledged it, so that neither a reload nor a server that is away loses one.
+
+import { post, Refused } from "./api.js";
+import { kept, removedElsewhere } from "./kept.js";
+
+const FIRST_WAIT = 500,
+  LONGEST_WAIT = 8000; // milliseconds between tries
+const MOST_AT_ONCE = 200;
+
+export class Outbox extends EventTarget {
+  /** `wanted()` is how many items to borrow with the next labels; `accepted(answer, run)` gets them. */
+  constructor(campaign, name, wanted, accepted) {
+    super();
+    this.prefix = `unsent/${campaign}/${name}/`;
+    this.wanted = wanted;
+    this.accepted = accepted;
+    this.entries = stored(this.prefix);
+    this.flying = [];
+    this.refused = [];
+    this.wait = FIRST_WAIT;
+    this.away = "";
+    this.serial = 0;
+    this.own = Math.random().toString(36).slice(2, 8);
+    addEventListener("storage", (event) => this.#elsewhere(event));
+    addEventListener("online", () => this.flush());
+    addEventListener("pageshow", () => this.flush());
+  }
+
+  get ids() {
+    return new Set(this.entries.map((entry) => entry.id));
+  }
+
+  /** Keep an entry {kind: "label" | "skip", id, ...} and send it as soon as possible. */
+  add(entry) {
+    const key = `${this.prefix}${String(Date.now()).padStart(15, "0")}-${String(++this.serial).padStart(6, "0")}-${this.own}`;
+    this.entries.push({ ...entry, key });
+    kept.set(key, JSON.stringify(entry));
+    this.flush();
+  }
+
+  /** Take back the newest entry of an item; false if it is sent or being sent. */
+  take(id) {
+    const entry = this.entries.findLast((one) => one.id === id);
+    if (!entry || this.flying.includes(entry)) return false;
+    this.#forget([entry]);
+    return true;
+  }
+
+  /** Send what is waiting, unless something is on its way already. */
+  flush() {
+    clearTimeout(this.timer);
+    this.sending ??= this.#sendAll().finally(() => {
+      this.sending = undefined;
+    });
+    this.#changed();
+    return this.sending;
+  }
+
+  async #sendAll() {
+    await null; // labels given in the same turn travel together
+    while (this.entries.length) {
+      this.flying = this.#nextRun();
+      try {
+        await this.#send(this.flying);
+        this.away = "";
+        this.wait = FIRST_WAIT;
+      } catch (error) {
+        if (!(error instanceof Refused)) return this.#later(error);
+        await this.#sortOut(this.flying, error);
+      } finally {
+        this.flying = [];
+        this.#changed();
+      }
+    }
+  }
+
+  /** The labels at the head of the queue, each item once, or one skip: what one request can carry. */
+  #nextRun() {
+    const seen = new Set();
+    const fits = ({ kind, id }) =>
+      kind === "label" && seen.size < MOST_AT_ONCE && !seen.has(id) && seen.add(id);
+    const end = this.entries.findIndex((entry) => !fits(entry));
+    return this.entries.slice(0, end < 0 ? undefined : Math.max(end, 1));
+  }
+
+  async #send(run) {
+    const [{ kind, id, reason }] = run;
+    const labels = run.map(({ id, label, seconds }) => ({ id, label, seconds }));
+    const lend = this.wanted();
+    const answer =
+      kind === "skip"
+        ? await post("/api/skip", { id, reason, lend })
+        : await post("/api/labels", { labels, lend });
+    this.#forget(run);
+    this.accepted(answer, run);
+  }
+
+  /** One of several was refused: send them one by one, and set aside those that are. */
+  async #sortOut(run, error) {
+    if (run.length === 1) {
+      this.refused.push({ ...run[0], error: error.message });
+      return this.#forget(run);
+    }
+    for (const entry of run) {
+      try {
+        await this.#send([entry]);
+      } catch (error) {
+        if (!(error instanceof Refused)) return;
+        this.refused.push({ ...entry, error: error.message });
+        this.#forget([entry]);
+      }
+    }
+  }
+
+  #later(error) {
+    this.away = error.message;
+    this.timer = setTimeout(() => this.flush(), this.wait);
+    this.wait = Math.min(2 * this.wait, LONGEST_WAIT);
+  }
+
+  #forget(entries) {
+    for (const entry of entries) kept.remove(entry.key);
+    this.entries = this.entries.filter((entry) => !entries.includes(entry));
+    this.#changed();
+  }
+
+  /** Another page of this browser has sent or undone an entry. */
+  #elsewhere(event) {
+    const key = removedElsewhere(event);
+    if (!key?.startsWith(this.prefix)) return;
+    this.entries = this.entries.filter((entry) => entry.key !== key || this.flying.includes(entry));
+    this.#changed();
+  }
+
+  #changed() {
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+function stored(prefix) {
+  return kept.names(prefix).flatMap((key) => {
+    const entry = kept.read(key, null);
+    return entry ? [{ ...entry, key }] : [];
+  });
+}

@@ -1,0 +1,47 @@
+// What the stage says when there is nothing to label at the moment.
+
+import { count, h, refresh } from "./dom.js";
+import { trainingNote } from "./panel.js";
+
+/** Fill an element with the reason why no item is there. */
+export function waiting(element, desk) {
+  const { state } = desk;
+  const unsent = desk.outbox.entries.length;
+  refresh(element, [desk.away, unsent, state?.batch, state?.training, state?.labelled, state?.items], () => {
+    const [title, text] = words(desk, state, unsent);
+    return h(
+      "div",
+      { class: "waiting" },
+      h("h2", {}, title),
+      h("p", {}, text),
+      state && !desk.away ? trainingNote(desk, state.training, !state.batch?.waiting) : null,
+    );
+  });
+}
+
+function words(desk, state, unsent) {
+  if (desk.away) {
+    const kept = unsent
+      ? `${count(unsent, "label")} kept in this browser, to be sent as soon as it is back. `
+      : "";
+    return ["The server does not answer", `${kept}Trying again by itself.`];
+  }
+  if (!state) return ["One moment", "Fetching the first items."];
+  if (state.items && state.labelled + state.skipped >= state.items)
+    return ["Every item is done", "There is nothing left to label in this pool."];
+  if (state.batch?.waiting)
+    return [
+      "Nothing left for you at the moment",
+      `The last ${count(state.batch.waiting, "item")} of this batch ${state.batch.waiting === 1 ? "is" : "are"} with other people. The next batch appears here by itself.`,
+    ];
+  if (state.training.running)
+    return [`Batch ${state.batch?.number ?? ""} is complete`, "The next one appears here by itself."];
+  if (state.training.error)
+    return ["The next batch could not be chosen", "All labels are safe. Look at the reason, then try again."];
+  return [
+    state.batch ? `Batch ${state.batch.number} is complete` : "No batch yet",
+    state.training.trains === false
+      ? "This server does not train. Run labelwise train and labelwise ask; the items then appear here."
+      : "Training begins by itself; the next batch appears here.",
+  ];
+}

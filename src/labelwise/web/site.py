@@ -1,0 +1,126 @@
+"""What the handlers of one server share: the campaign, its rules, and the background process."""
+
+import json
+import secrets
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from labelwise.campaign.events import Event, TrainingFailed
+from labelwise.campaign.ledger import Ledger, replay
+from labelwise.errors import BadInput, LabelwiseError
+from labelwise.web import bodies, views
+from labelwise.web.errors import log
+from labelwise.web.security import Policy
+from labelwise.web.steps import signature
+from labelwise.web.supervisor import Progress, Supervisor, worker_command
+from labelwise.web.watch import Watch
+
+
+class Site:
+    """One campaign as one server sees it; nothing here outlives the record.
+
+    Args:
+        project: The campaign's folder.
+        policy: Who may speak to the server.
+        trains: Whether a background process trains and asks for the next batch.
+    """
+
+    def __init__(self, project: Any, policy: Policy, *, trains: bool = True) -> None:
+        self.project, self.policy = project, policy
+        self.desk = project.desk()
+        self.supervisor: Supervisor | None = None
+        if trains:
+            self.supervisor = Supervisor(worker_command(project.home), ended=self._worker_ended)
+        self.watch = Watch(self.version)
+        self.boot = secrets.token_hex(4)
+        self._state: bodies.State | None = None  # both only under the desk's lock
+        self._forecast: tuple[Any, bodies.ForecastState] | None = None
+
+    def version(self) -> str:
+        """Changes with the record and with what the background process says."""
+        changes = self.supervisor.changes if self.supervisor else 0
+        return f"{self.desk.storage.length(self.desk.name)}.{changes}"
+
+    def state(self, by: str | None) -> bodies.State:
+        """How far the campaign has come, for one annotator."""
+        changes = self.supervisor.changes if self.supervisor else 0
+        progress = self.supervisor.progress if self.supervisor else Progress()
+
+        found = self.desk.look(lambda ledger: self._common(ledger, by))
+        return views.with_progress(
+            found,
+            progress,
+            trains=self.supervisor is not None,
+            version=f"{found.length}.{changes}",
+        )
+
+    def _common(self, ledger: Ledger, by: str | None) -> bodies.State:
+        """The state, worked out once for all who ask while the record stays as it is."""
+        settings = self.desk.settings_of(ledger)
+        if self._state is None or self._state.length != ledger.length:
+            key = (len(ledger.trainings), settings)
+            if self._forecast is None or self._forecast[0] != key:
+                self._forecast = (key, views.show_forecast(ledger, settings))
+            self._state = views.show_state(ledger, settings, self._forecast[1])
+        return self._state.model_copy(update={"you": views.show_person(ledger, by)})
+
+    def show(self, places: Sequence[views.Place]) -> list[bodies.Item]:
+        """Items as the page shows them."""
+        return [views.show_item(self.project, place) for place in places]
+
+    def export(self, format: str) -> bytes:
+        """All labels as a file, from a ledger of its own, so that nobody waits for it."""
+        from labelwise.campaign import export
+        from labelwise.campaign.training import standing_labels
+
+        events = self.desk.storage.read(self.desk.name)
+        ledger = replay(events)
+        labels = standing_labels(ledger, self.desk.settings_of(ledger))
+        rows = export.label_rows(ledger, labels, events, self._in_words)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"labels.{format}"
+            export.write_table(path, export.COLUMNS, rows)
+            return path.read_bytes()
+
+    def ask_for_training(self) -> bool:
+        """Have the background process train now; False if it could not be told."""
+        if self.supervisor is None:
+            raise BadInput("this server does not train; run labelwise train")
+        return self.supervisor.ask("train")
+
+    def start(self) -> None:
+        """Start the background process."""
+        if self.supervisor is not None:
+            self.supervisor.start()
+
+    def stop(self) -> None:
+        """End the background process."""
+        if self.supervisor is not None:
+            self.supervisor.stop()
+
+    def _in_words(self, item: int) -> str:
+        """An item as text; it may have been taken out of the folder since it was labelled."""
+        try:
+            about = self.project.items.describe(item)
+        except LookupError:
+            return ""
+        for key in ("text", "name"):
+            if key in about:
+                return str(about[key])
+        return json.dumps(about.get("columns", {}), ensure_ascii=False)
+
+    def _worker_ended(self, process: int, error: str) -> None:
+        """Note in the record that the training of a process that is gone will not end."""
+
+        def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
+            running = ledger.training
+            if running is None or running.by != signature(process):
+                return [], None
+            return [TrainingFailed(now, running.number, error)], None
+
+        try:
+            self.desk.commit(decide)
+        except LabelwiseError as problem:  # the next process will find out by itself
+            log.warning("the end of the background process could not be recorded: %s", problem)

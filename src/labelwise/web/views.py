@@ -1,0 +1,226 @@
+"""What people are shown of a campaign: its items, its state and its history, from a ledger."""
+
+import math
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from labelwise.campaign import stopping
+from labelwise.campaign.costs import spent
+from labelwise.campaign.events import Asked, Event, kind_of
+from labelwise.campaign.forecast import curve, forecast
+from labelwise.campaign.ledger import Ledger, Work
+from labelwise.campaign.settings import Settings
+from labelwise.campaign.why import why
+from labelwise.web import bodies
+from labelwise.web.supervisor import READY, Progress
+
+KEYS = "1234567890"
+
+
+class Place(NamedTuple):
+    """Where an item stands: in which batch, and where in it; None if nobody asked for it."""
+
+    id: int
+    asked: Asked | None = None
+    rank: int = 0
+
+
+def place_of(ledger: Ledger, item: int) -> Place:
+    """Find an item's batch."""
+    number, rank = ledger.batch_of(item), ledger.rank_of(item)
+    if number is None or rank is None:
+        return Place(item)
+    return Place(item, ledger.batches[number - 1].asked, rank)
+
+
+def show_item(project: Any, place: Place) -> bodies.Item:
+    """An item as the page shows it; its picture is fetched by its own address."""
+    try:
+        about = dict(project.items.describe(place.id))
+    except LookupError:
+        about = {"text": f"Item {place.id} is no longer there; skip it."}
+    shown = bodies.Item(
+        id=place.id,
+        kind=str(about.get("kind", project.kind)),
+        name=about.get("name"),
+        text=about.get("text"),
+        columns=about.get("columns"),
+    )
+    if project.kind == "images":
+        shown.image = f"/api/items/{quote(str(place.id))}/image"
+    if place.asked is not None:
+        shown.batch, shown.rank = place.asked.batch, place.rank + 1
+        if place.rank < len(place.asked.ids):
+            shown.why = why(place.asked, place.rank)
+    return shown
+
+
+def guess_of(place: Place) -> bodies.Guess | None:
+    """What the model thought of an item when it chose it, if there was a model."""
+    if place.asked is None or place.asked.guesses is None:
+        return None
+    if place.rank >= len(place.asked.guesses):
+        return None
+    label, confidence = place.asked.guesses[place.rank]
+    return bodies.Guess(label=label, confidence=confidence)
+
+
+def choices(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:
+    """The classes to choose from: the campaign's own, or those that were used so far.
+
+    Classes that are called by digits have these as their keys.
+    """
+    if settings.regression:
+        return []
+    classes: Sequence[Any] = settings.classes or ()
+    if settings.classes is None:
+        classes = sorted(set(ledger.labels.values()), key=str)[:50]
+    names = [str(value) for value in classes]
+    keys = names if all(name in tuple(KEYS) for name in names) else list(KEYS)
+    return [
+        bodies.ClassChoice(value=value, name=name, key=key)
+        for value, name, key in zip_longest(classes, names, keys[: len(names)])
+    ]
+
+
+def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastState) -> bodies.State:
+    """How far the campaign has come, for anyone; who asks and what runs is filled in later."""
+    rules = stopping.advise(ledger, settings)
+    return bodies.State(
+        length=ledger.length,
+        version=str(ledger.length),
+        items=ledger.items,
+        labelled=len(ledger.labels),
+        skipped=len(ledger.skipped),
+        disagreements=len(ledger.disagreements()),
+        batch=_batch(ledger),
+        budget=_budget(ledger, settings),
+        curve=_curve(ledger),
+        training=_training(ledger),
+        advice=[bodies.AdviceLine(rule=one.rule, stop=one.stop, says=one.says) for one in rules],
+        stop=stopping.should_stop(rules),
+        forecast=expected,
+        you=None,
+        annotators=[_person(name, work) for name, work in sorted(ledger.per_annotator.items())],
+    )
+
+
+def show_forecast(ledger: Ledger, settings: Settings) -> bodies.ForecastState:
+    """What the next batch may bring; takes some tens of milliseconds."""
+    found = forecast(ledger, settings)
+    return bodies.ForecastState(
+        gain=_finite(found.gain), low=_finite(found.low), high=_finite(found.high), says=found.says
+    )
+
+
+def show_person(ledger: Ledger, by: str | None) -> bodies.AnnotatorState | None:
+    """What someone did so far."""
+    return None if by is None else _person(by, ledger.per_annotator.get(by, Work()))
+
+
+def with_progress(
+    state: bodies.State, progress: Progress, *, trains: bool, version: str
+) -> bodies.State:
+    """Fill in what this server's background process says about itself."""
+    training = state.training.model_copy(update={"trains": trains})
+    if progress.stage is not None:
+        training.stage = progress.stage
+        training.done, training.total = progress.done, progress.total
+        # Without a batch, people wait for this process to choose one.
+        training.running |= progress.stage != READY or state.batch is None
+    elif progress.error is not None:
+        training.running, training.error = False, progress.error
+    return state.model_copy(update={"training": training, "version": version})
+
+
+def show_event(number: int, event: Event) -> bodies.HistoryLine:
+    """One event as a line for people."""
+    by = getattr(event, "by", None)
+    return bodies.HistoryLine(
+        number=number, kind=kind_of(event), at=event.at, by=by or None, says=_says(event)
+    )
+
+
+def _says(event: Any) -> str:
+    kind = kind_of(event)
+    if kind == "told":
+        return f"item {event.id} is {event.label}"
+    if kind in ("skipped", "withdrawn", "resolved"):
+        extra = getattr(event, "reason", "") or getattr(event, "label", "")
+        return f"item {event.id}" + (f": {extra}" if extra != "" else "")
+    if kind == "asked":
+        return f"batch {event.batch}: {len(event.ids)} items by {event.strategy}"
+    if kind in ("lent", "returned"):
+        return f"{len(event.ids)} items"
+    if kind == "training":
+        return f"training {event.number} on {event.labels} labels"
+    if kind == "trained":
+        return f"training {event.number} done in {event.seconds:.1f} s"
+    if kind == "training_failed":
+        return f"training {event.number}: {event.error}"
+    if kind == "changed":
+        return ", ".join(f"{name} = {value}" for name, value in event.settings.items())
+    return f"{event.items} items"
+
+
+def _batch(ledger: Ledger) -> bodies.BatchState | None:
+    if not ledger.batches:
+        return None
+    last = ledger.batches[-1]
+    return bodies.BatchState(
+        number=last.number,
+        size=last.size,
+        done=last.size - last.open,
+        waiting=sum(batch.open for batch in ledger.open_batches),
+    )
+
+
+def _budget(ledger: Ledger, settings: Settings) -> bodies.BudgetState:
+    cost = spent(ledger, settings)
+    return bodies.BudgetState(
+        labels=cost.labels,
+        hours=_finite(cost.hours),
+        money=_finite(cost.money),
+        of_labels=settings.budget_labels,
+        of_hours=settings.budget_hours,
+        of_money=settings.budget_money,
+        share=_finite(cost.share),
+    )
+
+
+def _curve(ledger: Ledger) -> list[bodies.CurvePoint]:
+    return [
+        bodies.CurvePoint(
+            labels=point.labels,
+            metric=point.metric,
+            accuracy=None if point.metric == "mse" else point.accuracy,
+            mse=point.accuracy if point.metric == "mse" else None,
+            low=_finite(point.low),
+            high=_finite(point.high),
+        )
+        for point in curve(ledger)
+    ]
+
+
+def _training(ledger: Ledger) -> bodies.TrainingState:
+    running, failed = ledger.training, ledger.failure
+    number = running.number if running else failed.number if failed else None
+    return bodies.TrainingState(
+        running=running is not None,
+        number=number,
+        stage="training" if running else None,
+        error=failed.error if failed and not running else None,
+        trains=False,
+    )
+
+
+def _person(name: str, work: Work) -> bodies.AnnotatorState:
+    return bodies.AnnotatorState(
+        name=name, labels=work.labels, skips=work.skips, seconds=work.seconds
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

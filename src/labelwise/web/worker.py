@@ -1,0 +1,276 @@
+"""The background process: trains, and asks for the next batch, while people label.
+
+``python -m labelwise.web.worker HOME`` is started by the server, reads orders from its input
+(``train``: now, whatever the state of the batch), says on its output how far it is (a line of JSON
+each), and ends when its input does. It decides everything from the record: any number of servers
+may run on one campaign, and at most one of them trains at a time.
+"""
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from labelwise.campaign.events import Event, TrainingFailed
+from labelwise.campaign.ledger import Ledger
+from labelwise.errors import Conflict, LabelwiseError, LabelwiseWarning
+from labelwise.web.steps import Step, is_lost, left_to_ask, next_step, signature
+from labelwise.web.supervisor import READY
+
+INTERVAL = 0.5
+"""Seconds between two looks at the record."""
+EVERY = 0.3
+"""Seconds between two words on how far a step is."""
+PATIENCE = 5.0
+"""Seconds to wait before a record that could not be read is tried again."""
+
+Say = Callable[..., None]
+Order = tuple[str, float]
+"""What to do, and when that was said."""
+
+
+class Worker:
+    """Looks at a campaign's record and does what is to be done.
+
+    Args:
+        home: The campaign's folder.
+        say: Called with ``stage``, ``done``, ``total`` and ``error``, where there is something.
+    """
+
+    def __init__(self, home: Path, say: Say) -> None:
+        from labelwise.campaign.project import Project
+
+        self._home, self._say = home, say
+        self._desk = Project.open(home).desk()
+        self._campaign: Any = None
+        self._seen = -1
+        self._failed_at: int | None = None
+        self._stuck: int | None = None
+        self._by = signature(os.getpid())
+        self._error_at: tuple[int, int] | None = None
+        self._stage = ""
+        self._said = 0.0
+        self.ended = 0.0  # when the last step was over
+
+    def look(self, *, ordered: bool = False) -> bool:
+        """Do one step if there is one to do; False if not.
+
+        Args:
+            ordered: Whether someone wants a training, whatever the state of the batch.
+        """
+        length = self._desk.storage.length(self._desk.name)
+        if length == self._seen and not ordered:
+            return False
+        self._seen = length
+        if ordered:
+            self._failed_at = self._stuck = None
+        step = self._desk.look(self._decide)
+        if ordered and (step is None or self._desk.look(lambda ledger: bool(ledger.labels))):
+            step = "train"
+        if step is None:
+            self._forget_lost()
+            self._forget_error()
+            return False
+        self._seen = -1
+        return self._do(step)
+
+    def _decide(self, ledger: Ledger) -> Step | None:
+        settings = self._desk.settings_of(ledger)
+        left = 0 if self._stuck == len(ledger.batches) else left_to_ask(ledger, settings)
+        return next_step(
+            ledger, settings, left=left, busy=_trains(ledger), failed_at=self._failed_at
+        )
+
+    def _do(self, step: Step) -> bool:
+        try:
+            done = self._train() if step == "train" else self._ask()
+            self._say()
+            return done
+        except Conflict:  # another process was quicker; it will do what is left to do
+            self._say()
+            return False
+        except Exception as error:
+            self._note(step, error)
+            return False
+        finally:
+            self.ended = time.monotonic()
+
+    def _train(self) -> bool:
+        labels = self._desk.look(lambda ledger: len(ledger.labels))
+        self._begin(f"training on {labels:,} labels")
+        self._ready().train(by=self._by, lost=is_lost)
+        self._failed_at = None
+        return True
+
+    def _ask(self) -> bool:
+        number, wanted = self._desk.look(
+            lambda ledger: (
+                len(ledger.batches) + 1,
+                left_to_ask(ledger, self._desk.settings_of(ledger)),
+            )
+        )
+        self._begin(f"choosing batch {number:,}")
+        modelled = self._desk.look(lambda ledger: bool(ledger.trainings))
+        campaign = self._ready() if modelled else self._without_model()
+        count = min(wanted, campaign.settings.batch, campaign.left())
+        if not count:  # labels of items that nobody asked for have used up the pool
+            self._stuck = number - 1
+            return False
+        campaign.ask(None, count, ahead=True)
+        return True
+
+    def _begin(self, stage: str) -> None:
+        self._stage = stage
+        self._say(stage=stage)
+
+    def _note(self, step: Step, error: Exception) -> None:
+        """Remember what failed, so that it is not tried again and again."""
+        words = str(error) if isinstance(error, LabelwiseError) else ""
+        words = words or f"{type(error).__name__}: {error}"
+        ledger = self._desk.ledger()
+        if step == "train":
+            self._failed_at = len(ledger.labels)
+        else:
+            self._stuck = len(ledger.batches)
+        self._error_at = _progress_of(ledger)
+        self._say(error=f"the {'training' if step == 'train' else 'choice'} failed: {words}"[:2000])
+        if not isinstance(error, LabelwiseError):
+            import traceback
+
+            traceback.print_exc()
+
+    def _forget_error(self) -> None:
+        """Say no more of an error that another process has overcome."""
+        if self._error_at is not None and self._desk.look(_progress_of) != self._error_at:
+            self._error_at = None
+            self._say()
+
+    def _forget_lost(self) -> None:
+        """Note that a training whose process is gone has failed."""
+
+        def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
+            lost = ledger.training
+            if lost is None or not is_lost(lost, now):
+                return [], None
+            return [TrainingFailed(now, lost.number, "the process that trained was ended")], None
+
+        if self._desk.ledger().training is not None:
+            self._desk.commit(decide)
+
+    def _without_model(self) -> Any:
+        """The campaign for its first batch, seconds before torch would be imported."""
+        from labelwise.campaign.campaign import Campaign
+        from labelwise.campaign.project import Project
+        from labelwise.pool import Pool
+
+        project = Project.open(self._home)
+        inputs: Any = project.inputs
+        no_learner: Any = None
+        return Campaign(project.name, Pool(inputs), no_learner, project.storage())
+
+    def _ready(self) -> Any:
+        """The campaign with its model; opened again when the pool has grown."""
+        items = self._desk.look(lambda ledger: ledger.items)
+        if self._campaign is None or len(self._campaign.pool) != items:
+            from labelwise.campaign.project import Project
+
+            project = Project.open(self._home)
+            self._campaign = project.campaign(progress=self._progress)
+        return self._campaign
+
+    def _progress(self, stage: str, done: int, total: int) -> None:
+        """Pass on how far a step is, a few times a second at most."""
+        now = time.monotonic()
+        if done == total or now - self._said > EVERY:
+            self._said = now
+            words = self._stage if stage == "training" else f"{self._stage}: {stage}"
+            self._say(stage=words, done=done, total=total)
+
+    def warm_up(self) -> None:
+        """Import and open what a training will need, while nothing else is to be done."""
+        if self._campaign is None:
+            self._say(stage=READY)
+            self._ready()
+            self._say()
+
+
+def _progress_of(ledger: Ledger) -> tuple[int, int]:
+    return len(ledger.trainings), len(ledger.batches)
+
+
+def _trains(ledger: Ledger) -> bool:
+    return ledger.training is not None and not is_lost(ledger.training, time.time())
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Look and work until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this
+    speaker = _take_output()
+    orders: queue.Queue[Order] = queue.Queue()
+    threading.Thread(target=_listen, args=(sys.stdin, orders), daemon=True).start()
+    warnings.simplefilter("always", LabelwiseWarning)
+    if hasattr(os, "nice"):
+        os.nice(10)  # people who label come first
+
+    def say(**said: Any) -> None:
+        speaker.write(json.dumps(said) + "\n")
+        speaker.flush()
+
+    try:
+        worker = Worker(Path(arguments[0]), say)
+    except LabelwiseError as error:
+        print(f"labelwise: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    ordered = False
+    while True:
+        try:
+            while worker.look(ordered=ordered):
+                ordered = False
+            worker.warm_up()
+        except LabelwiseError as error:  # the record is away: labels are refused too, not lost
+            say(error=str(error))
+            time.sleep(PATIENCE)
+        ordered = _is_ordered(orders, worker.ended)
+
+
+def _take_output() -> TextIO:
+    """Keep the output for this module; what libraries print goes to the terminal."""
+    speaker = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return speaker
+
+
+def _listen(lines: TextIO, orders: "queue.Queue[Order]") -> None:
+    """Pass on orders; the end of the input is the end of the server, and of this process.
+
+    It may end in the middle of a training: the record holds every label, and whoever comes next
+    sees that this process is gone.
+    """
+    for line in lines:
+        orders.put((line.strip(), time.monotonic()))
+    os._exit(0)
+
+
+def _is_ordered(orders: "queue.Queue[Order]", ended: float) -> bool:
+    """Whether someone wants a training, after a moment's wait.
+
+    Several orders mean no more than one, and one that came while a step was at work is done.
+    """
+    try:
+        given = [orders.get(timeout=INTERVAL)]
+    except queue.Empty:
+        return False
+    while not orders.empty():
+        given.append(orders.get())
+    return any(order == "train" and at > ended for order, at in given)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,493 @@
+"""A campaign as a folder: started from real data, refreshed, moved, trained and gone on with."""
+
+import doctest
+import json
+import os
+import sys
+from subprocess import run as run_process
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_diabetes, load_digits, load_wine
+
+from labelwise.campaign import folder, usual
+from labelwise.campaign import project as module
+from labelwise.campaign.folder import ENVIRONMENT, without_password
+from labelwise.campaign.project import Project
+from labelwise.campaign.settings import Settings
+from labelwise.errors import BadInput, UnknownName
+from labelwise.strategies import strategies
+
+DIGITS, KINDS = load_digits(return_X_y=True)
+NAMES = [str(kind) for kind in range(10)]
+TOPICS = {
+    "garden": "rose soil seed water leaf tree flower root spade rain".split(),
+    "kitchen": "pan oven salt flour butter knife bread sugar soup spoon".split(),
+}
+
+
+def write_digits(folder, numbers):
+    """Digits as pictures in folders; the class is in no name."""
+    for number in numbers:
+        path = folder / f"part{number % 3}" / f"{number:04d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((DIGITS[number].reshape(8, 8) * 15).astype(np.uint8)).save(path)
+    return folder
+
+
+def write_table(path, rows, values, names):
+    lines = [",".join(names)]
+    lines += [",".join(map(str, [*row, value])) for row, value in zip(rows, values, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def write_texts(path, count=120):
+    """Short texts of two topics; returns the topic of each."""
+    rng = np.random.default_rng(0)
+    names = [list(TOPICS)[n % 2] for n in range(count)]
+    common = "the a and with of".split()
+    texts = [
+        f"{n} " + " ".join(rng.choice(TOPICS[name] + common, 8)) for n, name in enumerate(names)
+    ]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return names
+
+
+def digit_of(project, item):
+    return str(KINDS[int(project.items.describe(int(item))["name"][-8:-4])])
+
+
+def content(folder):
+    """All files below a folder with their bytes."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def digits(tmp_path):
+    """A campaign on 60 digits."""
+    source = write_digits(tmp_path / "digits", range(60))
+    return Project.start(source, home=tmp_path / "c", classes=NAMES, batch=10)
+
+
+@pytest.mark.parametrize("file", [folder, module, usual])
+def test_the_examples_of_the_docstrings_run(file):
+    found = doctest.testmod(file)
+    assert found.attempted > 0 and found.failed == 0
+
+
+def test_a_folder_of_pictures_becomes_a_campaign(digits, tmp_path):
+    assert (digits.name, digits.kind, digits.classes) == ("digits", "images", tuple(NAMES))
+    paths = [digits.items.describe(item)["name"] for item in digits.items]
+    assert paths == sorted(paths) and len(paths) == 60
+    wanted = [(DIGITS[int(path[-8:-4])] * 15).reshape(1, 8, 8) for path in paths]
+    np.testing.assert_array_equal(digits.inputs, wanted)
+    assert digits.grown.new == 60 and digits.grown.notes[0] == "60 pictures in 3 folders"
+    settings = digits.desk().settings
+    assert (settings.strategy, settings.batch, settings.validation) == ("badge", 10, 0.2)
+    assert not list(tmp_path.glob(".c.*"))
+
+
+def test_digits_are_labelled_trained_on_and_gone_on_with_after_a_restart(tmp_path):
+    source = write_digits(tmp_path / "digits", range(300))
+    Project.start(source, home=tmp_path / "c", classes=NAMES, batch=50)
+    asked = []
+    for _ in range(2):
+        project = Project.open(tmp_path / "c")
+        campaign = project.campaign(device="cpu")
+        picks = campaign.ask()
+        assert not set(picks.ids.tolist()) & set(asked)
+        asked += picks.ids.tolist()
+        campaign.tell({int(i): digit_of(project, i) for i in picks.ids}, by="ann")
+        trained = campaign.train()
+    assert picks.info["strategy"] == "badge" and picks.info["model"] == 1
+    assert trained.metrics["validation_labels"] == 20
+    again = Project.open(tmp_path / "c").campaign(device="cpu")
+    next_ids = set(again.ask().ids.tolist())  # by the model of the checkpoint
+    assert len(next_ids) == 50 and not next_ids & set(asked)
+    truth = np.array([int(digit_of(project, item)) for item in project.items])
+    rest = np.setdiff1d(np.arange(300), asked)
+    guesses = again.learner.predict(project.inputs[rest])
+    np.testing.assert_array_equal(guesses, campaign.learner.predict(project.inputs[rest]))
+    assert (guesses == truth[rest]).mean() > 0.8
+    assert len(again.ledger().labels) == 100
+
+
+def test_texts_are_told_apart_after_one_batch(tmp_path):
+    names = write_texts(tmp_path / "notes.jsonl")
+    project = Project.start(
+        tmp_path / "notes.jsonl", home=tmp_path / "c", text="text", classes=list(TOPICS), batch=30
+    )
+    assert project.kind == "texts" and "soil" in " ".join(map(project.items.text, project.items))
+    campaign = project.campaign(device="cpu")
+    ids = campaign.ask().ids.tolist()
+    campaign.tell({item: names[item] for item in ids}, by="ann")
+    campaign.train()
+    rest = [item for item in project.items if item not in ids]
+    guesses = [list(TOPICS)[place] for place in campaign.learner.predict(project.inputs[rest])]
+    assert np.mean([guess == names[i] for guess, i in zip(guesses, rest, strict=True)]) > 0.9
+
+
+def test_wines_are_labelled_without_classes_told_before(tmp_path):
+    rows, kinds = load_wine(return_X_y=True)
+    path = write_table(tmp_path / "wine.csv", rows, kinds, [*map(str, range(13)), "kind"])
+    project = Project.start(path, home=tmp_path / "c", without=["kind"], batch=30)
+    assert project.kind == "numbers" and project.classes is None
+    assert project.inputs.shape == (178, 13) and project.items.row(3)["kind"] == str(kinds[3])
+    campaign = project.campaign(device="cpu")
+    ids = campaign.ask().ids.tolist()
+    campaign.tell({item: f"wine {kinds[item]}" for item in ids}, by="ann")
+    campaign.train()
+    rest = np.setdiff1d(np.arange(178), ids)
+    assert (campaign.learner.predict(project.inputs[rest]) == kinds[rest]).mean() > 0.85
+    assert len(campaign.ask()) == 30  # by badge
+
+
+def test_amounts_are_predicted_in_their_own_units(tmp_path):
+    rows, values = load_diabetes(return_X_y=True, scaled=False)
+    path = write_table(tmp_path / "d.csv", rows, values, [*map(str, range(10)), "progress"])
+    project = Project.start(
+        path, home=tmp_path / "c", without=["progress"], regression=True, batch=150
+    )
+    campaign = project.campaign(device="cpu")
+    for _ in range(2):
+        ids = campaign.ask().ids
+        campaign.tell({int(item): values[item] for item in ids}, by="ann")
+        trained = campaign.train()
+    assert campaign.ledger().batches[1].asked.strategy == "k_center"
+    assert 0 < trained.metrics["mse"] < 0.8 * values.var()
+
+
+@pytest.mark.filterwarnings("ignore::labelwise.errors.LabelwiseWarning")  # of tiny budgets
+@pytest.mark.parametrize("regression", [False, True])
+def test_every_strategy_that_start_accepts_can_be_asked(regression, tmp_path):
+    rows, kinds = load_wine(return_X_y=True)
+    np.save(tmp_path / "f.npy", rows)
+    labels = rows[:, 0] if regression else kinds
+    accepted = []
+    for name in strategies():
+        try:
+            usual.check_strategy(Settings(strategy=name, regression=regression))
+            accepted.append(name)
+        except BadInput:
+            continue
+    project = Project.start(
+        tmp_path / "f.npy", home=tmp_path / "c", regression=regression, batch=40
+    )
+    campaign = project.campaign(device="cpu")
+    for name in [None, *accepted]:
+        picks = campaign.ask(name, 40 if name is None else 2)
+        campaign.tell({int(item): labels[item] for item in picks.ids}, by="ann")
+        if name is None:
+            campaign.train()
+    assert len(accepted) >= (10 if regression else 20)
+    assert [batch.asked.strategy for batch in campaign.ledger().batches[1:]] == accepted
+
+
+def test_texts_may_be_embedded_by_sentence_transformers(tmp_path, monkeypatch):
+    def encode(texts, show_progress_bar):
+        return [[float(len(text)), float(text.count("e"))] for text in texts]
+
+    stand_in = SimpleNamespace(SentenceTransformer=lambda name: SimpleNamespace(encode=encode))
+    monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
+    path = tmp_path / "t.csv"
+    path.write_text("text\nseven\nfive\nthree\n")
+    project = Project.start(path, home=tmp_path / "c", embedding="mini")
+    known = np.array(encode(["seven", "five", "three"], False))
+    wanted = (known - known.mean(axis=0)) / known.std(axis=0)
+    np.testing.assert_allclose(project.inputs, wanted, atol=1e-5)
+    path.write_text("text\nseven\nfive\nthree\nseventeen\n")
+    project.refresh()
+    new = (np.array([9, 4]) - known.mean(axis=0)) / known.std(axis=0)
+    np.testing.assert_allclose(project.inputs, [*wanted, new], atol=1e-5)
+
+
+def test_features_are_read_from_an_array_or_given_for_pictures(tmp_path, digits):
+    rows = np.random.default_rng(0).normal(7, 3, size=(60, 5)).astype(np.float32)
+    np.save(tmp_path / "f.npy", rows)
+    np.savez(tmp_path / "f.npz", features=rows, other=np.zeros(3))
+    wanted = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    for name in ("f.npy", "f.npz"):
+        project = Project.start(tmp_path / name, home=tmp_path / f"{name}.c")
+        np.testing.assert_allclose(project.inputs, wanted, atol=1e-5)
+        np.testing.assert_allclose(project.items.row(7)["3"], rows[7, 3], rtol=1e-4)
+    given = Project.start(digits.source, home=tmp_path / "g", features=tmp_path / "f.npy")
+    assert given.kind == "images" and given.items.path(0).is_file()
+    np.testing.assert_allclose(given.inputs, wanted, atol=1e-5)
+    np.save(tmp_path / "f.npy", rows[:50])
+    with pytest.raises(BadInput, match="has 50 rows for 60 items"):
+        Project.start(digits.source, home=tmp_path / "h", features=tmp_path / "f.npy")
+
+
+def test_new_files_get_new_ids_and_gone_ones_are_not_asked_for(digits):
+    names = [digits.items.describe(item)["name"] for item in digits.items]
+    inputs = np.array(digits.inputs)
+    picks = digits.campaign(device="cpu").ask().ids.tolist()
+    digits.desk().tell({picks[0]: "1"}, by="ann")
+    for item in picks[:2]:
+        digits.items.path(item).unlink()
+    write_digits(digits.source, range(100, 104))
+    grown = digits.refresh()
+    assert grown.new == 4 and set(grown.gone) == set(picks[:2]) and not grown.back
+    again = Project.open(digits.home)
+    assert [again.items.describe(item)["name"] for item in range(60)] == names
+    assert sorted(again.items.describe(i)["name"][-8:-4] for i in range(60, 64)) == [
+        *("0100", "0101", "0102", "0103")
+    ]
+    np.testing.assert_array_equal(again.inputs[:60], inputs)
+    ledger = again.desk().ledger()
+    assert ledger.items == 64 and dict(ledger.labels) == {picks[0]: "1"}
+    assert list(ledger.skipped) == [picks[1]] and picks[1] not in ledger.waiting
+    assert again.refresh().new == 0
+
+
+def test_a_file_that_comes_back_is_asked_for_again(digits):
+    picks = digits.campaign(device="cpu").ask().ids.tolist()
+    path = digits.items.path(picks[0])
+    whole = path.read_bytes()
+    path.unlink()
+    digits.refresh()
+    assert picks[0] not in digits.desk().ledger().waiting
+    path.write_bytes(whole)
+    assert digits.refresh().back == (picks[0],)
+    assert picks[0] in digits.desk().ledger().waiting
+
+
+def test_rows_added_to_a_table_are_embedded_like_those_before(tmp_path):
+    write_texts(tmp_path / "notes.jsonl", 40)
+    project = Project.start(tmp_path / "notes.jsonl", home=tmp_path / "c", classes=list(TOPICS))
+    before = np.array(project.inputs)
+    lines = (tmp_path / "notes.jsonl").read_text().splitlines()
+    added = [lines[5], json.dumps({"text": "soup with bread"})]  # a row of before, and a new one
+    (tmp_path / "notes.jsonl").write_text("\n".join([*added, *lines[1:]]) + "\n")
+    grown = project.refresh()
+    assert grown.new == 2 and grown.gone == (0,)
+    assert [project.items.text(item)[:4] for item in (40, 41)] == [
+        "soup",
+        project.items.text(5)[:4],
+    ]
+    np.testing.assert_array_equal(project.inputs[:40], before)
+    np.testing.assert_allclose(project.inputs[41], before[5], atol=1e-5)
+
+
+def test_a_feature_file_may_only_grow_at_its_end(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    np.save(tmp_path / "f.npy", rows)
+    project = Project.start(tmp_path / "f.npy", home=tmp_path / "c")
+    np.save(tmp_path / "f.npy", np.concatenate([rows, rows[:2] + 1]))
+    assert project.refresh().new == 2 and len(Project.open(tmp_path / "c").items) == 32
+    np.save(tmp_path / "f.npy", rows)
+    with pytest.raises(BadInput, match="has 30 rows, and had 32"):
+        project.refresh()
+    np.save(tmp_path / "f.npy", np.concatenate([rows[::-1], rows[:2]]))
+    with pytest.raises(BadInput, match="rows may only be added at its end"):
+        project.refresh()
+
+
+def test_broken_pictures_are_listed_and_left_out_only_if_asked(tmp_path):
+    source = write_digits(tmp_path / "digits", range(9))
+    (source / "part0" / "bad.png").write_text("no picture")
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8)).astype(np.uint8)
+    Image.fromarray(noise).save(source / "cut.png")
+    (source / "cut.png").write_bytes((source / "cut.png").read_bytes()[:70])
+    (tmp_path / "out.png").write_bytes(b"")
+    (source / "link.png").symlink_to(tmp_path / "out.png")
+    with pytest.raises(BadInput, match=r"cannot be used .*link\.png: a link .*--skip-broken"):
+        Project.start(source, home=tmp_path / "c")
+    (source / "link.png").unlink()
+    with pytest.raises(BadInput, match=r"1 of 11 items .*bad\.png: no picture of a known"):
+        Project.start(source, home=tmp_path / "c")
+    assert not [path.name for path in tmp_path.iterdir() if path.name.strip(".").startswith("c")]
+    project = Project.start(source, home=tmp_path / "c", skip_broken=True)
+    assert set(project.grown.broken) == {"part0/bad.png", "cut.png"}
+    assert len(project.items) == len(project.inputs) == project.grown.new == 9
+    for item in project.items:
+        number = int(project.items.describe(item)["name"][-8:-4])
+        assert (DIGITS[number].reshape(8, 8) * 15 - project.inputs[item, 0]).max() == 0
+
+
+def test_a_failed_refresh_changes_nothing(digits):
+    before = content(digits.home)
+    (digits.source / "new.png").write_text("no picture")
+    with pytest.raises(BadInput, match="1 of 1 items cannot be used"):
+        digits.refresh()
+    after = content(digits.home)
+    assert {path: after[path] for path in before if path.suffix not in (".db-wal", ".db-shm")} == {
+        path: held for path, held in before.items() if path.suffix not in (".db-wal", ".db-shm")
+    }
+    assert not list(digits.home.glob("*.partial"))
+
+
+def test_inputs_written_before_a_crash_do_not_count(digits):
+    write_digits(digits.source, [200])
+    items = (digits.home / "items.jsonl").read_bytes()
+    digits.refresh()
+    (digits.home / "items.jsonl").write_bytes(items)  # as if the list had not been reached
+    again = Project.open(digits.home)
+    assert len(again.inputs) == len(again.items) == 60
+    again.refresh()
+    assert len(again.inputs) == len(again.items) == 61
+    assert again.desk().ledger().items == 61
+
+
+def test_the_folder_and_its_source_may_move_together_or_be_said_to_have_moved(digits, tmp_path):
+    (tmp_path / "far").mkdir()
+    for path in (digits.source, digits.home):
+        path.rename(tmp_path / "far" / path.name)
+    project = Project.open(tmp_path / "far" / "c")
+    assert project.items.path(0).is_file()
+    project.source.rename(tmp_path / "elsewhere")
+    with pytest.raises(BadInput, match="if it was moved, say where to"):
+        project.refresh()
+    with pytest.raises(BadInput, match=r"has no pictures|none of the 60 pictures"):
+        project.repoint(write_digits(tmp_path / "others", range(300, 302)))
+    with pytest.raises(BadInput, match="was started from a folder"):
+        project.repoint(write_table(tmp_path / "t.csv", [[1]], [2], ["a", "b"]))
+    next((tmp_path / "elsewhere").rglob("*.png")).unlink()
+    assert project.repoint(tmp_path / "elsewhere") == 1
+    assert len(project.refresh().gone) == 1
+
+
+def test_a_campaign_is_found_from_the_current_folder(tmp_path, monkeypatch):
+    np.save(tmp_path / "f.npy", np.random.default_rng(0).normal(size=(9, 2)))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownName, match="no campaign here; labelwise start makes one"):
+        Project.open()
+    project = Project.start("f.npy")
+    assert project.home.name == "f.labelwise"
+    assert Project.open().home == project.home == Project.open("f").home
+    with pytest.raises(UnknownName, match="g is no campaign's folder"):
+        Project.open("g")
+    with pytest.raises(BadInput, match=r"f\.labelwise is there already; .*--refresh"):
+        Project.start("f.npy")
+    Project.start("f.npy", name="two words/more")
+    with pytest.raises(BadInput, match=r"several campaigns here: f\.labelwise, two-words-more"):
+        Project.open()
+    monkeypatch.chdir(project.home)
+    assert Project.open().name == "f" and len(Project.open().items) == 9
+
+
+def test_a_password_is_not_written_down(digits, make_postgres_url, tmp_path):
+    secret = make_postgres_url().replace("postgres:@", "postgres:hush@")  # it lets in everyone
+    assert "hush" in secret
+    project = Project.start(digits.source, home=tmp_path / "p", name="team", storage=secret)
+    project.desk().tell({3: "7"}, by="ann", anything=True)
+    project.close()
+    assert not any(b"hush" in held for held in content(project.home).values())
+    assert not (project.home / "record.db").exists()
+    again = Project.open(project.home)
+    assert dict(again.desk().ledger().labels) == {3: "7"}
+    again.close()
+    with pytest.raises(BadInput, match="a campaign called 'team' already; give this one another"):
+        Project.start(digits.source, home=tmp_path / "q", name="team", storage=secret)
+    assert not (tmp_path / "q").exists()
+
+
+def test_the_environment_says_where_the_record_is(digits, sqlite_url, tmp_path, monkeypatch):
+    monkeypatch.setenv(ENVIRONMENT, sqlite_url)
+    with pytest.raises(UnknownName, match="no campaign called 'digits'"):
+        Project.open(digits.home).classes  # noqa: B018
+    started = Project.start(digits.source, home=tmp_path / "p", classes=["a", "b"])
+    assert not (started.home / "record.db").exists()
+    monkeypatch.delenv(ENVIRONMENT)
+    assert Project.open(tmp_path / "p").classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("postgresql+psycopg://a:b@h:5/d", "postgresql+psycopg://a@h:5/d"),
+        (
+            "postgresql+psycopg://a:p%40@h/d?password=x&host=%2Ftmp",
+            "postgresql+psycopg://a@h/d?host=%2Ftmp",
+        ),
+        ("postgresql+psycopg://h/d", "postgresql+psycopg://h/d"),
+        ("sqlite:////tmp/a.db", "sqlite:////tmp/a.db"),
+    ],
+)
+def test_a_password_is_taken_out_of_a_url(url, kept):
+    assert without_password(url) == kept
+
+
+def test_a_record_elsewhere_is_found_from_any_folder(digits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Project.start(digits.source, home="s", storage="sqlite:///labels.db")
+    monkeypatch.chdir("/")
+    assert Project.open(tmp_path / "s").desk().ledger().items == 60
+    (tmp_path / "c" / "record.db").unlink()
+    with pytest.raises(UnknownName, match=r"there is no record .*record\.db"):
+        Project.open(tmp_path / "c").desk()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"strategy": "bagde"}, "bagde"),
+        ({"strategy": "ally"}, "ally needs features and duals"),
+        ({"strategy": "badge", "regression": True}, "badge needs .* a regression does not give"),
+        ({"classes": ["a"]}, "two classes or more"),
+        ({"batch": 0}, "batch must be a whole number"),
+        ({"overlaps": 2}, "no setting 'overlaps'"),
+        ({"storage": "memory://"}, "a storage that stays"),
+        ({"module": "no_such:thing"}, "no_such cannot be imported"),
+        ({"side": 1}, "a side of 4 or more"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(asked, message, digits, tmp_path):
+    with pytest.raises((BadInput, UnknownName), match=message):
+        Project.start(digits.source, home=tmp_path / "new", **asked)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "digits"]
+
+
+def test_sources_that_are_none_are_refused(tmp_path):
+    (tmp_path / "a.pdf").write_text("")
+    np.save(tmp_path / "pictures.npy", np.zeros((3, 4, 4)))
+    np.save(tmp_path / "nan.npy", np.array([[1.0], [np.nan]]))
+    for name, message in [
+        ("none", "no file or folder"),
+        ("a.pdf", "its kind is unknown"),
+        ("pictures.npy", r"shape \(3, 4, 4\); give numbers \(items, features\), or a folder"),
+        ("nan.npy", "NaN or infinite numbers, first in row 1"),
+    ]:
+        with pytest.raises(BadInput, match=message):
+            Project.start(tmp_path / name, home=tmp_path / "c")
+
+
+def test_files_of_newer_or_broken_campaigns_are_refused(digits):
+    facts = digits.home / "campaign.json"
+    held = json.loads(facts.read_text())
+    facts.write_text(json.dumps({**held, "format": 9}))
+    with pytest.raises(BadInput, match=r"newer labelwise \(format 9\)"):
+        Project.open(digits.home)
+    facts.write_text("{}")
+    with pytest.raises(BadInput, match="does not describe a campaign"):
+        Project.open(digits.home)
+
+
+def test_a_class_that_is_added_later_is_learned(tmp_path):
+    rows, kinds = load_wine(return_X_y=True)
+    path = write_table(tmp_path / "w.csv", rows, kinds, [*map(str, range(13)), "kind"])
+    project = Project.start(
+        path, home=tmp_path / "c", without=["kind"], classes=["0", "1"], batch=20, validation=0.0
+    )
+    campaign = project.campaign(device="cpu")
+    first = [*range(10), *range(60, 70)]
+    campaign.tell({item: kinds[item] for item in first}, by="ann", anything=True)
+    campaign.train()
+    project.desk().change(classes=["0", "1", "2"])
+    campaign.tell({item: 2 for item in range(140, 160)}, by="ann", anything=True)
+    campaign.train()
+    assert (campaign.learner.predict(project.inputs[160:]) == 2).all()
+
+
+def test_opening_a_campaign_to_label_imports_no_torch(digits):
+    code = (
+        "import sys; from labelwise.campaign.project import Project; "
+        f"project = Project.open({str(digits.home)!r}); project.items.describe(3); "
+        "project.desk().ledger(); "
+        "sys.exit(str([m for m in ('torch', 'sklearn', 'PIL', 'pyarrow') if m in sys.modules]))"
+    )
+    done = run_process([sys.executable, "-c", code], capture_output=True, text=True, cwd=os.sep)
+    assert done.stderr.strip() == "[]"

@@ -1,0 +1,326 @@
+"""The report of a campaign: its pictures, its facts, and that nobody's text can act in it."""
+
+import base64
+import doctest
+import io
+import math
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from labelwise.campaign import report, report_facts, report_figures, thumbnails
+from labelwise.campaign.events import Asked, Skipped, Started, Told, Trained, Withdrawn
+from labelwise.campaign.items import MANIFEST, Items, write_items
+from labelwise.campaign.ledger import replay
+from labelwise.campaign.report_facts import BatchPicks, Facts, Person, Pick, gather, shower
+from labelwise.campaign.report_figures import Bar, Point, bars_svg, curve_svg, steps_svg, ticks
+from labelwise.campaign.thumbnails import picture_address
+
+HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
+POINTS = (Point(20, 0.5, 0.4, 0.6), Point(40, 0.7, 0.6, 0.8), Point(80, 0.75, 0.7, 0.8))
+
+
+def parsed(svg):
+    """The picture as a tree: it must be well-formed."""
+    return ElementTree.fromstring(svg)
+
+
+def places(tree, kind):
+    """The coordinates of the points of a line or a band."""
+    (shape,) = [entry for entry in tree.iter() if entry.get("class") == kind]
+    return [tuple(map(float, pair.split(","))) for pair in shape.get("points").split()]
+
+
+def test_a_curve_runs_from_left_to_right_and_up_where_values_grow():
+    line = places(parsed(curve_svg(POINTS, share=True, label="curve")), "line")
+    xs, ys = zip(*line, strict=True)
+    assert xs[0] < xs[1] < xs[2] and ys[0] > ys[1] > ys[2]
+    assert (xs[2] - xs[1]) / (xs[1] - xs[0]) == pytest.approx((80 - 40) / (40 - 20), rel=0.01)
+    assert (ys[0] - ys[1]) / (ys[1] - ys[2]) == pytest.approx(0.2 / 0.05, rel=0.05)
+
+
+def test_the_band_lies_between_the_ends_of_the_intervals():
+    tree = parsed(curve_svg(POINTS, share=True, label="curve"))
+    line, band = places(tree, "line"), places(tree, "band")
+    highs, lows = band[:3], band[:2:-1]
+    for (x, y), high, low in zip(line, highs, lows, strict=True):
+        assert high[0] == low[0] == x
+        assert high[1] < y < low[1]
+    per_percent = (line[0][1] - line[1][1]) / 20
+    assert lows[0][1] - highs[0][1] == pytest.approx(20 * per_percent, rel=0.05)
+
+
+def test_every_point_of_a_curve_says_its_numbers():
+    tree = parsed(curve_svg(POINTS, share=True, label="curve"))
+    said = [entry.text for entry in tree.iter() if entry.tag.endswith("title")]
+    assert said[0] == "20 labels: 50 % (40 to 60 %)"
+    assert said[2] == "80 labels: 75 % (70 to 80 %)"
+
+
+def test_an_error_is_not_shown_in_percent():
+    svg = curve_svg([Point(10, 250.0), Point(20, 100.0)], share=False, label="curve")
+    assert "%" not in svg and "20 labels: 100" in svg
+
+
+def test_one_measurement_has_its_interval_as_a_whisker():
+    tree = parsed(curve_svg(POINTS[:1], share=True, label="curve"))
+    assert [entry.get("class") for entry in tree.iter()].count("whisker") == 1
+
+
+def test_bars_are_as_long_as_their_amounts():
+    tree = parsed(bars_svg([Bar("a", 40, "40"), Bar("b", 10, "10"), Bar("c", 0, "0")], label="b"))
+    widths = [float(e.get("width")) for e in tree.iter() if e.get("class") == "bar"]
+    assert widths[0] == pytest.approx(4 * widths[1], rel=0.01)
+    assert widths[2] == 1.0
+
+
+def test_a_long_name_is_cut_but_told_in_full():
+    name = "a name that is far too long for its place"
+    tree = parsed(bars_svg([Bar(name, 1, "1")], label="bars"))
+    texts = [entry.text for entry in tree.iter() if entry.tag.endswith("text")]
+    assert texts[0].endswith("…") and name.startswith(texts[0][:-1])
+    assert f"{name}: 1" in [entry.text for entry in tree.iter()]
+
+
+def test_steps_rise_to_the_last_count_at_the_right_edge():
+    tree = parsed(steps_svg([0.0, 10.0, 100.0], [1, 5, 10], label="growth"))
+    (line,) = [e.get("d") for e in tree.iter() if e.get("class") == "line"]
+    heights = [float(v) for v in re.findall(r"V([\d.]+)", line)]
+    assert heights == sorted(heights, reverse=True) and len(heights) == 3
+    base = float(re.match(r"M[\d.]+ ([\d.]+)", line).group(1))
+    assert (base - heights[1]) / (base - heights[2]) == pytest.approx(0.5, rel=0.01)
+
+
+@given(
+    low=st.floats(-1e6, 1e6),
+    span=st.floats(1e-3, 1e6),
+    count=st.integers(1, 9),
+)
+def test_ticks_are_even_and_inside_the_range(low, span, count):
+    found = ticks(low, low + span, count)
+    slack = 1e-6 * max(abs(low), span)
+    assert all(low - slack <= value <= low + span + slack for value in found)
+    assert len(found) <= count + 1
+    steps = [b - a for a, b in pairwise(found)]
+    assert all(math.isclose(step, steps[0], rel_tol=1e-3) for step in steps)
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_a_picture(name):
+    parsed(bars_svg([Bar(name, 1, name)], label=name))
+
+
+class Elements(HTMLParser):
+    """Every element and attribute that a browser would see."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+
+def hostile_facts():
+    pick = Pick(3, HOSTILE, None, HOSTILE, HOSTILE, 0.9, HOSTILE)
+    return Facts(
+        HOSTILE,
+        items=10,
+        labels=2,
+        batches=1,
+        tiles=((HOSTILE, HOSTILE, HOSTILE),),
+        advice=(HOSTILE,),
+        metric=HOSTILE,
+        points=POINTS,
+        trainings=((HOSTILE,) * 5,),
+        growth=((0.0, 1), (5.0, 2)),
+        balance=((HOSTILE, 3), ("b", 1)),
+        people=(Person(HOSTILE, 2, 0, 3.0),),
+        agreement=HOSTILE,
+        pairs=((HOSTILE, "1", "1", "1"),),
+        surprises=(pick, Pick(4, HOSTILE, "data:x" + HOSTILE, HOSTILE)),
+        picks=(BatchPicks(1, HOSTILE, (pick,)),),
+        costs=((HOSTILE, HOSTILE),),
+        settings=((HOSTILE, HOSTILE),),
+        version=HOSTILE,
+    )
+
+
+def test_hostile_texts_are_shown_and_never_act():
+    page = report.page(hostile_facts())
+    found = Elements(page)
+    assert "script" not in found.tags
+    assert not [name for name in found.attributes if name.startswith("on")]
+    assert found.tags.count("img") == 1
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 15
+
+
+def test_the_page_forbids_scripts_and_loads_nothing():
+    page = report.page(hostile_facts())
+    assert "default-src 'none'" in page
+    assert not re.search(r"""(?:src|href)=["'](?!data:)""", page)
+    assert "http" not in page.replace("http-equiv", "")
+    assert "prefers-color-scheme: dark" in page
+
+
+EVENTS = [
+    Started(at=0.0, settings={"classes": ["cat", "dog", "emu"], "batch": 4}, items=50),
+    Asked(at=1.0, batch=1, ids=(1, 2, 3, 4), strategy="random", validation=(4,)),
+    Told(at=10.0, id=1, label="cat", by="ann", seconds=2.0),
+    Told(at=20.0, id=2, label="cat", by="ann", seconds=4.0),
+    Told(at=30.0, id=3, label="dog", by="ann", seconds=60.0),
+    Told(at=40.0, id=4, label="dog", by="bob"),
+    Trained(
+        at=50.0,
+        number=1,
+        labels=4,
+        seconds=1.5,
+        metrics={"accuracy": 0.5, "interval": [0.25, 0.75], "validation_labels": 1},
+    ),
+    Asked(
+        at=60.0,
+        batch=2,
+        ids=(9, 8, 7, 6),
+        strategy="margin",
+        model=1,
+        guesses=(("cat", 0.6), ("cat", 0.9), ("dog", 0.8), ("dog", 0.5)),
+    ),
+    Told(at=70.0, id=9, label="dog", by="ann", seconds=2.0),
+    Told(at=80.0, id=8, label="dog", by="bob"),
+    Told(at=90.0, id=7, label="dog", by="bob"),
+    Withdrawn(at=95.0, id=7, by="bob"),
+    Skipped(at=99.0, id=6, by="bob"),
+]
+
+
+def show(item):
+    return f"item {item}", None
+
+
+@pytest.fixture
+def facts():
+    return gather("birds", replay(EVENTS), EVENTS, show, now=lambda: 100.0)
+
+
+def test_the_facts_count_labels_batches_and_people(facts):
+    tiles = {name: value for name, value, _ in facts.tiles}
+    assert tiles == {"labelled": "6", "waiting": "1", "skipped": "1", "people": "2", "models": "1"}
+    assert (facts.items, facts.labels, facts.batches) == (50, 6, 2)
+
+
+def test_classes_without_labels_are_among_the_balance(facts):
+    assert facts.balance == (("dog", 4), ("cat", 2), ("emu", 0))
+    assert "Some classes have no label yet." in report.page(facts)
+
+
+def test_the_curve_has_the_intervals_of_the_record(facts):
+    assert facts.points == (Point(4, 0.5, 0.25, 0.75),)
+    assert facts.trainings == (("1", "4", "50.0 %", "25.0 % to 75.0 %", "1.5 s"),)
+    assert facts.measured == 1
+
+
+def test_people_come_busiest_first_with_their_median_time(facts):
+    found = [(p.name, p.labels, p.skips, p.per_label) for p in facts.people]
+    assert found == [("ann", 4, 0, 3.0), ("bob", 2, 1, None)]
+
+
+def test_surprises_are_wrong_guesses_the_surest_first(facts):
+    assert [(pick.id, pick.guess, pick.label) for pick in facts.surprises] == [
+        (8, "cat", "dog"),
+        (9, "cat", "dog"),
+    ]
+
+
+def test_the_first_picks_come_newest_batch_first_without_those_for_measuring(facts):
+    shown = [(batch.number, [pick.id for pick in batch.picks]) for batch in facts.picks]
+    assert shown == [(2, [9, 8, 7, 6]), (1, [1, 2, 3])]
+
+
+def test_growth_counts_votes_that_stand(facts):
+    assert facts.growth[-2:] == ((90.0, 7), (95.0, 6))
+
+
+def test_growth_of_a_long_record_is_thinned_but_keeps_its_ends():
+    events = [Told(at=float(n), id=n, label=0) for n in range(5000)]
+    growth = gather("g", replay(events), events, show).growth
+    assert len(growth) == 200
+    assert (growth[0], growth[-1]) == ((0.0, 1), (4999.0, 5000))
+
+
+def test_values_of_a_regression_are_counted_in_ranges():
+    start = Started(at=0.0, settings={"regression": True}, items=50)
+    events = [start, *(Told(at=1.0, id=n, label=float(n)) for n in range(21))]
+    facts = gather("g", replay(events), events, show)
+    assert facts.ranges and sum(count for _, count in facts.balance) == 21
+    assert facts.balance[0] == ("0 to 2", 2) and facts.balance[-1] == ("18 to 20", 3)
+    assert "Spread of the labels" in report.page(facts)
+
+
+def test_a_campaign_without_anything_has_a_page(tmp_path):
+    events = [Started(at=0.0, settings={}, items=50)]
+    facts = gather("new", replay(events), events, show)
+    report.write_report(facts, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "0 of 50 items have a label" in page and "No model has been measured yet" in page
+
+
+def decoded(address):
+    kind, data = re.match(r"data:image/(\w+);base64,(.+)", address).groups()
+    return kind, Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+def test_a_photo_becomes_small_keeps_its_shape_and_loses_what_else_it_says(tmp_path):
+    exif = Image.Exif()
+    exif[0x010F] = "a camera"
+    Image.new("RGB", (1200, 600), (10, 200, 30)).save(tmp_path / "photo.jpg", exif=exif)
+    kind, small = decoded(picture_address(tmp_path / "photo.jpg"))
+    assert (kind, small.size, dict(small.getexif())) == ("jpeg", (240, 120), {})
+    assert np.abs(np.array(small)[60, 60].astype(int) - (10, 200, 30)).max() < 12
+
+
+def test_a_tiny_picture_is_enlarged_pixel_by_pixel(tmp_path):
+    pixels = np.array([[0, 255], [255, 0]], dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "tiny.png")
+    kind, shown = decoded(picture_address(tmp_path / "tiny.png"))
+    assert (kind, shown.size) == ("png", (120, 120))
+    assert np.array_equal(np.array(shown)[::60, ::60, 0], pixels)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "I;16", "P", "1", "CMYK"])
+def test_pictures_of_any_kind_are_shown(mode, tmp_path):
+    path = tmp_path / ("picture.tif" if mode == "CMYK" else "picture.png")
+    Image.new(mode, (90, 30)).save(path)
+    _, small = decoded(picture_address(path))
+    assert small.size == (90, 30) and small.mode == "RGB"
+
+
+def test_what_is_no_picture_has_none(tmp_path):
+    (tmp_path / "no.png").write_bytes(b"<svg onload=alert(1)>")
+    assert picture_address(tmp_path / "no.png") is None
+    assert picture_address(tmp_path / "gone.png") is None
+
+
+def test_a_long_text_is_cut_and_a_file_that_is_gone_is_said(tmp_path):
+    write_items(tmp_path / MANIFEST, [{"text": "word " * 500}])
+    shown, picture = shower(Items(tmp_path, "texts", tmp_path))(0)
+    assert len(shown) == 600 and shown.endswith("…") and picture is None
+    (tmp_path / MANIFEST).unlink()
+    write_items(tmp_path / MANIFEST, [{"path": "gone.png"}])
+    shown, picture = shower(Items(tmp_path, "images", tmp_path))(0)
+    assert "the file of item 0 is gone" in shown and picture is None
+
+
+@pytest.mark.parametrize("module", [report, report_facts, report_figures, thumbnails])
+def test_the_examples_in_the_documentation_are_right(module):
+    failed, attempted = doctest.testmod(module)
+    assert failed == 0
+    assert attempted > 0 or module is report_facts

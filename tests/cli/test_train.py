@@ -1,0 +1,96 @@
+"""``labelwise train``: what it prints about a model."""
+
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from labelwise.campaign.forecast import forecast
+from labelwise.campaign.project import Project
+from labelwise.cli import run
+from labelwise.cli.train import result_lines
+from tests.cli.folders import CLASSES, answer, ledger
+
+
+def test_a_model_is_trained_measured_and_recorded(two_rounds, trained):
+    out = two_rounds[1][0]
+    first = ledger().trainings[0]
+    metrics = first.metrics
+    low, high = (100 * end for end in metrics["interval"])
+    assert first.seed == 5
+    assert f"model 1: trained on {metrics['training_labels']} labels in " in out
+    assert f"accuracy {100 * metrics['accuracy']:.1f} %" in out
+    assert f"(95 % interval {low:.1f} % to {high:.1f} %)" in out
+    assert f"on {metrics['validation_labels']} labels drawn for measuring" in out
+    assert out.splitlines()[-1] == "next: labelwise label (or labelwise ask --out batch.csv)"
+
+
+def test_the_second_model_is_compared_with_the_first(two_rounds, trained):
+    out = two_rounds[1][1]
+    first, second = (model.metrics for model in ledger().trainings)
+    change = 100 * (second["accuracy"] - first["accuracy"])
+    assert f"{change:+.1f} points since model 1" in out
+    assert f"predicts as model 1 did for {100 * second['agreement']:.1f} % of the pool" in out
+    assert f"the model before had guessed {100 * second['prequential']:.1f} % of the last" in out
+    desk = Project.open().desk()
+    assert f"forecast: {forecast(desk.ledger(), desk.settings).says}\n" in out
+    assert re.search(r"^advice: ", out, re.M)
+
+
+def test_training_without_labels_is_one_line_of_error(folder, capsys):
+    code, out, err = answer(capsys, "train")
+    assert (code, out) == (1, "")
+    assert "there are no labels to train on" in err and len(err.splitlines()) == 1
+
+
+def test_an_interruption_says_what_the_record_has_of_it(folder, capsys):
+    Path("interrupting.py").write_text(
+        "from torch import nn\n"
+        "class Network(nn.Linear):\n"
+        "    def __init__(self, shape, outputs):\n"
+        "        super().__init__(shape[0], outputs)\n"
+        "    def forward(self, rows):\n"
+        "        if self.training:\n"
+        "            raise KeyboardInterrupt\n"
+        "        return super().forward(rows)\n"
+    )
+    project = Project.start("plants.csv", home="c", classes=CLASSES, module="interrupting:Network")
+    project.desk().tell({0: "low", 20: "high"}, anything=True)
+    before = project.desk().ledger().length
+    capsys.readouterr()
+    assert run(["train", "--campaign", "c"]) == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("labelwise: interrupted; the record notes that training 1 failed")
+    after = Project.open("c").desk().ledger()
+    assert after.failure.number == 1 and after.length == before + 2
+    assert after.labels == {0: "low", 20: "high"}
+
+
+def test_an_interruption_before_the_training_left_nothing(folder, capsys):
+    Path("impatient.py").write_text(
+        "def network(shape, outputs):\n"
+        "    from torch import nn\n"
+        "    return nn.Linear(shape[0], outputs)\n"
+    )
+    Project.start("plants.csv", home="c", classes=CLASSES, module="impatient:network")
+    Path("impatient.py").write_text("raise KeyboardInterrupt\n")
+    del sys.modules["impatient"]
+    length = Project.open("c").desk().ledger().length
+    code, out, err = answer(capsys, "train", "--campaign", "c")
+    assert (code, out, err) == (130, "", "labelwise: interrupted; nothing was written\n")
+    assert Project.open("c").desk().ledger().length == length
+
+
+def test_a_model_without_measurement_says_how_to_get_one():
+    trained = SimpleNamespace(number=1, metrics={"loss": 0.1})
+    (line,) = result_lines(trained, None)
+    assert line.endswith("labelwise change validation=0.1")
+
+
+def test_an_error_is_told_as_a_number():
+    metrics = {"mse": 2.0, "interval": [1.5, 2.5], "validation_labels": 40}
+    trained = SimpleNamespace(number=2, metrics=metrics)
+    before = SimpleNamespace(number=1, metrics={"mse": 3.0})
+    assert result_lines(trained, before) == [
+        "mse 2 (95 % interval 1.5 to 2.5) on 40 labels drawn for measuring, -1 since model 1"
+    ]

@@ -1,0 +1,63 @@
+"""The demo: real digits, a campaign, the page, and Robin who labels along."""
+
+import doctest
+import io
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labelwise.campaign.project import Project
+from labelwise.web import label_demo
+from tests.web.page.browsing import press_and_see, shown, until, wait_saved
+from tests.web.page.conftest import KINDS, PIXELS
+
+
+def test_the_examples_run():
+    failed, attempted = doctest.testmod(label_demo)
+    assert attempted
+    assert not failed
+
+
+def test_the_digits_are_those_of_scikit_learn_as_pictures_that_can_be_read():
+    images, names = label_demo.load_digits()
+    assert names == [str(kind) for kind in KINDS]
+    read = np.array(Image.open(io.BytesIO(label_demo.png(images[7]))))
+    assert np.abs(255 - read.reshape(64) * 1.0 - PIXELS[7] * 255 / 16).max() <= 0.5
+
+
+@contextmanager
+def running(home):
+    """The demo's process; gives the address of its page."""
+    command = [sys.executable, "-m", "labelwise.web.label_demo", "--home", str(home)]
+    options = ["--port", "0", "--no-open", "--pace", "0.1"]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
+    try:
+        yield re.search(r"http://\S+", process.stdout.readline())[0]
+    finally:
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[0]
+    assert "Stopped." in said
+
+
+@pytest.mark.slow
+def test_robin_labels_along_and_disagrees_and_a_restart_goes_on(visit, tmp_path):
+    with running(tmp_path) as url:
+        page = visit(url)
+        first = shown(page)
+        press_and_see(page, str(KINDS[first]))
+        wait_saved(page)
+        desk = Project.open(tmp_path / "digits.labelwise").desk()
+        until(lambda: len(desk.ledger().disagreements()) == 1, 60)
+        assert desk.ledger().disagreements()[0].id == first
+        assert desk.ledger().per_annotator[label_demo.ROBIN].labels > label_demo.SECOND_OPINION
+        page.close()
+    with running(tmp_path) as url:
+        assert shown(visit(url)) != first
+        assert first in desk.ledger().votes
+        desk.storage.close()

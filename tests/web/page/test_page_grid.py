@@ -1,0 +1,87 @@
+"""Many items at once: selecting by mouse and keyboard, one class for all, undo of the group."""
+
+from tests.web.page.browsing import until, wait_saved
+
+
+def tiles(page):
+    return page.get_by_role("option")
+
+
+def ids(page, *, selected=False):
+    attribute = '[aria-selected="true"]' if selected else ""
+    script = "tiles => tiles.map((tile) => Number(tile.dataset.item))"
+    return page.locator(f".tile{attribute}").evaluate_all(script)
+
+
+def open_grid(labelling, visit, **options):
+    page = visit(labelling.url + "#grid", **options)
+    tiles(page).first.wait_for()
+    return page
+
+
+def test_a_click_and_a_shift_click_select_a_run_which_gets_one_class(make, visit):
+    labelling = make(40)
+    page = open_grid(labelling, visit)
+    shown = ids(page)
+    assert len(shown) == 40
+    tiles(page).nth(2).click()
+    tiles(page).nth(6).click(modifiers=["Shift"])
+    tiles(page).nth(4).click()  # once more: not this one
+    chosen = [shown[place] for place in (2, 3, 5, 6)]
+    assert ids(page, selected=True) == chosen
+    page.keyboard.press("8")
+    wait_saved(page)
+    assert labelling.votes() == {item: {"Ada": "8"} for item in chosen}
+    until(lambda: ids(page) == [item for item in shown if item not in chosen])
+
+
+def test_the_keyboard_alone_selects_and_labels(make, visit):
+    labelling = make(30)
+    page = open_grid(labelling, visit)
+    shown = ids(page)
+    for key in ("ArrowRight", "ArrowRight", "Space", "Shift+ArrowRight", "Shift+ArrowRight"):
+        page.keyboard.press(key)
+    assert ids(page, selected=True) == shown[1:4]
+    page.keyboard.press("3")
+    wait_saved(page)
+    assert set(labelling.votes()) == set(shown[1:4])
+
+
+def test_an_undo_takes_the_whole_group_back(make, visit):
+    labelling = make(30)
+    page = open_grid(labelling, visit)
+    shown = ids(page)
+    page.keyboard.press("Control+a")
+    assert len(ids(page, selected=True)) == 30
+    page.keyboard.press("5")
+    wait_saved(page)
+    assert len(labelling.votes()) == 30
+    page.keyboard.press("u")
+    until(lambda: labelling.votes() == {})
+    until(lambda: ids(page) == shown)
+
+
+def test_a_class_without_a_selection_labels_nothing(make, visit):
+    labelling = make(10)
+    page = open_grid(labelling, visit)
+    page.keyboard.press("5")
+    page.get_by_text("Select items first").first.wait_for()
+    assert labelling.votes() == {}
+
+
+def test_escape_and_the_buttons_change_the_selection(make, visit):
+    page = open_grid(make(10), visit)
+    page.get_by_role("button", name="Select all").click()
+    assert len(ids(page, selected=True)) == 10
+    page.keyboard.press("Escape")
+    assert ids(page, selected=True) == []
+
+
+def test_a_tap_selects_on_a_phone(make, visit):
+    labelling = make(10)
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    page = open_grid(labelling, visit, **phone)
+    tiles(page).nth(1).tap()
+    page.get_by_role("button", name="9", exact=True).tap()
+    wait_saved(page)
+    assert [list(said.values()) for said in labelling.votes().values()] == [["9"]]

@@ -1,0 +1,303 @@
+"""The guard before the server: hosts, tokens, origins, bodies and headers."""
+
+import doctest
+import json
+import stat
+
+import pytest
+from starlette.responses import JSONResponse
+from starlette.testclient import TestClient
+
+from labelwise.errors import BadInput
+from labelwise.web import access, security
+from labelwise.web.access import (
+    Attempts,
+    Hosts,
+    check_token,
+    cookie_name,
+    is_loopback,
+    server_key,
+)
+from labelwise.web.security import Guard, Policy
+
+KEY = bytes(range(32))
+TOKEN = "open-sesame-please"
+
+
+async def echo(scope, receive, send):
+    """Answers with the body it was given."""
+    body, more = b"", scope["method"] not in security.SAFE_METHODS
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    await JSONResponse({"path": scope["path"], "body": body.decode()})(scope, receive, send)
+
+
+def client(policy, **named):
+    return TestClient(
+        Guard(echo, policy), base_url="http://127.0.0.1:8600", follow_redirects=False, **named
+    )
+
+
+def plain(**changed):
+    return Policy(key=KEY, **changed)
+
+
+def csrf(policy):
+    return {"X-Labelwise-Csrf": policy.csrf()}
+
+
+def test_examples_in_the_docstrings_are_right():
+    results = doctest.testmod(access)
+    assert results.attempted > 0 and results.failed == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_needs_no_token(host):
+    assert is_loopback(host)
+    check_token(host, None)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "labels.example"])
+def test_any_other_address_is_refused_without_a_token(host):
+    with pytest.raises(BadInput, match="a token is needed; add --token"):
+        check_token(host, None)
+    check_token(host, TOKEN)
+
+
+@pytest.mark.parametrize("token", ["", "short", "has a blank in it", "nul\x00character", "ä" * 12])
+def test_a_token_that_is_short_or_does_not_fit_a_header_is_refused(token):
+    with pytest.raises(BadInput, match="8 to 200"):
+        check_token("0.0.0.0", token)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.0.0.1:8600", "localhost", "LOCALHOST:9", "[::1]:8600"],
+)
+def test_a_loopback_server_answers_under_its_own_names(host):
+    answer = client(plain()).get("/", headers={"Host": host})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8600",
+        "127.0.0.1.evil.example",
+        "localhost@evil.example",
+        "8.8.8.8",
+        "",
+        "127.0.0.1:8600:1",
+        "localhost/evil",
+    ],
+)
+def test_a_name_pointed_at_this_machine_gets_nothing(host):
+    answer = client(plain()).get("/", headers={"Host": host})
+    assert answer.status_code == 421
+    assert "is not called" in answer.json()["error"]
+
+
+def test_a_server_on_all_addresses_answers_under_addresses_but_not_under_foreign_names():
+    hosts = Hosts.of("0.0.0.0", ["Labels.Example"])
+    assert hosts.allow("192.168.1.7:8600") and hosts.allow("[fe80::1]") and hosts.allow("localhost")
+    assert hosts.allow("labels.example:443")
+    assert not hosts.allow("evil.example")
+
+
+def test_without_the_token_nothing_is_answered():
+    browser = client(plain(token=TOKEN))
+    for path in ("/", "/static/app.js", "/api/state", "/api/openapi.json"):
+        answer = browser.get(path)
+        assert answer.status_code == 401
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        assert "path" not in answer.text
+    assert browser.get("/api/state").json() == {
+        "error": "this server needs its token; open the address with ?token= in it"
+    }
+
+
+def test_the_token_is_given_once_and_leaves_the_address():
+    browser = client(plain(token=TOKEN))
+    answer = browser.get("/?token=" + TOKEN + "&view=grid")
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/?view=grid"
+    cookie = answer.headers["Set-Cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie
+    assert TOKEN not in cookie
+    assert browser.get("/").status_code == 200
+    again = browser.get("/?token=" + TOKEN)
+    assert (again.status_code, again.headers["Location"]) == (303, "/")
+
+
+def test_the_way_back_never_leads_to_another_server():
+    browser = client(plain(token=TOKEN))
+    answer = browser.get("http://127.0.0.1:8600//evil.example/?token=" + TOKEN)
+    assert answer.headers["Location"] == "/evil.example/"
+
+
+def test_a_bearer_token_opens_without_a_cookie():
+    browser = client(plain(token=TOKEN))
+    answer = browser.get("/api/state", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 200 and "Set-Cookie" not in answer.headers
+    wrong = browser.get("/api/state", headers={"Authorization": f"Bearer {TOKEN}x"})
+    assert wrong.status_code == 401
+
+
+def test_a_cookie_made_without_the_key_or_for_another_token_opens_nothing():
+    policy = plain(token=TOKEN)
+    for other in (Policy(key=bytes(32), token=TOKEN), plain(token="another-token")):
+        browser = client(policy, cookies={policy.cookie: other.pass_code()})
+        assert browser.get("/").status_code == 401
+    assert client(policy, cookies={policy.cookie: policy.pass_code()}).get("/").status_code == 200
+
+
+def test_who_sends_too_many_wrong_tokens_has_to_wait_even_with_the_right_one():
+    policy = plain(token=TOKEN, wrong_tokens=3)
+    browser = client(policy)
+    for number in range(3):
+        assert browser.get(f"/?token=wrong-{number}").status_code == 401
+    late = browser.get("/?token=" + TOKEN)
+    assert late.status_code == 429
+    assert 1 <= int(late.headers["Retry-After"]) <= 61
+    assert "too many wrong tokens" in late.json()["error"]
+    inside = TestClient(
+        browser.app,
+        base_url="http://127.0.0.1:8600",
+        cookies={policy.cookie: policy.pass_code()},
+    )
+    assert inside.get("/").status_code == 200
+
+
+def test_wrong_tokens_are_forgotten_after_a_minute_and_counted_by_address():
+    now = [0.0]
+    attempts = Attempts(2, together=5, clock=lambda: now[0])
+    attempts.wrong("10.0.0.1")
+    now[0] = 20.0
+    attempts.wrong("10.0.0.1")
+    assert attempts.wait("10.0.0.1") == 40.0
+    assert attempts.wait("10.0.0.2") == 0.0
+    now[0] = 60.0
+    assert attempts.wait("10.0.0.1") == 0.0
+
+
+def test_many_addresses_together_have_to_wait_too():
+    now = [0.0]
+    attempts = Attempts(2, together=5, clock=lambda: now[0])
+    for number in range(5):
+        attempts.wrong(f"10.0.0.{number}")
+    assert attempts.wait("10.0.0.99") == 60.0
+    one_network = Attempts(2, clock=lambda: now[0])
+    one_network.wrong("2001:db8::1")
+    one_network.wrong("2001:db8::2")
+    assert one_network.wait("2001:db8::3") == 60.0
+
+
+def test_a_change_needs_the_code_of_this_server():
+    policy = plain()
+    browser = client(policy)
+    for headers in ({}, {"X-Labelwise-Csrf": "0" * 64}, {"X-Labelwise-Csrf": "é".encode()}):
+        answer = browser.post("/api/labels", headers=headers)
+        assert answer.status_code == 403
+        assert "X-Labelwise-Csrf" in answer.json()["error"]
+    assert browser.post("/api/labels", headers=csrf(policy)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Origin": "http://["},
+        {"Origin": "http://127.0.0.1:8600.evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+    ],
+)
+def test_a_change_from_another_origin_is_refused_even_with_the_code(headers):
+    policy = plain()
+    answer = client(policy).post("/api/labels", headers={**csrf(policy), **headers})
+    assert answer.status_code == 403
+    assert "comes from" in answer.json()["error"]
+
+
+def test_a_change_from_the_page_itself_is_allowed():
+    policy = plain()
+    headers = {"Origin": "http://127.0.0.1:8600", "Sec-Fetch-Site": "same-origin", **csrf(policy)}
+    assert client(policy).post("/api/labels", headers=headers).status_code == 200
+
+
+def test_other_sites_may_link_to_the_page_but_not_read_the_api():
+    browser = client(plain())
+    cross = {"Sec-Fetch-Site": "cross-site"}
+    assert browser.get("/", headers=cross).status_code == 200
+    assert browser.get("/api/items/1/image", headers=cross).status_code == 403
+    assert browser.get("/api/export", headers={"Sec-Fetch-Site": "none"}).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "PURGE"])
+def test_every_method_but_reading_is_a_change(method):
+    assert client(plain()).request(method, "/elsewhere").status_code == 403
+
+
+def test_a_body_over_the_limit_is_refused_with_and_without_its_length():
+    policy = plain(body_bytes=1000)
+    browser = client(policy)
+    fits = browser.post("/api/labels", content=b"x" * 1000, headers=csrf(policy))
+    assert fits.json()["body"] == "x" * 1000
+    promised = browser.post("/api/labels", content=b"x" * 1001, headers=csrf(policy))
+    chunks = browser.post(
+        "/api/labels", content=(b"x" * 100 for _ in range(11)), headers=csrf(policy)
+    )
+    assert "content-length" not in chunks.request.headers
+    for answer in (promised, chunks):
+        assert answer.status_code == 413
+        assert "1,000 bytes" in answer.json()["error"]
+
+
+def test_every_answer_forbids_scripts_of_others_framing_and_guessing_of_types():
+    browser = client(plain(token=TOKEN))
+    for answer in (browser.get("/"), browser.get("/?token=" + TOKEN), browser.get("/")):
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "script-src 'self';" in policy
+        assert "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["X-Frame-Options"] == "DENY"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+def test_the_key_is_kept_for_the_owner_alone_and_stays_the_same(tmp_path):
+    first = server_key(tmp_path)
+    assert len(first) == 32 and server_key(tmp_path) == first
+    assert stat.S_IMODE((tmp_path / "web.key").stat().st_mode) == 0o600
+    (tmp_path / "other").mkdir()
+    assert server_key(tmp_path / "other") != first
+    assert cookie_name(tmp_path) != cookie_name(tmp_path / "other")
+
+
+def test_a_damaged_key_is_an_error(tmp_path):
+    (tmp_path / "web.key").write_bytes(b"short")
+    with pytest.raises(BadInput, match="does not hold 32 bytes"):
+        server_key(tmp_path)
+
+
+def test_secrets_are_not_shown():
+    shown = repr(plain(token=TOKEN))
+    assert TOKEN not in shown and repr(KEY) not in shown
+
+
+def test_websockets_are_closed():
+    from starlette.websockets import WebSocketDisconnect
+
+    with pytest.raises(WebSocketDisconnect), client(plain()).websocket_connect("/api/state"):
+        pass
+
+
+def test_errors_are_json():
+    answer = client(plain()).post("/api/labels")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert list(json.loads(answer.text)) == ["error"]

@@ -1,0 +1,209 @@
+"""The server as a process: where it listens, what it imports, and what a kill leaves."""
+
+import doctest
+import socket
+import subprocess
+import sys
+import threading
+
+import httpx
+import pytest
+
+from labelwise.campaign.events import Asked
+from labelwise.errors import BadInput
+from labelwise.web import serve
+from tests.web.conftest import launch
+
+TOKEN = "open-sesame-please"
+
+
+def ask(project, ids):
+    project.desk().commit(
+        lambda ledger, now: ([Asked(now, 1, tuple(ids), strategy="random")], None)
+    )
+
+
+@pytest.fixture
+def project(make_project):
+    made = make_project()
+    ask(made, range(60))
+    return made
+
+
+def test_examples_in_the_docstrings_are_right():
+    results = doctest.testmod(serve)
+    assert results.attempted > 0 and results.failed == 0
+
+
+def test_the_server_never_imports_torch_nor_other_heavy_packages(project):
+    script = f"""
+import sys
+from labelwise.cli import label
+from labelwise.campaign.project import Project
+from labelwise.web.app import create_app
+from starlette.testclient import TestClient
+app = create_app(Project.open({str(project.home)!r}), trains=False)
+with TestClient(app, base_url="http://127.0.0.1") as client:
+    code = client.get("/api/session").json()["csrf"]
+    headers = {{"X-Annotator": "ann", "X-Labelwise-Csrf": code}}
+    labels = [{{"id": 0, "label": "3"}}]
+    answers = [
+        client.post("/api/labels", json={{"labels": labels, "lend": 5}}, headers=headers),
+        client.get("/api/state", headers=headers),
+        client.get("/api/items/0/image"),
+        client.get("/api/export"),
+        client.get("/api/history"),
+    ]
+assert all(answer.status_code == 200 for answer in answers), answers
+heavy = {{"torch", "sklearn", "matplotlib", "pandas", "transformers", "ray"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_listens_on_loopback_alone(project, start_server):
+    server = start_server(project.home, "--no-training")
+    port = httpx.URL(server.url).port
+    assert server.url.startswith("http://127.0.0.1:")
+    listening = subprocess.run(["ss", "-ltnH"], capture_output=True, text=True).stdout.splitlines()
+    where = [line.split()[3] for line in listening if line.split()[3].endswith(f":{port}")]
+    assert where == [f"127.0.0.1:{port}"]
+
+
+def test_another_address_without_a_token_is_refused_before_anything_starts(project):
+    with pytest.raises(AssertionError, match="a token is needed"):
+        launch(project.home, "--host", "0.0.0.0", "--no-training")
+    with pytest.raises(AssertionError, match="8 to 200"):
+        launch(project.home, "--token", "short", "--no-training")
+
+
+def test_a_token_opens_a_server_on_all_addresses(project, start_server):
+    server = start_server(project.home, "--host", "0.0.0.0", "--no-training", LABELWISE_TOKEN=TOKEN)
+    assert TOKEN in "".join(server.lines)
+    assert httpx.get(server.url + "api/state").status_code == 401
+    with httpx.Client(base_url=server.url, follow_redirects=True) as browser:
+        assert browser.get("/", params={"token": TOKEN}).status_code == 200
+        assert browser.get("/api/state").status_code == 200
+    port = httpx.URL(server.url).port
+    evil = httpx.get(server.url, headers={"Host": f"evil.example:{port}"})
+    assert evil.status_code == 421
+
+
+def test_wrong_tokens_are_slowed_down(project, start_server):
+    server = start_server(project.home, "--no-training", "--token", TOKEN)
+    codes = [httpx.get(server.url, params={"token": f"guess-{n}"}).status_code for n in range(12)]
+    assert codes == [401] * 10 + [429] * 2
+
+
+def test_a_cookie_stays_good_when_the_server_is_started_again(project, start_server):
+    first = start_server(project.home, "--no-training", "--token", TOKEN)
+    with httpx.Client(follow_redirects=True) as browser:
+        assert browser.get(first.url, params={"token": TOKEN}).status_code == 200
+        code = browser.get(first.url + "api/session").json()["csrf"]
+        first.kill()
+        again = start_server(project.home, "--no-training", "--token", TOKEN)
+        assert browser.get(again.url + "api/state").status_code == 200
+        assert browser.get(again.url + "api/session").json()["csrf"] == code
+
+
+def test_a_body_without_a_length_is_cut_off(project, start_server):
+    server = start_server(project.home, "--no-training")
+    client = server.client()
+    endless = (b" " * 65_536 for _ in range(64))
+    try:
+        answer = client.post("/api/labels", content=endless)
+        assert answer.status_code == 413
+    except httpx.TransportError:  # the server hung up while we were still talking
+        pass
+    assert client.get("/api/state").status_code == 200
+
+
+def test_nothing_is_logged_about_who_asked_for_what(project, start_server):
+    server = start_server(project.home, "--no-training", "--token", TOKEN)
+    known = {"Authorization": f"Bearer {TOKEN}", "X-Annotator": "ann"}
+    assert httpx.get(server.url + "api/state", headers=known).status_code == 200
+    assert httpx.get(server.url + "nowhere?token=" + TOKEN).status_code == 303
+    assert server.stop() == 0
+    assert not any("GET" in line or "ann" in line for line in server.lines)
+
+
+def test_everything_acknowledged_survives_a_kill_and_loans_go_on(project, start_server):
+    acknowledged: dict[int, str] = {}
+    server = start_server(project.home, "--no-training")
+
+    def work(name):
+        client = server.client(name)
+        answer = client.post("/api/lend", json={"count": 2}).json()
+        try:
+            while answer["items"]:
+                item = answer["items"][0]["id"]
+                body = {"labels": [{"id": item, "label": str(item % 10)}], "lend": 2}
+                answer = client.post("/api/labels", json=body).json()
+                acknowledged[item] = name
+                if len(acknowledged) >= 20:
+                    server.process.kill()
+        except httpx.TransportError:
+            return
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("ann", "bob", "cem")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    server.kill()
+    assert 20 <= len(acknowledged) < 60
+    again = start_server(project.home, "--no-training")
+    votes = project.desk().ledger().votes
+    assert all(votes[item] == {name: str(item % 10)} for item, name in acknowledged.items())
+    held: dict[str, set[int]] = {
+        name: {
+            item["id"]
+            for item in again.client(name).post("/api/lend", json={"count": 50}).json()["items"]
+        }
+        for name in ("ann", "bob", "cem")
+    }
+    everything = [item for ids in held.values() for item in ids]
+    assert len(everything) == len(set(everything)) == 60 - len(votes)
+
+
+def test_ctrl_c_ends_it_in_good_order_while_a_page_waits(project, start_server):
+    server = start_server(project.home, "--no-training")
+    client = server.client()
+    version = client.get("/api/state").json()["version"]
+    waiting = threading.Thread(
+        target=lambda: client.get("/api/state", params={"since": version, "wait": 25})
+    )
+    waiting.start()
+    assert server.stop() == 0
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert "Stopped" in "".join(server.lines)
+    assert "Traceback" not in "".join(server.lines)
+
+
+def test_a_port_in_use_is_an_error_in_one_line(project):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        with pytest.raises(AssertionError, match=r"cannot listen on 127\.0\.0\.1 port") as caught:
+            launch(project.home, "--port", port, "--no-training")
+    assert "Traceback" not in str(caught.value)
+
+
+def test_an_address_that_is_none_is_an_error():
+    with pytest.raises(BadInput, match="cannot listen on"):
+        serve._listen("no such host.invalid", 0)
+
+
+def test_static_files_are_asked_for_again_but_sent_only_if_changed(project, start_server):
+    server = start_server(project.home, "--no-training")
+    first = httpx.get(server.url + "static/api.js")
+    assert first.status_code == 200 and first.headers["Cache-Control"] == "no-cache"
+    assert "javascript" in first.headers["Content-Type"]
+    known = {"If-None-Match": first.headers["ETag"]}
+    assert httpx.get(server.url + "static/api.js", headers=known).status_code == 304
+    page = httpx.get(server.url)
+    assert "text/html" in page.headers["Content-Type"]
+    assert "<script>" not in page.text and "onclick" not in page.text and " style=" not in page.text
