@@ -26,7 +26,7 @@ test: check .venv/browser.stamp  ## set up, check and run the tests (without the
 	@echo "Everything passed. Next: make demo shows the product; docs/adding_a_strategy.md to extend it."
 
 test-all: check .venv/browser.stamp  ## the same with the slow tests, and new random cases
-	HYPOTHESIS_PROFILE=exploring $(BIN)/python -m pytest -n 2 -q
+	HYPOTHESIS_PROFILE=exploring LABEL_STUDIO_INSTALL=1 $(BIN)/python -m pytest -n 2 -q
 	@echo "Everything passed, the slow tests too."
 
 check: .venv/test.stamp  ## lint, format, types, import layers

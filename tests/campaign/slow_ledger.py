@@ -183,10 +183,22 @@ class SlowLedger:
             max(event.at for event in self.of(*WORDS, Withdrawn) if event.by == by),
         )
 
+    def trainings(self) -> list[Trained]:
+        return sorted(self.of(Trained), key=lambda event: event.number)
+
     def training(self) -> Training | None:
+        """The last that began, unless it or a later one ended since."""
         found = self.of(Training, Trained, TrainingFailed)
-        return found[-1] if found and isinstance(found[-1], Training) else None
+        begins = [place for place, event in enumerate(found) if isinstance(event, Training)]
+        if not begins:
+            return None
+        last = found[begins[-1]]
+        ended = [event.number for event in found[begins[-1] + 1 :]]
+        return None if any(number >= last.number for number in ended) else last
 
     def failure(self) -> TrainingFailed | None:
-        found = self.of(Trained, TrainingFailed)
-        return found[-1] if found and isinstance(found[-1], TrainingFailed) else None
+        """Of the last training that ended, by number; the last word where there are two."""
+        good = max((event.number for event in self.of(Trained)), default=-1)
+        worse = [event for event in self.of(TrainingFailed) if event.number > good]
+        number = max((event.number for event in worse), default=-1)
+        return next((event for event in reversed(worse) if event.number == number), None)

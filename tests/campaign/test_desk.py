@@ -388,3 +388,43 @@ def test_the_desk_needs_no_model_and_no_torch():
     code = "import sys, labelwise.campaign.desk; print({'torch', 'sklearn'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_what_someone_else_holds_is_not_lent_twice_by_an_undo(memory):
+    clock = Clock()
+    desk = make_desk(memory, clock=clock, lend_seconds=60.0)
+    assert desk.lend("ann") == ITEMS[:1]
+    clock.now += 61
+    assert desk.lend("bob") == ITEMS[:1]
+    desk.tell({ITEMS[0]: "owl"}, by="ann")
+    assert desk.undo("ann") == ITEMS[0]
+    assert set(desk.ledger().loans[ITEMS[0]]) == {"bob"}
+    assert desk.lend("ann") == ITEMS[1:2]
+
+
+def test_an_undo_lends_no_item_that_someone_else_skipped(memory):
+    desk = make_desk(memory)
+    desk.tell({ITEMS[0]: "owl"}, by="ann")
+    desk.skip(ITEMS[0], by="bob")
+    assert desk.undo("ann") == ITEMS[0]
+    assert not desk.ledger().loans
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after"),
+    [
+        (("0", "1"), [0, 1, 2], ("0", "1", "2")),
+        ((0, 1), ["0", "1", "2"], (0, 1, 2)),
+        (("owl", "wren"), ["wren", "owl", "3"], ("wren", "owl", "3")),
+        (None, ["0", "1", "2"], (0, 1, 2)),
+    ],
+)
+def test_classes_added_later_are_of_the_kind_of_the_labels_that_were_told(
+    memory, before, wanted, after
+):
+    desk = make_desk(memory, classes=before)
+    first = 0 if before is None else before[0]
+    desk.tell({ITEMS[0]: first})
+    classes = desk.change(classes=wanted).classes
+    assert classes == after and list(map(type, classes)) == list(map(type, after))
+    assert desk.labels()[ITEMS[0]] in classes

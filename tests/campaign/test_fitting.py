@@ -5,7 +5,13 @@ import pytest
 import scipy.linalg
 from sklearn.metrics import cohen_kappa_score
 
+from labelwise.campaign.coding import Coding
+from labelwise.campaign.events import Asked, Started, Told, Trained, Training
+from labelwise.campaign.fitting import planned
+from labelwise.campaign.ledger import replay
 from labelwise.campaign.memory import MemoryStorage
+from labelwise.campaign.settings import Settings
+from labelwise.errors import BadInput
 from tests.campaign.toys import answer, make_campaign
 
 
@@ -40,3 +46,21 @@ def test_the_spectrum_is_that_of_the_labelled_rows_against_the_pool():
     found = campaign.ledger().trainings[-1].metrics["spectrum"]
     assert found["rank"] == 4 and found["unseen"] == 0
     assert (found["lower"], found["upper"]) == pytest.approx((values[0], values[-1]))
+
+
+def test_numbers_go_on_after_the_last_training_that_began_whichever_ended_last():
+    ended = [Trained(3.0, 2, 2, 1.0, {}), Trained(4.0, 1, 2, 1.0, {})]
+    events = [
+        *(Started(0.0, Settings().to_dict(), 9), Asked(0.0, 1, (0, 1)), Told(1.0, 0, 1)),
+        *(Told(1.0, 1, 0), Training(2.0, 1, 2), Training(2.0, 2, 2), *ended),
+    ]
+    assert planned(replay(events), Settings(), None).number == 3
+
+
+@pytest.mark.parametrize("labels", [[1, 2_000_000_000], [3, 10_001]])
+def test_a_number_that_would_make_a_huge_network_is_no_class_of_itself(labels):
+    with pytest.raises(
+        BadInput, match=r"would be one of .* classes; tell the campaign its classes"
+    ):
+        Coding.of(Settings(), labels)
+    assert Coding.of(Settings(classes=labels), labels).encode(labels).tolist() == [0, 1]

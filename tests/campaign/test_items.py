@@ -206,3 +206,38 @@ def test_rows_of_a_feature_file_are_shown_as_they_were(tmp_path):
     shown = items.describe(2)["columns"]
     assert list(shown) == [str(column) for column in range(20)] and len(items) == 4
     np.testing.assert_allclose(list(shown.values()), rows[2, :20], rtol=1e-4)
+
+
+def test_texts_beside_numbers_are_not_passed_over_in_silence(tmp_path):
+    path = tmp_path / "reviews.csv"
+    rows = [f"{row},the food was rather good {row},{row % 5}" for row in range(20)]
+    path.write_text("\n".join(["id,review,stars", *rows]))
+    with pytest.raises(BadInput, match=r"texts \(review\) and numbers \(id, stars\); say which"):
+        new_rows(path, [])
+    assert new_rows(path, [], text=["review"])[0].kind == "texts"
+    assert new_rows(path, [], columns=["stars"])[0].values.shape == (20, 1)
+    assert new_rows(path, [], without=["review"])[0].values.shape == (20, 2)
+
+
+def test_names_of_rows_are_no_texts(tmp_path):
+    path = tmp_path / "plants.csv"
+    path.write_text("plant,height\n" + "".join(f"common oak {n},{n}\n" for n in range(9)))
+    assert new_rows(path, [])[0].kind == "numbers"
+
+
+def test_a_text_with_half_a_character_cannot_be_used(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"text": "whole"}\n{"text": "half \\ud800"}\n')
+    found = new_rows(path, [])[0]
+    assert found.values == ["whole"]
+    assert found.broken == {"row 2": "half a character, which is no text"}
+
+
+def test_what_a_page_could_not_be_sent_of_a_row_is_left_out(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1, "b": NaN, "c": "x\\ud800"}\n{"a": 2, "b": 1.5, "c": "y"}\n')
+    found = new_rows(path, [], columns=["a"])[0]
+    assert found.entries == [
+        {"row": {"a": 1, "b": None, "c": "x?"}},
+        {"row": {"a": 2, "b": 1.5, "c": "y"}},
+    ]

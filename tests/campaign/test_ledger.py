@@ -113,7 +113,7 @@ def test_knows_of_people_what_a_walk_through_the_record_finds(events: list[Event
     assert list(ledger.recent_seconds) == seconds
     assert ledger.seconds_spent == sum(seconds)
     assert ledger.told == sum(len(slow.said_of(id)[0]) for id in slow.ids())
-    assert ledger.trainings == slow.of(Trained)
+    assert ledger.trainings == slow.trainings()
     assert ledger.training == slow.training()
     assert ledger.failure == slow.failure()
 
@@ -312,3 +312,14 @@ def test_examples_run(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert result.attempted > 0
     assert result.failed == 0
+
+
+def test_a_training_that_ends_late_is_not_taken_for_the_newest() -> None:
+    began = [Training(1.0, 1, 20), Training(2.0, 2, 30)]
+    ends = {number: Trained(3.0, number, 10, 1.0, {}) for number in (1, 2)}
+    assert replay([*began, ends[1]]).training == began[1]
+    both = replay([*began, ends[2], ends[1]])
+    assert both.trainings == [ends[1], ends[2]] and both.training is None
+    late = TrainingFailed(4.0, 1, "out of memory")
+    assert replay([*began, ends[2], late]).failure is None
+    assert replay([*began, late]).training == began[1]

@@ -171,3 +171,16 @@ def test_what_json_cannot_hold_becomes_plain():
     given = {1: np.float32(0.5), "a": (np.int64(3), float("nan")), "b": np.arange(2), "c": {4}}
     assert plain(given) == {"1": 0.5, "a": [3, None], "b": [0, 1], "c": "{4}"}
     assert plain([True, None, "x"]) == [True, None, "x"]
+
+
+class Wide(Voting):
+    """A network with an output more than there are classes, and that one the largest."""
+
+    def represent(self, inputs, names):
+        check_names(names, ["probabilities"], "a wide one")
+        return {"probabilities": np.tile([0.3, 0.7], (len(inputs), 1))}
+
+
+def test_an_output_that_no_class_has_yet_is_never_predicted():
+    model = held(Wide(), Coding(False, ("owl",)), ["owl", "owl"])
+    assert model.predict(IDS[:3]) == (["owl"] * 3, [0.3] * 3)

@@ -15,6 +15,7 @@ from sklearn.datasets import load_diabetes, load_digits, load_wine
 from labelwise.campaign import folder, usual
 from labelwise.campaign import project as module
 from labelwise.campaign.folder import ENVIRONMENT, without_password
+from labelwise.campaign.growing import _alone
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
@@ -156,7 +157,7 @@ def test_amounts_are_predicted_in_their_own_units(tmp_path):
         ids = campaign.ask().ids
         campaign.tell({int(item): values[item] for item in ids}, by="ann")
         trained = campaign.train()
-    assert campaign.ledger().batches[1].asked.strategy == "k_center"
+    assert campaign.ledger().batches[1].asked.strategy == "random"
     assert 0 < trained.metrics["mse"] < 0.8 * values.var()
 
 
@@ -491,3 +492,19 @@ def test_opening_a_campaign_to_label_imports_no_torch(digits):
     )
     done = run_process([sys.executable, "-c", code], capture_output=True, text=True, cwd=os.sep)
     assert done.stderr.strip() == "[]"
+
+
+def test_two_refreshes_at_once_do_not_write_over_one_another(digits):
+    write_digits(digits.source, range(60, 70))
+    before = content(digits.home)
+    with _alone(digits.home), pytest.raises(BadInput, match="another process adds items to"):
+        digits.refresh()
+    assert content(digits.home) == before
+    assert digits.refresh().new == 10
+
+
+def test_a_name_that_a_shared_storage_has_is_not_taken_over(digits, sqlite_url, tmp_path):
+    Project.start(digits.source, home=tmp_path / "p", name="team", storage=sqlite_url).close()
+    other = write_digits(tmp_path / "other", range(5))
+    with pytest.raises(BadInput, match="a campaign called 'team' already; give this one another"):
+        Project.start(other, home=tmp_path / "q", name="team", storage=sqlite_url)

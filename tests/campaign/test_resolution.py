@@ -1,12 +1,19 @@
 """Which labels stand, against slow twins and simulated annotators."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.campaign import resolution as module
-from labelwise.campaign.resolution import resolve, resolve_majority, resolve_weighted
+from labelwise.campaign.resolution import (
+    reliabilities,
+    resolve,
+    resolve_majority,
+    resolve_weighted,
+)
 from labelwise.errors import BadInput, UnknownName
 from tests.campaign.crowds import crowd
 from tests.theory.doctests import run_examples
@@ -136,3 +143,15 @@ def test_both_rules_give_a_label_that_someone_voted_for(votes):
         assert all(label in votes[item].values() for item, label in labels.items())
         alone = {i: next(iter(v.values())) for i, v in votes.items() if len(set(v.values())) == 1}
         assert alone.items() <= labels.items()
+
+
+def test_reliability_from_counted_votes_is_that_of_all_votes():
+    rng = np.random.default_rng(3)
+    votes = {
+        item: {by: int(rng.integers(3)) if rng.random() < 0.4 else item % 3 for by in "abcd"}
+        for item in range(300)
+    }
+    counted = Counter(tuple(given.items()) for given in votes.values())
+    found, expected = reliabilities(counted), resolve_weighted(votes).reliability
+    assert found.keys() == expected.keys()
+    assert list(found.values()) == pytest.approx(list(expected.values()), abs=1e-9)

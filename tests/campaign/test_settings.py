@@ -48,6 +48,7 @@ def test_classes_may_be_a_list_or_an_array():
         ({"price": -1.0}, "price must be a number above 0"),
         ({"budget_labels": 0}, "budget_labels must be a whole number, 1 or more"),
         ({"regression": "yes"}, "regression must be True or False"),
+        ({"weights": 1}, "weights must be True or False; got 1"),
         ({"classes": "abc"}, "classes must be a list of names or numbers; got 'abc'"),
         ({"classes": ("a",)}, "two classes or more; got 1"),
         ({"classes": ("a", "b", "a")}, "every class can be given once; a is given 2 times"),

@@ -69,6 +69,14 @@ def test_without_weights_the_learner_gets_none(memory):
     assert campaign.learner.calls[0]["weights"] is None
 
 
+def test_weights_can_be_left_out_of_training(memory):
+    campaign, truth = make_campaign(memory, first="lewis", weights=False)
+    picks = campaign.ask()
+    answer(campaign, truth)
+    campaign.train()
+    assert picks.weights is not None and campaign.learner.calls[0]["weights"] is None
+
+
 def test_a_batch_asked_by_a_weighted_strategy_is_trained_on_with_its_weights(storage):
     campaign, truth = make_campaign(storage, first="lewis", validation=0.25)
     picks = campaign.ask()

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from labelwise.campaign.events import Asked
 from labelwise.campaign.why import why
+from labelwise.cli.ask import _guess
 from tests.cli.folders import answer, ask, label_all, ledger, read
 
 
@@ -104,3 +106,22 @@ def test_a_mistake_is_one_line_and_opens_no_batch(arguments, message, folder, ca
     code, _, err = answer(capsys, "ask", *arguments)
     assert code == 1 and message in err and len(err.splitlines()) == 1
     assert not ledger().batches and not Path("b.csv").exists()
+
+
+def test_a_batch_is_no_larger_than_the_budget_pays_for(folder, capsys):
+    assert answer(capsys, "change", "budget_labels=14")[0] == 0
+    label_all(capsys, ask(capsys))
+    assert answer(capsys, "change", "strategy=random")[0] == 0
+    rows = ask(capsys)
+    assert len(rows) == 4
+    label_all(capsys, rows)
+    code, out, err = answer(capsys, "ask", "--out", "more.csv")
+    assert (code, out) == (1, "")
+    assert "the budget is spent: 14 of 14 labels" in err and "--batch" in err
+    assert len(ask(capsys, "more.csv", "--batch", "3")) == 3
+
+
+def test_the_guesses_of_a_regression_are_amounts():
+    asked = Asked(0.0, 1, (5, 7), info={"predicted": [2.5, 3.5]})
+    assert [_guess(asked, rank) for rank in (0, 1)] == [(2.5, None), (3.5, None)]
+    assert _guess(Asked(0.0, 1, (5,)), 0) == (None, None)

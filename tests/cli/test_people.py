@@ -1,9 +1,11 @@
 """Skips, withdrawals, undo, disputes, loans and settings on the command line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from labelwise.campaign.project import Project
 from tests.cli.folders import answer, ask, label_all, ledger, read, write
 
 
@@ -123,3 +125,15 @@ def test_lent_items_can_be_given_back(folder, capsys):
     ask(capsys, "ann.csv", "--lend", "6", "--by", "ann")
     assert answer(capsys, "give-back", "--by", "ann")[:2] == (0, "6 items given back\n")
     assert not ledger().loans
+
+
+def test_classes_can_be_added_to_numbers_that_were_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("p.csv").write_text("\n".join(["width", *map(str, range(20))]))
+    assert answer(capsys, "start", "p.csv", "--classes", "0,1", "--batch", "6")[0] == 0
+    rows = ask(capsys)
+    label_all(capsys, rows, label=lambda row: int(row["id"]) % 2)
+    assert answer(capsys, "change", "classes=0,1,2")[:2] == (0, "classes: 0,1 -> 0,1,2\n")
+    settings = Project.open().desk().settings
+    assert settings.classes == ("0", "1", "2")
+    assert set(ledger().labels.values()) <= set(settings.classes)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,7 @@ def test_the_campaign_is_found_by_its_folder(folder, capsys, monkeypatch):
 START = Started(at=0.0, settings={}, items=100)
 BATCH = Asked(at=1.0, batch=1, ids=(3,), strategy="random")
 LABEL = Told(at=2.0, id=3, label="a")
+RUNNING = Training(at=time.time(), number=1, labels=1)
 MODEL = Trained(at=4.0, number=1, labels=1, seconds=1.0, metrics={})
 NEXT = Asked(at=5.0, batch=2, ids=(4,), strategy="margin", model=1)
 ON = "labelwise label"
@@ -125,7 +127,8 @@ ON = "labelwise label"
         ([START], {}, ON),
         ([START, BATCH], {}, ON),
         ([START, BATCH, LABEL], {}, "labelwise train"),
-        ([START, BATCH, LABEL, Training(at=3.0, number=1, labels=1)], {}, "labelwise status"),
+        ([START, BATCH, LABEL, RUNNING], {}, "labelwise status"),
+        ([START, BATCH, LABEL, Training(at=3.0, number=1, labels=1)], {}, "labelwise train"),
         ([START, BATCH, LABEL, TrainingFailed(at=3.0, number=1, error="x")], {}, "labelwise train"),
         ([START, BATCH, LABEL, MODEL], {}, ON),
         ([START, BATCH, LABEL, MODEL], {"budget_labels": 1}, "labelwise export --out labels.csv"),

@@ -225,3 +225,18 @@ assert not loaded, loaded
 def test_the_examples_in_the_documentation_of_words_are_right():
     failed, attempted = doctest.testmod(words)
     assert attempted > 0 and failed == 0
+
+
+@pytest.mark.parametrize("line", ["{0},1\n", "{0},0\n"])
+def test_a_number_is_no_class_that_has_a_name(ids, capsys, line):
+    Path("l.csv").write_text("id,label\n" + line.format(*ids))
+    code, _, err = answer(capsys, "tell", "l.csv")
+    assert code == 1 and "which is no class; choose from low, high; nothing was recorded" in err
+    assert not ledger().labels
+
+
+@pytest.mark.parametrize("name", ["l.jsonl", "l.json"])
+def test_json_that_is_nested_too_deeply_is_one_line_of_error(ids, capsys, name):
+    Path(name).write_text("[" * 100_000 + "]" * 100_000)
+    code, _, err = answer(capsys, "tell", name)
+    assert code == 1 and "JSON" in err and len(err.splitlines()) == 1

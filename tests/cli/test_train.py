@@ -1,14 +1,19 @@
 """``labelwise train``: what it prints about a model."""
 
+import os
 import re
 import sys
+import time
 from pathlib import Path
+from subprocess import run as run_process
 from types import SimpleNamespace
 
+from labelwise.campaign.events import Training
 from labelwise.campaign.forecast import forecast
 from labelwise.campaign.project import Project
 from labelwise.cli import run
 from labelwise.cli.train import result_lines
+from labelwise.web.steps import signature
 from tests.cli.folders import CLASSES, answer, ledger
 
 
@@ -94,3 +99,18 @@ def test_an_error_is_told_as_a_number():
     assert result_lines(trained, before) == [
         "mse 2 (95 % interval 1.5 to 2.5) on 40 labels drawn for measuring, -1 since model 1"
     ]
+
+
+def test_a_training_at_work_is_waited_for_and_one_whose_process_is_gone_is_not(trained, capsys):
+    desk = Project.open().desk()
+    desk.storage.append(desk.name, [Training(time.time(), 3, 20, signature(os.getpid()))])
+    code, _, err = answer(capsys, "train")
+    assert code == 1 and "training 3 is at work; wait for it" in err
+    assert "number 3 is running" in answer(capsys, "status")[1]
+    gone = run_process([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True)
+    left = signature(int(gone.stdout))
+    desk.storage.append(desk.name, [Training(time.time(), 4, 20, left)])
+    out = answer(capsys, "status")[1]
+    assert "number 4 was ended before it was done" in out and "next      labelwise label" in out
+    assert answer(capsys, "train")[0] == 0
+    assert ledger().trainings[-1].number == 5 and ledger().training is None

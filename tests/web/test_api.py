@@ -12,8 +12,10 @@ from starlette.testclient import TestClient
 
 from labelwise.campaign.events import Asked, Told, Trained, Training, TrainingFailed
 from labelwise.campaign.project import Project
+from labelwise.errors import UnknownName
 from labelwise.web import bodies, errors, views, watch
 from labelwise.web.app import create_app
+from labelwise.web.pictures import picture
 from labelwise.web.watch import Watch
 from tests.web.conftest import CLASSES
 
@@ -72,6 +74,24 @@ def test_examples_in_the_docstrings_are_right():
         results = doctest.testmod(module)
         assert results.failed == 0
         assert results.attempted > 0 or module is views
+
+
+def test_campaigns_of_one_name_are_told_apart_and_stay_the_same_after_a_restart(digits, tmp_path):
+    def session(place, **named):
+        home = tmp_path / place / "digits.labelwise"
+        if home.exists():
+            project = Project.open(home)
+        else:
+            project = Project.start(digits.folder, home=home, classes=CLASSES, lend_seconds=45.0)
+        with TestClient(create_app(project, trains=False, **named)) as client:
+            headers = {"Host": "127.0.0.1", "Authorization": f"Bearer {named.get('token')}"}
+            return client.get("/api/session", headers=headers).json()
+
+    first, second = session("a"), session("b")
+    assert first["campaign"] == second["campaign"]
+    assert first["id"] != second["id"]
+    assert session("a")["id"] == first["id"] == session("a", token="open-sesame")["id"]
+    assert first["lend_seconds"] == 45
 
 
 def test_a_session_tells_the_campaign_its_classes_and_their_keys(page, project):
@@ -320,6 +340,26 @@ def test_a_link_out_of_the_folder_is_not_followed(page, project, digits, tmp_pat
     finally:
         listed.unlink()
         listed.write_bytes(kept)
+
+
+def test_nobody_learns_where_a_folder_was_that_is_gone(page, digits):
+    client, elsewhere = page("ann"), digits.folder.with_name("elsewhere")
+    digits.folder.rename(elsewhere)
+    try:
+        answer = client.get("/api/items/7/image")
+    finally:
+        elsewhere.rename(digits.folder)
+    assert answer.json() == {"error": "item 7 has no picture in the campaign's folder"}
+    assert answer.status_code == 404
+
+
+def test_a_link_that_takes_the_place_of_a_picture_at_the_last_moment_is_not_followed(tmp_path):
+    secret, link = tmp_path / "secret.png", tmp_path / "picture.png"
+    secret.write_bytes(b"not for you")
+    link.symlink_to(secret)
+    with pytest.raises(UnknownName, match="cannot be read"):
+        picture(link)
+    assert picture(secret).body == b"not for you"
 
 
 def test_texts_and_numbers_have_no_picture_but_are_shown(tmp_path):

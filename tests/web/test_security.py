@@ -1,5 +1,6 @@
 """The guard before the server: hosts, tokens, origins, bodies and headers."""
 
+import asyncio
 import doctest
 import json
 import stat
@@ -124,7 +125,7 @@ def test_the_token_is_given_once_and_leaves_the_address():
     assert answer.status_code == 303
     assert answer.headers["Location"] == "/?view=grid"
     cookie = answer.headers["Set-Cookie"].lower()
-    assert "httponly" in cookie and "samesite=strict" in cookie
+    assert "httponly" in cookie and "samesite=lax" in cookie
     assert TOKEN not in cookie
     assert browser.get("/").status_code == 200
     again = browser.get("/?token=" + TOKEN)
@@ -301,3 +302,27 @@ def test_errors_are_json():
     answer = client(plain()).post("/api/labels")
     assert answer.headers["Content-Type"] == "application/json"
     assert list(json.loads(answer.text)) == ["error"]
+
+
+def test_half_a_body_does_not_pass_for_a_whole_one():
+    reached, sent = [], []
+    policy = plain()
+    coming = [
+        {"type": "http.request", "body": b"{}", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def application(scope, receive, send):
+        reached.append(await receive())
+
+    async def receive():
+        return coming.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1:8600"), (b"x-labelwise-csrf", policy.csrf().encode())]
+    scope = {"type": "http", "method": "POST", "path": "/api/train", "query_string": b""}
+    asyncio.run(Guard(application, policy)({**scope, "headers": headers}, receive, send))
+    assert reached == []
+    assert sent[0]["status"] == 400

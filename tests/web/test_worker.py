@@ -118,6 +118,25 @@ def test_the_pool_and_the_budget_bound_what_is_asked():
     assert left_to_ask(standing(*asked, settings=double), double) <= 10
 
 
+def test_a_training_is_lost_where_its_process_number_is_that_of_a_younger_one():
+    command = [sys.executable, "-c", "input()  # labelwise"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as younger:
+        now = time.time()
+        assert not is_lost(Training(now, 1, 5, signature(younger.pid)), now)
+        assert is_lost(Training(now - 60, 1, 5, signature(younger.pid)), now)
+        younger.kill()
+    # In a container that was started again, even that of the process that asks.
+    script = """
+import os, time
+from labelwise.campaign.events import Training
+from labelwise.web.steps import is_lost, signature
+now = time.time()
+print(is_lost(Training(now - 3600, 1, 5, signature(os.getpid())), now))
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert said.stdout.strip() == "True"
+
+
 def test_a_training_whose_process_is_gone_is_lost():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

@@ -23,13 +23,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Floats
 from labelwise.campaign.events import Label
-from labelwise.campaign.resolution import Votes, resolve_weighted
+from labelwise.campaign.resolution import reliabilities
 from labelwise.errors import BadInput
 
 _NORMAL = 1.959964
@@ -162,11 +163,14 @@ def agreement(ledger: Any, *, regression: bool | None = None) -> Agreement:
     """
     if regression is None:
         regression = bool(ledger.settings.get("regression", False))
-    shared = {item: given for item, given in ledger.votes.items() if len(given) > 1}
-    people = sorted({by for given in shared.values() for by in given})
-    disputed = sum(len(set(given.values())) > 1 for given in shared.values())
+    shared = Counter(tuple(given.items()) for given in ledger.votes.values() if len(given) > 1)
+    items = shared.total()
+    people = sorted({by for given in shared for by, _ in given})
+    disputed = sum(
+        times for given, times in shared.items() if len({label for _, label in given}) > 1
+    )
     if regression:
-        alpha = interval_alpha([[float(x) for x in given.values()] for given in shared.values()])
+        alpha = interval_alpha([[float(x) for _, x in given] for given in shared.elements()])
         found = _Measured("alpha", alpha, None, None)
         pairs: tuple[Pair, ...] = ()
         reliability: dict[str, float] = {}
@@ -178,10 +182,10 @@ def agreement(ledger: Any, *, regression: bool | None = None) -> Agreement:
             for kappa in [_cohen(table)[0]]
         )
         found = _measure(shared, tables)
-        reliability = resolve_weighted(shared).reliability
-    says = _says(len(shared), people, disputed, found)
+        reliability = reliabilities(shared)
+    says = _says(items, people, disputed, found)
     return Agreement(
-        len(shared), len(people), disputed, *found, pairs=pairs, reliability=reliability, says=says
+        items, len(people), disputed, *found, pairs=pairs, reliability=reliability, says=says
     )
 
 
@@ -192,17 +196,20 @@ class _Measured(NamedTuple):
     high: float | None
 
 
-def _pair_tables(shared: Votes) -> dict[tuple[str, str], Counter[tuple[Label, Label]]]:
+Shared = Counter[tuple[tuple[str, Label], ...]]
+"""Who said what of an item, and of how many items that was said: few differ among many."""
+
+
+def _pair_tables(shared: Shared) -> dict[tuple[str, str], Counter[tuple[Label, Label]]]:
     """For every two annotators, how often they gave each pair of labels."""
     tables: dict[tuple[str, str], Counter[tuple[Label, Label]]] = {}
-    for given in shared.values():
-        for first, second in combinations(sorted(given), 2):
-            table = tables.setdefault((first, second), Counter())
-            table[given[first], given[second]] += 1
+    for given, times in shared.items():
+        for (first, label), (second, other) in combinations(sorted(given, key=itemgetter(0)), 2):
+            tables.setdefault((first, second), Counter())[label, other] += times
     return tables
 
 
-def _measure(shared: Votes, tables: dict[tuple[str, str], Counter[Any]]) -> _Measured:
+def _measure(shared: Shared, tables: dict[tuple[str, str], Counter[Any]]) -> _Measured:
     """Cohen's kappa for two annotators, Fleiss' for more."""
     if not shared:
         return _Measured("cohen", None, None, None)
@@ -211,9 +218,9 @@ def _measure(shared: Votes, tables: dict[tuple[str, str], Counter[Any]]) -> _Mea
         return _interval("cohen", *_cohen(table))
     codes: dict[Label, int] = {}
     patterns: Counter[tuple[int, ...]] = Counter()
-    for given in shared.values():
-        row = sorted(codes.setdefault(label, len(codes)) for label in given.values())
-        patterns[tuple(row)] += 1
+    for given, count in shared.items():
+        row = sorted(codes.setdefault(label, len(codes)) for _, label in given)
+        patterns[tuple(row)] += count
     counts = np.stack([np.bincount(row, minlength=len(codes)) for row in patterns])
     times = np.array(list(patterns.values()), dtype=np.float64)
     return _interval("fleiss", *_fleiss(counts.astype(np.float64), times))

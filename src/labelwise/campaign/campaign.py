@@ -21,7 +21,7 @@ from labelwise.campaign.desk import Desk
 from labelwise.campaign.events import Asked, Event, Label, Trained, Training, TrainingFailed
 from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.model import Model, Places, plain
-from labelwise.campaign.operations import Seconds, check_expected, check_person
+from labelwise.campaign.operations import Seconds, check_expected, check_person, whole_ids
 from labelwise.campaign.storage import Storage
 from labelwise.errors import Conflict, StorageFailed, UnknownName
 from labelwise.learner import Learner
@@ -109,7 +109,7 @@ class Campaign(Desk):
     ) -> int:
         """As `Desk.tell`; with ``anything``, of any item of the pool."""
         if anything:
-            self._places.of(list(labels))
+            self._places.of(whole_ids(labels))
         return super().tell(labels, by=by, seconds=seconds, anything=anything, expected=expected)
 
     def left(self) -> int:

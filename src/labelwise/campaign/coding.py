@@ -11,6 +11,9 @@ from labelwise.campaign.events import Label
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 
+MOST_CLASSES = 10_000
+"""Whole numbers stand for themselves up to here; a model has an output for each of them."""
+
 
 @dataclass(frozen=True)
 class Coding:
@@ -42,12 +45,18 @@ class Coding:
             return cls(settings.regression, settings.classes)
         named = {label for label in labels if isinstance(label, str)}
         if not named:
+            largest = max((int(label) for label in labels), default=0)
+            if largest > MOST_CLASSES:
+                raise BadInput(
+                    f"label {largest} would be one of {largest + 1:,} classes; tell the campaign "
+                    "its classes by labelwise change classes=..., or change(classes=...)"
+                )
             return cls(False, None)
         numbers = [label for label in labels if not isinstance(label, str)]
         if numbers:
             raise BadInput(
                 f"labels are names ({min(named)!r}) and numbers ({numbers[0]!r}); tell the "
-                "campaign its classes by change(classes=...)"
+                "campaign its classes by labelwise change classes=..., or change(classes=...)"
             )
         return cls(False, tuple(sorted(named)))
 

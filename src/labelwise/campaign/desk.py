@@ -109,7 +109,7 @@ class Desk:
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], Settings]:
             old = self.settings_of(ledger)
-            new = old.changed(**settings)
+            new = old.changed(**_same_classes(ledger, old, settings))
             before, after = old.to_dict(), new.to_dict()
             different = {name: value for name, value in after.items() if before[name] != value}
             return ([Changed(now, different, by)] if different else []), new
@@ -296,6 +296,21 @@ class Desk:
             known = (dict(ledger.settings), Settings.from_dict(ledger.settings))
             self._settings = known
         return known[1]
+
+
+def _same_classes(ledger: Ledger, old: Settings, settings: dict[str, Any]) -> dict[str, Any]:
+    """Classes as the record has them: the text 3 and the number 3 are one class, told before."""
+    wanted = settings.get("classes")
+    if not isinstance(wanted, list | tuple):
+        return settings
+    told = {label for votes in ledger.votes.values() for label in votes.values()}
+    known: dict[str, Any] = {str(label): label for label in (*told, *(old.classes or ()))}
+    kinds = {type(label) for label in known.values()}
+    if kinds == {int} and all(str(name).isdecimal() for name in wanted):
+        known = {str(name): int(name) for name in wanted} | known
+    elif kinds == {str} and any(str(name) in known for name in wanted):
+        known = {str(name): str(name) for name in wanted} | known
+    return {**settings, "classes": [known.get(str(name), name) for name in wanted]}
 
 
 def _check_same(name: str, current: Settings, wanted: Settings, given: Mapping[str, Any]) -> None:

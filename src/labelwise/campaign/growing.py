@@ -5,6 +5,7 @@ What is new is embedded like what was there before, and comes after it.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -80,13 +81,40 @@ def grow(
     Returns:
         What is known now, and what came of it.
     """
-    growth = _Growth(home, facts, skip_broken, progress)
+    with _alone(home):
+        return _grown(_Growth(home, facts, skip_broken, progress), without, side)
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Keep others from growing the same campaign: two would write over one another's items.
+
+    The lock is on the folder itself, and ends with the process; Windows has none.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    folder = os.open(home, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(f"another process adds items to {home} now; wait for it") from None
+        yield
+    finally:
+        os.close(folder)
+
+
+def _grown(growth: "_Growth", without: Sequence[str], side: int) -> tuple[Facts, Grown]:
+    """Add what is new, step by step."""
     before = growth.before
     found = growth.arrivals(without)
     broken, entries = dict(found.broken), found.entries
-    _refuse(broken, len(found.values) + len(broken), skip_broken)
+    _refuse(broken, len(found.values) + len(broken), growth.skip_broken)
     notes, new = list(found.notes), len(found.values)
-    if new and found.kind == "images" and facts.features is None:
+    if new and found.kind == "images" and growth.facts.features is None:
         bad = growth.add_pictures(found, side)
         broken |= {path: bad[path] for path in found.values if path in bad}
         entries = [entry for entry in entries or () if entry["path"] not in broken]
@@ -98,8 +126,8 @@ def grow(
     if not before + new:
         raise BadInput(f"nothing in {growth.source} can be used")
     if entries is not None and new:
-        write_items(home / MANIFEST, entries, after=before)
-    growth.facts.write(home)
+        write_items(growth.home / MANIFEST, entries, after=before)
+    growth.facts.write(growth.home)
     return growth.facts, Grown(new, tuple(found.gone), (), broken, tuple(notes))
 
 
@@ -117,7 +145,7 @@ class _Growth:
         """Nothing is read but the list of the items that are there."""
         self.home, self.facts = home, facts
         self.source = place_of(home, facts.source)
-        self._skip_broken, self._progress = skip_broken, progress
+        self.skip_broken, self._progress = skip_broken, progress
         there = (home / INPUTS).exists()
         self._items = Items(home, facts.kind, self.source) if there else None
         self.before = 0 if self._items is None else len(self._items)
@@ -179,7 +207,7 @@ class _Growth:
         if not self.facts.shape:
             form = picture_form(list(files.values()), side=side, progress=self._progress)
             bad = {path: form.broken[file] for path, file in files.items() if file in form.broken}
-            _refuse(bad, len(files), self._skip_broken)
+            _refuse(bad, len(files), self.skip_broken)
             self.facts = replace(self.facts, shape=form.shape)
         good = [path for path in files if path not in bad]
         with _RowsFile(self.home / INPUTS, self.facts.shape, np.uint8, self.before) as out:
@@ -191,7 +219,7 @@ class _Growth:
                 bad |= {path: broken[files[path]] for path in good[part] if files[path] in broken}
                 if self._progress is not None:
                     self._progress("reading pictures", part.stop, len(good))
-            _refuse(bad, len(files), self._skip_broken)
+            _refuse(bad, len(files), self.skip_broken)
         return bad
 
     def add_rows(self, values: Any) -> None:

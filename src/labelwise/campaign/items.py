@@ -23,10 +23,12 @@ from labelwise.learners.embedding import Scale
 from labelwise.learners.pictures import PICTURES
 from labelwise.running.tables import (
     Chosen,
+    Columns,
     choose_columns,
     joined_texts,
     numeric_column,
     read_table,
+    some_names,
     table_rows,
 )
 
@@ -332,6 +334,8 @@ def new_rows(
     """
     table = read_table(path)
     chosen = choose_columns(path, table, text=text, columns=columns, without=without)
+    if chosen.numeric and not columns:
+        _check_no_prose(path, table, chosen, without)
     values: Any
     if chosen.text:
         values = joined_texts(table, chosen.text)
@@ -363,11 +367,40 @@ def new_rows(
     return Arrivals(kind, kept, some, gone, broken, notes), chosen
 
 
+def _check_no_prose(path: Path, table: Columns, chosen: Chosen, without: Sequence[str]) -> None:
+    """Refuse to take the numbers beside texts for the items, as an id and a date of reviews."""
+    others = [name for name in table if name not in chosen.numeric and name not in without]
+    prose = [name for name in others if _is_prose(table[name])]
+    if prose:
+        raise BadInput(
+            f"{path} has texts ({some_names(prose)}) and numbers ({some_names(chosen.numeric)}); "
+            f"say which are to be labelled: --text {prose[0]} or --columns "
+            f"{','.join(chosen.numeric[:12])}"
+        )
+
+
+def _is_prose(values: Sequence[Any]) -> bool:
+    """Whether a column reads like sentences: five words or more as a rule, mostly different."""
+    texts = [value for value in values if isinstance(value, str)]
+    words = sum(len(text.split()) for text in texts)
+    return words >= 5 * len(values) and len(set(texts)) > len(values) / 2
+
+
 def _wrong(entry: Mapping[str, Any], value: Any) -> str:
     """What is wrong with a row; nothing as a rule."""
     if "text" in entry:
-        return "" if entry["text"] else "an empty text"
+        return _wrong_text(entry["text"])
     return "" if np.isfinite(value).all() else "an infinite number"
+
+
+def _wrong_text(text: str) -> str:
+    if not text:
+        return "an empty text"
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # JSON can write it, and nothing else can
+        return "half a character, which is no text"
+    return ""
 
 
 def _key(entry: Mapping[str, Any], chosen: Chosen) -> bytes:
@@ -377,9 +410,15 @@ def _key(entry: Mapping[str, Any], chosen: Chosen) -> bytes:
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as JSON holds it: dates and the like become texts."""
-    plain: dict[str, Any] = json.loads(json.dumps(row, default=str))
-    return plain
+    """A row as JSON holds it: dates and the like become texts, NaN and infinity nothing."""
+    whole = json.dumps(row, default=str).encode()
+    plain: dict[str, Any] = json.loads(whole, parse_constant=lambda _: None)
+    return {name: _whole_text(value) for name, value in plain.items()}
+
+
+def _whole_text(value: Any) -> Any:
+    """A text without half characters, which could not be sent; all else as it is."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _counts(others: Mapping[str, int]) -> str:

@@ -11,7 +11,7 @@ a tie has none and is a disagreement. While somebody's skip stands, an item has 
 none; a later label ends the skip, whosever it was.
 """
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Any
@@ -81,9 +81,9 @@ class Ledger:
         waiting: the ids that still want labels, oldest batch first, in the order of picking.
         validation: the ids that are only for measuring.
         loans: by id and person, until when it is lent; may hold loans that have lapsed.
-        trainings: every training that ended well, oldest first.
-        training: the one that runs, or None.
-        failure: how the last training failed, or None if none ended since the last good one.
+        trainings: every training that ended well, by number: the last began last.
+        training: the last one that began, while it runs, or None.
+        failure: how the last training failed, or None if it did not.
         per_annotator: by person, what they did.
         seconds_spent: all seconds ever told.
         recent_seconds: the times taken for the last labels, at most 1,000 of them.
@@ -343,11 +343,22 @@ class Ledger:
         self.training = event
 
     def _trained(self, event: Trained) -> None:
-        self.trainings.append(event)
-        self.training = self.failure = None
+        insort(self.trainings, event, key=_number)
+        self._end_training(event.number)
+        if self.failure is not None and self.failure.number <= event.number:
+            self.failure = None
 
     def _training_failed(self, event: TrainingFailed) -> None:
-        self.training, self.failure = None, event
+        self._end_training(event.number)
+        good = self.trainings[-1].number if self.trainings else -1
+        bad = self.failure.number if self.failure is not None else -1
+        if event.number > good and event.number >= bad:
+            self.failure = event
+
+    def _end_training(self, number: int) -> None:
+        """Two processes may train at once: the end of the older is not that of the newer."""
+        if self.training is not None and self.training.number <= number:
+            self.training = None
 
     # How the parts hang together.
 
@@ -441,6 +452,10 @@ class Ledger:
             del self._lent_to[by]
 
 
+def _number(trained: Trained) -> int:
+    return trained.number
+
+
 def replay(events: Iterable[Event]) -> Ledger:
     """The ledger after these events.
 
@@ -466,11 +481,12 @@ def load_ledger(storage: Storage, campaign: str) -> Ledger:
         >>> load_ledger(storage, "birds").labels
         {3: 'owl'}
     """
-    from labelwise.campaign.snapshots import keep_if_due, newest  # they know the ledger's parts
+    from labelwise.campaign import snapshots  # they know the ledger's parts
 
-    ledger = newest(storage, campaign)
-    ledger.extend(storage.read(campaign, ledger.length))
-    keep_if_due(storage, campaign, ledger)
+    with snapshots.without_collecting():
+        ledger = snapshots.newest(storage, campaign)
+        ledger.extend(storage.read(campaign, ledger.length))
+        snapshots.keep_if_due(storage, campaign, ledger)
     return ledger
 
 

@@ -158,6 +158,8 @@ class Model:
             return Predictions([float(value) for value in rows[:, 0]], None)
         # Some learners have a column for every class, others only for those they have seen.
         columns = self.columns if rows.shape[1] == len(self.columns) else range(rows.shape[1])
+        if self.coding.names is not None:  # a network may have outputs that no class has yet
+            rows = rows[:, : len(self.coding.names)]
         best = rows.argmax(axis=1)
         labels = [self.coding.decode(columns[place]) for place in best]
         return Predictions(labels, [float(value) for value in rows.max(axis=1)])

@@ -51,7 +51,8 @@ def whole_ids(ids: Any) -> list[int]:
     """Item ids as plain numbers, without repeats; one id alone is a list of one."""
     given = [ids] if isinstance(ids, int | np.integer) else list(ids)
     for item in given:
-        if isinstance(item, bool) or not isinstance(item, int | np.integer):
+        whole = isinstance(item, int | np.integer) and not isinstance(item, bool)
+        if not whole or not -(2**63) <= item < 2**63:
             raise BadInput(f"an item id is a whole number; got {item!r}")
     return list(dict.fromkeys(int(item) for item in given))
 
@@ -175,14 +176,24 @@ def returned(ledger: Ledger, ids: Iterable[int] | None, *, by: str, now: float) 
     return [Returned(now, tuple(mine), by)] if mine else []
 
 
+def _free_after(ledger: Ledger, item: int, by: str, now: float) -> bool:
+    """Whether an item can be lent to someone who takes back their word on it."""
+    skip = ledger.skipped.get(item)
+    if item not in ledger.asked_ids or (skip is not None and skip.by != by):
+        return False
+    loans = ledger.loans.get(item, {})
+    others = {who for who, until in loans.items() if until > now} | set(ledger.votes.get(item, {}))
+    return len(others - {by}) < ledger.overlap
+
+
 def undone(
     ledger: Ledger, settings: Settings, *, by: str, now: float
 ) -> tuple[list[Event], int | None]:
-    """Take back what someone did last, and lend them that item again."""
+    """Take back what someone did last, and lend them that item again, unless others have it."""
     last = ledger.last(by)
     if last is None:
         return [], None
     events: list[Event] = [Withdrawn(now, last.id, by)]
-    if last.kind != "resolved" and last.id in ledger.asked_ids:
+    if last.kind != "resolved" and _free_after(ledger, last.id, by, now):
         events.append(Lent(now, (last.id,), by, now + settings.lend_seconds))
     return events, last.id

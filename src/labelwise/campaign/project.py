@@ -313,7 +313,7 @@ class Project:
         """Write the first event; the folder has not got its name yet."""
         record = open_storage(self._url or f"sqlite:///{(self.home / RECORD).absolute()}")
         try:
-            if record.length(self.name) > 1:
+            if record.length(self.name):
                 raise BadInput(
                     f"the storage has a campaign called {self.name!r} already; give this one "
                     "another name (--name)"

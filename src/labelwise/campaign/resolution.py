@@ -131,6 +131,30 @@ def resolve_weighted(votes: Votes, *, classes: int | None = None, sure: float = 
     return Resolution(labels, confidence, dict(zip(rows.people, reliability.tolist(), strict=True)))
 
 
+def reliabilities(
+    counted: Mapping[tuple[tuple[str, Label], ...], int], *, classes: int | None = None
+) -> dict[str, float]:
+    """How often each annotator is right, as `resolve_weighted` finds it.
+
+    Args:
+        counted: what people said of an item, as (annotator, label) pairs, to the number of items.
+        classes: how many labels there are to choose from; as many as were seen if None.
+
+    >>> said = {(("ann", 1), ("bob", 1), ("eve", 0)): 20, (("ann", 0), ("bob", 0), ("eve", 0)): 10}
+    >>> found = reliabilities(said)
+    >>> found["ann"] > 0.9 > 0.5 > found["eve"]
+    True
+    """
+    seen = {label for given in counted for _, label in given}
+    patterns: Counter[_Pattern] = Counter()
+    for given, times in counted.items():
+        patterns[_pattern(dict(given))] += times
+    if not patterns:
+        return {}
+    rows = _Rows.of(patterns, max(2, classes or len(seen)))
+    return dict(zip(rows.people, rows.reliability().tolist(), strict=True))
+
+
 _Pattern = tuple[tuple[str, ...], tuple[int, ...]]
 """Who voted, and who with whom: annotators in order, and the number of the label of each."""
 

@@ -38,6 +38,7 @@ class Settings:
         validation: the share of each batch that is picked at random and only measured on.
         first: what chooses before there is a model.
         options: of ``strategy``, by name.
+        weights: whether a training weighs the picks as their strategy says, where it does.
         tail: training for the next batch may begin when so small a share of the batch is left.
         price: money per label.
         hourly: money per hour of labelling.
@@ -61,6 +62,7 @@ class Settings:
     validation: float = 0.0
     first: str = "random"
     options: Mapping[str, Any] = field(default_factory=dict)
+    weights: bool = True
     tail: float = 0.2
     price: float | None = None
     hourly: float | None = None
@@ -80,8 +82,9 @@ class Settings:
         for name in ("price", "hourly", "budget_money", "budget_hours"):
             if getattr(self, name) is not None:
                 _number(name, getattr(self, name), above=0)
-        if not isinstance(self.regression, bool):
-            raise BadInput(f"regression must be True or False; got {self.regression!r}")
+        for name in ("regression", "weights"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadInput(f"{name} must be True or False; got {getattr(self, name)!r}")
         if self.resolution not in RESOLUTIONS:
             raise UnknownName(
                 f"no resolution is called {self.resolution!r}; choose from {', '.join(RESOLUTIONS)}"

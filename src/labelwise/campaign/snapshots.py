@@ -94,7 +94,7 @@ def keep_if_due(storage: Storage, campaign: str, ledger: Ledger, every: int = EV
 
 def to_bytes(ledger: Ledger) -> bytes:
     """A ledger as bytes, for `from_bytes`."""
-    with _without_collecting():
+    with without_collecting():
         return _pack(*_taken_apart(ledger))
 
 
@@ -135,7 +135,7 @@ def from_bytes(body: bytes) -> Ledger | None:
     Raises:
         ValueError, KeyError, IndexError, TypeError, zlib.error: if the bytes are damaged.
     """
-    with _without_collecting():
+    with without_collecting():
         header, columns = _unpack(body)
         if header["version"] != VERSION:
             return None
@@ -220,15 +220,14 @@ def _rest_of(batch: Batch) -> list[Any]:
 
 
 def _take_batches(ledger: Ledger, header: Mapping[str, Any], columns: Mapping[str, Any]) -> None:
-    ledger.waiting = Waiting.restore(columns["order"].tolist(), columns["flags"].tobytes())
+    order, asked_ids = columns["order"].tolist(), columns["asked"]
+    ledger.waiting = Waiting.restore(order, columns["flags"].tobytes())
     ledger.validation = set(columns["validation"].tolist())
     guesses = zip(
-        map(header["labels"].__getitem__, columns["guess"].tolist()),
-        columns["confidence"].tolist(),
-        strict=True,
+        _at(header["labels"], columns["guess"]), columns["confidence"].tolist(), strict=True
     )
     parts = {
-        "ids": columns["asked"].tolist(),
+        "ids": order if np.array_equal(asked_ids, columns["order"]) else asked_ids.tolist(),
         "weights": columns["weights"].tolist(),
         "scores": columns["scores"].tolist(),
         "guesses": list(guesses),
@@ -251,31 +250,43 @@ def _take_batches(ledger: Ledger, header: Mapping[str, Any], columns: Mapping[st
 
 
 def _take_labels(ledger: Ledger, header: Mapping[str, Any], columns: Mapping[str, Any]) -> None:
-    label_of, person = header["labels"].__getitem__, header["people"].__getitem__
-    labels = map(label_of, columns["label"].tolist())
-    ledger.labels = dict(zip(columns["labelled"].tolist(), labels, strict=True))
-    voted, counts = columns["voted"].tolist(), columns["votes"]
+    labels, names = header["labels"], header["people"]
+    voted, labelled, counts = columns["voted"], columns["labelled"], columns["votes"]
     people, said = columns["voter"], columns["vote"]
-    if len(counts) and (counts == 1).all():
-        votes: Iterator[Mapping[str, Label]] = _single_votes(ledger, header, people, said)
+    ids = voted.tolist()
+    same = ids if np.array_equal(voted, labelled) else labelled.tolist()  # the same numbers, once
+    ledger.labels = dict(zip(same, _at(labels, columns["label"]), strict=True))
+    if (counts == 1).all():
+        votes: Iterable[Mapping[str, Label]] = _single_votes(ledger, header, people, said)
     else:
-        pairs = zip(map(person, people.tolist()), map(label_of, said.tolist()), strict=True)
+        pairs = zip(_at(names, people), _at(labels, said), strict=True)
         votes = _grouped(ledger, pairs, counts.tolist())
-    ledger.votes = dict(zip(voted, votes, strict=True))
+    ledger.votes = dict(zip(ids, votes, strict=True))
     ledger._undecided = dict.fromkeys(header["undecided"])
+
+
+def _at(values: Sequence[Any], places: Any) -> list[Any]:
+    """The values at these places."""
+    table = np.empty(len(values), dtype=object)
+    table[:] = values
+    return list(table[places].tolist())
 
 
 def _single_votes(
     ledger: Ledger, header: Mapping[str, Any], people: Any, said: Any
-) -> Iterator[Mapping[str, Label]]:
+) -> list[Mapping[str, Label]]:
     """One vote per item: few different ones, so that each is made once."""
     labels, names = header["labels"], header["people"]
-    pairs, codes = np.unique(people.astype("u8") * len(labels) + said, return_inverse=True)
+    codes = people.astype("i8") * len(labels) + said
+    if len(names) * len(labels) > 10_000:  # else a table of all that are possible is small
+        pairs, codes = np.unique(codes, return_inverse=True)
+    else:
+        pairs = np.arange(len(names) * len(labels))
     different = [
         ledger._one_vote(names[pair // len(labels)], labels[pair % len(labels)])
         for pair in pairs.tolist()
     ]
-    return map(different.__getitem__, codes.tolist())
+    return _at(different, codes)
 
 
 def _grouped(
@@ -308,7 +319,10 @@ def _take_trainings(ledger: Ledger, header: Mapping[str, Any]) -> None:
 
 
 def _ids(values: Iterable[int]) -> np.ndarray[Any, Any]:
-    return np.fromiter(values, dtype="<i8")
+    """Ids in half as many bytes where they fit: most of a snapshot is ids."""
+    ids = np.fromiter(values, dtype="<i8")
+    few = len(ids) and ids.min() >= 0 and ids.max() < 1 << 32
+    return ids.astype("<u4") if few else ids
 
 
 def _floats(values: Iterable[float]) -> np.ndarray[Any, Any]:
@@ -329,7 +343,7 @@ def _pack(header: dict[str, Any], columns: Mapping[str, np.ndarray[Any, Any]]) -
 def _compress(data: bytes) -> bytes:
     """Compressed, unless a look at the beginning says that it is not worth the time."""
     some = data[:65536]
-    return zlib.compress(data, 1 if len(zlib.compress(some, 1)) < 0.8 * len(some) else 0)
+    return zlib.compress(data, 1 if len(zlib.compress(some, 1)) < 0.6 * len(some) else 0)
 
 
 def _unpack(body: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
@@ -346,7 +360,7 @@ def _unpack(body: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
+def without_collecting() -> Iterator[None]:
     """Hold back garbage collection: it would visit a million new objects again and again."""
     enabled = gc.isenabled()
     gc.disable()

@@ -34,6 +34,7 @@ Stabilizing Predictions and the Need for User-Adjustable Stopping", CoNLL 2009; 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -317,13 +318,17 @@ def _stable(trainings: Sequence[Any], least: float, regression: bool) -> Advice:
 
 def _flat(trainings: Sequence[Any], worth: float) -> Advice:
     known = [one for one in trainings if isinstance(one.metrics.get("accuracy"), int | float)]
-    return flat_accuracy(
-        [one.labels for one in known],
-        [one.metrics["accuracy"] for one in known],
-        [int(one.metrics.get("validation_labels") or 0) for one in known],
-        [one.metrics.get("agreement") for one in known],
+    return _flat_once(
+        tuple(one.labels for one in known),
+        tuple(one.metrics["accuracy"] for one in known),
+        tuple(int(one.metrics.get("validation_labels") or 0) for one in known),
+        tuple(one.metrics.get("agreement") for one in known),
         worth=worth,
     )
+
+
+_flat_once = lru_cache(maxsize=16)(flat_accuracy)
+"""The same, worked out once per training: a page asks for it with every label."""
 
 
 def _flat_error(trainings: Sequence[Any], worth: float = 0.05) -> Advice:

@@ -87,7 +87,7 @@ def training_set(ledger: Ledger, settings: Settings) -> TrainingSet:
     if not learned:
         aside = f" (all {len(measured)} are set apart for measuring)" if measured else ""
         raise BadInput(f"there are no labels to train on{aside}; tell some first")
-    given = batch_weights(ledger)
+    given = batch_weights(ledger) if settings.weights else {}
     weights = np.array([given.get(item, 1.0) for item in learned]) if given else None
     return TrainingSet(learned, weights, measured)
 

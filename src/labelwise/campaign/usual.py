@@ -11,7 +11,7 @@ from labelwise.strategies import get
 VALIDATION = 0.2
 """So large a share of every batch is drawn at random, to measure the model on."""
 
-STRATEGIES = {False: "badge", True: "k_center"}
+STRATEGIES = {False: "badge", True: "random"}
 """What chooses unless another strategy is wanted: of classes, of a regression."""
 
 _GRADIENTS = {"gradient_norms", "gradient_products"}
@@ -30,13 +30,14 @@ def usual_settings(
     Args:
         strategy: what chooses the batches; one of `STRATEGIES` if None.
         classes: their names, or None.
-        **settings: see `Settings`; ``validation`` is `VALIDATION` unless it is given.
+        **settings: see `Settings`; ``validation`` is `VALIDATION` unless it is given, and a
+            network is trained without weights (docs/decisions/defaults-from-results.md).
 
     Example:
         >>> usual_settings(None, None, regression=True).strategy
-        'k_center'
+        'random'
     """
-    settings = {"validation": VALIDATION, **settings}
+    settings = {"validation": VALIDATION, "weights": False, **settings}
     settings["strategy"] = strategy or STRATEGIES[bool(settings.get("regression"))]
     settings["classes"] = None if classes is None else tuple(classes)
     chosen = Settings.from_dict(settings)

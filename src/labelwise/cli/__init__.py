@@ -19,6 +19,7 @@ from labelwise.cli import (
     export,
     history,
     label,
+    label_studio,
     people,
     plan,
     select,
@@ -34,7 +35,19 @@ from labelwise.cli.console import fail, notes
 from labelwise.errors import LabelwiseError
 
 GROUPS = {
-    "Label": (start, label, ask, tell, train, status, history, export, campaign_report, people),
+    "Label": (
+        start,
+        label,
+        ask,
+        tell,
+        train,
+        status,
+        history,
+        export,
+        campaign_report,
+        people,
+        label_studio,
+    ),
     "Choose": (select, strategies, plan, explain),
     "Prove": (demo, simulate, benchmark, benchmark_run, data),
 }
@@ -49,7 +62,7 @@ def _arrange() -> None:
         command.rich_help_panel = headings[command.callback.__module__]
     app.registered_commands.sort(key=lambda entry: order.index(entry.callback.__module__))
     for group in app.registered_groups:
-        group.rich_help_panel = "Prove"
+        group.rich_help_panel = "Label" if group.name == "label-studio" else "Prove"
 
 
 _arrange()

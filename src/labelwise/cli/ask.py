@@ -103,6 +103,8 @@ def _open_batch(
     settings = desk.settings_of(ledger)
     name = wanted["strategy"] or (settings.strategy if ledger.trainings else settings.first)
     values = _options(name, options)
+    if wanted["budget"] is None:
+        wanted = {**wanted, "budget": _affordable(ledger, settings)}
     with bars(Console(stderr=True)) as progress:
         picks = project.campaign(progress=progress).ask(**wanted, ahead=ahead, **values)
     info = picks.info
@@ -110,6 +112,23 @@ def _open_batch(
     if info["validation"]:
         words += f", {len(info['validation'])} of them at random for measuring"
     print(words)
+
+
+def _affordable(ledger: Any, settings: Any) -> int | None:
+    """A smaller batch than usual, where the budget pays for no more; None for the usual one."""
+    from labelwise.campaign.costs import spent
+    from labelwise.web.steps import left_to_ask
+
+    usual = min(settings.batch, ledger.items - len(ledger.asked_ids))
+    left = left_to_ask(ledger, settings)
+    if left >= usual:
+        return None
+    if left == 0:
+        raise BadInput(
+            f"the budget is spent: {spent(ledger, settings).says}; raise it with labelwise change, "
+            "or say how many you want all the same with --batch"
+        )
+    return left
 
 
 def _options(strategy: str, texts: Sequence[str]) -> dict[str, Any]:
@@ -122,6 +141,15 @@ def _options(strategy: str, texts: Sequence[str]) -> dict[str, Any]:
     return parse_options(get(strategy), dict(text.split("=", 1) for text in texts))
 
 
+def _guess(asked: Any, rank: int) -> tuple[Any, float | None]:
+    """The model's guess and its confidence; an amount comes without one."""
+    if asked.guesses is not None:
+        label, confidence = asked.guesses[rank]
+        return label, confidence
+    predicted = asked.info.get("predicted", ())
+    return (predicted[rank] if rank < len(predicted) else None), None
+
+
 def _rows(project: Any, ledger: Any, ids: Sequence[int]) -> list[dict[str, Any]]:
     """A row per item, in the order of picking."""
     from labelwise.campaign.why import why
@@ -131,7 +159,7 @@ def _rows(project: Any, ledger: Any, ids: Sequence[int]) -> list[dict[str, Any]]
     rows = []
     for item in ids:
         asked, rank = ledger.batches[ledger.batch_of(item) - 1].asked, ledger.rank_of(item)
-        guess = asked.guesses[rank] if asked.guesses is not None else (None, None)
+        guess = _guess(asked, rank)
         rows.append(
             {
                 "id": item,

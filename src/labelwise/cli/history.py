@@ -110,6 +110,11 @@ def _by(event: Any) -> str:
     return f" by {person(event.by)}" if event.by else ""
 
 
+def _wanted_by(event: Any) -> str:
+    """Who wanted a training; the process that was at it is nobody."""
+    return "" if event.by.startswith("background process ") else _by(event)
+
+
 def _started(event: Any) -> str:
     return f"campaign started{_by(event)} with {many(event.items, 'item')}"
 
@@ -156,7 +161,8 @@ _SAYS: dict[str, Callable[[Any], str]] = {
         f"{person(event.by)} settled item {event.id}: {safe(event.label, 40)}"
     ),
     "training": lambda event: (
-        f"training {event.number} began{_by(event)}, with {many(event.labels, 'label')} in all"
+        f"training {event.number} began{_wanted_by(event)}, with {many(event.labels, 'label')} "
+        "in all"
     ),
     "trained": _trained,
     "training_failed": lambda event: f"training {event.number} failed: {safe(event.error, 200)}",

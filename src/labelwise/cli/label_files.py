@@ -80,6 +80,14 @@ def as_label(value: Any) -> Any:
     return int(text) if whole else text
 
 
+def as_told(label: Any, settings: Any) -> Any:
+    """The label as the campaign takes it from a file: a class by its name only.
+
+    A number could mean the place of a class from 0, or its key on the page, which begin at 1.
+    """
+    return str(label) if settings.classes is not None and isinstance(label, int) else label
+
+
 def _id(where: str, value: Any) -> int:
     text = value.strip() if isinstance(value, str) else value
     try:
@@ -107,8 +115,8 @@ def _label_studio(path: Path) -> tuple[list[Line], int]:
     """One line per annotation; a cancelled one is a skip; tasks without any are counted."""
     try:
         tasks = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise BadInput(f"{path} is no JSON ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is no JSON that can be read ({error})") from None
     if not isinstance(tasks, list):
         raise BadInput(f"{path} must be a list of tasks, as Label Studio exports it (JSON)")
     lines, blank = [], 0

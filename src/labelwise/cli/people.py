@@ -91,15 +91,16 @@ def resolve(
     campaign: CampaignOption = None,
 ) -> None:
     """Settle which label items have."""
-    from labelwise.cli.label_files import read_labels
+    from labelwise.cli.label_files import as_told, read_labels
 
-    project = open_project(campaign)
+    desk = open_project(campaign).desk()
     given = _pairs(labels or [])
     if file is not None:
         given |= {line.id: line.label for line in read_labels(file)[0] if line.label is not None}
     if not given:
         raise BadInput("nothing to settle; give ID=LABEL, or --from a file with some")
-    project.desk().resolve(given, by=by)
+    settings = desk.settings
+    desk.resolve({item: as_told(label, settings) for item, label in given.items()}, by=by)
     print(f"{many(len(given), 'item')} settled")
 
 
@@ -225,7 +226,7 @@ def _typed(name: str, text: str, kind: str) -> Any:
     if text.lower() == "none" and "None" in kind:
         return None
     if name == "classes":
-        return [_plain(part.strip()) for part in text.split(",")]
+        return [part.strip() for part in text.split(",") if part.strip()]
     if "bool" in kind:
         if text.lower() not in ("true", "false", "yes", "no"):
             raise BadInput(f"{name} is true or false; got {text!r}")

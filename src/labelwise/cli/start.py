@@ -60,7 +60,7 @@ def start(
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(help="What chooses. (badge; k_center for a regression)", metavar="NAME"),
+        typer.Option(help="What chooses. (badge; random for a regression)", metavar="NAME"),
     ] = None,
     batch: Annotated[int, typer.Option(help="Items at a time.", metavar="N")] = 50,
     regression: Annotated[

@@ -1,6 +1,7 @@
 """``labelwise status``: how far a campaign has come, and what to do next."""
 
 import json
+import time
 from typing import Annotated, Any
 
 import typer
@@ -80,7 +81,8 @@ def _model_lines(ledger: Any) -> Lines:
             words += f", {name} {shown[0]}" + (f" ({' to '.join(shown[1:])})" if interval else "")
         lines.append((f"model {last.number}", words))
     if ledger.training is not None:
-        lines.append(("training", f"number {ledger.training.number} is running"))
+        state = "is running" if trains(ledger) else "was ended before it was done"
+        lines.append(("training", f"number {ledger.training.number} {state}"))
     if ledger.failure is not None:
         lines.append(("failed", safe(ledger.failure.error, 200)))
     return lines
@@ -109,13 +111,20 @@ def advice_lines(ledger: Any, settings: Any) -> Lines:
     ]
 
 
+def trains(ledger: Any) -> bool:
+    """Whether a training is at work, as far as can be told: its process may be gone."""
+    from labelwise.web.steps import is_lost
+
+    return ledger.training is not None and not is_lost(ledger.training, time.time())
+
+
 def next_step(ledger: Any, settings: Any) -> str:
     """The command to type next."""
     from labelwise.campaign.stopping import advise, should_stop
 
     if ledger.waiting:
         return "labelwise label (or labelwise ask --out batch.csv, and then labelwise tell)"
-    if ledger.training is not None:
+    if trains(ledger):
         return "labelwise status, once the training is done"
     if ledger.disagreements():
         return "labelwise disagreements"
@@ -157,7 +166,7 @@ def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},
         "curve": [point._asdict() for point in curve(ledger)],
-        "training": ledger.training is not None,
+        "training": trains(ledger),
         "failure": None if ledger.failure is None else ledger.failure.error,
         "forecast": {"gain": ahead.gain, "low": ahead.low, "high": ahead.high, "says": ahead.says},
         "advice": [{"rule": a.rule, "stop": a.stop, "says": a.says} for a in advice],

@@ -85,6 +85,7 @@ def record(desk: Any, lines: Sequence[Any], *, anything: bool, known: Any) -> Co
         How many labels are ``new``, ``changed`` and ``known``, and how many items ``skipped``.
     """
     from labelwise.campaign.operations import check_person, skipped, told
+    from labelwise.cli.label_files import as_told
 
     def decide(ledger: Any, now: float) -> tuple[list[Any], Counter[str]]:
         settings = desk.settings_of(ledger)
@@ -100,7 +101,7 @@ def record(desk: Any, lines: Sequence[Any], *, anything: bool, known: Any) -> Co
                     new = told(
                         ledger,
                         settings,
-                        {line.id: line.label},
+                        {line.id: as_told(line.label, settings)},
                         by=line.by,
                         seconds=line.seconds,
                         anything=True,

@@ -1,5 +1,7 @@
 """``labelwise train``: a model on the labels so far."""
 
+import os
+import socket
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +28,7 @@ def train(
     is noted in the record, and loses nothing.
     """
     from labelwise.cli.status import advice_lines, next_step
+    from labelwise.web.steps import signature
 
     project = open_project(campaign)
     ledger = project.desk().ledger()
@@ -33,7 +36,7 @@ def train(
     try:
         with bars(Console(stderr=True)) as progress:
             active = project.campaign(progress=progress)
-            trained = active.train(seed=seed, by=by)
+            trained = active.train(seed=seed, by=by or signature(os.getpid()), lost=_may_be_over)
     except KeyboardInterrupt:
         words = interrupted(project.desk().ledger(), length)
         if words is None:
@@ -50,6 +53,17 @@ def train(
     for name, words in advice_lines(ledger, settings):
         print(f"{name}: {words}" if name else f"  {words}")
     print(f"next: {next_step(ledger, settings)}")
+
+
+def _may_be_over(training: Any, now: float) -> bool:
+    """Whether a training that the record knows no end of need not be waited for.
+
+    It must be where its process, on this machine, is alive; of any other nothing is known.
+    """
+    from labelwise.web.steps import is_lost
+
+    here = training.by.endswith(f" on {socket.gethostname()}")
+    return not here or is_lost(training, now)
 
 
 def interrupted(ledger: Any, length: int) -> str | None:

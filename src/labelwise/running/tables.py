@@ -314,7 +314,7 @@ def _jsonl(path: Path) -> Columns:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInput(f"line {number} of {path} is not JSON ({error})") from None
         if not isinstance(row, dict):
             raise BadInput(f"line {number} of {path} is not a JSON object")

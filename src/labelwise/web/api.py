@@ -110,6 +110,7 @@ def session(
         csrf=site.policy.csrf(),
         name=clean,
         campaign=site.project.name,
+        id=site.policy.campaign_id(),
         kind=site.project.kind,
         classes=shown,
         free=settings.classes is None and not settings.regression,
@@ -117,6 +118,7 @@ def session(
         items=items,
         overlap=settings.overlap,
         batch=settings.batch,
+        lend_seconds=settings.lend_seconds,
         strategy=settings.strategy,
         trains=site.supervisor is not None,
         version=metadata.version("labelwise"),
@@ -247,7 +249,7 @@ def image(site: TheSite, request: Request, id: ItemId) -> Response:
         raise UnknownName(f"the items of {site.project.name!r} have no pictures")
     try:
         path: Path = site.project.items.path(id)
-    except BadInput:  # its words hold the folder's place, which is nobody's business
+    except (BadInput, UnknownName):  # their words may hold the folder's place: nobody's business
         raise UnknownName(f"item {id} has no picture in the campaign's folder") from None
     return picture(path, request.headers.get("if-none-match"))
 

@@ -152,6 +152,7 @@ class Session(BaseModel):
     csrf: str = Field(description="The value of X-Labelwise-Csrf for calls that change something.")
     name: str | None = Field(description="The annotator's name as the record keeps it.")
     campaign: str
+    id: str = Field(description="The campaign's own, as another may have the same name.")
     kind: str = Field(description="images, texts or numbers.")
     classes: list[ClassChoice]
     free: bool = Field(description="Whether other classes than the listed ones may be given.")
@@ -159,6 +160,7 @@ class Session(BaseModel):
     items: int = Field(description="How many items the pool has.")
     overlap: int = Field(description="How many people label each item.")
     batch: int = Field(description="How many items a batch has.")
+    lend_seconds: float = Field(description="For how long an item is lent.")
     strategy: str
     trains: bool = Field(description="Whether this server trains in the background.")
     version: str
@@ -246,7 +248,7 @@ class TrainingState(BaseModel):
     done: int | None = None
     total: int | None = None
     error: str | None = Field(
-        default=None, description="Why the last training failed, until one succeeds."
+        default=None, description="Why the last training failed, until another begins."
     )
     trains: bool = Field(description="Whether this server trains in the background.")
 

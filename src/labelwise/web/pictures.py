@@ -29,6 +29,10 @@ LARGEST = 256 << 20
 """Bytes."""
 
 
+# The path leads to the file itself; a link or a pipe has taken its place since.
+_ONLY_FILES = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
 def picture(path: Path, known: str | None = None) -> Response:
     """The file as an answer, or 304 if ``known`` (If-None-Match) is what it is now."""
     kind = TYPES.get(path.suffix.lower())
@@ -36,7 +40,7 @@ def picture(path: Path, known: str | None = None) -> Response:
         raise UnknownName(f"{path.name!r} is no picture that a browser shows")
     try:
         # What follows speaks of one open file, whatever happens to the name in the meantime.
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_no_link) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
                 raise UnknownName(f"{path.name!r} is no file of at most {LARGEST >> 20} MiB")
@@ -52,3 +56,7 @@ def picture(path: Path, known: str | None = None) -> Response:
             return Response(file.read(), media_type=kind, headers=headers)
     except OSError as error:
         raise UnknownName(f"the file {path.name!r} cannot be read: {error.strerror}") from None
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | _ONLY_FILES)

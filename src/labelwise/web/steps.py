@@ -8,6 +8,7 @@ for it, or by itself once the whole batch is labelled, but never twice on the sa
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -86,12 +87,19 @@ def is_lost(training: Training, now: float) -> bool:
     """
     number = training.by.removeprefix("background process ").split(" ")[0]
     if number.isdecimal() and training.by == signature(int(number)):
-        return not _lives(int(number))
+        return not _lives(int(number), now - training.at)
     return now - training.at > LONGEST
 
 
-def _lives(process: int) -> bool:
-    """Whether a process is at work; its number may meanwhile be another's."""
+def _lives(process: int, seconds: float) -> bool:
+    """Whether a process is at work that was so already a given time ago.
+
+    Its number may meanwhile be another's; in a container that was started again, as a rule, that
+    of the very process that asks.
+    """
+    age = _age(process)
+    if age is not None and age + 1.0 < seconds:
+        return False
     if process == os.getpid():
         return True
     command = Path(f"/proc/{process}/cmdline")
@@ -107,3 +115,16 @@ def _lives(process: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _age(process: int) -> float | None:
+    """For how many seconds a process has been there; None where one cannot tell."""
+    try:
+        # The name, in brackets, may hold anything; the 22nd field is the time of the start.
+        fields = (
+            Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        )
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None

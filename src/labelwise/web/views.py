@@ -130,6 +130,8 @@ def with_progress(
         training.done, training.total = progress.done, progress.total
         # Without a batch, people wait for this process to choose one.
         training.running |= progress.stage != READY or state.batch is None
+        if training.running:  # the record may know of a failure before the process says it is done
+            training.error = None
     elif progress.error is not None:
         training.running, training.error = False, progress.error
     return state.model_copy(update={"training": training, "version": version})

@@ -193,3 +193,41 @@ def test_the_page_loads_nothing_from_elsewhere_and_runs_no_inline_script(make, v
         )
         == []
     )
+
+
+# Parts of the page that lie over each other, and words that are larger than their button.
+COVERED = """() => {
+  const boxes = (all) => [...document.querySelectorAll(all)].filter((one) => one.checkVisibility());
+  const parts = boxes(".stage, .about, .classes .fields, .choices, .actions, aside");
+  const apart = (a, b) => a.bottom <= b.top + 1 || b.bottom <= a.top + 1 || a.right <= b.left + 1;
+  const over = parts.flatMap((one, place) =>
+    parts.slice(place + 1)
+      .filter((other) => !apart(one.getBoundingClientRect(), other.getBoundingClientRect()))
+      .map((other) => `${one.className} over ${other.className}`));
+  const cut = boxes(".choice").filter((button) => {
+    const words = button.querySelector("span");
+    return words.offsetHeight > button.offsetHeight || words.scrollWidth > words.offsetWidth + 1;
+  });
+  return [...over, ...cut.map((button) => button.title)];
+}"""
+LONG = "a name of a class that goes on for longer than any button on a small screen is wide"
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (960, 540), (640, 400), (320, 568)])
+def test_many_long_classes_cover_nothing_on_small_screens_and_at_200_percent(make, visit, size):
+    classes = [LONG, *(f"class number {number}" for number in range(59))]
+    page = visit(make(5, classes=classes).url, viewport={"width": size[0], "height": size[1]})
+    shown(page)
+    page.locator(".card.batch").wait_for(state="attached")
+    assert page.locator(".choice").count() == 60
+    assert page.evaluate(COVERED) == []
+    page.get_by_role("button", name="Model's guess").click()
+    page.get_by_text("There is no guess").first.wait_for()
+
+
+def test_it_is_announced_when_no_item_is_left(make, visit):
+    page = visit(make(2).url)
+    press_and_see(page, "7")
+    page.keyboard.press("7")
+    live = page.locator("[aria-live=polite]")
+    live.get_by_text("Every item is done. There is nothing left").wait_for(state="attached")

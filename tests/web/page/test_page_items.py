@@ -113,3 +113,13 @@ def test_a_class_that_is_called_like_a_key_has_that_key(make, visit, tmp_path):
     assert page.evaluate(assign, digits) == [*"0123456789", "a", "b"]
     assert page.evaluate(assign, ["cat", "3", "dog"]) == ["1", "3", "2"]
     assert page.evaluate(assign, ["A", "S", "a"]) == ["a", "1", "2"]  # s skips
+
+
+def test_classes_with_letters_as_keys_are_chosen_by_their_place_too(make, visit, tmp_path):
+    labelling = texts(make, tmp_path, classes=["a", "b"])
+    page = visit(labelling.url)
+    first = shown(page)
+    second = press_and_see(page, "b")
+    press_and_see(page, "1")
+    wait_saved(page)
+    assert labelling.votes() == {first: {"Ada": "b"}, second: {"Ada": "a"}}

@@ -42,7 +42,7 @@ def test_killed_in_the_middle_of_fast_labelling_every_label_arrives(make, visit)
         labelling.kill()  # with the last label perhaps on its way
         given |= label(page, 2 + round)
         labelling.start()
-    wait_saved(page)
+        wait_saved(page)  # and new items are borrowed, enough for the next time
     assert labelling.votes() == said_by_ada(given)
 
 
@@ -99,8 +99,9 @@ def test_a_refused_label_is_shown_and_does_not_hold_up_the_others(make, visit):
     page = visit(labelling.url)
     first = shown(page)
     page.evaluate(
-        """id => {
-          const start = `labelwise/unsent/${document.title.split(" · ")[0]}/Ada/`;
+        """async id => {
+          const session = await (await fetch("/api/session")).json();
+          const start = `labelwise/unsent/${session.id}/Ada/`;
           const entry = (label, id) => JSON.stringify({kind: "label", id, label, seconds: 1});
           localStorage.setItem(start + "000000000000001-000001-x", entry("no such class", id + 1));
           localStorage.setItem(start + "000000000000002-000001-x", entry("4", id));

@@ -109,3 +109,18 @@ def test_a_hostile_name_is_shown_as_text(make, visit):
     assert page.evaluate("globalThis.caught") is None
     wait_saved(page)
     assert [list(said) for said in labelling.votes().values()] == [[name]]
+
+
+def test_a_link_with_the_token_works_from_a_mail_or_a_chat(make, visit, start_server):
+    home = make(5).project.home
+    server = start_server(home, "--no-training", "--token", "open-sesame")
+    page = visit("about:blank")
+    link = f"<a href='{server.url}?token=open-sesame'>come and label</a>"
+    page.route(
+        "http://chat.example/",
+        lambda route: route.fulfill(body=link, status=200, content_type="text/html"),
+    )
+    page.goto("http://chat.example/")
+    page.get_by_text("come and label").click()
+    shown(page)
+    assert page.url == server.url

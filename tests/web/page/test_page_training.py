@@ -66,7 +66,7 @@ def test_a_complete_batch_says_what_happens_next(make, visit):
     page = visit(labelling.url)
     press_and_see(page, "1")
     page.keyboard.press("2")
-    page.get_by_text("Batch 1 is complete").wait_for()
+    page.locator(".stage").get_by_text("Batch 1 is complete").wait_for()
     labelling.ask(range(2, 6))
     assert shown(page) == 2
 
@@ -76,7 +76,9 @@ def test_a_page_without_items_says_who_has_them(make, visit):
     with labelling.desk() as desk:
         desk.lend("Bob", 4)
     page = visit(labelling.url)
-    page.get_by_text("The last 4 items of this batch are with other people").wait_for()
+    page.locator(".stage").get_by_text(
+        "The last 4 items of this batch are with other people"
+    ).wait_for()
 
 
 def test_items_whose_loan_lapsed_come_to_who_waits_for_them(make, visit):

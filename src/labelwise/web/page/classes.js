@@ -23,7 +23,9 @@ export class ClassBar {
     this.element.replaceChildren();
     if (regression) return this.element.append(this.#number());
     const keys = assignKeys(classes.map((one) => String(one.name)));
-    this.byKey = new Map(keys.map((key, index) => [key, index]));
+    // Classes a and b have the keys a and b, but who presses 1 for the first of them means it.
+    const places = keys.slice(0, 9).map((_, index) => [String(index + 1), index]);
+    this.byKey = new Map([...places, ...keys.map((key, index) => [key, index])]);
     this.buttons = classes.map((one, index) => this.#button(one, keys[index], index));
     const longest = Math.max(2, ...classes.map((one) => String(one.name).length));
     this.list = h("div", { class: "choices", role: "group", "aria-label": "Classes" }, this.buttons);

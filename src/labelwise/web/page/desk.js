@@ -14,7 +14,7 @@ export class Desk extends EventTarget {
   constructor(session) {
     super();
     this.session = session;
-    this.lendSeconds = session.lend_seconds ?? 600;
+    this.lendSeconds = session.lend_seconds;
     this.items = [];
     this.grid = false;
     this.ahead = this.#wanted(false);
@@ -23,7 +23,7 @@ export class Desk extends EventTarget {
     this.state = null;
     this.news = []; // [length of the record, labels in it] of answers newer than the state
     this.outbox = new Outbox(
-      session.id ?? session.campaign,
+      session.id,
       session.name,
       () => this.ahead,
       (answer, run) => this.#accepted(answer, run),

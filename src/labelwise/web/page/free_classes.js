@@ -3,7 +3,7 @@
 
 import { kept } from "./kept.js";
 
-const place = (session) => `classes/${session.id ?? session.campaign}`;
+const place = (session) => `classes/${session.id}`;
 
 /** Put the classes that this browser knows first, in its own order, and the server's new ones last. */
 export function arrange(session) {

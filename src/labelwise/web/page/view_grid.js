@@ -4,7 +4,7 @@ import { ClassBar, step } from "./classes.js";
 import { announce, count, h, keyButton, notice } from "./dom.js";
 import { showItem } from "./item.js";
 import { Stopwatch } from "./stopwatch.js";
-import { waiting } from "./waiting.js";
+import { waiting, waitIsOver } from "./waiting.js";
 
 export class GridView {
   constructor(desk, undo) {
@@ -50,7 +50,7 @@ export class GridView {
   update() {
     this.element.classList.toggle("empty", !this.items.length);
     if (!this.items.length) return (this.tiles.clear(), waiting(this.grid, this.desk));
-    delete this.grid.shown;
+    waitIsOver(this.grid);
     const tiles = this.items.map((item) => this.tiles.get(item) ?? this.#tile(item));
     this.tiles = new Map(this.items.map((item, index) => [item, tiles[index]]));
     for (const item of this.selected) if (!this.tiles.has(item)) this.selected.delete(item);

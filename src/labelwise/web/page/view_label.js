@@ -6,7 +6,7 @@ import { askReason } from "./dialogs.js";
 import { announce, h, keyButton, notice, percent } from "./dom.js";
 import { describeItem, showItem } from "./item.js";
 import { Stopwatch } from "./stopwatch.js";
-import { waiting } from "./waiting.js";
+import { waiting, waitIsOver } from "./waiting.js";
 
 export class LabelView {
   constructor(desk, undo) {
@@ -45,6 +45,7 @@ export class LabelView {
     this.item = item;
     this.element.classList.remove("empty");
     this.stage.replaceChildren(showItem(item));
+    waitIsOver(this.stage);
     this.stage.dataset.item = item.id;
     this.why.textContent = item.why ? `Why this one? ${item.why}` : "";
     this.guess.hidden = true;

@@ -1,6 +1,6 @@
 // What the stage says when there is nothing to label at the moment.
 
-import { count, h, refresh } from "./dom.js";
+import { announce, count, h, refresh } from "./dom.js";
 import { trainingNote } from "./panel.js";
 
 /** Fill an element with the reason why no item is there. */
@@ -9,6 +9,8 @@ export function waiting(element, desk) {
   const unsent = desk.outbox.entries.length;
   refresh(element, [desk.away, unsent, state?.batch, state?.training, state?.labelled, state?.items], () => {
     const [title, text] = words(desk, state, unsent);
+    if (element.said !== title) announce(`${title}. ${text}`); // once, not at every step of a training
+    element.said = title;
     return h(
       "div",
       { class: "waiting" },
@@ -17,6 +19,12 @@ export function waiting(element, desk) {
       state && !desk.away ? trainingNote(desk, state.training, !state.batch?.waiting) : null,
     );
   });
+}
+
+/** Call it when an element shows items again, so that the next wait is shown and said anew. */
+export function waitIsOver(element) {
+  delete element.shown;
+  delete element.said;
 }
 
 function words(desk, state, unsent) {
