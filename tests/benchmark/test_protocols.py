@@ -8,7 +8,7 @@ import pytest
 
 from labelwise.benchmark import networks, protocol, protocols, scenes
 from labelwise.benchmark.datasets import CATALOGUE
-from labelwise.benchmark.networks import FAMILY, NETWORKS
+from labelwise.benchmark.networks import FAMILY, NETWORKS, make
 from labelwise.benchmark.protocol import SCALES, Entrant, changed
 from labelwise.benchmark.protocols import experiments, get
 from labelwise.benchmark.protocols.lewis import FAMILY as LEWIS_FAMILY
@@ -55,6 +55,16 @@ def test_an_experiment_names_what_exists_at_every_scale(name):
         pool = min(found.pool or entry.train, entry.train - found.validation) * found.copies
         assert found.start + found.rounds * found.batch <= pool
         assert (found.metric == "mse") == (entry.classes is None)
+
+
+def test_networks_take_the_rows_of_a_table_at_every_scale():
+    tables = {name for name, entry in CATALOGUE.items() if len(entry.shape) == 1}
+    found = [entry for entry in experiments().values() if entry.dataset in tables]
+    assert len(found) >= 2
+    for entry in found:
+        for scale in SCALES:
+            for name in entry.at(scale).networks:
+                make(name, CATALOGUE[entry.dataset].shape, 1)
 
 
 @pytest.mark.parametrize("name", experiments())

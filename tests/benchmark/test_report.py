@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 import labelwise.cli.benchmark  # noqa: F401  (adds the commands)
 from labelwise.benchmark import papers, report, report_words
 from labelwise.benchmark.papers import paper_curves, paper_table
 from labelwise.benchmark.report import repeat_commands, write_report
 from labelwise.benchmark.report_data import experiments
+from labelwise.benchmark.report_figures import LIGHT, curves_figure, gains_figure
 from labelwise.benchmark.report_findings import Contrast, analyse, overall
 from labelwise.benchmark.report_tables import area_table
 from labelwise.benchmark.report_words import Unit, lede, sentence
@@ -201,6 +204,18 @@ def test_costs_are_those_of_rounds_that_bought():
     assert random.batch == pytest.approx(0.25 + 0.5 + 1.0)
     assert random.train == 2.0 and random.imbalance == 4.0
     assert np.isnan(random.effective) and lewis.effective == 0.75
+
+
+def test_the_effective_size_in_one_shot_is_a_share_of_all_picks_up_to_now():
+    rounds = make_rounds({"random": 0.0})
+    size = {0: 1.5, 1: 3.0, 2: 4.5, 3: None}  # of 2, 4 and 6 picks
+    weighted = [
+        replace(e, strategy="lewis", options={"one_shot": True}, effective_size=size[e.round])
+        for e in rounds
+    ]
+    batches = [replace(e, strategy="bss", effective_size=1.0) for e in rounds]
+    shares = {entry.strategy: entry.effective for entry in find(weighted + batches).costs}
+    assert shares == pytest.approx({"lewis": 0.75, "bss": 0.5})
 
 
 def test_several_models_have_a_spread():
@@ -486,6 +501,23 @@ def test_the_pictures_are_written_as_svg_and_png(written):
     assert "#1f5fd0" in next((folder / "pictures").glob("*_curves.svg")).read_text()
 
 
+@pytest.mark.parametrize("draw", [curves_figure, gains_figure])
+def test_no_line_from_a_curve_to_its_name_crosses_a_name(draw):
+    gains = {"random": 0.0, "badge": -0.2}  # and eight that end as good as together
+    gains |= {f"a_long_name_{place}": 0.001 * place for place in range(8)}
+    figure = draw(find(make_rounds(gains)), LIGHT)
+    FigureCanvasAgg(figure).draw()
+    names = figure.axes[0].texts
+    assert {name.get_text() for name in names} == set(gains)
+    left = min(Text.get_window_extent(name).x0 for name in names)
+    for name in names:
+        line = name.arrow_patch.get_window_extent()
+        assert figure.axes[0].bbox.x1 <= line.x0 < line.x1 <= left
+        heights = [line.y0, line.y1]
+        middle = Text.get_window_extent(name)
+        assert min(abs(height - (middle.y0 + middle.y1) / 2) for height in heights) < 6
+
+
 @pytest.mark.parametrize("gains", [{"margin": 0.0}, {"random": 0.0}, {"margin": 0.0, "lewis": 0.1}])
 def test_a_page_without_anything_to_compare_is_written(gains, tmp_path):
     write_report(make_rounds(gains, 1), tmp_path / "report.html", title="mine <1>", commands=())
@@ -541,6 +573,21 @@ def test_the_command_takes_baselines_and_a_limit(results_file, capsys):
     texts = [text for _, text in outline(out).texts]
     assert "Against badge" in texts and "Against random" not in texts
     assert any("40 to 160 labels" in text for text in texts)
+
+
+def test_a_baseline_is_named_as_the_report_names_it(results_file, capsys):
+    for entry in make_rounds({"lewis": 0.0, "again": 0.1}, 2):
+        p = {"lewis": 1.0, "again": 2.0}[entry.strategy]
+        append(results_file, replace(entry, strategy="lewis", options={"p": p}))
+    page = results_file.with_name("page.html")
+    command = ["benchmark", "report", str(results_file), "--out", str(page), "--baseline"]
+    assert run([*command, "lewis (p=2.0)"]) == 0
+    texts = [text for _, text in outline(page).texts]
+    assert "Against lewis (p=2.0)" in texts and "Against random" not in texts
+    page.unlink()
+    assert run([*command, "lewis"]) == 1  # there are two of them
+    assert "choose from badge, lewis (p=1.0), lewis (p=2.0), random" in capsys.readouterr().err
+    assert not page.exists()
 
 
 @pytest.mark.parametrize(

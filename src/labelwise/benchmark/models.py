@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import to_numpy
 from labelwise.benchmark.batched import Task, Trainee
 from labelwise.benchmark.devices import Device, on_device
+from labelwise.benchmark.last_layer import LastLayer
 from labelwise.benchmark.networks import AUGMENTATIONS, linear, make
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.scenes import Scene
@@ -97,17 +98,17 @@ class Models:
         return found
 
     def frozen(self, options: Mapping[str, Any], device: Device) -> "Models":
-        """Linear models on the features that the networks give now."""
-        learners, pools, tests = {}, [], []
+        """Linear models on the features that the networks give now, fitted exactly."""
+        learners: dict[str, Trainee] = {}
+        pools, tests = [], []
         for (name, learner), pool, test in zip(
             self.learners.items(), self._pools, self._tests, strict=True
         ):
             rows = [_features(learner, items) for items in (pool, test)]
             width, outputs = rows[0].shape[1], learner.head.out_features
-            spread = np.maximum(rows[0].std(axis=0), 1e-6)
-            pools.append(on_device(rows[0] / spread, device))
-            tests.append(on_device(rows[1] / spread, device))
-            learners[name] = Trainee(
+            pools.append(on_device(rows[0], device))
+            tests.append(on_device(rows[1], device))
+            learners[name] = LastLayer(
                 partial(linear, width, outputs),
                 kind=("frozen", width, outputs),
                 device=device,

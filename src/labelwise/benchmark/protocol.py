@@ -92,7 +92,8 @@ class Protocol:
         validation: items that are set apart for early stopping or calibration; they are counted
             as labels of those strategies that use them.
         copies: how often every item is in the pool.
-        frozen: after round 0, only the last layers are trained, on the features of round 0.
+        frozen: after round 0, only the last layers are fitted, on the features of round 0; every
+            strategy then picks in one shot.
         study: the runner of an experiment that is no rounds of buying labels, or None.
         settings: what only that runner reads.
         seeds: runs of each strategy, unless others are asked for.

@@ -297,13 +297,20 @@ def _end_labels(axes: Any, ends: dict[str, float], style: Style) -> None:
         axes.annotate(
             name,
             xy=(1, ends[name]),
-            xytext=(1.025, height),
+            xytext=(1.06, height),
             xycoords=axes.get_yaxis_transform(),
             textcoords=axes.get_yaxis_transform(),
             color=style.colour(name),
             fontsize=9,
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": style.colour(name), "lw": 0.6, "shrinkA": 0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": style.colour(name),
+                "lw": 0.6,
+                "shrinkA": 2,
+                "patchA": None,
+                "relpos": (0, 0.5),  # the name's left end, so that no line crosses a name
+            },
         )
     axes.set_ylim(low, high)

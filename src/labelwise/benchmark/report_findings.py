@@ -4,7 +4,7 @@ Every comparison is paired: it uses the seeds whose runs are whole in both strat
 differences of all strategies to one baseline are one family for Holm's correction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,7 +108,8 @@ class Costs:
         train: seconds of training, per round.
         megabytes: the largest peak.
         imbalance: largest over smallest class count with all labels.
-        effective: effective size of a batch, as a share of it; nan without weights.
+        effective: effective size of a batch, or of all picks in one shot up to it, as a share;
+            nan without weights.
         spread: standard deviation over the models with all labels; nan for one model.
     """
 
@@ -284,16 +285,26 @@ def _costs(experiment: Experiment, name: str) -> Costs:
             for entry in rounds
             if entry.labels == most
         ),
-        _mean(
-            np.nan if entry.effective_size is None else entry.effective_size / len(entry.picks)
-            for entry in bought
-        ),
+        _mean(_effective_shares(bought)),
         _mean(
             float(np.std(entry.values))
             for entry in rounds
             if entry.labels == most and len(entry.values) > 1
         ),
     )
+
+
+def _effective_shares(bought: Sequence[Round]) -> Iterator[float]:
+    """The effective size of what each round's weights are of, as a share of it.
+
+    That is a batch; but a strategy that picks in one shot weighs all its picks up to now anew.
+    """
+    picks: dict[int, int] = {}
+    for entry in bought:
+        before = picks.get(entry.seed, 0) if entry.options.get("one_shot") else 0
+        picks[entry.seed] = before + len(entry.picks)
+        if entry.effective_size is not None:
+            yield entry.effective_size / picks[entry.seed]
 
 
 def _query_seconds(entry: Round) -> float:

@@ -57,7 +57,8 @@ class Round:
         seconds: of ``train``, ``represent`` and ``select``.
         peak_megabytes: memory, or None where it was not measured.
         imbalance: largest over smallest class count of the labelled set; inf if a class is missing.
-        effective_size: of the picks' weights; None without weights.
+        effective_size: of the picks' weights, in one shot those of all picks up to now; None
+            without weights.
         picks: ids bought after this measurement; empty in the last round.
         weights: of the picks, or None.
         device: where it ran.

@@ -12,7 +12,7 @@ test items decide nothing.
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -301,6 +301,7 @@ def train(runs: Sequence[Run], *, on_cpu: bool = False) -> None:
 
 def key_fields(protocol: Protocol, entrant: Entrant, seed: int) -> dict[str, Any]:
     """The fields of a line that tell runs apart."""
+    entrant = replace(entrant, one_shot=entrant.one_shot or protocol.frozen)
     return {
         "experiment": protocol.name,
         "scale": protocol.scale,

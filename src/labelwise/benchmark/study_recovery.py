@@ -45,12 +45,12 @@ def recovery_values(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[tuple[int, float]]:
     """Labels and error, budget after budget."""
-    features, values = _problem(protocol, seed, device)
+    features, values, columns = _problem(protocol, seed, device)
     best = np.linalg.lstsq(features, values)[0]
     residual = float(np.square(features @ best - values).sum())
     needs = get(entrant.strategy).needs
     for times in protocol.settings["budgets"]:
-        budget = int(times * features.shape[1])
+        budget = int(times * columns)
         given = {"features": features} if needs else {"ids": np.arange(len(features))}
         picked = select(entrant.strategy, budget, seed=seed, **given, **entrant.options)
         weights = np.ones(budget)
@@ -62,8 +62,8 @@ def recovery_values(
         yield budget, float(np.square(features @ (found - best)).sum()) / residual
 
 
-def _problem(protocol: Protocol, seed: int, device: Device) -> tuple[Floats, Floats]:
-    """Features ``(n, d)`` and values ``(n, k)``, in float64."""
+def _problem(protocol: Protocol, seed: int, device: Device) -> tuple[Floats, Floats, int]:
+    """Features ``(n, d)`` and values ``(n, k)``, in float64, and the columns that budgets count."""
     rng = np.random.default_rng([seed, 23])
     sizes = protocol.settings
     if protocol.dataset == "heavy_tailed":
@@ -73,7 +73,8 @@ def _problem(protocol: Protocol, seed: int, device: Device) -> tuple[Floats, Flo
     else:
         return _trained(protocol, seed, device)
     truth = rng.normal(size=(sizes["columns"], 1))
-    return features, features @ truth + rng.normal(size=(len(features), 1))
+    values = features @ truth + rng.normal(size=(len(features), 1))
+    return features, values, features.shape[1]
 
 
 def _groups(items: int, groups: int) -> Any:
@@ -84,8 +85,12 @@ def _groups(items: int, groups: int) -> Any:
     return np.repeat(np.arange(groups), sizes)
 
 
-def _trained(protocol: Protocol, seed: int, device: Device) -> tuple[Floats, Floats]:
-    """What a network trained on the first labels makes of the pool, a bias beside it."""
+def _trained(protocol: Protocol, seed: int, device: Device) -> tuple[Floats, Floats, int]:
+    """What a network trained on the first labels makes of the pool, a bias beside it.
+
+    Columns that never change are left out, yet budgets count them: how many there are differs by
+    seed, and the seeds' curves are compared label by label.
+    """
     made_for = (protocol.name, protocol.scale, protocol.dataset, protocol.networks, seed)
     if _kept.get("made for") != made_for:
         scene = prepare(protocol, seed)
@@ -96,8 +101,9 @@ def _trained(protocol: Protocol, seed: int, device: Device) -> tuple[Floats, Flo
         rows = task.learner.represent(models.pool, ["features"])["features"]
         features = np.asarray(to_numpy(rows), dtype=np.float64)
         alive = features.std(axis=0) > 1e-6 * features.std()
-        columns = [features[:, alive], np.ones((len(features), 1))]
+        columns = np.concatenate([features[:, alive], np.ones((len(features), 1))], axis=1)
+        values = np.eye(scene.outputs)[scene.targets]
         _kept["made for"] = made_for
-        _kept["problem"] = np.concatenate(columns, axis=1), np.eye(scene.outputs)[scene.targets]
-    features, values = _kept["problem"]
-    return features, values
+        _kept["problem"] = columns, values, features.shape[1] + 1
+    problem: tuple[Floats, Floats, int] = _kept["problem"]
+    return problem

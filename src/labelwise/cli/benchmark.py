@@ -70,12 +70,13 @@ def report(
         raise MissingDependency(
             f"the report needs matplotlib ({error}); run pip install 'labelwise[demo]'"
         ) from error
+    from labelwise.benchmark.report_data import experiments
     from labelwise.benchmark.report_words import lede
     from labelwise.benchmark.results import read
 
     rounds = read(results)
     names = tuple(baseline or BASELINES)
-    there = {entry.strategy for entry in rounds}
+    there = {name for entry in experiments(rounds, up_to=up_to) for name in entry.strategies}
     if baseline and not there & set(baseline):
         raise BadInput(
             f"none of the baselines {', '.join(names)} was run; "

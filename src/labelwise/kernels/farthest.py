@@ -23,6 +23,7 @@ from labelwise.kernels.factored import (
     Factored,
     float64,
     products,
+    size,
     squared_distances,
     squared_norms,
     take,
@@ -31,6 +32,8 @@ from labelwise.strategy import GreedyStrategy
 
 CHUNK = 1 << 22
 """How many products are held at a time; 16 MB in float32 stay in a processor's cache."""
+PAIRS = 1 << 20
+"""How many numbers are held at a time where pairs are measured in float64."""
 
 
 class State(NamedTuple):
@@ -121,16 +124,23 @@ def _exact_distances(rows: Embedding, points: Embedding) -> Floats:
     rough = to_numpy(squared_distances(rows, points))
     lengths = to_numpy(squared_norms(rows))[:, None] + to_numpy(squared_norms(points))[None, :]
     error = lengths * (32 * np.finfo(rough.dtype).eps)
-    near = rough - error <= (rough + error).min(axis=1)[:, None]
-    found = np.empty(len(rough))
-    for place, among in enumerate(near):
-        some = float64(take(points, np.flatnonzero(among)))
-        row = float64(take(rows, np.array([place])))
-        if isinstance(some, Factored):
-            found[place] = to_numpy(squared_distances(row, some)).min()
-        else:
-            found[place] = float(namespace(some).min(arrays.squared_norms(some - row)))
+    places, others = np.nonzero(rough - error <= (rough + error).min(axis=1)[:, None])
+    found = np.full(len(rough), np.inf)
+    step = max(PAIRS // max(size(points) // len(points), 1), 1)
+    for first in range(0, len(places), step):
+        here, there = places[first : first + step], others[first : first + step]
+        pairs = _pair_distances(float64(take(rows, here)), float64(take(points, there)))
+        np.minimum.at(found, here, to_numpy(pairs))
     return found
+
+
+def _pair_distances(rows: Embedding, points: Embedding) -> Array:
+    """Squared distance of each row to the point of the same number, ``(n,)``, never negative."""
+    if not isinstance(rows, Factored):
+        return arrays.squared_norms(rows - points)
+    xp = namespace(rows.a)
+    product = xp.vecdot(rows.a, points.a) * xp.vecdot(rows.h, points.h)
+    return xp.clip(squared_norms(rows) + squared_norms(points) - 2 * product, 0, None)
 
 
 def farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
