@@ -12,7 +12,8 @@ import labelwise.theory
 
 WITHOUT = {
     # Errors, protocols and base classes: there is nothing to call.
-    *("BadInput", "LabelwiseError", "LabelwiseWarning", "MissingDependency", "UnknownName"),
+    *("BadInput", "Conflict", "LabelwiseError", "LabelwiseWarning", "MissingDependency"),
+    *("StorageFailed", "UnknownName"),
     *("Learner", "Rows", "Shards", "Strategy"),
     # Answers and forms whose example is that of the function or page that makes them.
     *("Choice", "GreedyStrategy", "PassStrategy"),

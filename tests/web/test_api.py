@@ -17,6 +17,7 @@ from labelwise.web import bodies, errors, views, watch
 from labelwise.web.app import create_app
 from labelwise.web.pictures import picture
 from labelwise.web.watch import Watch
+from tests.web import loops
 from tests.web.conftest import CLASSES
 
 
@@ -449,7 +450,7 @@ def test_many_waiting_pages_cost_one_look_at_a_time():
         watching = Watch(lambda: looks.append(1) or "7.0", interval=0.1)
         await asyncio.gather(*(watching.wait("7", 1.0) for _ in range(50)))
 
-    asyncio.run(main())
+    loops.run(main())
     assert 2 <= len(looks) <= 11
 
 
@@ -466,7 +467,7 @@ def test_a_busy_campaign_tells_a_page_once_per_look():
             seen = f"{next(versions)}.0"  # the state that the page gets is newer than the look
             answers.append(seen)
 
-    asyncio.run(main())
+    loops.run(main())
     assert 3 <= len(answers) <= 8
 
 
@@ -479,7 +480,7 @@ def test_waiting_pages_are_let_go_when_the_server_ends():
         async with asyncio.timeout(2):
             await waiting
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_a_guess_is_shown_only_where_a_model_made_one(page, project):

@@ -1,6 +1,5 @@
 """The guard before the server: hosts, tokens, origins, bodies and headers."""
 
-import asyncio
 import doctest
 import json
 import stat
@@ -20,6 +19,7 @@ from labelwise.web.access import (
     server_key,
 )
 from labelwise.web.security import Guard, Policy
+from tests.web import loops
 
 KEY = bytes(range(32))
 TOKEN = "open-sesame-please"
@@ -323,6 +323,6 @@ def test_half_a_body_does_not_pass_for_a_whole_one():
 
     headers = [(b"host", b"127.0.0.1:8600"), (b"x-labelwise-csrf", policy.csrf().encode())]
     scope = {"type": "http", "method": "POST", "path": "/api/train", "query_string": b""}
-    asyncio.run(Guard(application, policy)({**scope, "headers": headers}, receive, send))
+    loops.run(Guard(application, policy)({**scope, "headers": headers}, receive, send))
     assert reached == []
     assert sent[0]["status"] == 400

@@ -152,12 +152,14 @@ async def state(
     """
     if since is not None:
         await site.watch.wait(since, wait)
-    version = await run_in_threadpool(site.version)
+    async with site.looking:
+        version = await run_in_threadpool(site.version)
     tag = f'"{site.boot}-{version}-{hashlib.sha256((by or "").encode()).hexdigest()[:8]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "X-Annotator"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    found = await run_in_threadpool(site.state, by)
+    async with site.looking:
+        found = await run_in_threadpool(site.state, by)
     return Response(found.model_dump_json(), media_type="application/json", headers=headers)
 
 

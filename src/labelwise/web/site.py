@@ -1,5 +1,6 @@
 """What the handlers of one server share: the campaign, its rules, and the background process."""
 
+import asyncio
 import json
 import secrets
 import tempfile
@@ -16,6 +17,9 @@ from labelwise.web.security import Policy
 from labelwise.web.steps import signature
 from labelwise.web.supervisor import Progress, Supervisor, worker_command
 from labelwise.web.watch import Watch
+
+LOOKING = 3
+"""Pages that get the state at a time: news reach all at once, and labels should not wait for it."""
 
 
 class Site:
@@ -34,6 +38,7 @@ class Site:
         if trains:
             self.supervisor = Supervisor(worker_command(project.home), ended=self._worker_ended)
         self.watch = Watch(self.version)
+        self.looking = asyncio.Semaphore(LOOKING)
         self.boot = secrets.token_hex(4)
         self._state: bodies.State | None = None  # both only under the desk's lock
         self._forecast: tuple[Any, bodies.ForecastState] | None = None

@@ -201,7 +201,9 @@ def visit(chromium: Any) -> Iterator[Any]:
         page.set_default_timeout(15_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
         if name is not None:
-            page.add_init_script(f"localStorage['labelwise/name'] ??= {name!r}")
+            # A page without an address of its own, between two sites, has no storage.
+            remember = f"localStorage['labelwise/name'] ??= {name!r}"
+            page.add_init_script(f"try {{ {remember} }} catch {{}}")
         if script:
             page.add_init_script(script)
         page.goto(url)
