@@ -26,6 +26,8 @@ _SELECT = """Pick the items worth labelling, from .npy or .parquet files with on
 
   labelwise select f.npy -s k_center -b 100 --labelled margin.csv -o more.csv
 
+  labelwise select f.npy -s k_center -b 100 -o picks.csv --on ray --actors 4
+
 The picks come in order, with id, weight (how many items of the pool it stands for), count \
 (how often it was drawn), score and rank; what a strategy does not give is left empty.
 """
@@ -93,6 +95,16 @@ def select(
         list[str] | None,
         typer.Option(help="An option of the strategy; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Where to read the rows: ray (started here), ray:HOST:PORT or ray://HOST:PORT.",
+            metavar="CLUSTER",
+        ),
+    ] = None,
+    actors: Annotated[
+        int | None, typer.Option(help="How many processes of the cluster.", metavar="N")
+    ] = None,
 ) -> None:
     """Pick the items worth labelling."""
     from labelwise.running.estimate import estimate
@@ -120,7 +132,15 @@ def select(
         console.print(line, style="dim", highlight=False, soft_wrap=True)
     with bars(console) as progress:
         picks = labelwise.select(
-            strategy, budget, **given, **known, seed=seed, progress=progress, **options
+            strategy,
+            budget,
+            **given,
+            **known,
+            seed=seed,
+            progress=progress,
+            on=on,
+            actors=actors,
+            **options,
         )
     picks.save(out)
     size = f", worth {picks.effective_size():.0f} equally weighted" if chosen.weighted else ""

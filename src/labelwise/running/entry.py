@@ -1,15 +1,18 @@
 """The public call: from arrays or files, by the name of a strategy, to a selection."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from labelwise.blocks import LocalShards, Progress, Shard
+from labelwise.blocks import LocalShards, Progress, Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.leverage import rank_tolerance
 from labelwise.pool import check_ids
 from labelwise.running import run
-from labelwise.running.shards import Sources, open_shards, open_sources
+from labelwise.running.division import own_ids
+from labelwise.running.shards import Sources, _labelled_ids, open_shards, open_sources
 from labelwise.selection import Selection
 from labelwise.strategies import get
 from labelwise.strategy import Strategy
@@ -32,6 +35,8 @@ def select(
     labelled: Any = None,
     seed: int = 0,
     progress: Progress | None = None,
+    on: Any = None,
+    actors: int | None = None,
     **options: Any,
 ) -> Selection:
     """Pick the items of a pool that are worth labelling.
@@ -55,6 +60,11 @@ def select(
         labelled: ids of the items that are labelled already; context, never picked again.
         seed: decides every draw.
         progress: called as ``progress(stage, done, total)`` while the selection runs.
+        on: where the rows are read: in this process if None; ``"ray"`` on a Ray cluster started
+            here, ``"ray:HOST:PORT"`` or ``"ray://HOST:PORT"`` on one that runs, or
+            `labelwise.running.ray_shards.RayActors` that are to serve several calls. The picks
+            are the same.
+        actors: how many processes of the cluster hold the rows; one per CPU if None.
         **options: the strategy's own options, by name; an unknown one is an error.
 
     Returns:
@@ -85,16 +95,41 @@ def select(
     needed = _needed(chosen, given)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise BadInput(f"seed must be a whole number; got {seed!r}")
+    if actors is not None and not isinstance(on, str):
+        raise BadInput(f"actors is {actors!r} but on names no cluster; give on='ray' too")
     if not needed and not given:
         shards, rows = _bare(chosen, ids, labelled, progress)
-    else:
-        names = needed or tuple(given)[:1]
-        sources = open_sources({name: given[name] for name in names})
-        chosen = _mind_precision(chosen, sources)
-        shards, rows = open_shards(sources, ids=ids, labelled=labelled, progress=progress)
+        return run.select(chosen, shards, budget, labelled=rows, seed=int(seed))
+    values = {name: given[name] for name in needed or tuple(given)[:1]}
+    sources = open_sources(values)
+    chosen = _mind_precision(chosen, sources)
+    with _opened(sources, values, ids, labelled, progress, on, actors) as (pool, known):
         if not needed:
-            shards.map(_look)
-    return run.select(chosen, shards, budget, labelled=rows, seed=int(seed))
+            pool.map(_look)
+        return run.select(chosen, pool, budget, labelled=known, seed=int(seed))
+
+
+@contextmanager
+def _opened(
+    sources: Sources,
+    values: dict[str, Any],
+    ids: Any,
+    labelled: Any,
+    progress: Progress | None,
+    on: Any,
+    actors: int | None,
+) -> Iterator[tuple[Shards, Rows | None]]:
+    """The candidates, here or on a cluster, and the rows of the labelled items."""
+    if on is None:
+        yield open_shards(sources, ids=ids, labelled=labelled, progress=progress)
+        return
+    from labelwise.running.ray_shards import open_ray_shards
+
+    first = next(iter(sources.values()))
+    count = (first[0] if isinstance(first, list) else first).shape[0]
+    known = {"ids": own_ids(ids, sources, count), "labelled": _labelled_ids(labelled)}
+    with open_ray_shards(on, values, count, **known, actors=actors, progress=progress) as shards:
+        yield shards, shards.labelled
 
 
 def _needed(strategy: Strategy, given: dict[str, Any]) -> tuple[str, ...]:

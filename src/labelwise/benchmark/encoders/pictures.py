@@ -1,0 +1,98 @@
+"""Images as pretrained networks want them, batch by batch, and what they have in common."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from labelwise.benchmark.encoders.entries import Encode, Weights
+
+BATCH = 8
+"""Images at a time: more are slower on a CPU, since what a layer gives must fit into its cache."""
+
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's channels red, green and blue, by which most networks were trained."""
+
+BYTES: Mapping[str, Sequence[float]] = {
+    "mean": (123.68 / 255, 116.779 / 255, 103.939 / 255),
+    "deviation": (1 / 255, 1 / 255, 1 / 255),
+}
+"""What the older networks take: bytes less the mean of ImageNet's channels."""
+
+
+def encoder_of(
+    network: nn.Module,
+    side: int,
+    *,
+    mean: Sequence[float] = MEAN,
+    deviation: Sequence[float] = DEVIATION,
+) -> Encode:
+    """What encodes images by a network that gives ``(b, width)`` or ``(b, width, h, w)``.
+
+    Args:
+        network: trained.
+        side: images are resized to this side, bilinearly.
+        mean: subtracted from the channels of images in [0, 1].
+        deviation: which they are divided by then.
+    """
+    to: Any = network.eval().to  # whose declared types do not know memory formats
+    network = to(memory_format=torch.channels_last)  # a third faster on a CPU
+    shift, scale = (torch.tensor(values).reshape(1, 3, 1, 1) for values in (mean, deviation))
+
+    def encode(images: NDArray[Any]) -> NDArray[Any]:
+        found = []
+        with torch.inference_mode():
+            for begin in range(0, len(images), BATCH):
+                batch = torch.from_numpy(images[begin : begin + BATCH].astype(np.float32))
+                larger = functional.interpolate(
+                    batch, size=(side, side), mode="bilinear", align_corners=False, antialias=True
+                )
+                ready = ((larger - shift) / scale).contiguous(memory_format=torch.channels_last)
+                given: Tensor = network(ready)
+                found.append(given.mean(dim=(2, 3)) if given.ndim == 4 else given)
+        return torch.cat(found).numpy().astype(np.float32)
+
+    return encode
+
+
+def filled(network: nn.Module, weights: Weights) -> nn.Module:
+    """The network with its parameters set; a name that is missing or too many is an error."""
+    tensors = {name: torch.from_numpy(np.array(values)) for name, values in weights.items()}
+    network.load_state_dict(tensors)
+    return network
+
+
+def state_of(data: Any) -> dict[str, NDArray[Any]]:
+    """A PyTorch file's parameters as arrays, read without running code of it."""
+    loaded: Mapping[str, Tensor] = torch.load(data, map_location="cpu", weights_only=True)
+    return {name: value.numpy() for name, value in loaded.items()}
+
+
+def kernel(values: NDArray[Any]) -> NDArray[Any]:
+    """``(h, w, in, out)``, as TensorFlow has it, to ``(out, in, h, w)``, as PyTorch has it."""
+    return np.ascontiguousarray(values.transpose(3, 2, 0, 1))
+
+
+class Same(nn.Module):
+    """Zeros around an image, so that a stride gives ``ceil(side / stride)``, as TensorFlow pads.
+
+    Where an odd number of rows is wanted, the larger half comes after the image.
+    """
+
+    def __init__(self, size: int, stride: int) -> None:
+        """For a kernel of ``size`` and this stride."""
+        super().__init__()
+        self.size, self.stride = size, stride
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``(b, c, h, w)`` to the padded images."""
+        high, wide = (self._missing(length) for length in images.shape[-2:])
+        pads = (wide // 2, wide - wide // 2, high // 2, high - high // 2)
+        return functional.pad(images, pads)
+
+    def _missing(self, length: int) -> int:
+        return max((-(-length // self.stride) - 1) * self.stride + self.size - length, 0)

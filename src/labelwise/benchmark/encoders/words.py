@@ -1,0 +1,75 @@
+"""Texts by the words in them: means of GloVe's word vectors, and what is common in word counts.
+
+`build_glove` averages the 50-d vectors of a text's words; words that it does not know are left out.
+`build_counts` weighs counts by how rare a word is among the texts of the pool (TF-IDF) and keeps
+the first directions of the singular value decomposition; it needs no parameters from elsewhere.
+
+References: J. Pennington, R. Socher, C. Manning, "GloVe: Global Vectors for Word Representation",
+EMNLP 2014. S. Deerwester et al., "Indexing by Latent Semantic Analysis", 1990.
+"""
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.benchmark.datasets.entries import Files
+from labelwise.benchmark.encoders.entries import Encode, Weights
+
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def read_glove(files: Files) -> dict[str, NDArray[Any]]:
+    """The vectors, and the words as one run of UTF-8 with a line each."""
+    import pyarrow.parquet
+
+    (table,) = (data for name, data in files.items() if name.endswith(".parquet"))
+    (values,) = (data for name, data in files.items() if name.endswith(".npy"))
+    words = pyarrow.parquet.read_table(io.BytesIO(table)).column("index").to_pylist()
+    vectors = np.load(io.BytesIO(values), allow_pickle=False)
+    return {"vectors": vectors, "words": np.frombuffer("\n".join(words).encode(), np.uint8)}
+
+
+def build_glove(weights: Weights, corpus: NDArray[Any]) -> Encode:
+    """What encodes texts by the mean of their words' vectors; zeros where no word is known."""
+    words = bytes(weights["words"]).decode().split("\n")
+    places = {word: number for number, word in enumerate(words)}
+    vectors = weights["vectors"]
+
+    def encode(texts: NDArray[Any]) -> NDArray[Any]:
+        found = np.zeros((len(texts), vectors.shape[1]), np.float32)
+        for row, text in enumerate(texts):
+            known = [places[word] for word in WORD.findall(str(text).lower()) if word in places]
+            if known:
+                found[row] = vectors[known].mean(axis=0)
+        return found
+
+    return encode
+
+
+def build_counts(width: int, letters: bool, weights: Weights, corpus: NDArray[Any]) -> Encode:
+    """What encodes texts by TF-IDF and its first ``width`` directions, both found on ``corpus``.
+
+    Args:
+        width: how many directions.
+        letters: count runs of 3 to 5 letters within words, instead of words.
+        weights: none.
+        corpus: the texts of the pool, ``width + 1`` or more.
+    """
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    kind = {"analyzer": "char_wb", "ngram_range": (3, 5)} if letters else {"stop_words": "english"}
+    counts = TfidfVectorizer(
+        sublinear_tf=True, min_df=2, max_features=20_000, dtype=np.float32, **kind
+    )
+    table = counts.fit_transform(corpus)
+    directions = TruncatedSVD(width, random_state=0, n_iter=5).fit(table)
+
+    def encode(texts: NDArray[Any]) -> NDArray[Any]:
+        found: NDArray[Any] = directions.transform(counts.transform(texts))
+        return found.astype(np.float32)
+
+    return encode

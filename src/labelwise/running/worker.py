@@ -1,0 +1,128 @@
+"""What one process does that holds parts of pools: it opens them, and answers calls.
+
+An answer is bytes. Large arrays stay beside them as they are, so that what carries the answer need
+not copy them; when it is unpacked they become arrays that can be written to, as on one machine.
+"""
+
+import pickle
+import socket
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import Ids
+from labelwise.blocks import Rows
+from labelwise.errors import LabelwiseError
+from labelwise.running.parts import Holder, Part
+
+LARGE = 1 << 16
+"""Arrays of so many bytes stay beside the others."""
+
+Dumps = Callable[..., bytes]
+"""Functions and all else as bytes that `pickle.loads` reads; takes what `pickle.dumps` takes."""
+Answer = bytes | tuple[bytes, list[NDArray[np.uint8]]]
+"""Bytes, and the large arrays if there are any."""
+
+
+class Worker:
+    """One worker: it holds one part of every pool that is open."""
+
+    def __init__(self, dumps: Dumps) -> None:
+        """Hold nothing yet; answers are packed with ``dumps``."""
+        self._dumps = dumps
+        self._held: dict[int, Holder] = {}
+
+    def open(self, key: int, part: Part, learner: bytes | None, *pieces: Rows) -> Answer:
+        """Open a part of the pool ``key``; with a learner or pieces as in `Part.open`."""
+        return self._packed(lambda: self._open(key, part, learner, pieces))
+
+    def labelled(self, key: int) -> Answer:
+        """The rows of the part's labelled items, or None."""
+        return self._packed(lambda: self._held[key].labelled)
+
+    def rows(self, key: int, ids: Ids) -> Answer:
+        """The rows of some items."""
+        return self._packed(lambda: self._held[key].shards.rows(ids))
+
+    def call(self, key: int, kind: str, payload: bytes) -> Answer:
+        """`Shards.map` or `Shards.sum` over the part; whether anything is remembered; CPU time."""
+        return self._packed(lambda: self._call(key, kind, payload))
+
+    def replay(self, key: int, kind: str, payload: bytes) -> Answer:
+        """The same once more, by a worker that was made again; nobody waits for the result."""
+        with suppress(Exception):  # if it fails, it did so the first time
+            self._call(key, kind, payload)
+        return self._packed(lambda: None)
+
+    def close(self, key: int) -> None:
+        """Forget the pool."""
+        self._held.pop(key, None)
+
+    def _open(self, key: int, part: Part, learner: bytes | None, pieces: Sequence[Rows]) -> None:
+        try:
+            model = None if learner is None else pickle.loads(learner)
+            self._held[key] = Holder(part, model, pieces)
+        except LabelwiseError as error:
+            raise type(error)(f"{error} (as seen from {socket.gethostname()})") from error
+
+    def _call(self, key: int, kind: str, payload: bytes) -> tuple[Any, bool, float]:
+        begin = time.process_time()
+        function, arguments = pickle.loads(payload)
+        holder = self._held[key]
+        result = holder.call(kind, function, arguments)
+        return result, holder.remembers, time.process_time() - begin
+
+    def _packed(self, function: Callable[[], Any]) -> Answer:
+        """What the function returns or raises."""
+        try:
+            return self._pack((True, function()))
+        except Exception as error:
+            trace = f"on {socket.gethostname()}:\n{traceback.format_exc()}"
+            if not isinstance(error, LabelwiseError):
+                error.add_note(trace)
+            try:
+                return self._pack((False, error))
+            except Exception:  # an error that cannot travel
+                return self._pack((False, RuntimeError(trace)))
+
+    def _pack(self, value: Any) -> Answer:
+        large: list[NDArray[np.uint8]] = []
+
+        def keep(buffer: pickle.PickleBuffer) -> bool:
+            """Put large arrays aside; whether one is small enough to be among the bytes."""
+            raw = buffer.raw()
+            if raw.nbytes >= LARGE:
+                large.append(np.frombuffer(raw, dtype=np.uint8))
+            return raw.nbytes < LARGE
+
+        head = self._dumps(value, protocol=5, buffer_callback=keep)
+        return (head, large) if large else head
+
+
+def unpacked(answer: Answer) -> Any:
+    """The result of a call; an error that it raised is raised here."""
+    if isinstance(answer, bytes):
+        good, value = pickle.loads(answer)
+    else:
+        head, large = answer
+        good, value = pickle.loads(head, buffers=[np.array(array) for array in large])
+    if not good:
+        raise value
+    return value
+
+
+def size(answer: Answer) -> int:
+    """How many bytes an answer has.
+
+    Example:
+        >>> size((b"head", [np.zeros(100, dtype=np.uint8)]))
+        104
+    """
+    if isinstance(answer, bytes):
+        return len(answer)
+    return len(answer[0]) + sum(array.nbytes for array in answer[1])

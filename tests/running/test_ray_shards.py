@@ -1,0 +1,312 @@
+"""Selections on Ray: the picks of one process, whatever happens to the cluster.
+
+One small cluster serves the whole module. Clusters that lose a node or their head run in processes
+of their own (`tests.running.ray_clusters`), because Ray ends a process that has lost its head.
+"""
+
+import doctest
+import os
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import labelwise
+from labelwise.cli import run as run_command
+from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.running import ray_parts, run
+from tests.conftest import make_features, make_probabilities
+from tests.running.test_shards import write_parquet
+from tests.strategies.test_contract import BUDGET, STRATEGIES, make_inputs
+
+ray = pytest.importorskip("ray")
+from labelwise.running import ray_shards  # noqa: E402
+from labelwise.running.ray_shards import (  # noqa: E402
+    ClusterFailed,
+    RayActors,
+    RayShards,
+    connect,
+    dataset_rows,
+)
+
+pytestmark = pytest.mark.xdist_group("ray")
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    connect("ray", actors=4)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def actors(cluster):
+    """Two of the four processes for which the cluster has room."""
+    with RayActors(2) as crew:
+        yield crew
+
+
+def select(strategy, budget=BUDGET, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LabelwiseWarning)
+        return labelwise.select(strategy, budget, **kwargs, seed=5)
+
+
+@pytest.mark.parametrize("labelled", [[], [2, 40, 41]], ids=["fresh", "labelled"])
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES.keys())
+def test_the_picks_are_those_of_one_process(actors, strategy, labelled):
+    inputs = make_inputs(strategy, dtype=np.float32 if labelled else np.float64)
+    expected = select(strategy, **inputs, labelled=labelled)
+    found = select(strategy, **inputs, labelled=labelled, on=actors)
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert found.info.keys() == expected.info.keys()
+    for values, others in [(found.weights, expected.weights), (found.scores, expected.scores)]:
+        assert (values is None) == (others is None)
+        if values is not None:
+            np.testing.assert_allclose(values, others, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
+def test_the_actors_read_the_files_by_themselves(actors, kind, tmp_path):
+    rows = make_probabilities(20_000, 40).astype(np.float32)
+    path = tmp_path / f"rows.{kind}"
+    np.save(path, rows) if kind == "npy" else write_parquet(path, rows, group=3000)
+    shards = RayShards(actors, {"probabilities": path}, len(rows))
+    found = run.select(STRATEGIES["entropy"], shards, 50)
+    shards.close()
+    assert found.ids.tolist() == select("entropy", 50, probabilities=path).ids.tolist()
+    travelled = sum(part.sent + part.received for part in shards.traffic.values())
+    assert travelled < rows.nbytes / 50
+
+
+def test_own_ids_and_several_models_are_as_in_one_process(actors, tmp_path):
+    features = [make_features(500, d, seed=d).astype(np.float32) for d in (3, 5)]
+    np.save(tmp_path / "second.npy", features[1])
+    given = [features[0], str(tmp_path / "second.npy")]
+    ids = np.random.default_rng(0).permutation(500) * 10
+    named = {"features": given, "ids": ids, "labelled": ids[[400, 3]]}
+    assert select("lewis", **named, on=actors).ids.tolist() == select("lewis", **named).ids.tolist()
+
+
+class Killing:
+    """Shards that lose a process before some calls, by the number of the call."""
+
+    def __init__(self, shards, actors, calls):
+        self._shards, self._actors, self._calls, self._made = shards, actors, calls, 0
+
+    def __getattr__(self, name):
+        value = getattr(self._shards, name)
+        if name not in ("map", "sum", "rows"):
+            return value
+        self._made += 1
+        if self._made in self._calls:
+            os.kill(self._actors.processes[self._calls[self._made]].pid, signal.SIGKILL)
+        return value
+
+    def __len__(self):
+        return len(self._shards)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "calls"),
+    [("k_center", {}, {6: 0}), ("herding", {}, {30: 1}), ("lewis", {"p": 1.0}, {8: 1})],
+)
+def test_a_process_killed_by_its_id_changes_nothing(actors, name, options, calls):
+    features = make_features(3000, 6).astype(np.float32)
+    strategy = STRATEGIES[name].with_options(**options)
+    expected = select(strategy, 200, features=features)
+    shards = RayShards(actors, {"features": features}, len(features))
+    victims = [actors.processes[number] for number in calls.values()]
+    found = run.select(strategy, Killing(shards, actors, calls), 200, seed=5)
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert len(set(found.ids.tolist())) == 200
+    assert shards.restored == 1 and not set(victims) & set(actors.processes)
+    shards.close()
+
+
+def count_and_die(shard, path):
+    """Count the calls beside the rows; the first process to hold item 0 ends here."""
+    shard.state["calls"] = shard.state.get("calls", 0) + 1
+    if 0 in shard.ids and not os.path.exists(path):
+        Path(path).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return shard.state["calls"]
+
+
+def count(shard):
+    shard.state["calls"] = shard.state.get("calls", 0) + 1
+
+
+def test_a_process_that_ends_within_a_call_does_it_once(actors, tmp_path):
+    shards = RayShards(actors, {"features": np.ones((10, 2))}, 10)
+    shards.map(count)
+    shards.map(count)
+    assert shards.map(count_and_die, str(tmp_path / "died")) == [3, 3]
+    assert shards.restored == 1
+
+
+def die(shard):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_ends_every_time_is_given_up(actors, monkeypatch):
+    monkeypatch.setattr(ray_parts, "RESTORES", 0)
+    shards = RayShards(actors, {"features": np.ones((10, 2))}, 10)
+    with pytest.raises(ClusterFailed, match=r"part 1 of 2 was lost 1 times in one call \(.+\);"):
+        shards.map(die)
+
+
+def test_a_nan_is_refused_and_its_item_named(actors):
+    features = make_features(60, 3)
+    features[41] = np.nan
+    with pytest.raises(BadInput, match="features of item 41 is NaN"):
+        select("k_center", features=features, on=actors)
+
+
+def test_a_strategy_of_ones_own_travels_with_its_functions(actors):
+    own = labelwise.ScoreStrategy(
+        name="first_column",
+        needs=("features",),
+        good_for="",
+        reference="",
+        score=lambda rows, labelled: rows["features"][:, 0],
+    )
+    features = make_features(300, 2)
+    picks = select(own, 4, features=features, on=actors)
+    assert picks.ids.tolist() == np.argsort(-features[:, 0])[:4].tolist()
+
+
+def test_a_learner_is_shipped_and_computes_in_the_actors(actors, tmp_path):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    inputs = make_features(400, 5)
+    learner = labelwise.SklearnLearner(linear_model.LogisticRegression)
+    learner.fit(inputs[:60], (inputs[:60, 0] > 0).astype(int), seed=0)
+    names = ("features", "probabilities")
+    np.save(tmp_path / "inputs.npy", inputs)
+    given = {"inputs": tmp_path / "inputs.npy"}
+    shards = RayShards(actors, given, 400, learner=learner, names=names)
+    found = run.select(STRATEGIES["badge"], shards, 30, seed=5)
+    expected = select("badge", 30, **learner.represent(inputs, names))
+    assert found.ids.tolist() == expected.ids.tolist()
+
+
+# Ray Data sets options of its own that it warns of.
+with_ray_data = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")
+
+
+@pytest.mark.slow
+@with_ray_data
+def test_rows_come_from_ray_data(actors):
+    data = pytest.importorskip("ray.data")
+    features, ids = make_features(300, 4), np.arange(300) * 3
+    table = np.column_stack([ids, features])
+    dataset = data.from_numpy([table[:100], table[100:130], table[130:]])
+    split = lambda batch: {"id": batch["data"][:, 0], "features": batch["data"][:, 1:]}  # noqa: E731
+    dataset = dataset.map_batches(split).materialize()
+    shards = RayShards(actors, **dataset_rows(dataset), labelled=np.array([33]))
+    found = run.select(STRATEGIES["k_center"], shards, 20, labelled=shards.labelled, seed=5)
+    expected = select("k_center", 20, features=features, ids=ids, labelled=[33])
+    assert found.ids.tolist() == expected.ids.tolist()
+
+
+@pytest.mark.slow
+@with_ray_data
+def test_a_dataset_without_free_cpus_says_so(actors):
+    dataset = pytest.importorskip("ray.data").from_numpy(np.ones((20, 2)))
+    with (
+        RayActors(2),  # all of the cluster, with the module's own
+        pytest.raises(ClusterFailed, match="1 of 1 blocks of the dataset did not come within 3 s"),
+    ):
+        dataset_rows(dataset, seconds=3)
+
+
+def test_actors_without_room_say_so(actors):
+    with pytest.raises(
+        ClusterFailed, match=r"1 of 3 actors could not start .* \d of the cluster's 4 CPUs are free"
+    ):
+        RayActors(3, start_seconds=4)
+
+
+def test_the_command_selects_on_ray(actors, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("f.npy", make_features(300, 4).astype(np.float32))
+    command = ["select", "f.npy", "-s", "k_center", "-b", "20", "-o"]
+    assert run_command([*command, "here.csv"]) == 0
+    assert run_command([*command, "there.csv", "--on", "ray", "--actors", "1"]) == 0
+    assert Path("there.csv").read_text() == Path("here.csv").read_text()
+
+
+@pytest.mark.slow
+@with_ray_data
+def test_the_examples_of_the_page_run(actors, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "ray.md").read_text()
+    examples = re.findall(r"```python on-ray\n(.*?)```", text, re.S)
+    names = {}
+    for example in examples:
+        exec(compile(example, "ray.md", "exec"), names)
+    assert len(examples) == 4
+    assert names["picks"].ids.tolist() == names["same"].ids.tolist()
+
+
+def test_the_examples_run(cluster):
+    found = doctest.testmod(ray_shards)
+    assert found.attempted > 0 and found.failed == 0
+
+
+def test_another_cluster_than_the_joined_one_is_refused(cluster):
+    with pytest.raises(BadInput, match=r"this process has joined .*; call ray.shutdown\(\)"):
+        connect("ray:127.0.0.1:9")
+    _, port = ray.get_runtime_context().gcs_address.rsplit(":", 1)
+    connect("ray:auto")
+    connect(f"ray:localhost:{port}")  # the same by another name
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path):
+    np.save(tmp_path / "f.npy", np.ones((4, 2)))
+    where = ["--on", "ray:127.0.0.1:9"]
+    command = ["labelwise", "select", "f.npy", "-s", "random", "-b", "1", "-o", "p.csv", *where]
+    command[0] = str(Path(sys.executable).parent / "labelwise")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "no Ray cluster answers at 127.0.0.1:9; check the address" in done.stderr
+
+
+@pytest.mark.parametrize("on", ["spark", "rays", ""])
+def test_what_is_no_cluster_is_refused(on):
+    with pytest.raises(BadInput, match="on must be ray, ray:HOST:PORT or ray://HOST:PORT; got"):
+        select("k_center", 1, features=np.eye(3), on=on)
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True])
+def test_actors_are_a_whole_number(count):
+    with pytest.raises(BadInput, match="actors must be a whole number, 1 or more; got"):
+        select("k_center", 1, features=np.eye(3), on="ray", actors=count)
+
+
+def test_actors_without_a_cluster_are_refused():
+    with pytest.raises(BadInput, match="actors is 2 but on names no cluster; give on='ray' too"):
+        select("k_center", 1, features=np.eye(3), actors=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("event", "answer"),
+    [
+        ("node", "the same picks, restored 1"),
+        ("no room", "1 of 2 actors could not start within 10 s; each needs a CPU, and 0 of"),
+        ("head", "the head of the Ray cluster"),
+    ],
+)
+def test_a_cluster_that_loses_a_node_goes_on_or_says_why(event, answer, tmp_path):
+    command = [sys.executable, "-m", "tests.running.ray_clusters", event, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert answer in done.stdout, done.stdout + done.stderr
+    seconds = float(done.stdout.split("seconds")[1].split()[0])
+    assert seconds < 60

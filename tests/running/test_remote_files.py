@@ -1,0 +1,120 @@
+"""Files behind URLs against the same files on disk."""
+
+import doctest
+import pickle
+
+import numpy as np
+import pytest
+
+from labelwise.errors import BadInput, MissingDependency, UnknownName
+from labelwise.running import remote_files
+from labelwise.running.division import Division
+from labelwise.running.parts import as_sent, cut_part
+from labelwise.running.remote_files import open_remote
+from tests.conftest import make_features
+from tests.running.test_shards import write_parquet
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def store():
+    """Files in memory, as far from a disk as one can test."""
+    files = fsspec.filesystem("memory")
+    files.mkdirs("/store", exist_ok=True)
+    yield files
+    files.rm("/store", recursive=True)
+
+
+def put_npy(files, name, array):
+    with files.open(f"/store/{name}", "wb") as file:
+        np.save(file, array)
+    return f"memory://store/{name}"
+
+
+def test_a_remote_array_gives_the_same_rows(store):
+    rows = make_features(500, 7).astype(np.float32)
+    source = open_remote(put_npy(store, "rows.npy", rows), "features")
+    assert source.shape == (500, 7) and source.bytes_per_row == 28 and not source.in_memory
+    assert source.precision == np.finfo(np.float32).eps
+    np.testing.assert_array_equal(source.read(100, 160), rows[100:160])
+    np.testing.assert_array_equal(source.read(490, 900), rows[490:])
+    assert source.read(20, 20).shape == (0, 7)
+    positions = np.array([400, 3, 3, 0, 499, 401])
+    np.testing.assert_array_equal(source.take(positions), rows[positions])
+    assert source.take([]).shape == (0, 7)
+
+
+def test_far_rows_are_fetched_apart_and_near_rows_together(store, monkeypatch):
+    rows = np.arange(60_000.0).reshape(-1, 2)
+    source = open_remote(put_npy(store, "rows.npy", rows), "features")
+    fetched = []
+    usual = store.cat_ranges
+    monkeypatch.setattr(
+        store, "cat_ranges", lambda p, s, e: fetched.append((s, e)) or usual(p, s, e)
+    )
+    positions = np.array([29_000, 5, 9])
+    np.testing.assert_array_equal(source.take(positions), rows[positions])
+    assert fetched == [([128 + 80, 128 + 464_000], [128 + 160, 128 + 464_016])]
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_remote_parquet_gives_the_same_rows(store, folder, tmp_path):
+    pytest.importorskip("pyarrow")
+    rows, ids = make_features(90, 3), np.arange(90) * 5
+    for name, part in {"a": slice(0, 40), "b": slice(40, 90)}.items():
+        write_parquet(tmp_path / f"{name}.parquet", rows[part], ids=ids[part], group=15)
+        store.put(str(tmp_path / f"{name}.parquet"), f"/store/{name}.parquet")
+    first = slice(None) if folder else slice(0, 40)
+    source = open_remote("memory://store" + ("" if folder else "/a.parquet"), "features")
+    assert source.shape == rows[first].shape
+    np.testing.assert_array_equal(source.ids, ids[first])
+    np.testing.assert_array_equal(source.read(10, 38), rows[10:38])
+    np.testing.assert_array_equal(source.take([39, 1]), rows[[39, 1]])
+
+
+def test_a_part_reads_its_rows_through_a_url(store):
+    rows = make_features(1000, 4)
+    sent = as_sent({"features": put_npy(store, "rows.npy", rows)})
+    part = pickle.loads(pickle.dumps(cut_part(Division(1000, 4), 2, sent)))
+    shards, _ = part.open()
+    np.testing.assert_array_equal(shards.rows(np.array([700, 500]))["features"], rows[[700, 500]])
+    assert shards.ids.tolist() == list(range(500, 750))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.asfortranarray(np.ones((3, 2))), "is stored column by column"),
+        (np.array([None, 1]), "holds objects"),
+    ],
+)
+def test_arrays_that_cannot_be_read_by_rows_are_refused(store, array, message):
+    with store.open("/store/rows.npy", "wb") as file:
+        np.save(file, array, allow_pickle=True)
+    with pytest.raises(BadInput, match=f"features: memory://store/rows.npy {message}"):
+        open_remote("memory://store/rows.npy", "features")
+
+
+def test_what_is_not_there_or_no_array_is_named(store):
+    with pytest.raises(UnknownName, match=r"features: there is no file memory://store/none\.npy"):
+        open_remote("memory://store/none.npy", "features")
+    store.pipe("/store/text.npy", b"no array")
+    with pytest.raises(BadInput, match=r"text\.npy is not a readable \.npy file"):
+        open_remote("memory://store/text.npy", "features")
+    store.pipe("/store/text.txt", b"no table")
+    with pytest.raises(BadInput, match=r"cannot be read; give a \.npy or \.parquet file"):
+        open_remote("memory://store/text.txt", "features")
+    store.mkdirs("/store/empty")
+    with pytest.raises(BadInput, match=r"holds no \.parquet file"):
+        open_remote("memory://store/empty", "features")
+
+
+def test_an_unknown_kind_of_url_is_refused():
+    with pytest.raises((BadInput, MissingDependency), match=r"nowhere://a/b\.npy"):
+        open_remote("nowhere://a/b.npy", "features")
+
+
+def test_the_examples_run():
+    found = doctest.testmod(remote_files)
+    assert found.attempted > 0 and found.failed == 0
