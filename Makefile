@@ -63,7 +63,7 @@ clean:  ## remove the environment, caches and the demo's page
 
 .venv/test.stamp: pyproject.toml constraints.txt .venv/build.stamp
 	@echo "Installing what the tests need into .venv (two to three minutes the first time)"
-	$(INSTALL) --no-build-isolation --editable ".[demo,torch,skorch,huggingface,parquet,web,postgres,dev]"
+	$(INSTALL) --no-build-isolation --editable ".[demo,torch,skorch,huggingface,parquet,web,postgres,ray,dev]"
 	@touch $@ .venv/demo.stamp
 
 # The tests of the labelling page run in Chromium. Where it cannot be installed they say that they

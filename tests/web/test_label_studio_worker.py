@@ -79,8 +79,8 @@ def test_examples_in_the_docstrings_are_right():
 def test_orders_in_quick_succession_are_one(monkeypatch):
     monkeypatch.setattr(label_studio_worker, "QUIET", 0.3)
     lines = queue.Queue()
-    lines.put("tasks 4")
-    threading.Timer(0.1, lines.put, ["tasks 9 4"]).start()
+    lines.put(("tasks 4", 0.0))
+    threading.Timer(0.1, lines.put, [("tasks 9 4", 0.1)]).start()
     began = time.monotonic()
     assert gathered(lines).tasks == [4, 9]
     assert 0.3 < time.monotonic() - began < 3
@@ -93,7 +93,7 @@ def test_orders_that_never_cease_are_not_waited_for_forever(monkeypatch):
 
     def chatter():
         while not done.is_set():
-            lines.put("look")
+            lines.put(("look", 0.0))
             time.sleep(0.02)
 
     threading.Thread(target=chatter, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What commands share: errors, notes, bars and tables on the terminal."""
+"""What commands share: errors, notes, bars, tables on the terminal, and lists in options."""
 
 import sys
 import warnings
@@ -15,6 +15,16 @@ def fail(message: str, code: int) -> int:
     """Print an error as one line, and pass on the exit code."""
     print(f"labelwise: {' '.join(message.replace('.;', ';').split())}", file=sys.stderr)
     return code
+
+
+def names_in(text: str | None) -> list[str]:
+    """The names in a list with commas.
+
+    Example:
+        >>> names_in(" cat, dog,"), names_in(None)
+        (['cat', 'dog'], [])
+    """
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def table_console() -> Console:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from labelwise.cli.app import app
+from labelwise.cli.console import names_in
 from labelwise.cli.project_option import CampaignOption, open_project
 from labelwise.cli.words import many, person, safe
 from labelwise.errors import BadInput
@@ -226,7 +227,7 @@ def _typed(name: str, text: str, kind: str) -> Any:
     if text.lower() == "none" and "None" in kind:
         return None
     if name == "classes":
-        return [part.strip() for part in text.split(",") if part.strip()]
+        return names_in(text)
     if "bool" in kind:
         if text.lower() not in ("true", "false", "yes", "no"):
             raise BadInput(f"{name} is true or false; got {text!r}")

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from labelwise.cli.app import app
 from labelwise.cli.benchmark_run import bar_with_time_left, cores
-from labelwise.cli.console import table_console
+from labelwise.cli.console import names_in, table_console
 from labelwise.errors import BadInput, LabelwiseError, MissingDependency
 
 _SIMULATE = """Hide the labels you have, replay, and say how many labels each strategy saves.
@@ -29,11 +29,6 @@ Takes a folder of pictures by class, a .csv, .tsv, .jsonl or .parquet table, an 
 features in a .npy file with labels in another. A fifth is held out for testing; every strategy \
 starts with the same few labels and buys batch after batch. Interrupted, the same command goes on.
 """
-
-
-def _names(text: str | None) -> list[str]:
-    """The names in a list with commas."""
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 @app.command(help=_SIMULATE)
@@ -115,16 +110,16 @@ def simulate(
     own = read_own_data(
         data,
         labels=labels,
-        text=_names(text),
-        columns=_names(columns),
-        without=_names(without),
+        text=names_in(text),
+        columns=names_in(columns),
+        without=names_in(without),
         side=side,
         regression=regression,
         drop_unlabelled=drop_unlabelled,
     )
     plan = make_plan(
         own,
-        strategies=_names(strategies) or None,
+        strategies=names_in(strategies) or None,
         start=start,
         batch=batch,
         rounds=rounds,

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from labelwise.cli.app import app
-from labelwise.cli.console import bars
+from labelwise.cli.console import bars, names_in
 from labelwise.cli.words import many, safe
 from labelwise.errors import BadInput, LabelwiseError
 
@@ -34,11 +34,6 @@ read. Pictures may lie in folders. Then [bold]labelwise label[/bold] opens the p
 
 _LISTED = 20
 """So many broken items are printed; all of them are counted."""
-
-
-def _names(text: str | None) -> list[str]:
-    """The names in a list with commas."""
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 @app.command(help=_START)
@@ -144,10 +139,10 @@ def start(
             source,
             home=out,
             name=name,
-            classes=_names(classes) or None,
-            text=_names(text),
-            columns=_names(columns),
-            without=_names(without),
+            classes=names_in(classes) or None,
+            text=names_in(text),
+            columns=names_in(columns),
+            without=names_in(without),
             strategy=strategy,
             batch=batch,
             storage=storage,

@@ -10,20 +10,15 @@ After a sync it rests for several times as long as Label Studio worked for it, s
 annotations slowly, and should have most of its time for the people who label.
 """
 
-import json
-import os
 import queue
-import signal
 import sys
-import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
 
 from labelwise.blocks import Progress
-from labelwise.errors import LabelwiseError, LabelwiseWarning
+from labelwise.errors import LabelwiseError
+from labelwise.web.beside import Order, begin
 from labelwise.web.label_studio import Bridge
 from labelwise.web.label_studio_client import Client
 from labelwise.web.label_studio_http import token_from
@@ -75,7 +70,7 @@ class Orders:
         return None if self._all else list(self._some)
 
 
-def run(home: Path, variable: str, wishes: Wishes, lines: "queue.Queue[str]", say: Say) -> None:
+def run(home: Path, variable: str, wishes: Wishes, lines: "queue.Queue[Order]", say: Say) -> None:
     """Sync at once, and then whenever there is news; until the process ends."""
     facts = Tasks.open(tasks_folder(home)).facts
     client = Client(facts.url, token_from(variable), source=variable)
@@ -117,61 +112,33 @@ def everything() -> Orders:
     return orders
 
 
-def gathered(lines: "queue.Queue[str]") -> Orders:
+def gathered(lines: "queue.Queue[Order]") -> Orders:
     """Wait for news and for a moment of quiet; everything, if nothing comes for long."""
     orders = Orders()
     try:
-        orders.take(lines.get(timeout=EVERY))
+        orders.take(lines.get(timeout=EVERY)[0])
     except queue.Empty:
         return everything()
     end = time.monotonic() + LONGEST
     while (left := end - time.monotonic()) > 0:
         try:
-            orders.take(lines.get(timeout=min(QUIET, left)))
+            orders.take(lines.get(timeout=min(QUIET, left))[0])
         except queue.Empty:
             break
     while not lines.empty():
-        orders.take(lines.get_nowait())
+        orders.take(lines.get_nowait()[0])
     return orders
 
 
 def main(arguments: Sequence[str]) -> None:
     """Sync until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this
-    speaker = _take_output()
-    lines: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_listen, args=(sys.stdin, lines), daemon=True).start()
-    warnings.simplefilter("always", LabelwiseWarning)
-    if hasattr(os, "nice"):
-        os.nice(10)  # people who label come first
-
-    def say(**said: Any) -> None:
-        speaker.write(json.dumps(said) + "\n")
-        speaker.flush()
-
+    say, lines = begin()
     home, variable, *flags = arguments
     try:
         run(Path(home), variable, Wishes(guesses="--guesses" in flags), lines, say)
     except LabelwiseError as error:
         print(f"labelwise: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-
-
-def _take_output() -> TextIO:
-    """Keep the output for this module; what libraries print goes to the terminal."""
-    speaker = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return speaker
-
-
-def _listen(lines: TextIO, orders: "queue.Queue[str]") -> None:
-    """Pass on orders; the end of the input is the end of the server, and of this process.
-
-    It may end at any moment: the next sync goes on where this one was.
-    """
-    for line in lines:
-        orders.put(line.strip())
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -6,21 +6,18 @@ each), and ends when its input does. It decides everything from the record: any 
 may run on one campaign, and at most one of them trains at a time.
 """
 
-import json
 import os
 import queue
-import signal
 import sys
-import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from labelwise.campaign.events import Event, TrainingFailed
 from labelwise.campaign.ledger import Ledger
-from labelwise.errors import Conflict, LabelwiseError, LabelwiseWarning
+from labelwise.errors import Conflict, LabelwiseError
+from labelwise.web.beside import Order, begin
 from labelwise.web.steps import Step, is_lost, left_to_ask, next_step, signature
 from labelwise.web.supervisor import READY
 
@@ -32,8 +29,6 @@ PATIENCE = 5.0
 """Seconds to wait before a record that could not be read is tried again."""
 
 Say = Callable[..., None]
-Order = tuple[str, float]
-"""What to do, and when that was said."""
 
 
 class Worker:
@@ -211,18 +206,7 @@ def _trains(ledger: Ledger) -> bool:
 
 def main(arguments: Sequence[str]) -> None:
     """Look and work until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this
-    speaker = _take_output()
-    orders: queue.Queue[Order] = queue.Queue()
-    threading.Thread(target=_listen, args=(sys.stdin, orders), daemon=True).start()
-    warnings.simplefilter("always", LabelwiseWarning)
-    if hasattr(os, "nice"):
-        os.nice(10)  # people who label come first
-
-    def say(**said: Any) -> None:
-        speaker.write(json.dumps(said) + "\n")
-        speaker.flush()
-
+    say, orders = begin()
     try:
         worker = Worker(Path(arguments[0]), say)
     except LabelwiseError as error:
@@ -238,24 +222,6 @@ def main(arguments: Sequence[str]) -> None:
             say(error=str(error))
             time.sleep(PATIENCE)
         ordered = _is_ordered(orders, worker.ended)
-
-
-def _take_output() -> TextIO:
-    """Keep the output for this module; what libraries print goes to the terminal."""
-    speaker = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return speaker
-
-
-def _listen(lines: TextIO, orders: "queue.Queue[Order]") -> None:
-    """Pass on orders; the end of the input is the end of the server, and of this process.
-
-    It may end in the middle of a training: the record holds every label, and whoever comes next
-    sees that this process is gone.
-    """
-    for line in lines:
-        orders.put((line.strip(), time.monotonic()))
-    os._exit(0)
 
 
 def _is_ordered(orders: "queue.Queue[Order]", ended: float) -> bool:
