@@ -1,78 +1,57 @@
-"""How selections scale over the actors of a Ray cluster, and what 64 nodes would make of it.
+"""What selections cost on the actors of a Ray cluster in this machine: raw lines.
 
 Run: python benchmarks/ray_scaling.py --folder /tmp --out docs/results/ray_scaling.jsonl
+Then: python benchmarks/ray_table.py makes docs/results/ray_scaling.md of them. On a machine that
+does other work, run it more than once: of several lines of one case the least costs count.
 
 One JSON object per line:
 
-``measured``   one selection of 1,000 picks from ``n`` items in .npy files that every actor reads by
-               itself. ``seconds`` is the whole call and ``here_seconds`` the same in one process
-               without Ray, turn by turn with it; ``actor_seconds`` and ``driver_seconds`` are
-               processor time, which a busy machine changes less; ``processor_share`` is how much
-               of a core the process without Ray got; bytes are what is pickled for or by all
-               actors together.
-``latency``    one call that does nothing, by the number of actors.
-``bandwidth``  bytes per second that actors of this machine hand over in large answers.
-``fitted``     the cost model of a strategy, fitted to its measured lines but that of the largest
-               pool on the most actors, which the model then has to predict.
-``predicted``  what the model says for a measured line on an idle machine, and with the share of
-               the cores that was left over; and how far off the latter is.
-``model``      what it says for other clusters, with what it assumes.
-
-The model: the picks, and so the number of calls, do not depend on the actors; calls grow as a power
-of ``n``, at worst to one pick at a time. Processor time of the actors, processor time of the driver
-and bytes are sums, with weights of at least 0, of the terms in `TERMS`. Then
-
-    seconds = actors' / min(actors, cores) + driver's + calls (l + m actors) + bytes / bandwidth
-
-with ``l`` and ``m`` from the latency lines. It assumes equal parts, no other load, and files that
-every node reads as fast as here, where they are in memory; it knows no stragglers and no failures.
+``call``       a call that does nothing, by the number of actors: ``seconds`` and the processor
+               time that it takes the driver and all actors together, the least of many batches.
+``measured``   a selection of 1,000 picks from ``n`` items in .npy files, of which every actor
+               reads its part by itself, in ``blocks`` blocks altogether. ``seconds`` is the whole
+               call, the fastest of ``repeats``, and ``here_seconds`` the same in one process
+               without Ray, turn by turn with it. ``driver_seconds`` and ``actor_seconds`` (all
+               actors together, with what Ray does in them) are processor time, the least of the
+               repeats, which other work on the machine changes little;
+               ``here_processor_seconds`` likewise. ``bytes_sent`` and ``bytes_received`` are
+               pickled for and by all actors together.
+``travel``     calls and bytes of one strategy on a small pool and on one four times as large.
 """
 
 import argparse
 import itertools
 import os
-import statistics
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+# One thread for every process, with Ray and without; libraries look when they are loaded.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
 import numpy as np
 from one_run import circumstances, write_line
-from scipy.optimize import nnls
 from workloads import Workload, blocks
 
 from labelwise.running.shards import BLOCK_BYTES
 
 COLUMNS, CLASSES, BUDGET = 64, 10, 1_000
 SIZES = (62_500, 250_000, 1_000_000)
-ACTORS = (1, 2, 4)
-STRATEGIES = ("lewis", "entropy", "badge", "k_center")
-MANY = 8
-"""The number of actors for which the overhead per pick is stated."""
-TERMS = {
-    "bytes": ("items", "calls", "calls x actors", "calls x blocks"),
-    "actor_seconds": ("items", "calls", "calls x actors"),
-    "driver_seconds": ("items", "calls", "calls x actors", "bytes"),
-}
-"""What each cost is made of. Answers come block by block, of 64 MiB, and messages go to actors."""
-ITEM_BY_ITEM = ("lewis",)
-"""Strategies that bring a number of every item to the driver; others do not pay for items there."""
-TEN_GIGABITS = 1.25e9
-CLUSTERS = ((100_000_000, 16), (1_000_000_000, 64), (1_000_000_000, 1024))
-"""Items and actors that the model is asked for; 64 nodes with one actor, or with sixteen each."""
+ACTORS = (1, 2, 4, 8)
+STRATEGIES = ("random", "entropy", "lewis", "badge", "k_center")
+SMALL_BLOCKS = 4, 8 << 20
+"""With so many actors the largest pool is measured in blocks of so many bytes, too."""
+SMALL_POOL, FEW_PICKS, MEMBERS = 4_000, 50, 5
+"""What the bytes of every strategy are counted on; the second pool is four times as large."""
 
 
 def main() -> None:
-    """Measure, fit, check the fit, and extrapolate."""
+    """Measure what was asked for."""
     arguments = read_arguments()
-    facts = circumstances(1)
-    lines: list[dict[str, Any]] = []
     for line in everything(arguments):
-        lines.append(line)
-        write_line(line | (facts if line["kind"] == "measured" else {}), arguments.out)
-    for line in conclusions(lines):
-        write_line(line, arguments.out)
+        write_line(line | {"load": round(os.getloadavg()[0], 2)}, arguments.out)
 
 
 def read_arguments() -> argparse.Namespace:
@@ -81,36 +60,35 @@ def read_arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--folder", type=Path, required=True, help="where the files are made: 300 MB")
+    add("--folder", type=Path, required=True, help="where the files are made: 400 MB")
     add("--sizes", type=int, nargs="+", default=SIZES)
     add("--actors", type=int, nargs="+", default=ACTORS)
-    add("--repeats", type=int, default=2, help="the fastest counts (default 2)")
+    add("--repeats", type=int, default=5)
     add("--seed", type=int, default=0)
     add("--out", type=Path, help="append the lines to this file too")
     return parser.parse_args()
 
 
 def everything(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """All measured lines."""
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    """All lines."""
     import ray
 
     from labelwise.running.ray_shards import RayActors, connect
 
-    connect("ray", max(MANY, *arguments.actors))
+    connect("ray", max(arguments.actors))
+    facts = circumstances(1) | {"ray": ray.__version__}
     files = {n: make_files(arguments.folder, n, arguments.seed) for n in arguments.sizes}
-    for count in sorted({*arguments.actors, MANY}):
+    for count in arguments.actors:
         with RayActors(count) as actors:
-            yield {"kind": "latency", "actors": count, "seconds": latency(actors)}
-            if count == max(arguments.actors):
-                yield {"kind": "bandwidth", "actors": count, "bytes_per_second": speed(actors)}
+            yield empty_call(actors)
             for n, name in itertools.product(files, STRATEGIES):
-                here, there = [], []
-                for _ in range(arguments.repeats):
-                    here.append(select_here(name, files[n]))
-                    there.append(select_there(name, files[n], n, actors))
-                best = min(there, key=lambda run: run["seconds"])
-                yield described(name, n, count, best, min(here), arguments)
+                yield measured(name, files[n], n, actors, arguments) | facts
+            if count == SMALL_BLOCKS[0]:
+                n = max(files)
+                for name in STRATEGIES:
+                    size = SMALL_BLOCKS[1]
+                    yield measured(name, files[n], n, actors, arguments, size) | facts
+                yield from travels(actors)
     ray.shutdown()
 
 
@@ -126,209 +104,172 @@ def make_files(folder: Path, n: int, seed: int) -> dict[str, str]:
     return {name: str(path) for name, path in paths.items()}
 
 
-def needed(name: str, files: dict[str, str]) -> dict[str, str]:
-    """The files that a strategy reads."""
+def measured(
+    name: str,
+    files: dict[str, str],
+    n: int,
+    actors: Any,
+    arguments: argparse.Namespace,
+    block_bytes: int = BLOCK_BYTES,
+) -> dict[str, Any]:
+    """A line: some selections on the actors and as many without them, turn by turn."""
     import labelwise
 
-    return {need: files[need] for need in labelwise.strategies()[name].needs}
+    needs = labelwise.strategies()[name].needs or ("features",)
+    given = {need: files[need] for need in needs}
+    here, there = [], []
+    for _ in range(arguments.repeats):
+        here.append(select_here(name, given))
+        there.append(select_there(name, given, n, actors, block_bytes))
+    row_bytes = 4 * sum(COLUMNS if need == "features" else CLASSES for need in needs)
+    wall, processor = (min(run[k] for run in here) for k in (0, 1))
+    best = {key: min(run[key] for run in there) for key in there[0]}
+    return {
+        "kind": "measured",
+        "strategy": name,
+        "n": n,
+        "row_bytes": row_bytes,
+        "budget": BUDGET,
+        "actors": len(actors),
+        "blocks": count_blocks(n, row_bytes, len(actors), block_bytes),
+        **{key: round(value, 6) for key, value in best.items()},
+        "here_seconds": round(wall, 6),
+        "here_processor_seconds": round(processor, 6),
+        "repeats": arguments.repeats,
+        "seed": arguments.seed,
+    }
 
 
-def select_here(name: str, files: dict[str, str]) -> tuple[float, float]:
+def count_blocks(n: int, row_bytes: int, actors: int, block_bytes: int = BLOCK_BYTES) -> int:
+    """How many blocks the rows are in: every actor cuts its own part."""
+    rows = -(-n // actors)
+    return actors * -(-rows // max(block_bytes // row_bytes, 256))
+
+
+def select_here(name: str, given: dict[str, str]) -> tuple[float, float]:
     """Seconds of one selection in this process, and its processor time."""
     import labelwise
 
     begin, used = time.perf_counter(), time.process_time()
-    labelwise.select(name, BUDGET, **needed(name, files))
+    labelwise.select(name, BUDGET, **given)
     return time.perf_counter() - begin, time.process_time() - used
 
 
-def select_there(name: str, files: dict[str, str], n: int, actors: Any) -> dict[str, Any]:
+def select_there(
+    name: str, given: dict[str, str], n: int, actors: Any, block_bytes: int
+) -> dict[str, Any]:
     """One selection on the actors: seconds, and what it took."""
     import labelwise
     from labelwise.running import run
     from labelwise.running.ray_shards import RayShards
 
+    before = processor_seconds(actors)
     begin, driver = time.perf_counter(), time.process_time()
-    shards = RayShards(actors, needed(name, files), n)
+    shards = RayShards(actors, given, n, block_bytes=block_bytes)
+    if name == "random":
+        shards.map(look)  # as `labelwise.select` does, so that a broken pool is refused
     run.select(labelwise.strategies()[name], shards, BUDGET)
-    seconds = time.perf_counter() - begin
+    seconds, driver = time.perf_counter() - begin, time.process_time() - driver
     costs = shards.traffic.values()
     shards.close()
     return {
         "seconds": seconds,
-        "driver_seconds": time.process_time() - driver,
-        "actor_seconds": sum(cost.seconds for cost in costs),
+        "driver_seconds": driver,
+        "actor_seconds": processor_seconds(actors) - before,
         "calls": sum(cost.calls for cost in costs),
         "bytes_sent": sum(cost.sent for cost in costs),
         "bytes_received": sum(cost.received for cost in costs),
     }
 
 
-def described(
-    name: str,
-    n: int,
-    actors: int,
-    run: dict[str, Any],
-    here: tuple[float, float],
-    arguments: argparse.Namespace,
-) -> dict[str, Any]:
-    """A measured line."""
-    travelled = run["bytes_sent"] + run["bytes_received"]
-    rounded = {
-        key: round(value, 5) if isinstance(value, float) else value for key, value in run.items()
-    }
-    return {
-        "kind": "measured",
-        "strategy": name,
-        "n": n,
-        "d": COLUMNS,
-        "budget": BUDGET,
-        "actors": actors,
-        **rounded,
-        "here_seconds": round(here[0], 5),
-        "processor_share": round(min(here[1] / here[0], 1), 3),
-        "overhead_milliseconds_per_pick": round(1000 * (run["seconds"] - here[0]) / BUDGET, 4),
-        "bytes": travelled,
-        "bytes_per_pick": round(travelled / BUDGET),
-        "bytes_per_call": round(travelled / run["calls"]),
-        "bytes_of_the_pool": 4 * n * (COLUMNS + (CLASSES if name == "badge" else 0)),
-        "seed": arguments.seed,
-        "repeats": arguments.repeats,
-    }
+def look(shard: Any) -> None:
+    """Read a block."""
+    for name in shard.rows:
+        shard.rows[name]
+
+
+def processor_seconds(actors: Any) -> float:
+    """Processor time of all actors since they were started."""
+    from labelwise.running.worker import unpacked
+
+    ask = actors.dumps((time.process_time, ()))
+    sent = [actors.send(number, "run", ask) for number in range(len(actors))]
+    return sum(unpacked(answer) for answer in actors.collect(sent))
 
 
 def nothing(shard: Any) -> None:
     """A call that costs what a call costs."""
 
 
-def zeros(shard: Any, count: int) -> Any:
-    """An answer of ``count`` bytes."""
-    return np.zeros(count, dtype=np.uint8)
-
-
-def latency(actors: Any) -> float:
-    """The median seconds of a call."""
+def empty_call(actors: Any, batches: int = 20, times: int = 20) -> dict[str, Any]:
+    """The line of a call that does nothing."""
     from labelwise.running.ray_shards import RayShards
 
     shards = RayShards(actors, {"features": np.zeros((len(actors), 1))}, len(actors))
-    return statistics.median(timed(lambda: shards.map(nothing)) for _ in range(100))
+    shards.map(nothing)
+    walls, drivers, used = [], [], []
+    for _ in range(batches):
+        before, begin, driver = processor_seconds(actors), time.perf_counter(), time.process_time()
+        for _ in range(times):
+            shards.map(nothing)
+        walls.append(time.perf_counter() - begin)
+        drivers.append(time.process_time() - driver)
+        used.append(processor_seconds(actors) - before)
+    costs = shards.traffic["nothing"]
+    return {
+        "kind": "call",
+        "actors": len(actors),
+        "seconds": round(min(walls) / times, 6),
+        "median_seconds": round(float(np.median(walls)) / times, 6),
+        "driver_seconds": round(min(drivers) / times, 6),
+        "actor_seconds": round(min(used) / times, 6),
+        "bytes": round((costs.sent + costs.received) / costs.calls),
+    }
 
 
-def speed(actors: Any, size: int = 16 << 20) -> float:
-    """Bytes per second of large answers of all actors together."""
+def travels(actors: Any) -> Iterator[dict[str, Any]]:
+    """What every strategy sends and receives."""
+    import labelwise
+    from labelwise.running import run
     from labelwise.running.ray_shards import RayShards
 
-    shards = RayShards(actors, {"features": np.zeros((len(actors), 1))}, len(actors))
-    best = min(timed(lambda: shards.map(zeros, size)) for _ in range(5))
-    return size * len(actors) / best
-
-
-def timed(call: Any) -> float:
-    """Seconds of a call."""
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
-def conclusions(lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The fitted model, how well it predicts, and what it says for larger clusters."""
-    measured = [line for line in lines if line["kind"] == "measured"]
-    calls = [(line["actors"], line["seconds"]) for line in lines if line["kind"] == "latency"]
-    per_actor, once = np.polyfit(*zip(*calls, strict=True), 1)
-    bandwidth = next(x["bytes_per_second"] for x in lines if x["kind"] == "bandwidth")
-    last = max(line["n"] for line in measured), max(line["actors"] for line in measured)
-    for name in STRATEGIES:
-        own = [line for line in measured if line["strategy"] == name]
-        known = [line for line in own if (line["n"], line["actors"]) != last]
-        model = Model(name, known, max(float(once), 0.0), float(per_actor))
-        yield {"kind": "fitted", "strategy": name, **model.shown()}
-        for line in own:
-            case = line["n"], line["actors"], os.cpu_count() or 1, bandwidth
-            idle = model.costs(*case)["seconds"]
-            busy = model.costs(*case, share=line["processor_share"])["seconds"]
+    for name, strategy in labelwise.strategies().items():
+        for n in (SMALL_POOL, 4 * SMALL_POOL):
+            shards = RayShards(actors, small_pool(strategy.needs or ("features",), n), n)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                run.select(strategy, shards, FEW_PICKS)
+            costs = shards.traffic.values()
+            shards.close()
             yield {
-                "kind": "predicted",
-                "strategy": name,
-                "n": line["n"],
-                "actors": line["actors"],
-                "held_out": line not in known,
-                "idle_seconds": round(idle, 4),
-                "seconds": round(busy, 4),
-                "measured_seconds": line["seconds"],
-                "times_measured": round(busy / line["seconds"], 3),
-            }
-        for n, actors in CLUSTERS:
-            costs = model.costs(n, actors, actors, TEN_GIGABITS)
-            yield {
-                "kind": "model",
+                "kind": "travel",
                 "strategy": name,
                 "n": n,
-                "actors": actors,
-                **{key: float(f"{value:.4g}") for key, value in costs.items()},
-                "bytes_per_pick": round(costs["bytes"] / BUDGET),
-                "assumes": "a core for every actor, 10 Gbit/s at the driver, files as fast as here",
+                "budget": FEW_PICKS,
+                "actors": len(actors),
+                "calls": sum(cost.calls for cost in costs),
+                "bytes_sent": sum(cost.sent for cost in costs),
+                "bytes_received": sum(cost.received for cost in costs),
             }
 
 
-class Model:
-    """The cost model of one strategy, with the weights of its terms."""
-
-    def __init__(
-        self, name: str, lines: list[dict[str, Any]], once: float, per_actor: float
-    ) -> None:
-        """Fit all weights to measured lines."""
-        self._once, self._per_actor = once, per_actor
-        sizes = np.log([line["n"] for line in lines])
-        self._power, self._level = np.polyfit(sizes, np.log([line["calls"] for line in lines]), 1)
-        self._row_bytes = lines[0]["bytes_of_the_pool"] / lines[0]["n"]
-        rows = [
-            self.terms(line["n"], line["actors"], line["calls"]) | {"bytes": line["bytes"]}
-            for line in lines
-        ]
-        self.weights: dict[str, dict[str, float]] = {}
-        for quantity, names in TERMS.items():
-            if quantity != "actor_seconds" and name not in ITEM_BY_ITEM:
-                names = tuple(term for term in names if term != "items")
-            values = np.array([line[quantity] for line in lines])
-            # Errors count in proportion to what was measured, the small pools as much as the large.
-            table = np.array([[row[term] for term in names] for row in rows]) / values[:, None]
-            found, _ = nnls(table, np.ones(len(values)))
-            self.weights[quantity] = dict(zip(names, found.tolist(), strict=True))
-
-    def terms(self, n: int, actors: int, calls: float) -> dict[str, float]:
-        """What the costs are made of."""
-        blocks = actors * -(-n * self._row_bytes // (actors * BLOCK_BYTES))
-        return {
-            "items": n,
-            "calls": calls,
-            "calls x actors": calls * actors,
-            "calls x blocks": calls * blocks,
-        }
-
-    def costs(
-        self, n: int, actors: int, cores: int, bandwidth: float, share: float = 1.0
-    ) -> dict[str, float]:
-        """What a selection takes on a cluster that leaves it a share of every core."""
-        calls = min(float(np.exp(self._level + self._power * np.log(n))), 2.0 * BUDGET)
-        found, terms = {"calls": calls}, self.terms(n, actors, calls)
-        for quantity, weights in self.weights.items():
-            found[quantity] = sum(weight * terms[term] for term, weight in weights.items())
-            terms[quantity] = found[quantity]
-        work = found["actor_seconds"] / min(actors, cores) + found["driver_seconds"]
-        waiting = calls * (self._once + self._per_actor * actors) + found["bytes"] / bandwidth
-        return {"seconds": work / share + waiting} | found
-
-    def shown(self) -> dict[str, Any]:
-        """The weights as a line shows them."""
-        weights = {
-            quantity: {term: float(f"{weight:.4g}") for term, weight in found.items()}
-            for quantity, found in self.weights.items()
-        }
-        return {
-            "calls": f"{np.exp(self._level):.4g} n^{self._power:.3f}",
-            "seconds_of_a_call": f"{self._once:.4g} + {self._per_actor:.4g} actors",
-            **weights,
-        }
+def small_pool(needs: tuple[str, ...], n: int) -> dict[str, Any]:
+    """Any representations, with few columns."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(n, 16)).astype(np.float32)
+    members = generator.dirichlet(np.ones(5), size=(n, MEMBERS)).astype(np.float32)
+    pool = {
+        "features": features,
+        "probabilities": members[:, 0],
+        "logits": np.log(members[:, 0] + 1e-6),
+        "member_probabilities": members,
+        "member_votes": members.argmax(axis=2),
+        "outputs": features[:, :2],
+        "gradient_norms": np.abs(features[:, 0]),
+        "gradient_products": features[:, 1],
+        "duals": np.abs(features[:, 2]),
+    }
+    return {name: pool[name] for name in needs}
 
 
 if __name__ == "__main__":

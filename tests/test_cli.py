@@ -345,3 +345,78 @@ def test_representations_of_one_number_per_item_reach_the_strategy(folder, capsy
     )
     assert code == 0
     assert picked("picks.csv") == np.argsort(-(norms + 2 * products))[:4].tolist()
+
+
+def test_a_dry_run_says_what_it_would_take_and_picks_nothing(folder, capsys):
+    code, out, err = answer(capsys, "select", "f.npy", "-s", "k_center", "-b", "4", "--dry-run")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[0] == "pool: 300 items (features 6), 14 KiB, read in one block"
+    assert lines[1].startswith("plan: k_center reads the rows at most 5 times, as a rule about 3")
+    assert lines[2] == "bytes read: 28 KiB, at most 70 KiB"
+    assert re.match(r"kept in memory: 6\d bytes per item \(19 KiB\); .* may go to disk", lines[3])
+    assert re.match(r"time: about \d.* seconds \(all rows are read in", lines[4])
+    assert lines[5].startswith("memory that may be taken: ")
+    assert {path.name for path in folder.iterdir()} == {"f.npy", "g.npy", "p.npy", "done.txt"}
+
+
+def test_a_dry_run_says_what_would_not_fit(folder, capsys):
+    np.save("members.npy", np.full((4000, 20, 2), 0.5))
+    arguments = ["--member-probabilities", "members.npy", "-s", "bayesian_coreset", "-b", "4"]
+    code, out, err = answer(capsys, "select", *arguments, "--dry-run", "--memory", "0.001")
+    assert code == 1 and out.startswith("pool: 4,000 items (member_probabilities 20x2)")
+    assert "would take about" in err and "use bald or committee, which need not" in err
+    code, out, err = answer(capsys, "select", *arguments, "-o", "p.csv", "--memory", "0.001")
+    assert code == 1 and "use bald or committee" in err and not Path("p.csv").exists()
+
+
+def test_a_folder_of_parts_is_one_pool(folder, capsys):
+    Path("parts").mkdir()
+    for number, part in enumerate(np.split(np.load("f.npy"), [120, 200])):
+        np.save(f"parts/f-{number}.npy", part)
+    for name in ("parts", "parts/f-*.npy"):
+        code, _, _ = answer(capsys, "select", name, "-s", "k_center", "-b", "7", "-o", "p.csv")
+        assert code == 0
+        assert picked("p.csv") == labelwise.select("k_center", 7, features="f.npy").ids.tolist()
+
+
+def test_a_selection_on_the_processor_device_picks_the_same(folder, capsys):
+    pytest.importorskip("torch")
+    arguments = ["select", "f.npy", "-s", "k_center", "-b", "7", "-o", "p.csv", "--device", "cpu"]
+    code, _, _ = answer(capsys, *arguments)
+    assert code == 0
+    assert picked("p.csv") == labelwise.select("k_center", 7, features="f.npy").ids.tolist()
+
+
+def interrupted(*arguments):
+    """Start the command, interrupt it after a second, and give its exit code and last words."""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        for line in process.stderr:
+            if line.startswith("plan:"):
+                break
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    return process.returncode, rest
+
+
+def test_an_interrupted_selection_says_how_to_go_on(folder):
+    np.save("big.npy", np.random.default_rng(0).normal(size=(40_000, 32)))
+    arguments = ["select", "big.npy", "-s", "k_center", "-b", "30000", "-o", "picks.csv"]
+    code, rest = interrupted(*arguments, "--resume", "going-on")
+    assert code == 130
+    note, last = rest.splitlines()
+    assert note.startswith("note: ") and note.endswith("in going-on; the same command goes on")
+    assert last == "labelwise: interrupted; nothing was written"
+    assert Path("going-on/selection.json").exists() and not Path("picks.csv").exists()
+
+
+def test_a_finished_selection_leaves_no_folder_to_resume_from(folder, capsys):
+    arguments = ["select", "f.npy", "-s", "design", "-b", "7", "-o", "p.csv", "--resume", "on"]
+    code, out, _ = answer(capsys, *arguments)
+    assert (code, out) == (0, "7 picks written to p.csv\n")
+    assert picked("p.csv") == labelwise.select("design", 7, features="f.npy").ids.tolist()
+    assert not Path("on").exists()

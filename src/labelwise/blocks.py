@@ -7,8 +7,8 @@ functions travel to them, and only sums, small results and picked rows travel ba
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,12 +25,48 @@ Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
 
 
-@dataclass
+class RowNumbers:
+    """Ids that are row numbers, ``first`` to ``last - 1`` but for a few: they are not kept.
+
+    Example:
+        >>> RowNumbers(3, 8, without=np.array([5])).listed()
+        array([3, 4, 6, 7])
+    """
+
+    __slots__ = ("_keep", "_list", "first", "last", "without")
+
+    def __init__(
+        self, first: int, last: int, without: Ids | None = None, *, keep: bool = False
+    ) -> None:
+        """Leave out ``without``, sorted numbers of the range.
+
+        With ``keep``, they are listed once, for those who ask often: in a pool of few blocks.
+        """
+        self.first, self.last = first, last
+        self.without = np.empty(0, dtype=np.int64) if without is None else without
+        self._keep = keep
+        self._list: Ids | None = None
+
+    def __len__(self) -> int:
+        return self.last - self.first - len(self.without)
+
+    def listed(self) -> Ids:
+        """The ids as an array."""
+        if not self._keep:
+            return self._listed()
+        if self._list is None:
+            self._list = self._listed()
+        return self._list
+
+    def _listed(self) -> Ids:
+        ids = np.arange(self.first, self.last, dtype=np.int64)
+        return np.delete(ids, self.without - self.first) if len(self.without) else ids
+
+
 class Shard:
     """A block of rows.
 
     Attributes:
-        ids: ``(n,)`` int64, the items' stable ids.
         rows: their representations; a mapping that may read a file on access.
         state: what a strategy keeps beside these rows between two calls of `Shards.map`.
 
@@ -40,12 +76,27 @@ class Shard:
         array([10, 20])
     """
 
-    ids: Ids
-    rows: Rows
-    state: dict[str, Any] = field(default_factory=dict)
+    __slots__ = ("_ids", "rows", "state")
+
+    def __init__(
+        self, ids: Ids | RowNumbers, rows: Rows, state: dict[str, Any] | None = None
+    ) -> None:
+        """Hold the rows of some items; ``ids`` are theirs."""
+        self._ids, self.rows = ids, rows
+        self.state: dict[str, Any] = {} if state is None else state
+
+    @property
+    def ids(self) -> Ids:
+        """``(n,)`` int64, the items' stable ids."""
+        return self._ids.listed() if isinstance(self._ids, RowNumbers) else self._ids
+
+    @property
+    def numbers(self) -> RowNumbers | None:
+        """The ids, where they are row numbers that are not kept."""
+        return self._ids if isinstance(self._ids, RowNumbers) else None
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self._ids)
 
 
 class TakesRows(Mapping[str, Any]):
@@ -79,6 +130,13 @@ class Shards(Protocol):
         """Tell whoever watches how far the work has come."""
 
 
+class Settles(Protocol):
+    """Decides where the state of a block lies between two visits."""
+
+    def settle(self, state: dict[str, Any]) -> None:
+        """Called with a block's state after every visit."""
+
+
 class LocalShards:
     """Blocks in this process, visited one after the other.
 
@@ -89,30 +147,58 @@ class LocalShards:
         np.float64(8.0)
     """
 
-    def __init__(self, shards: Iterable[Shard], progress: Progress | None = None) -> None:
-        """Hold the blocks; ``progress`` is told how far a selection has come."""
+    def __init__(
+        self,
+        shards: Iterable[Shard],
+        progress: Progress | None = None,
+        spill: Settles | None = None,
+    ) -> None:
+        """Hold the blocks.
+
+        Args:
+            shards: the blocks.
+            progress: told how far a selection has come.
+            spill: where states lie that do not fit in memory.
+        """
         self._shards = list(shards)
-        self._progress = progress
+        self._progress, self._spill = progress, spill
 
     @classmethod
     def of(cls, **representations: Any) -> "LocalShards":
         """One block holding the given arrays, with row numbers as ids."""
         first = next(iter(representations.values()))
         first = first[0] if isinstance(first, list | tuple) else first
-        return cls([Shard(np.arange(len(first), dtype=np.int64), representations)])
+        return cls([Shard(RowNumbers(0, len(first), keep=True), representations)])
 
     def __len__(self) -> int:
         return sum(len(shard) for shard in self._shards)
 
-    @cached_property
+    @property
     def ids(self) -> Ids:
-        """``(n,)`` ids of all rows, block after block."""
+        """``(n,)`` ids of all rows, block after block; row numbers are listed anew every time."""
+        if self._numbered is None:
+            return self._listed
         none: list[Ids] = [np.empty(0, dtype=np.int64)]
         return np.concatenate([shard.ids for shard in self._shards] or none)
 
     @cached_property
+    def _listed(self) -> Ids:
+        return np.concatenate([shard.ids for shard in self._shards])
+
+    @cached_property
+    def _numbered(self) -> "_Numbered | None":
+        """How to find items whose ids are row numbers in order; None for other ids."""
+        numbers = [shard.numbers for shard in self._shards]
+        known = [block for block in numbers if block is not None]
+        if len(known) < len(numbers):
+            return None
+        if any(block.last > after.first for block, after in pairwise(known)):
+            return None
+        return _Numbered(known)
+
+    @cached_property
     def _order(self) -> Any:
-        return np.argsort(self.ids, kind="stable")
+        return np.argsort(self._listed, kind="stable")
 
     @cached_property
     def _ends(self) -> Any:
@@ -125,24 +211,33 @@ class LocalShards:
 
     def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
         """``function(shard, *arguments)`` for every block, in the order of the blocks."""
-        return [function(shard, *arguments) for shard in self._shards]
+        return [self._visit(shard, function, arguments) for shard in self._shards]
+
+    def _visit(self, shard: Shard, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        answer = function(shard, *arguments)
+        if self._spill is not None:
+            self._spill.settle(shard.state)
+        return answer
 
     def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The results of `map` added up; tuples are added field by field."""
         total: Any = None
         for shard in self._shards:
-            part = function(shard, *arguments)
+            part = self._visit(shard, function, arguments)
             total = part if total is None else _add(total, part)
         return total
 
     def positions(self, ids: Ids) -> Any:
         """Where the items stand among all rows; an id that is not there is an error."""
         ids = np.asarray(ids, dtype=np.int64)
-        found = np.searchsorted(self.ids, ids, sorter=self._order)
-        found = self._order[np.minimum(found, max(len(self) - 1, 0))] if len(self) else found
-        wrong = ids[self.ids[found] != ids] if len(self) else ids
-        if len(wrong):
-            raise UnknownName(f"no item of the pool has id {wrong[0]}; check the ids")
+        if self._numbered is not None:
+            found, known = self._numbered.find(ids)
+        else:
+            found = np.searchsorted(self._listed, ids, sorter=self._order)
+            found = self._order[np.minimum(found, max(len(self) - 1, 0))] if len(self) else found
+            known = self._listed[found] == ids if len(self) else np.zeros(len(ids), dtype=bool)
+        if not known.all():
+            raise UnknownName(f"no item of the pool has id {ids[~known][0]}; check the ids")
         return found
 
     def rows(self, ids: Ids) -> dict[str, Any]:
@@ -163,6 +258,29 @@ class LocalShards:
         if len(parts) == 1:
             return joined
         return take_rows(joined, np.argsort(np.concatenate(order)))
+
+
+class _Numbered:
+    """Where items stand among blocks of row numbers in increasing order, without a list of ids."""
+
+    def __init__(self, blocks: Sequence[RowNumbers]) -> None:
+        self._firsts = np.array([block.first for block in blocks], dtype=np.int64)
+        self._lasts = np.array([block.last for block in blocks], dtype=np.int64)
+        self._starts = np.cumsum([0, *(len(block) for block in blocks)])[:-1]
+        none = np.empty(0, dtype=np.int64)
+        self._without = np.concatenate([none, *(block.without for block in blocks)])
+        self._before = np.searchsorted(self._without, self._firsts)
+
+    def find(self, ids: Ids) -> tuple[Any, Any]:
+        """Positions of items, and whether they are there at all."""
+        if not len(self._firsts):
+            return ids, np.zeros(len(ids), dtype=bool)
+        owners = np.maximum(np.searchsorted(self._firsts, ids, side="right") - 1, 0)
+        missing = np.searchsorted(self._without, ids)
+        taken = np.append(self._without, -1)[missing] == ids
+        known = (ids >= self._firsts[owners]) & (ids < self._lasts[owners]) & ~taken
+        positions = ids - self._firsts[owners] + self._starts[owners]
+        return positions - (missing - self._before[owners]), known
 
 
 def _add(left: Any, right: Any) -> Any:
@@ -276,7 +394,7 @@ def as_shards(rows: Any, name: str = "rows") -> Shards:
     if isinstance(rows, list | tuple) and rows and all(is_array(block) for block in rows):
         ends = np.cumsum([len(block) for block in rows])
         return LocalShards(
-            Shard(np.arange(end - len(block), end), {"features": block})
+            Shard(RowNumbers(end - len(block), end, keep=True), {"features": block})
             for block, end in zip(rows, ends.tolist(), strict=True)
         )
     if is_array(rows):

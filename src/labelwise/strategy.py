@@ -9,9 +9,12 @@
 A strategy knows no model, device, file or campaign. Its options are the keyword-only parameters
 of its main function (`score`, `begin` or `choose`), with their defaults; nothing else is declared.
 Rows that are labelled already never reach it as candidates: they come apart, as ``labelled``.
+
+What it will cost (`Cost`) follows from its form; a strategy that knows better declares ``cost``.
 """
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,6 +38,70 @@ class Choice(NamedTuple):
     info: Mapping[str, Any] = {}
 
 
+class Job(NamedTuple):
+    """What a strategy is asked to do, as far as its cost depends on it.
+
+    Attributes:
+        items: how many candidates there are, ``n``.
+        budget: how many of them to pick.
+        shapes: by representation, the shape of one row for every model.
+        options: the strategy's options.
+        block_bytes: how much one block of rows takes, about.
+    """
+
+    items: int
+    budget: int
+    shapes: Mapping[str, tuple[tuple[int, ...], ...]]
+    options: Mapping[str, Any]
+    block_bytes: int = 64 << 20
+
+    @property
+    def models(self) -> int:
+        """How many models the representations come from."""
+        return max((len(shapes) for shapes in self.shapes.values()), default=1)
+
+    def width(self, name: str = "features") -> int:
+        """How many numbers a row of a representation has, over all models; 0 without it."""
+        return sum(math.prod(shape) for shape in self.shapes.get(name, ()))
+
+    @property
+    def picked_bytes(self) -> float:
+        """What all blocks take together that keep the rows of all picks each, per item."""
+        row = 4.0 * sum(map(self.width, self.shapes))
+        blocks = math.ceil(self.items * row / self.block_bytes)
+        return 2 * self.budget * row * blocks / max(self.items, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a selection takes.
+
+    Attributes:
+        passes: the fewest and the most passes over all rows; how many depends on the data.
+        usual: how many passes there are as a rule; None for the mean of the fewest and the most.
+        columns: with how many columns every row is multiplied, in all passes together.
+        item_bytes: what is kept per item at the most, in bytes.
+        state_bytes: so much of that lies beside the rows, from where it may go to disk.
+        held_bytes: what is kept besides that does not shrink with the block, in bytes.
+        holds: in words, what is kept per item, if it is more than a few numbers.
+        instead: strategies for the same purpose that need not keep it.
+    """
+
+    passes: tuple[float, float]
+    usual: float | None = None
+    columns: float = 0.0
+    item_bytes: float = 32.0
+    state_bytes: float = 0.0
+    held_bytes: float = 0.0
+    holds: str = ""
+    instead: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> float:
+        """How many passes to expect."""
+        return sum(self.passes) / 2 if self.usual is None else self.usual
+
+
 @dataclass(frozen=True, kw_only=True)
 class Strategy(ABC):
     """What all forms share.
@@ -48,6 +115,7 @@ class Strategy(ABC):
         draws: whether it draws, so that another seed gives other picks.
         good_for: one phrase for the table of strategies.
         reference: authors, title, venue, year.
+        cost: what a job takes, where the form alone does not tell.
     """
 
     name: str
@@ -58,6 +126,7 @@ class Strategy(ABC):
     draws: bool = False
     good_for: str
     reference: str
+    cost: Callable[[Job], Cost] | None = None
 
     @property
     @abstractmethod
@@ -82,6 +151,14 @@ class Strategy(ABC):
     @abstractmethod
     def _with_main(self: S, main: Callable[..., Any]) -> S:
         """The same strategy with another main function."""
+
+    def costs(self, job: Job) -> Cost:
+        """What a job takes: as declared, or as the form tells."""
+        return self._usual_cost(job) if self.cost is None else self.cost(job)
+
+    @abstractmethod
+    def _usual_cost(self, job: Job) -> Cost:
+        """What strategies of this form take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +191,11 @@ class ScoreStrategy(Strategy):
 
     def _with_main(self, main: Callable[..., Any]) -> "ScoreStrategy":
         return replace(self, score=main)
+
+    def _usual_cost(self, job: Job) -> Cost:
+        """One pass, after one for the summary; no more is kept than could be picked."""
+        most = 1 if self.summarise is None else 2
+        return Cost(passes=(1, most), usual=most, item_bytes=0.0, held_bytes=128.0 * job.budget)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +239,17 @@ class GreedyStrategy(Strategy):
     def _with_main(self, main: Callable[..., Any]) -> "GreedyStrategy":
         return replace(self, begin=main)
 
+    def _usual_cost(self, job: Job) -> Cost:
+        """All rows are measured, then counted anew for every pick; for few of them if bounded."""
+        fewest = min(2, job.budget) if self.bounded else job.budget
+        return Cost(
+            passes=(fewest, job.budget + (1 if self.bounded else 2)),
+            usual=min(3, job.budget + 1) if self.bounded else None,
+            columns=job.budget / (3 if self.bounded else 1),
+            item_bytes=64.0 + job.picked_bytes,
+            state_bytes=32.0 + job.picked_bytes,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class PassStrategy(Strategy):
@@ -171,3 +264,6 @@ class PassStrategy(Strategy):
 
     def _with_main(self, main: Callable[..., Any]) -> "PassStrategy":
         return replace(self, choose=main)
+
+    def _usual_cost(self, job: Job) -> Cost:
+        return Cost(passes=(1, math.inf), columns=job.budget)

@@ -27,6 +27,13 @@ SGD = {"optimizer": "sgd", "lr": 0.01, "weight_decay": 5e-4, "epochs": 6, "batch
 MODES = ("one pool", "two pools", "arrays")
 
 
+class Stepping(SnapshotMembers):
+    """Members that look at every step."""
+
+    def stepped(self, positions, losses, again):
+        pass
+
+
 def learner(network="lenet5", **options):
     build = partial(make, network, (1, 8, 8), 10)
     return Trainee(build, kind=network, **{**SGD, **options})
@@ -126,7 +133,7 @@ def test_networks_that_are_trained_on_go_on_together():
 
 def test_only_networks_of_one_kind_and_size_are_put_together():
     mixed = [*tasks(), *tasks(labels=40), *tasks(network="mlp", count=1)]
-    mixed += tasks(members=SnapshotMembers(), count=2)
+    mixed += tasks(members=Stepping(), count=2)
     groups = grouped(mixed, on_cpu=True, limit=3)
     assert groups == [[0, 1, 2], [3], [4, 5, 6], [7], [8], [9], [10]]
     reports = fit_together(mixed, on_cpu=True, limit=3)
@@ -138,7 +145,7 @@ def test_only_networks_of_one_kind_and_size_are_put_together():
 def test_members_that_only_look_at_the_end_are_there_after_a_batched_training():
     together = tasks(members=None)
     own = [Task(learner(members=LaplaceMembers(count=5)), *astuple(task)) for task in together]
-    assert not own[0].learner.alone and learner(members=SnapshotMembers()).alone
+    assert not own[0].learner.alone and learner(members=Stepping()).alone
     fit_together(own, on_cpu=True)
     rows = own[0].learner.represent(DIGITS.inputs[:7], ["member_probabilities"])
     assert rows["member_probabilities"].shape == (7, 5, 10)
@@ -159,3 +166,31 @@ def test_sets_of_different_sizes_are_refused():
     settings = Settings(loss=LOSSES["cross_entropy"])
     with pytest.raises(BadInput, match=r"2 sets of one size; got 2 of sizes \[5, 1437\]"):
         train_together(modules, sets, settings, seeds=[0, 1], device=CPU)
+
+
+def test_members_that_look_at_epochs_see_in_a_batch_what_they_see_alone():
+    def made():
+        options = [{"members": SnapshotMembers()}, {}, {"members": SnapshotMembers()}]
+        return [
+            Task(learner("mlp", **own), DIGITS.inputs[:70], DIGITS.targets[:70], None, number)
+            for number, own in enumerate(options)
+        ]
+
+    together, alone = made(), made()
+    assert grouped(together, on_cpu=True) == [[0, 1, 2]]
+    fit_together(together, on_cpu=True)
+    for task in alone:
+        task.fit()
+    for number in (0, 2):
+        votes = [
+            own[number].learner.represent(DIGITS.inputs[70:90], ["member_probabilities"])
+            for own in (together, alone)
+        ]
+        found, wanted = (own["member_probabilities"] for own in votes)
+        assert found.shape == (20, 3, 10)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_members_that_look_at_epochs_are_alone_where_a_best_epoch_is_kept():
+    kept = learner("mlp", members=SnapshotMembers(), validation=0.2, patience=2)
+    assert kept.alone and not learner("mlp", members=SnapshotMembers()).alone

@@ -317,6 +317,7 @@ def test_frozen_networks_only_learn_their_last_layers(tmp_path):
         ("dynamics-fig4-ratio", "digits", {"start": 40, "settings": RATIO}, 2),
         ("bss-recovery", "heavy_tailed", {}, 4),
         ("bss-recovery-trained", "digits", {"pool": 800, "start": 60}, 3),
+        ("bss-teacher-student", "teacher_student", {}, 3),
         ("sparse-table3-time", "digits", {"start": 40, "batch": 20, "validation": 50}, 1),
     ],
 )

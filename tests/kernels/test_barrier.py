@@ -456,3 +456,18 @@ def test_badly_scaled_float32_rows_give_the_same_picks_in_any_split():
     assert info["rank"] == 5
     for shards in (split(pool, 4, seed=2), split(pool, 3, 5, torch.asarray)):
         assert randomized_bss(shards, budget=60, seed=0)[0].tolist() == expected.tolist()
+
+
+def test_the_matrix_may_be_decomposed_elsewhere():
+    torch = pytest.importorskip("torch")
+    rows = np.random.default_rng(5).normal(size=(200, 6))
+    here, there = Barriers(6, 0.3), Barriers(6, 0.3, torch.empty(0, dtype=torch.float64))
+    for row in rows:
+        values, bounds = here.forms(row[None, :])
+        others, others_bounds = there.forms(row[None, :])
+        np.testing.assert_allclose(others, values, rtol=1e-9)
+        np.testing.assert_allclose(others_bounds, bounds, rtol=1e-9)
+        here.add(row, 0.3 / values[0])
+        there.add(row, 0.3 / values[0])
+    assert there.renewals == here.renewals > 3
+    np.testing.assert_allclose(there.matrix(), here.matrix(), rtol=1e-9)

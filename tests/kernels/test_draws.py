@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from labelwise.errors import BadInput
+from labelwise.kernels import draws
 from labelwise.kernels.draws import (
     _poisson_quantile,
     draw_until_distinct,
@@ -211,3 +212,43 @@ def test_what_is_kept_belongs_to_the_items_and_grows_with_their_number():
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(chances, same)
     assert set(poisson_draw(weights, 15, 5, ids)[0]) <= set(first.tolist())
+
+
+def sorted_rate(weights, k):
+    """The rate from all weights sorted at once."""
+    largest = np.sort(weights[weights > 0])[::-1]
+    for certain in range(len(largest)):
+        rate = (k - certain) / largest[certain:].sum()
+        if rate * largest[certain] <= 1 + 1e-12:
+            return rate
+    return None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e3)), min_size=1, max_size=30),
+    st.integers(1, 30),
+    st.lists(st.integers(0, 30), max_size=4),
+)
+def test_the_rate_from_the_heaviest_of_every_block_is_that_of_all_weights(weights, k, cuts):
+    weights = np.array(weights)
+    k = min(k, int(np.count_nonzero(weights)))
+    blocks = np.split(weights, sorted(min(cut, len(weights)) for cut in cuts))
+    found = draws.rate_of([draws.heaviest(block, k) for block in blocks], k)
+    assert found == (0 if k == 0 else pytest.approx(sorted_rate(weights, k), rel=1e-9))
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64])
+def test_a_draw_does_not_depend_on_how_many_items_are_looked_at_at_a_time(monkeypatch, piece):
+    generator = np.random.default_rng(4)
+    weights, ids = generator.random(200) ** 4, generator.permutation(10**6)[:200]
+    weights[::9] = 0
+    whole, kept = draw_until_distinct(weights, 50, 3, ids), poisson_draw(weights, 50, 3, ids)
+    unnamed = draw_until_distinct(weights, 50, 3)
+    monkeypatch.setattr(draws, "PIECE", piece)
+    for one, other in zip(whole, draw_until_distinct(weights, 50, 3, ids), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(unnamed, draw_until_distinct(weights, 50, 3), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(kept, poisson_draw(weights, 50, 3, ids), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -93,3 +93,19 @@ def test_zero_and_repeated_rows_have_no_distance_below_zero(n, k, d, seed):
 def test_factors_that_do_not_fit_are_refused(shapes):
     with pytest.raises(BadInput, match="factors must be"):
         Factored(np.zeros(shapes[0]), np.zeros(shapes[1]))
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize(("few", "many"), [(1, 400), (3, 500), (15, 16), (16, 16), (17, 300)])
+def test_products_of_a_few_rows_with_many_points_are_those_of_each_pair(few, many, library):
+    rows, dense = pair(few, 4, 40, 0, "float32", library)
+    points, others = pair(many, 4, 40, 1, "float32", library)
+    found = factored.products(rows, points)
+    assert_near(found, dense @ others.T, "float32", 160 * np.abs(dense).max() ** 2)
+    assert_near(
+        factored.products(rows.h, points.h),
+        to_numpy(rows.h).astype(float) @ to_numpy(points.h).astype(float).T,
+        "float32",
+        40 * 16,
+    )
+    assert to_numpy(found).flags.c_contiguous  # a minimum along the points runs over it

@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
+from labelwise.kernels import leverage
 from labelwise.kernels.leverage import leverage_scores, read_features, whiten
 
 
@@ -221,11 +222,30 @@ def test_whitening_makes_the_columns_orthonormal():
     np.testing.assert_allclose(product.T @ product, np.eye(6), atol=1e-12)
 
 
-def test_singular_values_are_those_of_unit_columns():
-    rows = degenerate("full")
+@pytest.mark.parametrize("small", [1.0, 1e-2, 3e-4, 1e-5])
+def test_independent_columns_are_whitened_whatever_way_their_condition_asks_for(small):
+    rows = np.random.default_rng(0).normal(size=(400, 6))
+    rows[:, 5] = rows[:, 4] + small * rows[:, 5]  # by Cholesky, eigenvectors and QR in turn
     basis = whiten(LocalShards.of(features=rows), read_features)
-    expected = np.linalg.svd(rows / np.linalg.norm(rows, axis=0), compute_uv=False)
-    np.testing.assert_allclose(basis.singular_values, expected, rtol=1e-12)
+    product = rows @ basis.transform
+    assert basis.rank == 6
+    np.testing.assert_allclose(product.T @ product, np.eye(6), atol=1e-9)
+
+
+def test_the_quick_whitening_is_taken_only_where_no_eigenvalue_is_near_the_floor():
+    gram = np.array([[1.0, 0.9], [0.9, 1.0]])  # eigenvalues 0.1 and 1.9
+    ones = np.ones(2)
+    assert leverage._from_cholesky(gram, ones, 0.1 / 1.9) is None
+    basis = leverage._from_cholesky(gram, ones, 0.01)
+    np.testing.assert_allclose(basis.transform.T @ gram @ basis.transform, np.eye(2), atol=1e-14)
+    slow = leverage._assemble(*_spectrum(gram), ones, 1e-6, 0.0)
+    assert basis.amplification == pytest.approx(slow.amplification)
+    assert leverage._from_cholesky(np.ones((2, 2)), ones, 1e-8) is None
+
+
+def _spectrum(gram):
+    values, vectors = np.linalg.eigh(gram)
+    return np.sqrt(values), vectors
 
 
 def test_one_of_several_models_is_read():

@@ -10,7 +10,14 @@ from scipy import optimize
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, NotConverged
 from labelwise.kernels.leverage import leverage_scores
-from labelwise.kernels.lewis import Lewis, lewis_iteration, lewis_weights
+from labelwise.kernels.lewis import (
+    WEIGHTS,
+    Lewis,
+    forget_weights,
+    leave_weights,
+    lewis_iteration,
+    lewis_weights,
+)
 
 POWERS = [0.5, 1, 1.5, 2, 3, 4, 6, 12]
 
@@ -243,6 +250,18 @@ def test_solves_the_defining_equation_on_small_whole_numbers(rows, p):
 def test_pools_without_rows_have_no_weights():
     assert lewis_weights(np.empty((0, 3)), 1).tolist() == []
     assert lewis_weights(np.zeros((4, 3)), 1).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_weights_can_stay_with_their_blocks_one_number_a_row(p):
+    rows = make("cauchy")
+    shards = LocalShards.of(features=rows)
+    leave_weights(shards, Lewis(p=p))
+    (state,) = shards.map(lambda shard: shard.state)
+    assert list(state) == [WEIGHTS] and state[WEIGHTS].shape == (len(rows),)
+    assert residual(rows, state[WEIGHTS], p) < 1e-5
+    shards.map(forget_weights)
+    assert not state
 
 
 def test_too_few_rounds_are_an_error_that_says_how_far_it_came():

@@ -28,6 +28,18 @@ def test_matches_scipy_from_any_start(seed, start):
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_tensors_give_the_answer_of_arrays(seed):
+    torch = pytest.importorskip("torch")
+    generator = np.random.default_rng(seed)
+    rows, right = generator.normal(size=(20, 25)), generator.normal(size=20)
+    given = (*normal_form(rows, right), generator.normal(size=25))
+    expected = nonnegative_least_squares(*given)
+    found = nonnegative_least_squares(*map(torch.as_tensor, given))
+    assert 0 < (expected > 0).sum() < 25
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_reaches_the_same_value_where_items_depend_on_each_other(seed):
     generator = np.random.default_rng(seed)
     rows = generator.normal(size=(5, 12))

@@ -1,11 +1,14 @@
 """The three forms of a strategy through one door."""
 
 import doctest
+import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from labelwise.blocks import LocalShards, Shard
+from labelwise.blocks import LocalShards, RowNumbers, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import picking
 from labelwise.kernels.picking import pick
@@ -40,6 +43,41 @@ def test_equal_scores_go_to_the_smaller_id_whatever_the_blocks():
         choice = pick(strategy, shards, None, 3, seed=0)
         assert choice.ids.tolist() == [9, 1, 3]
         assert choice.scores.tolist() == [2, 1, 1]
+
+
+@given(
+    scores=st.lists(st.integers(0, 4), min_size=1, max_size=60),
+    block=st.integers(1, 9),
+    share=st.floats(0, 1),
+)
+def test_the_best_of_many_blocks_are_the_best_of_one_sort(scores, block, share):
+    values = np.array(scores, dtype=np.float64)
+    ids = np.random.default_rng(0).permutation(len(values)) * 3
+    budget = 1 + int(share * (len(values) - 1))
+    shards = LocalShards(
+        Shard(ids[first : first + block], {"features": values[first : first + block, None]})
+        for first in range(0, len(values), block)
+    )
+    strategy = score_strategy(lambda rows, labelled: rows["features"][:, 0])
+    expected = sorted(range(len(values)), key=lambda i: (-values[i], ids[i]))[:budget]
+    choice = pick(strategy, shards, None, budget, seed=0)
+    assert choice.ids.tolist() == ids[expected].tolist()
+    assert choice.scores.tolist() == values[expected].tolist()
+
+
+def test_what_is_kept_of_many_blocks_does_not_grow_with_them():
+    strategy = score_strategy(lambda rows, labelled: rows["features"][:, 0])
+    block = np.arange(1000.0)[:, None]
+    peaks = []
+    for count in (10, 300):
+        shards = LocalShards(
+            Shard(RowNumbers(1000 * i, 1000 * i + 1000), {"features": block}) for i in range(count)
+        )
+        tracemalloc.start()
+        pick(strategy, shards, None, 400, seed=0)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0]
 
 
 def test_a_summary_of_all_blocks_reaches_the_score():

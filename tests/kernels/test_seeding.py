@@ -107,6 +107,37 @@ def test_the_draw_does_not_depend_on_order_or_split():
     assert draw_in_blocks(rows, shuffled, [50]) == whole
 
 
+def test_a_block_of_single_precision_keeps_sixteen_bytes_a_row(monkeypatch):
+    monkeypatch.setattr(seeding, "KEPT", 0)  # as for a block that is too large to keep its rows
+    names, embed = embedding_rows(make_features(5000, 3).astype(np.float32))
+    block = Shard(np.arange(5000), names)
+    draw_far_items(LocalShards([block]), embed, 60, 1)
+    part = block.state[seeding.KEY]
+    assert part.embedding is None
+    held = part.norms.nbytes + part.rates.nbytes + part.rings.nbytes
+    assert held == 16 * 5000 and len(part.rung) < 2000
+
+
+@pytest.mark.parametrize("ids", [np.arange(5, 25), np.array([40, 3, 17, 9]), np.empty(0, int)])
+def test_wanted_items_are_found_where_they_are(ids):
+    wanted = np.array([9, 24, 2, 40, 300])
+    slow = [place for place, item in enumerate(ids.tolist()) if item in wanted.tolist()]
+    assert seeding._places(ids, wanted).tolist() == slow
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e15])
+def test_the_first_clocks_ring_at_bounds_of_the_distance(size):
+    rows = (size * make_features(500, 4)).astype(np.float32)
+    names, embed = embedding_rows(rows)
+    block = Shard(np.arange(500), names)
+    seeding._start(block, embed, 0, "largest")
+    norm = float((rows[7].astype(np.float64) ** 2).sum())
+    seeding._bound(block, norm, np.array([7]), 0, 1)
+    distances = ((rows.astype(np.float64) - rows[7].astype(np.float64)) ** 2).sum(axis=1)
+    rates = block.state[seeding.KEY].rates
+    assert rates[7] == 0 and (np.delete(rates, 7) >= np.delete(distances, 7)).all()
+
+
 def test_copies_of_a_centre_are_drawn_only_when_nothing_else_is_left():
     rows = np.repeat(make_features(4, 3), 5, axis=0).astype(np.float32)
     picks = kmeans_plus_plus(rows, 20, 0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar, nnls
 
+from labelwise.kernels.factored import Factored, weighted_sum
 from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.sparse import Terms, host_vectors, pose
 from labelwise.kernels.sparse_steps import (
@@ -15,8 +16,9 @@ from labelwise.kernels.sparse_steps import (
     debias,
     debias_and_clip,
     greedy_scores,
+    in_pieces,
     projection_scores,
-    step_length,
+    ratio,
 )
 from tests.kernels.sparse_twin import make_rows, shards_of, twin_of
 
@@ -58,8 +60,8 @@ def test_debias_goes_to_the_lowest_point_along_the_gradient(seed):
 
 
 def test_without_curvature_there_is_no_step():
-    assert step_length(1.0, 0.0) == 0
-    assert step_length(1.0, 4.0) == 0.25
+    assert ratio(np.float64(1.0), np.float64(0.0)) == 0
+    assert ratio(np.float64(1.0), np.float64(4.0)) == 0.25
 
 
 @pytest.mark.parametrize("beta", [0.0, 1e-6, 0.5])
@@ -146,3 +148,11 @@ def test_the_corrected_projection_is_the_best_of_all_supports():
 
 def test_the_printed_projection_is_not():
     assert projection_misses("printed") > 50
+
+
+@pytest.mark.parametrize("n", [3, 64, 1000])
+def test_a_sum_in_pieces_is_the_sum(n):
+    generator = np.random.default_rng(n)
+    vectors = Factored(generator.normal(size=(n, 3)), generator.normal(size=(n, 5)))
+    weights = generator.random(n)
+    np.testing.assert_allclose(in_pieces(vectors, weights), weighted_sum(vectors, weights))

@@ -73,3 +73,14 @@ def test_a_planted_block_of_undecided_items_wins(formula, models):
         assert sorted(picks.ids.tolist()) == sorted(planted.tolist())
     else:
         assert len(set(picks.ids.tolist()) & set(planted.tolist())) >= 12
+
+
+def test_rows_are_measured_a_few_at_a_time(formula, monkeypatch):
+    probabilities = make_probabilities(1000, 5).astype(np.float32)
+    whole = select(formula, 40, probabilities=probabilities)
+    monkeypatch.setattr("labelwise.kernels.doubles.CHUNK_ON_PROCESSOR", 64 * 5)
+    pieces = select(formula, 40, probabilities=probabilities)
+    assert pieces.ids.tolist() == whole.ids.tolist()
+    expected = formula(probabilities.astype(np.float64))
+    np.testing.assert_allclose(pieces.scores, expected[pieces.ids], rtol=1e-12)
+    assert pieces.ids.tolist() == np.lexsort((np.arange(1000), -expected))[:40].tolist()

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # it would count the memory of other tests
+
 import numpy as np
 import ray
 from ray.cluster_utils import Cluster

@@ -253,6 +253,23 @@ def test_a_learner_computes_the_rows_where_the_inputs_are(tmp_path):
     assert shards.restored == 1
 
 
+def test_a_torch_learner_is_shipped_with_what_it_has_learnt():
+    torch = pytest.importorskip("torch")
+    inputs = make_features(300, 6).astype(np.float32)
+
+    def make_module():
+        hidden = torch.nn.Linear(6, 5), torch.nn.ReLU()
+        return torch.nn.Sequential(*hidden, torch.nn.Linear(5, 2))
+
+    learner = labelwise.TorchLearner(make_module, head="2", epochs=2, device="cpu")
+    learner.fit(inputs[:50], (inputs[:50, 0] > 0).astype(int), seed=0)
+    names = ("features", "probabilities")
+    shards = held(CrewHere(2), {"inputs": inputs}, 300, learner=learner, names=names)
+    for name, expected in learner.represent(inputs, names).items():
+        found = np.concatenate(shards.map(lambda shard: shard.rows[name]))  # noqa: B023
+        np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-5, atol=1e-6)
+
+
 def test_pieces_stay_whole_and_in_order():
     features = make_features(1000, 3)
     cuts = [0, 10, 300, 310, 700, 1000]
@@ -285,6 +302,14 @@ def test_what_travels_is_counted():
     assert 100 < shards.traffic["total"].sent < 2000
     assert 60 < shards.traffic["total"].received < 1000
     assert 1600 < shards.traffic["rows"].received < 2200
+
+
+@pytest.mark.parametrize("name", ["k_center", "badge", "entropy", "lewis"])
+def test_a_pick_does_not_cost_a_call(name):
+    strategy = labelwise.strategies()[name]
+    shards = held(CrewHere(8), make_inputs(strategy, n=4000), 4000)
+    select(strategy, shards, budget=400)
+    assert sum(cost.calls for cost in shards.traffic.values()) < 400 / 10
 
 
 def double_and_keep(shard, values):

@@ -1,16 +1,19 @@
 """Selections on Ray: the picks of one process, whatever happens to the cluster.
 
-One small cluster serves the whole module. Clusters that lose a node or their head run in processes
-of their own (`tests.running.ray_clusters`), because Ray ends a process that has lost its head.
+One small cluster serves all tests. Clusters that lose a node or their head run in processes of
+their own (`tests.running.ray_clusters`), because Ray ends a process that has lost its head. That
+every strategy gives the same picks is in ``tests/strategies/test_contract_on_ray.py``.
 """
 
 import doctest
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
 import warnings
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +24,8 @@ from labelwise.cli import run as run_command
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.running import ray_parts, run
 from tests.conftest import make_features, make_probabilities
+from tests.running.object_store import object_store
 from tests.running.test_shards import write_parquet
-from tests.strategies.test_contract import BUDGET, STRATEGIES, make_inputs
 
 ray = pytest.importorskip("ray")
 from labelwise.running import ray_shards  # noqa: E402
@@ -33,43 +36,17 @@ from labelwise.running.ray_shards import (  # noqa: E402
     connect,
     dataset_rows,
 )
+from tests.running.ray_fixtures import two_actors  # noqa: E402, F401
 
+STRATEGIES = labelwise.strategies()
 pytestmark = pytest.mark.xdist_group("ray")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    connect("ray", actors=4)
-    yield
-    ray.shutdown()
-
-
-@pytest.fixture(scope="module")
-def actors(cluster):
-    """Two of the four processes for which the cluster has room."""
-    with RayActors(2) as crew:
-        yield crew
-
-
-def select(strategy, budget=BUDGET, **kwargs):
+def select(strategy, budget=9, **kwargs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LabelwiseWarning)
         return labelwise.select(strategy, budget, **kwargs, seed=5)
-
-
-@pytest.mark.parametrize("labelled", [[], [2, 40, 41]], ids=["fresh", "labelled"])
-@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES.keys())
-def test_the_picks_are_those_of_one_process(actors, strategy, labelled):
-    inputs = make_inputs(strategy, dtype=np.float32 if labelled else np.float64)
-    expected = select(strategy, **inputs, labelled=labelled)
-    found = select(strategy, **inputs, labelled=labelled, on=actors)
-    assert found.ids.tolist() == expected.ids.tolist()
-    assert found.info.keys() == expected.info.keys()
-    for values, others in [(found.weights, expected.weights), (found.scores, expected.scores)]:
-        assert (values is None) == (others is None)
-        if values is not None:
-            np.testing.assert_allclose(values, others, rtol=2e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
@@ -83,6 +60,39 @@ def test_the_actors_read_the_files_by_themselves(actors, kind, tmp_path):
     assert found.ids.tolist() == select("entropy", 50, probabilities=path).ids.tolist()
     travelled = sum(part.sent + part.received for part in shards.traffic.values())
     assert travelled < rows.nbytes / 50
+
+
+@pytest.mark.parametrize("given", ["parts", "parts/rows-*.npy"])
+def test_a_folder_or_a_pattern_of_files_is_one_pool(actors, given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the actors are elsewhere
+    Path("parts").mkdir()
+    rows = make_features(1000, 6).astype(np.float32)
+    for number, part in enumerate([rows[:10], rows[10:640], rows[640:]]):
+        np.save(f"parts/rows-{number}.npy", part)
+    found = select("k_center", 30, features=given, labelled=[5, 700], on=actors)
+    expected = select("k_center", 30, features=rows, labelled=[5, 700])
+    assert found.ids.tolist() == expected.ids.tolist()
+
+
+def test_the_actors_fetch_their_parts_from_object_storage(actors):
+    pytest.importorskip("pyarrow")
+    rows = make_features(4000, 8).astype(np.float32)
+    content = io.BytesIO()
+    np.save(content, rows)
+    with object_store() as store:
+        store.objects["pool/rows.npy"] = content.getvalue()
+        url = store.url("pool/rows.npy")
+        found = select("lewis", 30, features=url, on=actors)
+        assert found.ids.tolist() == select("lewis", 30, features=rows).ids.tolist()
+        shards = RayShards(actors, {"features": url}, len(rows))
+        shards.map(touch)
+        store.fetched.clear()
+        shards.map(touch)
+        assert store.fetched["pool/rows.npy"] == rows.nbytes  # each its part, and nothing twice
+
+
+def touch(shard):
+    return shard.rows["features"].sum()
 
 
 def test_own_ids_and_several_models_are_as_in_one_process(actors, tmp_path):
@@ -227,10 +237,15 @@ def test_a_dataset_without_free_cpus_says_so(actors):
 
 
 def test_actors_without_room_say_so(actors):
-    with pytest.raises(
-        ClusterFailed, match=r"1 of 3 actors could not start .* \d of the cluster's 4 CPUs are free"
-    ):
+    message = r"\d of 3 actors could not start .* \d of the cluster's 4 CPUs are free"
+    with pytest.raises(ClusterFailed, match=message):
         RayActors(3, start_seconds=4)
+
+
+def test_actors_without_a_gpu_say_so(actors):
+    message = r"1 of 1 actors .* needs a CPU and a GPU, .* CPUs and 0 of its 0 GPUs are free"
+    with pytest.raises(ClusterFailed, match=message):
+        RayActors(1, gpus=1, start_seconds=4)
 
 
 def test_the_command_selects_on_ray(actors, tmp_path, monkeypatch):
@@ -255,12 +270,12 @@ def test_the_examples_of_the_page_run(actors, tmp_path, monkeypatch):
     assert names["picks"].ids.tolist() == names["same"].ids.tolist()
 
 
-def test_the_examples_run(cluster):
+def test_the_examples_run(actors):
     found = doctest.testmod(ray_shards)
     assert found.attempted > 0 and found.failed == 0
 
 
-def test_another_cluster_than_the_joined_one_is_refused(cluster):
+def test_another_cluster_than_the_joined_one_is_refused(actors):
     with pytest.raises(BadInput, match=r"this process has joined .*; call ray.shutdown\(\)"):
         connect("ray:127.0.0.1:9")
     _, port = ray.get_runtime_context().gcs_address.rsplit(":", 1)
@@ -295,6 +310,19 @@ def test_actors_without_a_cluster_are_refused():
         select("k_center", 1, features=np.eye(3), actors=2)
 
 
+@contextmanager
+def alone(command):
+    """A command whose processes end with it: those of a broken cluster would take a minute more."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "answer"),
@@ -306,7 +334,7 @@ def test_actors_without_a_cluster_are_refused():
 )
 def test_a_cluster_that_loses_a_node_goes_on_or_says_why(event, answer, tmp_path):
     command = [sys.executable, "-m", "tests.running.ray_clusters", event, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert answer in done.stdout, done.stdout + done.stderr
-    seconds = float(done.stdout.split("seconds")[1].split()[0])
-    assert seconds < 60
+    with alone(command) as process:
+        out, errors = process.communicate(timeout=240)
+    assert answer in out, out + errors
+    assert float(out.split("seconds")[1].split()[0]) < 60

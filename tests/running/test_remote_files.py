@@ -1,6 +1,7 @@
 """Files behind URLs against the same files on disk."""
 
 import doctest
+import io
 import pickle
 
 import numpy as np
@@ -12,6 +13,7 @@ from labelwise.running.division import Division
 from labelwise.running.parts import as_sent, cut_part
 from labelwise.running.remote_files import open_remote
 from tests.conftest import make_features
+from tests.running.object_store import object_store
 from tests.running.test_shards import write_parquet
 
 fsspec = pytest.importorskip("fsspec")
@@ -56,6 +58,59 @@ def test_far_rows_are_fetched_apart_and_near_rows_together(store, monkeypatch):
     positions = np.array([29_000, 5, 9])
     np.testing.assert_array_equal(source.take(positions), rows[positions])
     assert fetched == [([128 + 80, 128 + 464_000], [128 + 160, 128 + 464_016])]
+
+
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.fixture
+def bucket():
+    """Files behind the protocol of S3, which pyarrow speaks where fsspec has no package for it."""
+    pytest.importorskip("pyarrow")
+    with object_store() as server:
+        yield server
+
+
+def test_ranges_of_an_object_are_fetched_and_no_more(bucket):
+    rows = make_features(3000, 8).astype(np.float32)
+    bucket.objects["pool/deep/rows.npy"] = npy(rows)
+    source = open_remote(bucket.url("pool/deep/rows.npy"), "features")
+    assert source.shape == (3000, 8)
+    bucket.fetched.clear()
+    np.testing.assert_array_equal(source.read(100, 260), rows[100:260])
+    assert bucket.fetched == {"pool/deep/rows.npy": 160 * 32}
+    np.testing.assert_array_equal(source.take([2999, 0, 7]), rows[[2999, 0, 7]])
+    assert bucket.fetched["pool/deep/rows.npy"] == (160 + 1 + 8) * 32
+
+
+@pytest.mark.parametrize("path", ["pool/rows", "pool/rows/", "pool/rows/part-*.npy"])
+def test_a_folder_or_a_pattern_of_objects_is_one_array(bucket, path):
+    rows = make_features(70, 3)
+    for number, part in enumerate([rows[:20], rows[20:21], rows[21:]]):
+        bucket.objects[f"pool/rows/part-{number}.npy"] = npy(part)
+    source = open_remote(bucket.url(path), "features")
+    assert source.shape == (70, 3)
+    np.testing.assert_array_equal(source.read(15, 60), rows[15:60])
+    np.testing.assert_array_equal(source.take([69, 20, 3]), rows[[69, 20, 3]])
+
+
+def test_row_groups_of_an_object_are_fetched(bucket, tmp_path):
+    rows = make_features(90, 3)
+    write_parquet(tmp_path / "rows.parquet", rows, ids=np.arange(90) * 5, group=15)
+    bucket.objects["pool/rows.parquet"] = (tmp_path / "rows.parquet").read_bytes()
+    source = open_remote(bucket.url("pool/rows.parquet"), "features")
+    np.testing.assert_array_equal(source.read(10, 38), rows[10:38])
+    np.testing.assert_array_equal(source.ids, np.arange(90) * 5)
+
+
+def test_an_object_that_is_not_there_is_named_without_the_secret(bucket):
+    bucket.objects["pool/rows.npy"] = b""
+    with pytest.raises(UnknownName, match=r"there is no file s3://pool/none\.npy\?.*") as caught:
+        open_remote(bucket.url("pool/none.npy"), "features")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("folder", [False, True])
@@ -103,10 +158,10 @@ def test_what_is_not_there_or_no_array_is_named(store):
     with pytest.raises(BadInput, match=r"text\.npy is not a readable \.npy file"):
         open_remote("memory://store/text.npy", "features")
     store.pipe("/store/text.txt", b"no table")
-    with pytest.raises(BadInput, match=r"cannot be read; give a \.npy or \.parquet file"):
+    with pytest.raises(BadInput, match=r"cannot be read; give \.npy files or \.parquet files"):
         open_remote("memory://store/text.txt", "features")
     store.mkdirs("/store/empty")
-    with pytest.raises(BadInput, match=r"holds no \.parquet file"):
+    with pytest.raises(UnknownName, match=r"or no \.npy or \.parquet file in it"):
         open_remote("memory://store/empty", "features")
 
 

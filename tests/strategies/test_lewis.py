@@ -142,6 +142,28 @@ def test_does_not_depend_on_blocks_order_or_library(options, dtype):
 
 
 @pytest.mark.parametrize("sampling", ["with_replacement", "poisson"])
+def test_nothing_stays_in_the_blocks_and_nothing_as_long_as_the_pool_leaves_them(sampling):
+    """What a block answers has at most as many entries as the budget."""
+    shards, sizes = LocalShards.of(features=make_features(3000, 4)), []
+
+    def answers(function, *arguments):
+        parts = LocalShards.map(shards, function, *arguments)
+        sizes.extend(array.size for array in tree_leaves(parts) if isinstance(array, np.ndarray))
+        return parts
+
+    shards.map = answers
+    select(STRATEGY.with_options(sampling=sampling), shards, 20)
+    assert 0 < max(sizes) < 100
+    assert LocalShards.map(shards, lambda shard: dict(shard.state)) == [{}]
+
+
+def tree_leaves(value):
+    if isinstance(value, list | tuple):
+        return [leaf for part in value for leaf in tree_leaves(part)]
+    return [value]
+
+
+@pytest.mark.parametrize("sampling", ["with_replacement", "poisson"])
 def test_the_whole_pool_stands_for_itself(sampling):
     rows = make_features(30, 4)
     rows[5] = 0

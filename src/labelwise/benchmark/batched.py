@@ -26,8 +26,11 @@ LARGEST = 1_000_000
 """A network with more parameters keeps a GPU busy by itself."""
 
 
-WATCHING = ("adapt", "begin", "factors", "extra", "stepped", "epoch_done")
-"""The methods of members that touch a training."""
+WATCHING = ("adapt", "factors", "extra", "stepped")
+"""The methods of members that touch every step of a training."""
+
+LOOKING = ("begin", "epoch_done")
+"""Those that look at it from epoch to epoch."""
 
 
 class Trainee(TorchLearner):
@@ -59,8 +62,18 @@ class Trainee(TorchLearner):
     @property
     def alone(self) -> bool:
         """Whether something looks at every step of the training, which must be made by itself."""
+        holds_out = isinstance(self._validation, tuple) or self._validation > 0
+        # Of a best epoch, members must be asked what goes back to it with the parameters.
+        return self._overridden(WATCHING) or (holds_out and self.watcher is not None)
+
+    @property
+    def watcher(self) -> Members | None:
+        """The members, if they look at the training from epoch to epoch."""
+        return self._members if self._overridden(LOOKING) else None
+
+    def _overridden(self, names: Sequence[str]) -> bool:
         own = Members if self._members is None else type(self._members)
-        return any(getattr(own, name) is not getattr(Members, name) for name in WATCHING)
+        return any(getattr(own, name) is not getattr(Members, name) for name in names)
 
     @property
     def device(self) -> Device:
@@ -155,6 +168,7 @@ def _fit(tasks: list[Task], *, checked: bool) -> list[FitReport]:
     if size > LARGEST or not (checked or can_stack(modules, sets, settings, device)):
         return [task.fit() for task in tasks]
     held = [start.validation for start in starts if start.validation is not None]
+    watchers = {number: task.learner.watcher for number, task in enumerate(tasks)}
     with seeded(tasks[0].seed, device):
         outcomes = train_together(
             modules,
@@ -163,6 +177,7 @@ def _fit(tasks: list[Task], *, checked: bool) -> list[FitReport]:
             seeds=[task.seed for task in tasks],
             device=device,
             validation=held or None,
+            watchers={number: own for number, own in watchers.items() if own is not None},
         )
     seconds = clock.lap() / len(tasks)
     return [

@@ -9,6 +9,7 @@ resnet18, resnet18_narrow     residual blocks for small images, 64 or 16 channel
 bayesian_resnet18             the same with a ReLU layer of 256 before the head, for a variational
 bayesian_resnet18_32          head; or of 32
 cnn                           the network of PyTorch's tutorial, which is LeNet-5 on 32 x 32
+cnn_512                       two 5 x 5 convolutions and 512 features, as many as VGG-16 has
 cnn_avgpool                   convolutions of 32, 64 and 128 channels, averaged over the image
 mlp                           two hidden layers of 256
 small_*                       a family of small networks of different kinds, for several models
@@ -97,6 +98,13 @@ def lenet5(shape: Shape, outputs: int) -> nn.Module:
     body = [*_convolution(channels, 6, 5, pad), nn.MaxPool2d(2)]
     body += [*_convolution(6, 16, 5, again), nn.MaxPool2d(2)]
     return _with_layers(body, shape, (120, 84), outputs)
+
+
+def wide_cnn(shape: Shape, outputs: int) -> nn.Module:
+    """Two 5 x 5 convolutions and 512 features, as many as VGG-16 has."""
+    body = [*_convolution(shape[0], 16, 5, 2), nn.MaxPool2d(2)]
+    body += [*_convolution(16, 32, 5, 2), nn.MaxPool2d(2)]
+    return _with_layers(body, shape, (512,), outputs)
 
 
 def average_cnn(shape: Shape, outputs: int) -> nn.Module:
@@ -323,6 +331,7 @@ NETWORKS: Mapping[str, Builder] = {
     "bayesian_resnet18": partial(resnet18, 64, 256),
     "bayesian_resnet18_32": partial(resnet18, 64, 32),
     "bayesian_resnet18_narrow": partial(resnet18, 16, 32),
+    "cnn_512": wide_cnn,
     "cnn": lenet5,  # on 32 x 32 they are one: no padding
     "cnn_avgpool": average_cnn,
     "mlp": partial(perceptron, (256, 256), nn.ReLU),

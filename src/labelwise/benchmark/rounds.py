@@ -113,7 +113,7 @@ class Run:
     def _tasks(self) -> list[Task]:
         labelled = np.concatenate([self._first, self._bought])
         places = self._scene.positions(labelled)
-        seed = _seed(self.seed, self.round, TRAINING)
+        seed = seed_of(self.seed, self.round, TRAINING)
         return self._models.tasks(places, self._scene.targets[places], self._shares(), seed)
 
     def trained(self, reports: Sequence[FitReport]) -> None:
@@ -202,7 +202,7 @@ class Run:
             rows,
             labelled,
             budget,
-            seed=_seed(self.seed, number, PICKING),
+            seed=seed_of(self.seed, number, PICKING),
             reader=reader,
             memory=self._memory,
         )
@@ -319,5 +319,10 @@ def key_of(protocol: Protocol, entrant: Entrant, seed: int) -> RunKey:
     return Round(**fields, round=0, labels=0, metric="", value=0.0).key
 
 
-def _seed(*numbers: int) -> int:
+def seed_of(*numbers: int) -> int:
+    """One seed from several numbers.
+
+    >>> seed_of(1, 0, TRAINING) != seed_of(0, 1, TRAINING)
+    True
+    """
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])

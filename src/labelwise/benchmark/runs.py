@@ -1,8 +1,9 @@
 """Running an experiment: all strategies and seeds, into a results file, continued where it stopped.
 
-On a CPU, runs are spread over processes with one thread each, and every line is written by the one
-process that the others report to. On a GPU, all runs go side by side in one process, round after
-round, and small networks are trained as one batched model (`labelwise.benchmark.batched`).
+On a CPU, runs are spread over processes with one thread each, of this machine or of a Ray cluster,
+and every line is written by the one process that the others report to. On a GPU, all runs go side
+by side in one process, round after round, and small networks are trained as one batched model
+(`labelwise.benchmark.batched`).
 
 Given the same command again, a run goes on after its last line and gives the same lines as without
 the interruption, on the same machine. A run that fails is left where it is, with a warning, and the
@@ -13,6 +14,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +30,7 @@ from labelwise.benchmark.selecting import options_of
 from labelwise.benchmark.studies import STUDIES
 from labelwise.blocks import Progress
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning
+from labelwise.running.ray_processes import ray_processes
 from labelwise.strategies import get
 
 Known = Mapping[RunKey, Sequence[Round]]
@@ -43,7 +46,8 @@ def run_experiment(
     strategies: Sequence[str] | None = None,
     seeds: int | Sequence[int] = 5,
     device: str = "auto",
-    workers: int = 1,
+    workers: int | None = 1,
+    on: str | None = None,
     progress: Progress | None = None,
 ) -> list[Round]:
     """Run an experiment, or what is left of it.
@@ -53,8 +57,11 @@ def run_experiment(
         path: the results file; lines are appended, and runs that it holds are continued.
         strategies: names; None for those of the protocol.
         seeds: how many, from 0, or which.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        workers: processes side by side on a CPU.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; on a cluster ``"cuda"`` takes one GPU for each
+            process, and ``"auto"`` none.
+        workers: processes side by side on a CPU; with a cluster, None is one per CPU of it.
+        on: the Ray cluster that the processes belong to, as in `labelwise.select`; this machine's
+            own if None.
         progress: called as ``progress("rounds", done, total)`` after every line.
 
     Returns:
@@ -75,17 +82,17 @@ def run_experiment(
     """
     entrants = protocol.entered(strategies)
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    _check(protocol, entrants, chosen, workers)
+    _check(protocol, entrants, chosen)
+    _check_workers(workers, on)
     jobs = [Job(protocol, entrant, seed) for seed in chosen for entrant in entrants]
     known = known_lines(protocol, path, jobs)
-    where = find_device(device)
     each = STUDIES[protocol.study].rounds(protocol) if protocol.study else protocol.rounds + 1
     open_jobs = [job for job in jobs if len(known[job.key]) < each]
     done, total = sum(len(lines) for lines in known.values()), each * len(jobs)
     tell = progress or (lambda stage, done, total: None)
     tell("rounds", done, total)
     failures = []
-    for line in _lines(open_jobs, known, where, workers):
+    for line in _lines(open_jobs, known, device, workers, on):
         if isinstance(line, Failure):
             failures.append(line)
             continue
@@ -129,12 +136,15 @@ class Failure(NamedTuple):
 
 
 def _lines(
-    jobs: Sequence[Job], known: Known, device: Device, workers: int
+    jobs: Sequence[Job], known: Known, device: str, workers: int | None, on: str | None
 ) -> Iterator[Round | Failure]:
     """The lines of all runs as they come."""
-    if jobs and device.type == "cuda" and jobs[0].protocol.study is None:
-        return _side_by_side(jobs, known, device)
-    return spread(jobs, known, str(device), min(workers, max(1, len(jobs))))
+    if on is not None:
+        return spread(jobs, known, "cuda" if device == "cuda" else "cpu", workers, on)
+    where = find_device(device)
+    if jobs and where.type == "cuda" and jobs[0].protocol.study is None:
+        return _side_by_side(jobs, known, where)
+    return spread(jobs, known, str(where), workers)
 
 
 def _say(failures: Sequence[Failure], count: int) -> None:
@@ -185,43 +195,62 @@ def _side_by_side(jobs: Sequence[Job], known: Known, device: Device) -> Iterator
 
 
 def spread(
-    jobs: Sequence[Job], known: Known, device: str, workers: int
+    jobs: Sequence[Job], known: Known, device: str, workers: int | None, on: str | None = None
 ) -> Iterator[Round | Failure]:
     """Runs one after the other in each of several processes; lines as they come."""
-    if workers == 1:
+    count = None if workers is None else min(workers, len(jobs))
+    if on is None and count == 1:
         for job in jobs:
             yield from _alone(job, known, device)
         return
-    environment = dict.fromkeys(THREADS, "1")
-    pools = [
-        loky.ProcessPoolExecutor(1, timeout=None, env=environment, initializer=one_thread)
-        for _ in range(workers)
-    ]
+    if not jobs:
+        return
     waiting = deque(jobs)
-    running: dict[Future[Round | None], tuple[Job, Any]] = {}
+    running: dict[Future[Round | LabelwiseError | None], tuple[Job, Any]] = {}
 
-    def send(job: Job, pool: Any) -> None:
-        running[pool.submit(_step, job, known[job.key], device)] = job, pool
+    def send(job: Job, process: Any) -> None:
+        running[process.submit(_told, job, known[job.key], device)] = job, process
 
-    try:
-        for pool in pools:
-            send(waiting.popleft(), pool)
+    with _processes(count, device, on) as processes:
+        for process in processes[: len(jobs)]:
+            send(waiting.popleft(), process)
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                job, pool = running.pop(future)
-                try:
-                    line = future.result()
-                except LabelwiseError as error:
-                    yield Failure(job, error)
-                    line = None
-                if line is not None:
+                job, process = running.pop(future)
+                line = future.result()
+                if isinstance(line, Round):
                     yield line  # it is among the known lines when we go on
-                    send(job, pool)
-                elif waiting:
-                    send(waiting.popleft(), pool)
+                    send(job, process)
+                    continue
+                if line is not None:
+                    yield Failure(job, line)
+                if waiting:
+                    send(waiting.popleft(), process)
+
+
+@contextmanager
+def _processes(count: int | None, device: str, on: str | None) -> Iterator[list[Any]]:
+    """Processes that take functions by ``submit``: this machine's, or those of a cluster."""
+    if on is not None:
+        with ray_processes(on, count, gpus=int(device == "cuda")) as processes:
+            yield list(processes)
+        return
+    environment = dict.fromkeys(THREADS, "1")
+    pools = [loky.ProcessPoolExecutor(1, timeout=None, env=environment) for _ in range(count or 1)]
+    try:
+        yield pools
     finally:
         for pool in pools:
             pool.shutdown(wait=True, kill_workers=True)
+
+
+def _told(job: Job, lines: Sequence[Round], device: str) -> Round | LabelwiseError | None:
+    """What `_step` returns or raises, in a process beside others."""
+    one_thread()
+    try:
+        return _step(job, lines, device)
+    except LabelwiseError as error:
+        return error
 
 
 def _alone(job: Job, known: Known, device: str) -> Iterator[Round | Failure]:
@@ -253,13 +282,9 @@ def _step(job: Job, lines: Sequence[Round], device: str) -> Round | None:
     return line
 
 
-def _check(
-    protocol: Protocol, entrants: Sequence[Entrant], seeds: Sequence[int], workers: int
-) -> None:
+def _check(protocol: Protocol, entrants: Sequence[Entrant], seeds: Sequence[int]) -> None:
     """Refuse what could only fail later."""
     check_data(protocol)
-    if workers < 1:
-        raise BadInput(f"workers must be 1 or more; got {workers}")
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         raise BadInput(f"seeds must be one or more different numbers from 0; got {list(seeds)}")
     if not entrants:
@@ -267,3 +292,10 @@ def _check(
     for entrant in entrants:
         if protocol.study is None:
             get(entrant.strategy).with_options(**options_of(protocol, entrant))
+
+
+def _check_workers(workers: int | None, on: str | None) -> None:
+    if workers is None and on is None:
+        raise BadInput("workers is None but on names no cluster; say how many processes")
+    if workers is not None and workers < 1:
+        raise BadInput(f"workers must be 1 or more; got {workers}")

@@ -1,13 +1,16 @@
 """Experiments that are no rounds of buying labels, with lines of the same form.
 
-============  ===========================  =======================  ==============================
-study         ``labels`` of a line is      ``metric``               what
-============  ===========================  =======================  ==============================
-first_query   labels at the start          seconds                  how long the first batch takes
-growth        the number of models         lewis_total              T, or the sum of the ranks
-ratio         the epochs of training       approximation_ratio      R of random batches
-recovery      labels                       excess_error             least squares on few labels
-============  ===========================  =======================  ==============================
+==============  =========================  =======================  ==============================
+study           ``labels`` of a line is    ``metric``               what
+==============  =========================  =======================  ==============================
+first_query     labels at the start        seconds                  how long the first batch takes
+growth          the number of models       lewis_total              T, or the sum of the ranks
+encoder_growth  the number of encoders     lewis_total              the same, of frozen encoders
+encoder_heads   labels                     accuracy                 linear layers on encoders
+ratio           the epochs of training     approximation_ratio      R of random batches
+recovery        labels                     excess_error             least squares on few labels
+network         labels                     excess_error             a network on few labels
+==============  =========================  =======================  ==============================
 """
 
 import datetime
@@ -22,11 +25,14 @@ from labelwise.arrays import Floats, to_numpy
 from labelwise.benchmark import devices
 from labelwise.benchmark.batched import Trainee, fit_together
 from labelwise.benchmark.devices import Clock, Device, on_device
+from labelwise.benchmark.encoders.studies import encoder_growth, encoder_heads
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import Round
-from labelwise.benchmark.rounds import Run, Stage, key_fields, train
+from labelwise.benchmark.rounds import key_fields
 from labelwise.benchmark.scenes import prepare
+from labelwise.benchmark.study_network import network_values
+from labelwise.benchmark.study_query import query
 from labelwise.benchmark.study_recovery import recovery_values
 from labelwise.kernels import leverage_scores, lewis_weights
 from labelwise.learners.gradients import summed_gradient
@@ -46,12 +52,14 @@ class Study:
 
 def first_query(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[Round]:
     """Seconds to represent the pool and pick the first batch; the training is not counted."""
-    rounds = replace(protocol, study=None, metric="accuracy", rounds=1)
-    run = Run(Stage(rounds, device), entrant, seed)
-    train([run])
-    line = run.play()
-    seconds = line.seconds["represent"] + line.seconds["select"]
-    yield replace(line, metric="seconds", value=seconds, values=(seconds,), higher_is_better=False)
+    picked, seconds = query(protocol, entrant, seed, device)
+    value = seconds["represent"] + seconds["select"]
+    line = _line(protocol, entrant, seed, device, 0, protocol.start, value, 0.0)
+    yield replace(
+        line,
+        seconds={name: round(passed, 6) for name, passed in seconds.items()},
+        picks=tuple(picked.ids.tolist()),
+    )
 
 
 def growth(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[Round]:
@@ -134,6 +142,13 @@ def recovery(protocol: Protocol, entrant: Entrant, seed: int, device: Device) ->
         yield _line(protocol, entrant, seed, device, number, budget, value, clock.lap())
 
 
+def network(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[Round]:
+    """The error of a network trained on few labels beyond that of one trained on all."""
+    clock = Clock(device)
+    for number, (budget, value) in enumerate(network_values(protocol, entrant, seed)):
+        yield _line(protocol, entrant, seed, device, number, budget, value, clock.lap())
+
+
 def _line(
     protocol: Protocol,
     entrant: Entrant,
@@ -164,7 +179,10 @@ def _line(
 STUDIES = {
     "first_query": Study(first_query, lambda protocol: 1),
     "growth": Study(growth, lambda protocol: len(protocol.networks)),
+    "encoder_growth": Study(encoder_growth, lambda protocol: len(protocol.settings["encoders"])),
+    "encoder_heads": Study(encoder_heads, lambda protocol: protocol.rounds + 1),
     "ratio": Study(ratio, lambda protocol: len(protocol.settings["epochs"])),
     "recovery": Study(recovery, lambda protocol: len(protocol.settings["budgets"])),
+    "network": Study(network, lambda protocol: len(protocol.settings["budgets"])),
 }
 """All studies by name."""

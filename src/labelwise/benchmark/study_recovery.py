@@ -91,7 +91,7 @@ def _trained(protocol: Protocol, seed: int, device: Device) -> tuple[Floats, Flo
     Columns that never change are left out, yet budgets count them: how many there are differs by
     seed, and the seeds' curves are compared label by label.
     """
-    made_for = (protocol.name, protocol.scale, protocol.dataset, protocol.networks, seed)
+    made_for = protocol, seed, device
     if _kept.get("made for") != made_for:
         scene = prepare(protocol, seed)
         models = make_models(protocol, Entrant("random"), scene, device)

@@ -55,6 +55,8 @@ _RUN = """Run an experiment, or go on with it: every strategy, every seed, round
 
   labelwise benchmark run lewis-fig2-vanilla --strategies random,lewis --seeds 3 --out lewis.jsonl
 
+  labelwise benchmark run sparse-table2-mnist --on ray:HEAD:6379
+
 Every round is one line of the results file. Interrupted, it goes on with the same command and \
 gives the same numbers. Then: labelwise benchmark report results.jsonl
 """
@@ -85,6 +87,14 @@ def run(
         int | None,
         typer.Option(help="Processes side by side on a CPU (else one per core).", metavar="N"),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Processes of a Ray cluster: ray (started here), ray:HOST:PORT or "
+            "ray://HOST:PORT.",
+            metavar="CLUSTER",
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The results file.", metavar="FILE")
     ] = Path("results.jsonl"),
@@ -113,7 +123,8 @@ def run(
                 strategies=chosen,
                 seeds=count,
                 device=device,
-                workers=cores() if workers is None else workers,
+                workers=cores() if workers is None and on is None else workers,
+                on=on,
                 progress=progress,
             )
     except KeyboardInterrupt:

@@ -1,9 +1,11 @@
 """``labelwise select``: pick items from files."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -28,12 +30,16 @@ _SELECT = """Pick the items worth labelling, from .npy or .parquet files with on
 
   labelwise select f.npy -s k_center -b 100 -o picks.csv --on ray --actors 4
 
+  labelwise select 'pool-*.npy' -s lewis -b 1000 --dry-run
+
+  labelwise select 'pool-*.npy' -s lewis -b 1000 -o picks.csv --resume going-on/
+
 The picks come in order, with id, weight (how many items of the pool it stands for), count \
 (how often it was drawn), score and rank; what a strategy does not give is left empty.
 """
 
 
-Files = list[Path]
+Files = list[str]
 
 
 @app.command(help=_SELECT)
@@ -47,15 +53,19 @@ def select(
     budget: Annotated[
         int, typer.Option("--budget", "-b", help="How many items to pick.", metavar="N")
     ],
+    features: Annotated[
+        Files | None,
+        typer.Argument(
+            help="Features (n, d): a file, a folder of parts or a quoted pattern; several of them, "
+            "several models.",
+            metavar="FILE",
+        ),
+    ] = None,
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--out", "-o", help="Where the picks go: .csv, .jsonl or .parquet.", metavar="FILE"
         ),
-    ],
-    features: Annotated[
-        Files | None,
-        typer.Argument(help="Features (n, d); several files, several models.", metavar="FILE"),
     ] = None,
     probabilities: Annotated[
         Files | None, typer.Option(help="Class probabilities (n, K).", metavar="FILE")
@@ -105,13 +115,35 @@ def select(
     actors: Annotated[
         int | None, typer.Option(help="How many processes of the cluster.", metavar="N")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where to compute, such as cuda; blocks are brought there."),
+    ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(help="How much memory it may take; else what is free.", metavar="GIB"),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write down here how far it has come, and go on from there if it was interrupted.",
+            metavar="FOLDER",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what it would take, in a second, and pick nothing."),
+    ] = False,
 ) -> None:
     """Pick the items worth labelling."""
-    from labelwise.running.estimate import estimate
+    from labelwise.running.plan import plan
     from labelwise.running.texts import parse_options, read_ids
     from labelwise.strategies import get
 
-    _check_out(out)
+    if out is not None:
+        _check_out(out)
+    elif not dry_run:
+        raise typer.BadParameter("missing option '--out'; say where the picks go, or --dry-run")
     chosen = get(strategy)
     options = parse_options(chosen, _pairs(option or []))
     files = {
@@ -127,10 +159,15 @@ def select(
     }
     given = {name: v[0] if len(v) == 1 else v for name, v in files.items() if v}
     known = {"ids": ids and read_ids(ids), "labelled": labelled and read_ids(labelled)}
+    found = plan(chosen.with_options(**options), given, budget, timed=dry_run)
+    if dry_run:
+        _say_plan(found, memory)
+        return
+    assert out is not None
     console = Console(stderr=True)
-    for line in estimate(chosen, given, budget):
+    for line in found.short() if found else ():
         console.print(line, style="dim", highlight=False, soft_wrap=True)
-    with bars(console) as progress:
+    with bars(console) as progress, _kept(resume):
         picks = labelwise.select(
             strategy,
             budget,
@@ -140,11 +177,43 @@ def select(
             progress=progress,
             on=on,
             actors=actors,
+            device=device,
+            memory=memory,
+            resume=resume,
             **options,
         )
     picks.save(out)
     size = f", worth {picks.effective_size():.0f} equally weighted" if chosen.weighted else ""
     print(f"{len(picks)} picks written to {out}{size}")
+
+
+def _say_plan(found: Any, memory: float | None) -> None:
+    """Print what a selection would take, and whether it would fit in memory."""
+    from labelwise.running.memory import free_bytes
+    from labelwise.running.plan import check_memory, size_text
+
+    if found is None:
+        print("nothing is read: there are no files")
+        return
+    for line in found.lines():
+        print(line)
+    limit = free_bytes() if memory is None else memory * 2**30
+    print(f"memory that may be taken: {size_text(limit)}")
+    check_memory(found, limit)
+
+
+@contextmanager
+def _kept(folder: Path | None) -> Iterator[None]:
+    """After an interruption, say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder is not None:
+            from labelwise.running.checkpoint import kept
+
+            done = "what was done so far is kept" if kept(folder) else "nothing was finished yet"
+            print(f"note: {done} in {folder}; the same command goes on", file=sys.stderr)
+        raise
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:

@@ -32,6 +32,7 @@ from labelwise.arrays import Floats, Ids, comparable, largest
 from labelwise.blocks import Shards, as_shards
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.barrier_sampler import Barriers, Candidates
+from labelwise.kernels.greedy_ahead import workplace_of
 from labelwise.kernels.leverage import Read, read_features, whiten
 
 WIDEST = 0.1165
@@ -137,7 +138,7 @@ def draw_by_theory(
     rank = check_rank(transform)
     candidates = Candidates(shards, read, transform, seed)
     middle = 2 * rank * (1 - gamma**2) / gamma**2
-    record = _Record(Barriers(rank, gamma))
+    record = _Record(Barriers(rank, gamma, workplace_of(shards)))
     while np.subtract(*record.barriers.raised()) < 8 * rank / gamma:
         record.draw(candidates)
         if most is not None and len(record.scales) > most:
@@ -159,7 +160,8 @@ def draw_by_budget(
             "give fewer columns"
         )
     candidates = Candidates(shards, read, transform, seed)
-    record = _Record(Barriers(rank, budget_gamma(rank, budget)))
+    gamma = budget_gamma(rank, budget)
+    record = _Record(Barriers(rank, gamma, workplace_of(shards)))
     reachable = min(budget, int(np.count_nonzero(candidates.leverage)))
     while len(record.scales) < reachable and record.rounds < ROUNDS_PER_PICK * budget:
         record.draw(candidates)

@@ -12,15 +12,22 @@ Cost: ``O(n)`` and a sort of ``k`` numbers, whatever the probabilities.
 
 `poisson_draw` keeps each item independently of the others with probability
 :math:`\min(1, \beta t_i)`, where :math:`\beta` makes ``k`` the expected number of items.
+
+Both look at some of the items at a time (`first_rings`, `heaviest`, `kept`) and put the few that
+matter together, so that weights may stay with their blocks and memory does not grow with ``n``.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from labelwise.arrays import Floats, Ids, row_clocks, row_noise
 from labelwise.errors import BadInput
+
+PIECE = 1 << 20
+"""How many items of an array are looked at at a time."""
 
 _ARRIVALS, _REPEATS, _KEPT = 11, 12, 13  # streams of noise, so that the draws are independent
 
@@ -45,25 +52,68 @@ def draw_until_distinct(p: Any, k: int, seed: int, ids: Ids | None = None) -> tu
     """
     if not isinstance(k, int | np.integer):
         raise BadInput(f"k must be a whole number; got {k!r}")
-    weights, ids = _checked(p, k, ids)
+    weights = _checked(p, k, ids)
     if k == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), 0
+    highest = float(weights.max())
+    rings = join([first_rings(*part, k, seed, highest) for part in _pieces(weights, ids)])
+    drawn, counts = ring_counts(rings, k, seed, highest)
+    return drawn.ids, counts, int(counts.sum())
+
+
+class Rings(NamedTuple):
+    """Items with a positive weight, their weights, and what decides their order; ``(m,)`` each."""
+
+    ids: Ids
+    weights: Floats
+    times: Floats
+
+    def at(self, positions: Any) -> "Rings":
+        """Some of them."""
+        return Rings(*(column[positions] for column in self))
+
+
+def join(parts: list[Rings]) -> Rings:
+    """The rings of several blocks."""
+    return Rings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) -> Rings:
+    """The ``k`` items of a block whose clocks ring first, or all that ever ring.
+
+    Args:
+        weights: ``(n,)``, not negative.
+        ids: ``(n,)``.
+        k: how many.
+        seed: decides the clocks, together with the ids.
+        highest: the largest weight of all blocks; the clock of such an item has rate 1.
+    """
     some = np.flatnonzero(weights > 0)
-    rates = weights[some] / weights.max()
     with np.errstate(over="ignore"):  # a ring that is never heard is at infinity
-        arrivals = row_clocks(seed, ids[some], _ARRIVALS) / rates
-    first = np.argpartition(arrivals, k - 1)[:k]
-    first = first[np.lexsort((ids[some[first]], arrivals[first]))]
-    times = arrivals[first]
-    means = rates[first] * (times[-1] - times)
+        times = row_clocks(seed, ids[some], _ARRIVALS) / (weights[some] / highest)
+    if k < len(some):
+        first = np.argpartition(times, k - 1)[:k]
+        some, times = some[first], times[first]
+    return Rings(ids[some], weights[some], times)
+
+
+def ring_counts(rings: Rings, k: int, seed: int, highest: float) -> tuple[Rings, Ids]:
+    """The first ``k`` rings in the order of time, and how often each item rang by the last.
+
+    Args:
+        rings: from `first_rings` of all blocks.
+        k: at most as many as there are.
+        seed: as there.
+        highest: as there.
+    """
+    first = rings.at(np.lexsort((rings.ids, rings.times))[:k])
+    means = first.weights / highest * (first.times[-1] - first.times)
     if not means.sum() < 2**53:
         raise BadInput(
             f"{k} distinct items would take over {2.0**53:.0e} draws with these probabilities; "
             "ask for fewer, or draw by poisson_draw"
         )
-    drawn = ids[some[first]]
-    counts = 1 + _poisson_quantile(row_noise(seed, drawn, _REPEATS), means)
-    return drawn, counts, int(counts.sum())
+    return first, 1 + _poisson_quantile(row_noise(seed, first.ids, _REPEATS), means)
 
 
 def _poisson_quantile(levels: Floats, means: Floats) -> Ids:
@@ -91,11 +141,34 @@ def poisson_rate(t: Any, k: float) -> float:
         t: ``(n,)``, not negative, at least ``k`` of them positive.
         k: the expected number of items.
     """
-    weights, _ = _checked(t, k, None)
+    weights = _checked(t, k, None)
+    return rate_of([heaviest(part, k) for part, _ in _pieces(weights, None)], k)
+
+
+class Heaviest(NamedTuple):
+    """The largest weights of a block, in no order, and the sum of the others."""
+
+    weights: Floats
+    others: float
+
+
+def heaviest(weights: Floats, k: float) -> Heaviest:
+    """The weights of a block that may be among the ``k`` largest of all, without zeros."""
+    count = max(int(np.ceil(k)), 1)
+    if count < len(weights):
+        weights = np.partition(weights, len(weights) - count)
+        weights, rest = weights[len(weights) - count :], weights[: len(weights) - count]
+        return Heaviest(weights[weights > 0], float(rest.sum()))
+    return Heaviest(weights[weights > 0], 0.0)
+
+
+def rate_of(parts: list[Heaviest], k: float) -> float:
+    """What `poisson_rate` answers, from the `heaviest` weights of all blocks."""
     if k == 0:
         return 0.0
-    largest = np.sort(weights[weights > 0])[::-1]
-    rest = np.cumsum(largest[::-1])[::-1]  # rest[s]: the sum without the s largest
+    largest = np.sort(np.concatenate([part.weights for part in parts]))[::-1]
+    others = sum(part.others for part in parts)
+    rest = np.cumsum(largest[::-1])[::-1] + others  # rest[s]: the sum without the s largest
     certain = np.arange(min(len(largest), int(np.ceil(k))))
     rates = (k - certain) / rest[: len(certain)]
     fits = rates * largest[: len(certain)] <= 1
@@ -115,31 +188,51 @@ def poisson_draw(t: Any, k: float, seed: int, ids: Ids | None = None) -> tuple[I
         the ids kept and their probabilities of being kept, those first that a smaller ``k`` would
         keep too.
     """
-    weights, ids = _checked(t, k, ids)
-    kept = np.minimum(1.0, poisson_rate(weights, k) * weights)
-    some = np.flatnonzero(kept > 0)
-    order = row_noise(seed, ids[some], _KEPT) / kept[some]
-    inside = np.flatnonzero(order < 1)
-    inside = inside[np.lexsort((ids[some[inside]], order[inside]))]
-    return ids[some[inside]], kept[some[inside]]
+    weights = _checked(t, k, ids)
+    rate = poisson_rate(weights, k)
+    inside = in_order(join([kept(*part, seed, rate) for part in _pieces(weights, ids)]))
+    return inside.ids, np.minimum(1.0, rate * inside.weights)
 
 
-def _checked(p: Any, k: float, ids: Ids | None) -> tuple[Floats, Ids]:
-    """The weights in float64 with their ids, after a look at both and at ``k``."""
+def kept(weights: Floats, ids: Ids, seed: int, rate: float) -> Rings:
+    """The items of a block that are kept, each with probability ``min(1, rate * weight)``."""
+    some = np.flatnonzero(rate * weights > 0)
+    times = row_noise(seed, ids[some], _KEPT) / np.minimum(1.0, rate * weights[some])
+    inside = np.flatnonzero(times < 1)
+    some = some[inside]
+    return Rings(ids[some], weights[some], times[inside])
+
+
+def in_order(rings: Rings) -> Rings:
+    """Those first that a smaller ``k`` would keep too."""
+    return rings.at(np.lexsort((rings.ids, rings.times)))
+
+
+def _pieces(weights: Floats, ids: Ids | None) -> Iterator[tuple[Floats, Ids]]:
+    """Some weights at a time with their ids; one empty piece if there are none."""
+    for first in range(0, max(len(weights), 1), PIECE):
+        part = weights[first : first + PIECE]
+        last = first + len(part)
+        known = np.arange(first, last) if ids is None else ids[first:last]
+        yield part, np.asarray(known, dtype=np.int64)
+
+
+def _checked(p: Any, k: float, ids: Ids | None) -> Floats:
+    """The weights in float64, after a look at them, at their ids and at ``k``."""
     weights = np.asarray(p, dtype=np.float64)
     if weights.ndim != 1:
         raise BadInput(f"p must have one axis; got shape {weights.shape}")
-    ids = np.arange(len(weights)) if ids is None else np.asarray(ids, dtype=np.int64)
-    if len(ids) != len(weights):
+    if ids is not None and len(ids) != len(weights):
         raise BadInput(f"there are {len(ids)} ids but {len(weights)} probabilities")
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         at = int(wrong.argmax())
-        raise BadInput(f"p must be finite and not negative; item {ids[at]} has {weights[at]}")
+        item = at if ids is None else ids[at]
+        raise BadInput(f"p must be finite and not negative; item {item} has {weights[at]}")
     positive = int(np.count_nonzero(weights))
     if not 0 <= k <= positive:
         raise BadInput(
             f"k is {k} but {positive} of {len(weights)} items have a positive probability; "
             f"ask for 0 to {positive}"
         )
-    return weights, ids
+    return weights

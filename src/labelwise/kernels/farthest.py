@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise import arrays
-from labelwise.arrays import Array, Floats, Ids, is_array, namespace, to_numpy
+from labelwise.arrays import Array, Floats, Ids, device, is_array, namespace, to_numpy
 from labelwise.blocks import LocalShards, Rows, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
@@ -28,10 +28,13 @@ from labelwise.kernels.factored import (
     squared_norms,
     take,
 )
+from labelwise.kernels.farthest_ahead import FarthestAhead
+from labelwise.kernels.greedy_ahead import AheadStrategy
 from labelwise.strategy import GreedyStrategy
 
-CHUNK = 1 << 22
-"""How many products are held at a time; 16 MB in float32 stay in a processor's cache."""
+CHUNK, CHUNK_ON_DEVICE = 1 << 22, 1 << 23
+"""How many products are held at a time; 16 MB in float32 stay in a processor's cache, and 32 in
+that of a large GPU."""
 PAIRS = 1 << 20
 """How many numbers are held at a time where pairs are measured in float64."""
 
@@ -57,18 +60,23 @@ def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Arra
     xp = namespace(norms)
     if not len(norms):
         return xp.zeros_like(norms)
-    centre_norms = squared_norms(centres)[:, None]
-    step = max(CHUNK // len(centre_norms), 64)
+    centre_norms, doubled = squared_norms(centres)[:, None], _times(centres, -2.0)
+    chunk = CHUNK if str(device(norms)) == "cpu" else CHUNK_ON_DEVICE
+    step = max(chunk // len(centre_norms), 64)
     parts = []
     for first in range(0, len(norms), step):
         # Centres by rows, so that the minimum runs along contiguous memory.
-        block = products(centres, _slice(rows, first, first + step))
-        block *= -2
+        block = products(doubled, _slice(rows, first, first + step))
         block += centre_norms
         parts.append(xp.min(block, axis=0))
     nearest = xp.concat(parts) if len(parts) > 1 else parts[0]
     nearest += norms
-    return xp.clip(nearest, 0, None)
+    return nearest.clip(min=0)
+
+
+def _times(rows: Embedding, factor: float) -> Embedding:
+    """The rows multiplied by a number; by a power of two nothing is rounded."""
+    return Factored(factor * rows.a, rows.h) if isinstance(rows, Factored) else factor * rows
 
 
 def _slice(rows: Embedding, first: int, last: int) -> Embedding:
@@ -140,12 +148,13 @@ def _pair_distances(rows: Embedding, points: Embedding) -> Array:
         return arrays.squared_norms(rows - points)
     xp = namespace(rows.a)
     product = xp.vecdot(rows.a, points.a) * xp.vecdot(rows.h, points.h)
-    return xp.clip(squared_norms(rows) + squared_norms(points) - 2 * product, 0, None)
+    return (squared_norms(rows) + squared_norms(points) - 2 * product).clip(min=0)
 
 
 def farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
-    return GreedyStrategy(
+    return AheadStrategy(
+        ahead=FarthestAhead,
         begin=lambda shards, labelled, budget, seed: embed,
         start=start,
         score=score,

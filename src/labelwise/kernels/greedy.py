@@ -19,6 +19,7 @@ import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.blocks import GrowingRows, Rows, Shards, on_host, take_rows
+from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy, in_one_block, workplace_of
 from labelwise.kernels.greedy_blocks import (
     CONTENDERS,
     Window,
@@ -30,19 +31,36 @@ from labelwise.kernels.greedy_blocks import (
 )
 from labelwise.strategy import Choice, GreedyStrategy
 
-WIDTH, WIDEST, FEW = 2048, 1 << 15, 16
-"""How many rows are proposed for a block of picks, at first and at most. A block of few picks
-wastes a round, so that the next is settled from twice as many rows."""
+WIDTH, WIDEST, PART, FEW = 2048, 1 << 15, 8, 64
+"""How many rows are brought up to date for a block of picks: at first, and at most (that many, or
+one in so many of all). Only the few that stay at the top are proposed. A block of few picks wastes
+a round, so that the next looks at twice as many rows."""
 
 
 def pick(
-    strategy: GreedyStrategy, shards: Shards, labelled: Rows | None, budget: int, seed: int
+    strategy: GreedyStrategy,
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    ahead: bool | None = None,
 ) -> Choice:
-    """Pick ``budget`` items greedily; ``0 < budget <= n``."""
+    """Pick ``budget`` items greedily; ``0 < budget <= n``.
+
+    ``ahead`` says whether a strategy that can look ahead does; if None, where rows are on a GPU.
+    """
+    if not isinstance(strategy, AheadStrategy):
+        ahead = False
+    elif ahead is None:
+        ahead = not isinstance(workplace_of(shards), np.ndarray)
+    shards = in_one_block(shards) if ahead else shards
     plan = strategy.begin(shards, labelled, budget, seed)
     shards.map(start, strategy, labelled, plan)
-    loop = _Loop(strategy, shards, labelled, plan, budget)
-    if strategy.bounded:
+    loop = _Loop(strategy, shards, labelled, plan, budget, on_spot=ahead)
+    if isinstance(strategy, AheadStrategy) and ahead:
+        loop.pick_ahead(strategy.ahead(strategy, shards, labelled))
+    elif strategy.bounded:
         loop.pick_in_blocks()
     else:
         loop.pick_one_at_a_time()
@@ -64,14 +82,17 @@ class _Loop:
         labelled: Rows | None,
         plan: Any,
         budget: int,
+        *,
+        on_spot: bool = False,
     ) -> None:
         self.strategy, self.shards, self.plan, self.budget = strategy, shards, plan, budget
         self.ids: list[int] = []
         self.scores: list[float] = []
         self._told = 0
         self._picked = GrowingRows()
-        # Blocks of picks are settled on the host, pick after pick from a few rows.
-        self._near: Callable[[Rows], dict[str, Any]] = on_host if strategy.bounded else dict
+        # Blocks of picks are settled on the host, pick after pick from a few rows; or on the spot.
+        near = on_host if strategy.bounded and not on_spot else dict
+        self._near: Callable[[Rows], dict[str, Any]] = near
         self.labelled = None if labelled is None else self._near(labelled)
 
     def _count(self, item: int, score: float, row: dict[str, Any]) -> None:
@@ -86,6 +107,19 @@ class _Loop:
         rows, ids = self._picked.since(self._told), self.ids[self._told :]
         self._told = len(self.ids)
         return rows, np.array(ids, dtype=np.int64)
+
+    def pick_ahead(self, ahead: Ahead) -> None:
+        """Let the strategy make picks ahead; a pick that is not certain is settled here."""
+        self._pick_best()
+        while len(self.ids) < self.budget:
+            found = ahead.picks(self.plan, *self._news(), self.budget - len(self.ids))
+            if not len(found.ids):
+                self._pick_best()
+                continue
+            self.ids += found.ids.tolist()
+            self.scores += found.scores.tolist()
+            self._picked.append(self._near(self.shards.rows(found.ids)))
+            self.shards.progress(self.strategy.name, len(self.ids), self.budget)
 
     def pick_one_at_a_time(self) -> None:
         while len(self.ids) < self.budget:
@@ -124,15 +158,16 @@ class _Loop:
         while len(self.ids) < self.budget:
             before = len(self.ids)
             bounds = self.shards.map(highest_bounds, *self._news(), width)
-            highest = np.sort(np.concatenate(bounds))[::-1]
-            bar = highest[min(width, len(highest)) - 1]
+            highest = np.concatenate(bounds)
+            rank = max(len(highest) - width, 0)
+            bar = np.partition(highest, rank)[rank]
             parts = self.shards.map(propose, self.strategy, self.plan, float(bar))
             self._settle_block(Window(parts, self.strategy, self.plan))
             made = len(self.ids) - before
             if made == 0 and not any(part.freshened for part in parts):
                 self._pick_best()  # a tie with rows below the bar
             if made < FEW:
-                width = min(2 * width, WIDEST)
+                width = min(2 * width, max(WIDEST, len(self.shards) // PART))
 
     def _settle_block(self, window: Window) -> None:
         """Pick from the proposals while the best of them is certain to be the best of all."""

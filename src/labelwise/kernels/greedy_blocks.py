@@ -45,7 +45,7 @@ class Part:
         if not len(new_ids):
             return
         self.picked.append(beside(new, self.taken))
-        here = np.flatnonzero(ids == new_ids[0] if len(new_ids) == 1 else np.isin(ids, new_ids))
+        here = _places(ids, new_ids)
         put(self.taken, here, True)
         self.bounds[here] = -np.inf
 
@@ -64,6 +64,15 @@ class Proposal:
     slack: Floats
     outside: float = -np.inf
     freshened: int = 0
+
+
+def _places(ids: Ids, wanted: Ids) -> Any:
+    """Where a block has the wanted items, as far as it has them."""
+    if len(wanted) == 1:
+        return np.flatnonzero(ids == wanted[0])
+    if len(ids):  # most are elsewhere, and a few are found much faster
+        wanted = wanted[(wanted >= ids.min()) & (wanted <= ids.max())]
+    return np.flatnonzero(np.isin(ids, wanted)) if len(wanted) else np.empty(0, dtype=np.intp)
 
 
 def _take_state(state: Any, positions: Any) -> Any:
@@ -122,7 +131,7 @@ def propose_best(
     """Count the new picks in every row; propose the rows that tie for the best score."""
     part: Part = shard.state[KEY]
     part.hear(new, new_ids, shard.ids)
-    (_refresh if strategy.bounded else _count_all)(part, shard, strategy, plan)
+    (_refresh if strategy.bounded else count_all)(part, shard, strategy, plan)
     scores, slack = _measured(strategy, part.state, plan)
     xp = namespace(scores)
     lowest = xp.full_like(scores, -xp.inf)
@@ -137,7 +146,7 @@ def propose_best(
     return Proposal(shard.ids[ties], {}, None, found[0], found[1])
 
 
-def _count_all(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) -> bool:
+def count_all(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) -> bool:
     """Count the picks that are not yet counted in every row; whether there were any."""
     if part.base == len(part.picked):
         return False
@@ -148,7 +157,7 @@ def _count_all(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) ->
 
 def _refresh(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) -> None:
     """Count all picks in every row of the block, and bring the bounds up to date."""
-    if _count_all(part, shard, strategy, plan):
+    if count_all(part, shard, strategy, plan):
         scores, part.slack = _scores(strategy, part.state, plan, shard.ids)
         part.bounds = scores + part.slack
         part.bounds[to_numpy(part.taken)] = -np.inf
@@ -185,15 +194,17 @@ def highest_bounds(shard: Shard, new: Rows, new_ids: Ids, count: int) -> Floats:
 
 
 def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Proposal:
-    """All rows whose bounds reach the bar, brought up to date."""
+    """All rows whose bounds reach the bar once they are up to date."""
     part: Part = shard.state[KEY]
     top = np.flatnonzero((part.bounds >= bar) & ~to_numpy(part.taken))
     stale = top[part.seen[top] < len(part.picked)]
-    outside = part.bounds[part.bounds < bar].max(initial=-np.inf)
     if len(stale) * 4 > len(shard):
         _refresh(part, shard, strategy, plan)
     elif len(stale):
         _freshen(part, shard, strategy, plan, stale)
+    reach = part.bounds >= bar  # most of the stale ones have fallen below it
+    top = np.flatnonzero(reach & ~to_numpy(part.taken))
+    outside = part.bounds.max(initial=-np.inf, where=~reach)
     slack = part.slack[top]
     return Proposal(
         shard.ids[top],

@@ -27,6 +27,7 @@ import numpy as np
 from labelwise.arrays import (
     Array,
     Floats,
+    device,
     float64,
     like,
     namespace,
@@ -40,8 +41,9 @@ from labelwise.errors import BadInput
 Read = Callable[[Rows], Array]
 """Makes the ``(n, d)`` array of a block from its representations."""
 
-PIECE = 2**20
-"""About how many numbers of a block are worked on at a time, so that copies stay in cache."""
+PIECE, PIECE_ON_DEVICE = 2**20, 2**26
+"""About how many numbers of a block are worked on at a time: few on a processor, so that copies
+stay in cache; many where every operation has to be launched and every answer waited for."""
 
 _GRAM_NOISE = 1e-13
 """Eigenvalues of a Gram matrix with unit diagonal say nothing below this."""
@@ -57,20 +59,23 @@ class Whitening:
     Attributes:
         transform: ``(d, r)`` float64; the columns of ``A @ transform`` are orthonormal (shorter
             where a ridge was given).
-        singular_values: ``(r,)``, largest first, of ``A`` with its columns scaled to unit length
-            (of ``A`` itself where a ridge was given).
         amplification: how many times larger than a number's own rounding error the error of a
             typical number of ``A @ transform`` is.
     """
 
     transform: Floats
-    singular_values: Floats
     amplification: float
 
     @property
     def rank(self) -> int:
         """How many independent columns were found."""
-        return len(self.singular_values)
+        return int(self.transform.shape[1])
+
+    @property
+    def single(self) -> bool:
+        """Whether products in float32 leave errors of at most 1e-6 at most rows, 1e-5 at any."""
+        largest = np.max(np.abs(self.transform), initial=0.0)
+        return bool(self.amplification < 20 and largest < 1e30)
 
 
 def read_features(rows: Rows, model: int | None = None) -> Array:
@@ -115,15 +120,14 @@ def leverage_scores(
 def project(shards: Shards, read: Read, basis: Whitening, *, double: bool = False) -> Floats:
     """``|a_i T|^2`` of every row, ``(n,)``, between 0 and 1.
 
-    Float32 rows are multiplied in float32, unless ``double`` is set or that would leave errors of
-    more than 1e-6 at most rows and 1e-5 at any.
+    Float32 rows are multiplied in float32, unless ``double`` is set or the `Whitening` forbids it.
     """
-    single = basis.amplification < 20 and np.max(np.abs(basis.transform), initial=0.0) < 1e30
-    parts = shards.map(_project, read, basis.transform, double or not single)
-    return np.clip(np.concatenate(parts), 0.0, 1.0)
+    parts = shards.map(project_block, read, basis.transform, double or not basis.single)
+    scores = np.concatenate(parts)
+    return np.clip(scores, 0.0, 1.0, out=scores)
 
 
-def _project(shard: Shard, read: Read, transform: Floats, double: bool) -> Floats:
+def project_block(shard: Shard, read: Read, transform: Floats, double: bool) -> Floats:
     """``|a_i T|^2`` for the rows of one block, ``(n,)``."""
     out = np.empty(len(shard))
     for start, piece in pieces(read(shard.rows), double=double):
@@ -148,7 +152,8 @@ def pieces(rows: Array, *, double: bool, size: int = 0) -> Iterator[tuple[int, A
     """
     xp = namespace(rows)
     dtype = xp.float64 if double or precision(rows) < 1e-12 else xp.float32
-    size = size or max(1024, PIECE // max(1, rows.shape[1]))
+    numbers = PIECE if str(device(rows)) == "cpu" else PIECE_ON_DEVICE
+    size = size or max(1024, numbers // max(1, rows.shape[1]))
     for start in range(0, rows.shape[0], size):
         yield start, xp.astype(rows[start : start + size], dtype, copy=False)
 
@@ -249,17 +254,38 @@ def _from_gram(part: Sum, n: int, rtol: float | None, ridge: float) -> Whitening
         return None
     scale = np.sqrt(np.diagonal(gram)) if ridge == 0 else np.ones(d)
     scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(gram / scale[:, None] / scale)
-    values, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
+    gram = gram / scale[:, None] / scale
     if rtol is None:
         rtol = rank_tolerance(part.precision, n, d)
     floor = 1e-4 if fine else 1e-8
+    if ridge == 0 and (found := _from_cholesky(gram, scale, max(floor, rtol**2))):
+        return found
+    values, vectors = np.linalg.eigh(gram)
+    values, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
     shifted = values + ridge
     accurate = shifted >= floor * shifted[:1]
     surely_zero = (values <= rtol**2 * values[:1]) & (rtol**2 > _GRAM_NOISE)
     if not (accurate | surely_zero).all():
         return None
     return _assemble(np.sqrt(values), vectors, scale, rtol, ridge)
+
+
+def _from_cholesky(gram: Floats, scale: Floats, floor: float) -> Whitening | None:
+    r"""The whitening of columns that are surely independent, or None if that is not sure.
+
+    With :math:`G = L L^\top` it is :math:`L^{-\top}`, which takes a tenth of the time of the
+    eigenvectors and, unlike those, is the only one of its form. No eigenvalue is below
+    :math:`1 / \lVert L^{-1} \rVert_F^2`, none is above the largest sum of a row.
+    """
+    try:
+        inverse = np.linalg.inv(np.linalg.cholesky(gram))
+    except np.linalg.LinAlgError:
+        return None
+    size = float(np.sum(inverse**2))
+    if not floor * np.abs(gram).sum(axis=1).max(initial=0.0) * size < 1:
+        return None
+    growth = np.sqrt(np.trace(gram) * size) / max(1, len(gram))
+    return Whitening(inverse.T / scale[:, None], float(growth))
 
 
 def _from_triangle(part: _Triangle, n: int, rtol: float | None, ridge: float) -> Whitening:
@@ -285,4 +311,4 @@ def _assemble(
     inverse = 1 / np.sqrt(values**2 + ridge)
     size = max(1.0, float(np.sum((values * inverse) ** 2)))
     growth = length * np.sqrt(np.sum(inverse**2)) / size
-    return Whitening(vectors[:, kept] * inverse / scale[:, None], values, float(growth))
+    return Whitening(vectors[:, kept] * inverse / scale[:, None], float(growth))

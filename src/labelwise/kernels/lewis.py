@@ -16,13 +16,14 @@ The next Gram matrix is taken of rows that the last one has whitened. It is clos
 once the weights settle, and float32 products are then enough; they give way to float64 when they
 no longer bring the residual down.
 
-Cost: one pass per round, ``O(n d r)`` for rank ``r``, and three numbers per row beside the rows.
+Cost: one pass per round, ``O(n d r)`` for rank ``r``, and one number per row beside the rows (two
+for p > 2).
 
 References: M. Cohen, R. Peng, "Lp row sampling by Lewis weights", STOC 2015; the damping is
 derived here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,13 @@ from labelwise.kernels.leverage import (
     Whitening,
     lengths,
     pieces,
-    project,
+    project_block,
     read_features,
     whiten,
 )
+
+WEIGHTS = "lewis_weights"
+"""Where a block keeps its weights."""
 
 _KEY = "lewis"
 
@@ -122,22 +126,43 @@ def lewis_iteration(A: Any, settings: Lewis, read: Read = read_features) -> Lewi
         read: gives the ``(n, d)`` array of a block; by default its ``features``.
     """
     shards = as_shards(A, "A")
-    n = len(shards)
-    if not n:
+    if not len(shards):
         return LewisWeights(np.empty(0), 0, 0.0, 0)
+    try:
+        found = leave_weights(shards, settings, read)
+        weights = np.concatenate(shards.map(_weights))
+    finally:
+        shards.map(forget_weights)
+    return replace(found, weights=weights)
+
+
+def leave_weights(shards: Shards, settings: Lewis, read: Read = read_features) -> LewisWeights:
+    """Lewis weights that stay with the blocks, as ``shard.state[WEIGHTS]``, ``(n,)`` each.
+
+    Nothing as long as the pool is made or sent. Whoever calls this calls `forget_weights` in every
+    block at the end; the weights of the answer are empty.
+
+    Args:
+        shards: the blocks, with one row or more.
+        settings: p, tolerances and precision.
+        read: gives the ``(n, d)`` array of a block; by default its ``features``.
+    """
+    n, none = len(shards), np.empty(0)
     basis = whiten(shards, read, rtol=settings.rtol)
     if basis.rank == n:  # no row depends on the others
-        return LewisWeights(np.ones(n), 0, 0.0, n)
+        shards.map(_leave_ones)
+        return LewisWeights(none, 0, 0.0, n)
     if settings.p == 2 or basis.rank == 0:
-        scores = project(shards, read, basis, double=settings.double)
-        return LewisWeights(scores, 0, 0.0, basis.rank)
+        double = settings.double or not basis.single
+        shards.map(_leave_leverage, read, basis.transform, double)
+        return LewisWeights(none, 0, 0.0, basis.rank)
     try:
         rounds, residual = _iterate(shards, read, settings, basis)
-        weights = np.concatenate(shards.map(_finish, settings.p))
+        total = sum(shards.map(_leave_powers, settings.p))
     finally:
-        shards.map(_forget)
-    weights *= basis.rank / weights.sum()  # for p < 2 the common factor converges slowest
-    return LewisWeights(np.minimum(weights, 1.0), rounds, residual, basis.rank)
+        shards.map(_forget_rounds)
+    shards.map(_scale, basis.rank / total)  # for p < 2 the common factor converges slowest
+    return LewisWeights(none, rounds, residual, basis.rank)
 
 
 def _iterate(shards: Shards, read: Read, settings: Lewis, basis: Whitening) -> tuple[int, float]:
@@ -207,8 +232,9 @@ def _round(shard: Shard, read: Read, step: _Step) -> _Moved:
     """Move ``y`` to ``(1 - theta) y + theta F(y)`` and add up the Gram matrix there."""
     power = 1 - 2 / step.p
     n, rank = len(shard), step.transform.shape[1]
-    before = shard.state[_KEY][1] if _KEY in shard.state else np.full(n, step.level)
-    target, after = np.full(n, -np.inf), np.full(n, -np.inf)
+    before = shard.state[_KEY][0] if _KEY in shard.state else np.full(n, step.level)
+    after = np.full(n, -np.inf)
+    powers = np.full(n, -np.inf) if step.p > 2 else after
     block, residual = read(shard.rows), 0.0
     gram = like(np.zeros((rank, rank)), block)
     for start, piece in pieces(block, double=step.double):
@@ -222,29 +248,52 @@ def _round(shard: Shard, read: Read, step: _Step) -> _Moved:
         y = np.where(np.isfinite(y), y, goal)  # a row that was lost in float32 is back
         moved = (1 - step.theta) * y + step.theta * goal
         residual = float(np.max(np.abs(goal - y), initial=residual))
-        target[part][some], after[part][some] = goal, moved
+        after[part][some] = moved
+        if step.p > 2:
+            powers[part][some] = power * y + 2 / step.p * goal
         root = np.zeros(len(rows))
         # c |z|^2 is w < 1 in the end; on the way it must not overflow
         exponent = np.minimum(power * (moved - step.level), _LARGEST - logs)
         root[some] = np.exp(np.minimum(exponent, 170.0) / 2)
         rows *= like(root, rows, dtype=rows.dtype)[:, None]
         gram += float64(namespace(rows).matrix_transpose(rows) @ rows)
-    shard.state[_KEY] = (before, after, target)
+    shard.state[_KEY] = (after, powers)
     return _Moved(to_numpy(gram), residual)
 
 
-def _finish(shard: Shard, p: float) -> Floats:
-    """The weights of a block after the last round.
+def _leave_powers(shard: Shard, p: float) -> float:
+    """Leave the weights of a block after the last round, and return their sum.
 
     For p > 2 they are the leverage scores of the reweighted rows, which add up to the rank.
     """
-    before, after, target = shard.state[_KEY]
-    if p > 2:
-        some = np.isfinite(target)
-        after = np.where(some, 0.0, -np.inf)
-        after[some] = (1 - 2 / p) * before[some] + 2 / p * target[some]
-    return np.asarray(np.exp(after))
+    powers = shard.state.pop(_KEY)[1]
+    shard.state[WEIGHTS] = np.exp(powers, out=powers)
+    return float(powers.sum())
 
 
-def _forget(shard: Shard) -> None:
+def _leave_leverage(shard: Shard, read: Read, transform: Floats, double: bool) -> None:
+    scores = project_block(shard, read, transform, double)
+    shard.state[WEIGHTS] = np.clip(scores, 0.0, 1.0, out=scores)
+
+
+def _leave_ones(shard: Shard) -> None:
+    shard.state[WEIGHTS] = np.ones(len(shard))
+
+
+def _scale(shard: Shard, factor: float) -> None:
+    weights = shard.state[WEIGHTS] * factor
+    shard.state[WEIGHTS] = np.minimum(weights, 1.0, out=weights)
+
+
+def _weights(shard: Shard) -> Floats:
+    weights: Floats = shard.state[WEIGHTS]
+    return weights
+
+
+def forget_weights(shard: Shard) -> None:
+    """Remove what `leave_weights` left in a block."""
+    shard.state.pop(WEIGHTS, None)
+
+
+def _forget_rounds(shard: Shard) -> None:
     shard.state.pop(_KEY, None)

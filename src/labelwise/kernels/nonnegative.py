@@ -12,10 +12,9 @@ Mathematics of Computation 63, 1994.
 """
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
-from labelwise.arrays import Floats
+from labelwise.arrays import Array, namespace
 
 RIDGE = 1e-13
 """Added to the unit diagonal, so that items that depend on each other share their weight."""
@@ -23,8 +22,8 @@ PATIENCE = 3
 """How many exchanges of all items at once may fail to help in a row."""
 
 
-def nonnegative_least_squares(matrix: Floats, target: Floats, start: Floats) -> Floats:
-    """The ``w >= 0`` that minimises ``w M w / 2 - r w``.
+def nonnegative_least_squares(matrix: Array, target: Array, start: Array) -> Array:
+    """The ``w >= 0`` that minimises ``w M w / 2 - r w``; all float64, on the host or on a GPU.
 
     Args:
         matrix: ``(t, t)``, symmetric and positive semidefinite.
@@ -35,41 +34,42 @@ def nonnegative_least_squares(matrix: Floats, target: Floats, start: Floats) -> 
     Returns:
         ``(t,)``; items with a zero row in ``matrix`` get weight 0.
     """
-    used = np.diag(matrix) > 0
-    if not used.any():
-        return np.zeros(len(target))
-    scale = np.where(used, 1 / np.sqrt(np.where(used, np.diag(matrix), 1.0)), 0.0)
+    xp = namespace(matrix)
+    diagonal = xp.linalg.diagonal(matrix)
+    used = diagonal > 0
+    if not bool(xp.any(used)):
+        return xp.zeros_like(target)
+    scale = xp.where(used, 1 / xp.sqrt(xp.where(used, diagonal, 1.0)), 0.0)
     scaled = matrix * scale * scale[:, None]
-    scaled[np.diag_indices_from(scaled)] = 1.0
-    scaled = _definite(scaled)
-    weights = scale * _pivot(scaled, target * scale, start > 0)
-    start = np.where(used, np.maximum(start, 0.0), 0.0)
+    unit = xp.eye(len(target), dtype=matrix.dtype, device=matrix.device)
+    scaled, factor = _definite(xp.where(unit > 0, 1.0, scaled), unit)
+    weights = scale * _pivot(scaled, factor, target * scale, start > 0)
+    start = xp.where(used, xp.clip(start, 0.0, None), 0.0)
     return weights if _value(weights, matrix, target) <= _value(start, matrix, target) else start
 
 
-def _value(weights: Floats, matrix: Floats, target: Floats) -> float:
+def _value(weights: Array, matrix: Array, target: Array) -> float:
     return float(weights @ (matrix @ weights / 2 - target))
 
 
-def _definite(matrix: Floats) -> Floats:
-    """The matrix plus the smallest ridge that lets it be factored."""
+def _definite(matrix: Array, unit: Array) -> tuple[Array, Array]:
+    """The matrix plus the smallest ridge that lets it be factored, and its factor."""
     ridge = RIDGE * len(matrix)
     while True:
-        ridged = matrix + ridge * np.eye(len(matrix))
+        ridged = matrix + ridge * unit
         try:
-            cho_factor(ridged, lower=True)
-        except LinAlgError:
+            return ridged, namespace(matrix).linalg.cholesky(ridged)
+        except (np.linalg.LinAlgError, RuntimeError):  # the second is torch's
             ridge *= 100
-        else:
-            return np.asarray(ridged)
 
 
-def _pivot(matrix: Floats, target: Floats, free: NDArray[np.bool_]) -> Floats:
+def _pivot(matrix: Array, factor: Array, target: Array, free: Array) -> Array:
+    xp = namespace(matrix)
     fewest, patience = len(target) + 1, PATIENCE
     for _ in range(10 * len(target) + 100):
-        weights, gradient = _at(matrix, target, free)
-        tolerance = 1e-12 * max(np.abs(weights).max(), np.abs(target).max())
-        wrong = np.flatnonzero(np.where(free, weights, gradient) < -tolerance)
+        weights, gradient = _at(matrix, factor, target, free)
+        tolerance = 1e-12 * max(float(xp.max(xp.abs(weights))), float(xp.max(xp.abs(target))))
+        (wrong,) = xp.nonzero(xp.where(free, weights, gradient) < -tolerance)
         if not len(wrong):
             break
         if len(wrong) < fewest:
@@ -78,15 +78,26 @@ def _pivot(matrix: Floats, target: Floats, free: NDArray[np.bool_]) -> Floats:
             patience -= 1
         else:
             wrong = wrong[-1:]
-        free = free.copy()
+        free = xp.asarray(free, copy=True)
         free[wrong] = ~free[wrong]
-    return np.maximum(weights, 0.0)
+    return xp.clip(weights, 0.0, None)
 
 
-def _at(matrix: Floats, target: Floats, free: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+def _at(matrix: Array, factor: Array, target: Array, free: Array) -> tuple[Array, Array]:
     """The unconstrained optimum over the free items, and the gradient there."""
-    weights = np.zeros(len(target))
-    if free.any():
-        factor = cho_factor(matrix[np.ix_(free, free)], lower=True)
-        weights[free] = cho_solve(factor, target[free])
+    xp = namespace(matrix)
+    if bool(xp.all(free)):
+        weights = _solve(factor, target)
+    else:
+        weights = xp.zeros_like(target)
+        if bool(xp.any(free)):
+            part = xp.linalg.cholesky(matrix[free][:, free])
+            weights[free] = _solve(part, target[free])
     return weights, matrix @ weights - target
+
+
+def _solve(factor: Array, target: Array) -> Array:
+    """The solution of ``L L^T x = r``, for which the array API has no word."""
+    if isinstance(factor, np.ndarray):
+        return cho_solve((factor, True), target)
+    return namespace(factor).cholesky_solve(target[:, None], factor)[:, 0]

@@ -5,6 +5,7 @@ another one (bandit). A score strategy's highest scores are found here; the gree
 module (`labelwise.kernels.greedy`); a pass strategy chooses by itself.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,13 +47,33 @@ def pick(
     raise BadInput(f"{strategy!r} is none of the three forms of a strategy")
 
 
+@dataclass(frozen=True)
+class _Best:
+    """The best items of some blocks, in pieces: of ``count`` that will be picked, all that can be.
+
+    Pieces are joined and cut only when they have grown to several times the count, so that what is
+    kept does not grow with the pool, and no block's items are looked at often.
+    """
+
+    count: int
+    ids: tuple[Ids, ...]
+    scores: tuple[Floats, ...]
+
+    def __add__(self, other: "_Best") -> "_Best":
+        both = _Best(self.count, self.ids + other.ids, self.scores + other.scores)
+        return both.cut() if sum(map(len, both.ids)) > 4 * self.count else both
+
+    def cut(self) -> "_Best":
+        """One piece, best first, with no more items than will be picked."""
+        ids, scores = np.concatenate(self.ids), np.concatenate(self.scores)
+        best = largest(comparable(scores), min(self.count, len(ids)), ids)
+        return _Best(self.count, (ids[best],), (scores[best],))
+
+
 def _highest(strategy: ScoreStrategy, shards: Shards, labelled: Rows | None, budget: int) -> Choice:
     summary = shards.map(strategy.summarise) if strategy.summarise is not None else None
-    parts = shards.map(_scores, strategy, labelled, summary, budget)
-    ids = np.concatenate([part[0] for part in parts])
-    scores = np.concatenate([part[1] for part in parts])
-    best = largest(comparable(scores), budget, ids)
-    return Choice(ids[best], scores=scores[best])
+    best: _Best = shards.sum(_scores, strategy, labelled, summary, budget).cut()
+    return Choice(best.ids[0], scores=best.scores[0])
 
 
 def _scores(
@@ -61,7 +82,7 @@ def _scores(
     labelled: Rows | None,
     summary: list[Any] | None,
     budget: int,
-) -> tuple[Ids, Floats]:
+) -> _Best:
     """The ids and scores of a block's items, no more of them than could be picked."""
     if summary is None:
         scores = strategy.score(shard.rows, labelled)
@@ -73,5 +94,5 @@ def _scores(
         raise BadInput(
             f"strategy {strategy.name!r} scored item {shard.ids[wrong][0]} as NaN; check its rows"
         )
-    best = largest(comparable(values), min(budget, len(values)), shard.ids)
-    return shard.ids[best], values[best]
+    found = _Best(budget, (shard.ids,), (values,))
+    return found.cut() if len(values) > budget else found

@@ -20,10 +20,16 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, bring, device, float64, like, namespace, to_numpy
 from labelwise.blocks import Rows
-from labelwise.kernels.factored import Factored, products, products_with, squared_norms
+from labelwise.kernels.factored import (
+    Factored,
+    products,
+    products_with,
+    squared_norms,
+    weighted_sum,
+)
 from labelwise.kernels.label_gradients import label_gradients
 from labelwise.kernels.sparse import Problem, host_vectors
-from labelwise.kernels.sparse_steps import Gain, greedy_scores
+from labelwise.kernels.sparse_steps import Gain, greedy_scores, ratio
 
 COLUMN_BYTES = 1 << 30
 """Memory that the columns of all blocks may take together."""
@@ -60,7 +66,8 @@ class Pursuit:
         """Start with no pick; ``steps`` de-bias steps follow each."""
         budget, (classes, width) = problem.budget, problem.target.shape
         self.problem, self.gain, self.steps, self.count = problem, gain, steps, 0
-        self.columns = most_columns(problem)
+        # On a GPU a product anew is as quick as one column, and needs no room.
+        self.columns = most_columns(problem) if isinstance(place, np.ndarray) else 0
         xp: Any = namespace(place)
 
         def room(*shape: int) -> Array:
@@ -94,6 +101,22 @@ class Pursuit:
         self.weights = self._weigh(self._gram[:count, :count], self._target[:count])
         self.residual = self._residual()
 
+    def extend(self, vectors: Factored, weights: Array) -> None:
+        """Count several picks whose weights, and those of all picks before, are known."""
+        first, last = self.count, self.count + len(vectors)
+        self._a[first:last, :], self._h[first:last, :] = vectors.a, vectors.h
+        self.count = last
+        rows = products(self.vectors, vectors) / self.problem.budget**2
+        self._gram[:last, first:last] = rows
+        self._gram[first:last, :last] = namespace(rows).matrix_transpose(rows)
+        self._target[first:last] = products_with(vectors, self._v) / self.problem.budget
+        self.weights, self.columns = weights, 0
+        self.residual = self._residual()
+
+    def known(self) -> tuple[Array, Array]:
+        """Products of the picks with each other ``(t, t)``, and with the target ``(t,)``."""
+        return self._gram[: self.count, : self.count], self._target[: self.count]
+
     def _weigh(self, gram: Array, target: Array) -> Array:
         """The last pick's best weight, then steps along the gradient of all, none below 0.
 
@@ -103,7 +126,7 @@ class Pursuit:
         xp, beta = namespace(gram), self.problem.beta
         weights = xp.concat([self.weights, xp.zeros_like(target[:1])])
         image = gram @ weights
-        length = _ratio(image[-1:] - target[-1:] - beta, gram[-1:, -1] + beta)
+        length = ratio(image[-1:] - target[-1:] - beta, gram[-1:, -1] + beta)
         weights[-1:] -= length
         image = image - length * gram[:, -1]
         for step in range(self.steps):
@@ -111,9 +134,9 @@ class Pursuit:
                 image = gram @ weights
             direction = 2 * (image - target) + 2 * beta * (weights - 1)
             squared = direction @ direction
-            length = _ratio(squared / 2, direction @ (gram @ direction) + beta * squared)
-            weights = xp.clip(weights - length * direction, 0.0, None)
-        return xp.clip(weights, 0.0, None)
+            length = ratio(squared / 2, direction @ (gram @ direction) + beta * squared)
+            weights = (weights - length * direction).clip(min=0.0)
+        return weights.clip(min=0.0)
 
     def _residual(self) -> Residual:
         weights, count = self.weights, self.count
@@ -133,14 +156,12 @@ class Pursuit:
 
     def matrix(self) -> Array:
         """``R``, ``(K, d)``."""
-        return self.problem.residual(self.vectors, self.weights)
+        return weighted_sum(self.vectors, self.weights) / self.problem.budget - self._v
 
-
-def _ratio(slope: Array, curvature: Array) -> Array:
-    """``slope / curvature``, or 0 where there is no curvature."""
-    xp = namespace(slope)
-    curved = curvature > float(np.finfo(float).tiny)
-    return xp.where(curved, slope / xp.where(curved, curvature, 1.0), 0.0)
+    @property
+    def target(self) -> Array:
+        """``v``, ``(K, d)``, where the picks are."""
+        return self._v
 
 
 def most_columns(problem: Problem) -> int:
@@ -231,13 +252,18 @@ def _scored(state: State, inner: Array, pursuit: Pursuit) -> State:
     problem, norms, costs = pursuit.problem, state.norms, state.costs
     if problem.void:
         return state._replace(scores=costs, slack=1e-12 * costs)
-    xp = namespace(inner)
-    slopes = inner / problem.budget
-    error = xp.sqrt(norms) * (
-        ROUNDING * float(xp.finfo(state.a.dtype).eps) * pursuit.residual.scale
-    )
-    scores = greedy_scores(slopes, norms, costs, problem.beta, pursuit.gain)
-    above = greedy_scores(slopes - error, norms, costs, problem.beta, pursuit.gain) - scores
-    below = scores - greedy_scores(slopes + error, norms, costs, problem.beta, pursuit.gain)
-    slack = xp.maximum(above, below) + 1e-12 * xp.abs(scores)
+    rounding = ROUNDING * float(namespace(inner).finfo(state.a.dtype).eps)
+    error = namespace(inner).sqrt(norms) * (rounding * pursuit.residual.scale)
+    scores, slack = judged(inner / problem.budget, error, norms, costs, pursuit)
     return state._replace(scores=scores, slack=slack)
+
+
+def judged(
+    slopes: Array, error: Array, norms: Array, costs: Array, pursuit: Pursuit
+) -> tuple[Array, Array]:
+    """Scores and how far rounding may have moved them, from slopes that may be off by ``error``."""
+    xp, beta, gain = namespace(slopes), pursuit.problem.beta, pursuit.gain
+    scores = greedy_scores(slopes, norms, costs, beta, gain)
+    above = greedy_scores(slopes - error, norms, costs, beta, gain) - scores
+    below = scores - greedy_scores(slopes + error, norms, costs, beta, gain)
+    return scores, xp.maximum(above, below) + 1e-12 * xp.abs(scores)

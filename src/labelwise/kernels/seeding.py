@@ -12,6 +12,9 @@ the rejected rings to come.
 The clocks are functions of (seed, epoch, item id): the picks depend neither on the order nor on
 the split of the rows.
 
+Memory: a norm and a rate in the precision of the rows and the time of a ring for every row, 16
+bytes of float32 rows.
+
 Reference: D. Arthur, S. Vassilvitskii, "k-means++: The Advantages of Careful Seeding", SODA 2007.
 """
 
@@ -48,17 +51,20 @@ Turn = tuple[int, int]
 class _Part:
     """A block's memory, ``(n,)`` each; all but the embedding and the norms on the host.
 
-    A distance up to ``rounding`` could be rounding alone: copies of a centre are never drawn.
     ``rung`` are the positions of the items that rang last; the embedding is kept if it is small.
+    Picks have a rate of 0.
     """
 
     embedding: Embedding | None
     norms: Any
-    rounding: Floats
     rates: Any
     rings: Floats
-    taken: Any
     rung: Any
+
+    def rounding(self, positions: Any = slice(None)) -> Any:
+        """Distances that could be rounding alone: copies of a centre are never drawn."""
+        norms = to_numpy(self.norms)[positions]
+        return norms * (32 * np.finfo(norms.dtype).eps)
 
 
 @dataclass
@@ -69,8 +75,8 @@ class _Rings:
     times: Floats
     accept: Floats
     ids: Ids
-    rates: Floats
-    rounding: Floats
+    rates: Any
+    rounding: Any
     rows: dict[str, Any]
 
 
@@ -114,21 +120,20 @@ def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, floa
     """Measure the norms; propose the block's candidate for the first pick."""
     embedding = embed(shard.rows)
     norms = squared_norms(embedding)
-    host = to_numpy(norms).astype(np.float64)
+    host = to_numpy(norms)
     wrong = ~np.isfinite(host)
     if wrong.any():
         raise BadInput(
             f"the row of item {shard.ids[wrong][0]} is NaN, infinite or too large; leave it out"
         )
-    rounding = host * (32 * float(np.finfo(to_numpy(norms[:0]).dtype).eps))
-    taken, rung = np.zeros(len(shard), dtype=bool), np.empty(0, dtype=np.intp)
     kept = embedding if size(embedding) <= KEPT else None
-    shard.state[KEY] = _Part(kept, norms, rounding, None, np.empty(0), taken, rung)
+    shard.state[KEY] = _Part(kept, norms, None, np.empty(0), np.empty(0, dtype=np.intp))
     if not len(shard):
         return -np.inf, 0.0, 0
-    order = host if first == "largest" else row_noise(seed, shard.ids, PICK)
-    best = largest(order, 1, shard.ids)[0]
-    return float(order[best]), float(host[best]), int(shard.ids[best])
+    ids = shard.ids
+    order = host if first == "largest" else row_noise(seed, ids, PICK)
+    best = largest(order, 1, ids)[0]
+    return float(order[best]), float(host[best]), int(ids[best])
 
 
 def _refresh(
@@ -140,37 +145,48 @@ def _refresh(
         return _restart(shard, part.rates, taken, seed, epoch)
     embedding = embed(shard.rows) if part.embedding is None else part.embedding
     distances = nearest_distances(embedding, part.norms, centres)
-    host = to_numpy(distances).astype(np.float64)
-    host[host <= part.rounding] = 0
-    rates = host if part.rates is None else np.minimum(part.rates, host)
+    rates = np.array(to_numpy(distances))
+    rates[rates <= part.rounding()] = 0
+    if part.rates is not None:
+        np.minimum(part.rates, rates, out=rates)
     return _restart(shard, rates, taken, seed, epoch)
 
 
 def _bound(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> float:
     """Start the clocks at bounds of D^2 to a centre of this squared norm; return their mass."""
     part: _Part = shard.state[KEY]
-    rates = to_numpy(part.norms).astype(np.float64)
-    rates = (np.sqrt(rates) + np.sqrt(norm)) ** 2
+    norms = to_numpy(part.norms)
+    finest = np.finfo(norms.dtype)
+    rates = (np.sqrt(norms.astype(np.float64)) + np.sqrt(norm)) ** 2
+    rates *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
+    rates = np.minimum(rates, float(finest.max)).astype(norms.dtype)
     return _restart(shard, rates, taken, seed, epoch)
 
 
-def _restart(shard: Shard, rates: Floats, taken: Ids, seed: int, epoch: int) -> float:
+def _restart(shard: Shard, rates: Any, taken: Ids, seed: int, epoch: int) -> float:
     part: _Part = shard.state[KEY]
-    part.taken |= np.isin(shard.ids, taken)
-    rates[part.taken] = 0
+    ids = shard.ids
+    rates[_places(ids, taken)] = 0
     part.rates, part.rung = rates, part.rung[:0]
-    part.rings = _waits(rates, seed, shard.ids, RING, epoch)
-    return float(rates.sum())
+    part.rings = _waits(rates, seed, ids, RING, epoch)
+    return float(rates.sum(dtype=np.float64))
 
 
-def _waits(rates: Floats, seed: int, ids: Ids, *stream: int) -> Floats:
+def _places(ids: Ids, wanted: Ids) -> Any:
+    """Where a block has the wanted items, as far as it has them."""
+    if len(ids):  # most are elsewhere, and a few are found much faster
+        wanted = wanted[(wanted >= ids.min()) & (wanted <= ids.max())]
+    return np.flatnonzero(np.isin(ids, wanted)) if len(wanted) else np.empty(0, dtype=np.intp)
+
+
+def _waits(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:
     """Times until the next ring of clocks; a clock of rate 0 never rings."""
     with np.errstate(divide="ignore"):
         return np.asarray(row_clocks(seed, ids, *stream) / rates)
 
 
 def _ring(
-    shard: Shard, since: float, until: float, known: tuple[Ids, Floats], seed: int, turn: Turn
+    shard: Shard, since: float, until: float, known: tuple[Ids, Any], seed: int, turn: Turn
 ) -> _Rings:
     """All rings of the block's clocks up to a time; the clocks then stand at their next ring.
 
@@ -178,14 +194,15 @@ def _ring(
     (item ids in order, and rates).
     """
     part: _Part = shard.state[KEY]
-    ids = shard.ids[part.rung]
+    everyone = shard.ids
+    ids = everyone[part.rung]
     part.rates[part.rung] = known[1][np.searchsorted(known[0], ids)]
     part.rings[part.rung] = since + _waits(part.rates[part.rung], seed, ids, AGAIN, *turn)
     positions = part.rung = np.flatnonzero(part.rings <= until)
     owners, times, accept = [positions[:0]], [np.empty(0)], [np.empty(0)]
     repeat = 0
     while len(positions):
-        ids = shard.ids[positions]
+        ids = everyone[positions]
         owners.append(np.searchsorted(part.rung, positions))
         times.append(part.rings[positions])
         accept.append(row_noise(seed, ids, ACCEPT, *turn, repeat))
@@ -196,9 +213,9 @@ def _ring(
         np.concatenate(owners),
         np.concatenate(times),
         np.concatenate(accept),
-        shard.ids[part.rung],
+        everyone[part.rung],
         part.rates[part.rung],
-        part.rounding[part.rung],
+        part.rounding(part.rung),
         take_rows(shard.rows, part.rung),
     )
 
@@ -220,7 +237,7 @@ def _join(parts: list[_Rings]) -> _Rings:
 
 
 def _accept_in_turn(
-    now: Floats, embedding: Embedding, owners: Any, bars: Floats, most: int
+    now: Any, embedding: Embedding, owners: Any, bars: Floats, most: int
 ) -> list[tuple[int, float]]:
     """Which items are accepted, in the order of their rings, and their D^2 at that moment.
 
@@ -258,7 +275,7 @@ class _Draw:
         self._centres, self._restore = GrowingRows(), _as_it_is
         self._epoch, self._turn, self._measured = 0, 0, 0
         self._now, self._mass = 0.0, 0.0
-        self._known = np.empty(0, dtype=np.int64), np.empty(0)
+        self._known: tuple[Ids, Any] = np.empty(0, dtype=np.int64), np.empty(0)
 
     def accept(self, ids: list[int], scores: list[float], embedding: Embedding) -> None:
         """Count picks as centres."""
@@ -300,9 +317,14 @@ class _Draw:
                 rate = 1.0
 
     def _worth_measuring(self, rate: float) -> bool:
-        """Whether measuring all rows again, after which most rings do, is cheaper than going on."""
+        """Whether measuring all rows again, after which most rings do, is cheaper than going on.
+
+        The part of the rings that do falls on the way; that it does so in inverse proportion to
+        the number of picks is a guess which errs on the side of measuring.
+        """
         left, added = self.k - len(self.ids), len(self.ids) - self._measured
-        going_on = left / rate * (added + left / 2 + RING_COST)
+        falling = 1 + left / (2 * max(len(self.ids), 1))
+        going_on = left / rate * falling * (added + left / 2 + RING_COST)
         again = len(self.shards) * (added + ROW_COST) + 2 * left * (left / 2 + RING_COST)
         return added > 0 and going_on > PATIENCE * again
 
@@ -345,7 +367,8 @@ class _Draw:
         now[items] = np.where(left <= rings.rounding[items], 0, left)
         order = np.argsort(rings.ids)
         self._known = rings.ids[order], now[order]
-        self._mass = max(self._mass - float(rings.rates.sum() - now.sum()), 0.0)
+        fallen = rings.rates.sum(dtype=np.float64) - now.sum(dtype=np.float64)
+        self._mass = max(self._mass - float(fallen), 0.0)
 
     def _fill(self) -> None:
         """All that is left lies on a centre: draw uniformly."""

@@ -189,20 +189,17 @@ def host_vectors(rows: Rows, law: Law) -> tuple[Factored, Floats]:
     return vectors_at(rows, law, np.empty(0))
 
 
-def workplace_of(shards: Shards) -> Array:
-    """Where the solvers' own work on a few items is best done."""
-    return workplace(next(iter(shards.rows(shards.ids[:1]).values())))
-
-
 def answer(
     problem: Problem, ids: Ids, rows: Rows, weights: Floats, facts: Mapping[str, Any]
 ) -> Choice:
     """The picks with their weights on the sum scale and the objective they reach."""
-    vectors, variances = host_vectors(rows, problem.law)
-    residual = problem.residual(vectors, weights)
-    bias = float(np.vdot(residual, residual))
+    place = workplace(next(iter(rows.values())))
+    vectors, variances = vectors_at(rows, problem.law, place)
+    residual = problem.residual(vectors, bring(weights, place))
+    xp = namespace(residual)
+    bias, variance = float(xp.sum(residual * residual)), float(xp.sum(variances))
     f1 = bias + problem.beta * float(((weights - 1) ** 2).sum())
-    f2 = -problem.alpha * float(variances.sum())
+    f2 = -problem.alpha * variance
     info = {
         "mode": problem.mode,
         "f": f1 + f2,

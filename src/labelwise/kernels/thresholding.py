@@ -8,72 +8,54 @@ All iterates are sparse, so only the gradient has ``n`` numbers. A pass computes
 same rows while they are in cache, its image :math:`\Phi g` that the line search needs. Passes are
 in float64: which items are kept must not hang on rounding.
 
+Sums, lengths and iterates stay where the work is done (`labelwise.arrays.workplace`): on a GPU no
+number of an iteration is waited for, and where the rows stay there too, iterations are recorded
+and replayed (`labelwise.kernels.scan`). Whether they stand still is looked at every few of them.
+
 Cost: :math:`O(n K d)` per iteration, one pass over the features; memory ``O(n)`` beside the rows.
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
 Sparse Approximation", 2022, Algorithm 2.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelwise.arrays import (
     Array,
     Floats,
     Ids,
     bring,
-    comparable,
+    device,
     largest,
-    like,
     namespace,
     to_numpy,
 )
-from labelwise.blocks import Shard, Shards
-from labelwise.kernels.doubles import double_chunks
-from labelwise.kernels.factored import Factored, float64, take, weighted_sum
-from labelwise.kernels.label_gradients import label_gradients
-from labelwise.kernels.sparse import Problem, vectors_at, workplace_of
-from labelwise.kernels.sparse_steps import Fit, debias_and_clip, projection_scores, step_length
+from labelwise.blocks import Shards
+from labelwise.kernels.factored import Factored, concat
+from labelwise.kernels.greedy_ahead import stays, workplace_of
+from labelwise.kernels.scan import Arrays, Scan, called
+from labelwise.kernels.sparse import Problem, vectors_at
+from labelwise.kernels.sparse_steps import Fit, debias_and_clip, ratio
+from labelwise.kernels.thresholding_blocks import (
+    Between,
+    Point,
+    Rules,
+    find_gradient,
+    forget,
+    largest_by_id,
+    on_active,
+    prepare,
+    steepest,
+    worthiest,
+)
 
-KEY = "sparse_iht"
 STANDSTILL = 1e-9
 """Changes of the objective below this fraction of its scale count as none."""
-
-
-class Rules(NamedTuple):
-    """How an iteration is made.
-
-    Attributes:
-        projection: ``corrected``, or ``printed`` as in the paper.
-        prox_scale: weight of the variances in it: ``step`` (the step length) or ``one``.
-        step: ``exact`` line search along the whole gradient, or ``active_half``: half the exact
-            step along its part on the present items and the ``b`` steepest others.
-        debias_steps: exact gradient steps on the kept items.
-    """
-
-    projection: str = "corrected"
-    prox_scale: str = "step"
-    step: str = "exact"
-    debias_steps: int = 1
-
-
-class Point(NamedTuple):
-    """A sparse vector over the items: sorted ids, values, and its image under Phi, ``(K, d)``."""
-
-    ids: Ids
-    values: Floats
-    image: Floats
-
-    def plus(self, factor: float, other: "Point") -> "Point":
-        """``self + factor * other``."""
-        ids = np.union1d(self.ids, other.ids)
-        values = np.zeros(len(ids))
-        values[np.searchsorted(ids, self.ids)] = self.values
-        values[np.searchsorted(ids, other.ids)] += factor * other.values
-        return Point(ids, values, self.image + factor * other.image)
+REPLAYED = 10
+"""How many iterations are replayed before it is seen whether they stand still."""
 
 
 class Iterate(NamedTuple):
@@ -84,164 +66,138 @@ class Iterate(NamedTuple):
     f: float
 
 
-@dataclass
-class _Part:
-    """Beside the rows: the vectors' factors, ``(n,)`` variances and gradient, order of the ids."""
-
-    a: Array
-    h: Array | None
-    variances: Floats
-    order: NDArray[np.intp]
-    gradient: Floats
-
-    def vectors(self, shard: Shard) -> Factored:
-        """The mean vectors of the block."""
-        return Factored(self.a, shard.rows["features"] if self.h is None else self.h)
-
-    def values(self, shard: Shard, point: Point) -> Floats:
-        """A sparse point on the rows of this block, ``(n,)``."""
-        values = np.zeros(len(shard))
-        ids = shard.ids[self.order]
-        places = np.searchsorted(ids, point.ids)
-        here = places < len(ids)
-        here[here] = ids[places[here]] == point.ids[here]
-        values[self.order[places[here]]] = point.values[here]
-        return values
-
-
-def _prepare(shard: Shard, problem: Problem) -> None:
-    vectors, deviations = label_gradients(shard.rows, problem.law)
-    shard.state[KEY] = _Part(
-        vectors.a,
-        vectors.h if problem.mode == "bayesian" else None,
-        to_numpy(deviations) ** 2,
-        np.argsort(shard.ids, kind="stable"),
-        np.zeros(len(shard)),
-    )
-
-
-def _gradient(
-    shard: Shard, problem: Problem, point: Point, with_image: bool
-) -> tuple[Floats, float, float]:
-    """Compute the gradient ``g`` of f1 at ``z`` and keep it in the block.
-
-    Returns:
-        The block's part of the image of ``g`` (zeros if not wanted), of ``|g|^2`` and of
-        ``g . (z - 1)``.
-    """
-    part: _Part = shard.state[KEY]
-    vectors = part.vectors(shard)
-    pull = part.values(shard, point) - 1
-    residual = like(np.ascontiguousarray((point.image - problem.target).T), vectors.h)
-    image, first = np.zeros_like(problem.target), 0
-    for a, h in double_chunks(vectors.a, vectors.h):
-        xp = namespace(h)
-        slopes = to_numpy(xp.vecdot(xp.matmul(h, residual), a)) / problem.budget
-        last = first + len(slopes)
-        gradient = 2 * slopes + 2 * problem.beta * pull[first:last]
-        part.gradient[first:last], first = gradient, last
-        if with_image:
-            weights = like(gradient, a)
-            image += to_numpy(weighted_sum(Factored(a, h), weights)) / problem.budget
-    return image, float(part.gradient @ part.gradient), float(part.gradient @ pull)
-
-
-def _steepest(shard: Shard, budget: int) -> tuple[Ids, Floats]:
-    """The items of a block with the largest gradients, and how large those are."""
-    sizes = comparable(np.abs(shard.state[KEY].gradient))
-    best = largest(sizes, min(budget, len(shard)), shard.ids)
-    return shard.ids[best], sizes[best]
-
-
-def _active(
-    shard: Shard, problem: Problem, point: Point, active: Ids
-) -> tuple[Floats, float, float]:
-    """What `_gradient` returns, for the gradient on the active items alone."""
-    part: _Part = shard.state[KEY]
-    here = np.flatnonzero(np.isin(shard.ids, active))
-    gradient = part.gradient[here]
-    vectors = float64(take(part.vectors(shard), here))
-    image = to_numpy(weighted_sum(vectors, like(gradient, vectors.a))) / problem.budget
-    pull = part.values(shard, point)[here] - 1
-    return image, float(gradient @ gradient), float(gradient @ pull)
-
-
-def _step(shards: Shards, problem: Problem, point: Point, rules: Rules) -> float:
+def _step(
+    shards: Shards, problem: Problem, between: Between, target: Array, rules: Rules, place: Array
+) -> Array:
     """Compute the gradient in all blocks; return how far to go along it."""
-    whole = rules.step == "exact"
-    image, squared, pull = shards.sum(_gradient, problem, point, whole)
+    whole, residual = rules.step == "exact", between.image - target
+    image, squared, pull = shards.sum(find_gradient, problem, between, residual, whole, place)
     if not whole:
-        parts = shards.map(_steepest, problem.budget)
+        parts = shards.map(steepest, problem.budget)
         ids = np.concatenate([part[0] for part in parts])
         best = largest(np.concatenate([part[1] for part in parts]), problem.budget, ids)
-        active = np.union1d(ids[best], point.ids[point.values != 0])
-        image, squared, pull = shards.sum(_active, problem, point, active)
-    slope = float(np.vdot(point.image - problem.target, image)) + problem.beta * pull
-    curvature = float(np.vdot(image, image)) + problem.beta * squared
-    return step_length(slope, curvature) * (1.0 if whole else 0.5)
+        active = np.union1d(ids[best], _support(between))
+        image, squared, pull = shards.sum(on_active, problem, active, place)
+    xp = namespace(image)
+    slope = xp.sum(residual * image) + problem.beta * pull
+    curvature = xp.sum(image * image) + problem.beta * squared
+    return ratio(slope, curvature) * (1.0 if whole else 0.5)
 
 
-def _worthiest(
-    shard: Shard, problem: Problem, point: Point, length: float, rules: Rules
-) -> tuple[Ids, Floats, Floats]:
-    """The items of a block that may be among those kept: ids, worth, and value after the step."""
-    part: _Part = shard.state[KEY]
-    stepped = part.values(shard, point) - length * part.gradient
-    scale = length if rules.prox_scale == "step" else 1.0
-    costs = problem.alpha * part.variances
-    worth = comparable(projection_scores(stepped, costs, scale, rules.projection))
-    best = largest(worth, min(problem.budget, len(shard)), shard.ids)
-    return shard.ids[best], worth[best], stepped[best]
+def _support(between: Between) -> Ids:
+    """The items at which a point is not zero."""
+    (new, values, _), (old, others, _) = (map(to_numpy, point) for point in between[:2])
+    factor = float(between.factor)
+    ids = np.union1d(new, old)
+    total = np.zeros(len(ids))
+    total[np.searchsorted(ids, new)] = (1 + factor) * values
+    total[np.searchsorted(ids, old)] -= factor * others
+    return np.asarray(ids[(total != 0) & (ids >= 0)])
 
 
-def _project(
-    shards: Shards, problem: Problem, point: Point, length: float, rules: Rules, place: Array
-) -> tuple[Iterate, Point]:
-    """Step, keep the b worthiest items, and de-bias their weights."""
-    parts = shards.map(_worthiest, problem, point, length, rules)
-    ids, worth, stepped = (np.concatenate(column) for column in zip(*parts, strict=True))
-    best = largest(worth, problem.budget, ids)
-    ids = ids[best]
-    vectors, variances = vectors_at(shards.rows(ids), problem.law, place)
-    start = bring(np.maximum(stepped[best], 0.0), place)
-    kept = debias_and_clip(Fit.of(vectors, problem), start, rules.debias_steps)
-    image = to_numpy(weighted_sum(vectors, kept)) / problem.budget
-    weights = to_numpy(kept)
-    f = float(((image - problem.target) ** 2).sum() + problem.beta * ((weights - 1) ** 2).sum())
-    f -= problem.alpha * float(variances.sum())
-    order = np.argsort(ids)
-    return Iterate(ids, weights, f), Point(ids[order], weights[order], image)
+def _kept(
+    shards: Shards, problem: Problem, length: Array, rules: Rules, place: Array
+) -> tuple[Array, Array, Factored, Array]:
+    """The b worthiest items after a step: ids, values, vectors and variances."""
+    parts = shards.map(worthiest, problem, length, rules, place)
+    xp: Any = namespace(place)
+    if len(parts) == 1 and parts[0].vectors is not None and parts[0].variances is not None:
+        return parts[0].ids, parts[0].stepped, parts[0].vectors, parts[0].variances
+    ids, worth, stepped = (xp.concat([part[j] for part in parts]) for j in range(3))
+    if isinstance(place, np.ndarray):
+        best = largest(worth, problem.budget, ids)
+        vectors, variances = vectors_at(shards.rows(ids[best]), problem.law, place)
+        return ids[best], stepped[best], vectors, variances
+    vectors, variances = concat([p.vectors for p in parts]), xp.concat([p.variances for p in parts])
+    best = largest_by_id(worth, xp.argsort(ids), problem.budget)
+    near = Factored(*(factor[best] for factor in (vectors.a, vectors.h)))
+    return ids[best], stepped[best], near, variances[best]
 
 
-def _momentum(new: Point, old: Point, problem: Problem) -> Point:
-    """The best point on the line through two iterates."""
-    change = new.plus(-1.0, old)
-    pull = float((new.plus(0.0, old).values - 1) @ change.values)
-    slope = float(np.vdot(new.image - problem.target, change.image)) + problem.beta * pull
-    curvature = float(np.vdot(change.image, change.image))
-    curvature += problem.beta * float(change.values @ change.values)
-    return new.plus(-step_length(slope, curvature), change)
+def _momentum(new: Point, old: Point, target: Array, beta: float) -> Array:
+    """How far beyond the new iterate, in steps from the old one, the objective is lowest."""
+    xp = namespace(new.values)
+    places = xp.searchsorted(new.ids, old.ids).clip(max=new.ids.shape[0] - 1)
+    both = (new.ids[places] == old.ids) & (old.ids >= 0)
+    change = xp.concat([new.values, xp.zeros_like(new.values[:1])])
+    change[xp.where(both, places, xp.full_like(places, new.ids.shape[0]))] -= old.values
+    change = change[:-1]
+    left = xp.where(both, xp.zeros_like(old.values), old.values)
+    moved = new.image - old.image
+    pull = xp.sum((new.values - 1) * change) + xp.sum(left)
+    slope = xp.sum((new.image - target) * moved) + beta * pull
+    squared = xp.sum(change * change) + xp.sum(left * left)
+    return -ratio(slope, xp.sum(moved * moved) + beta * squared)
+
+
+def _iterate(
+    shards: Shards, problem: Problem, rules: Rules, place: Array, constants: Arrays, state: Arrays
+) -> tuple[Arrays, Arrays]:
+    """One iteration, for `Scan`.
+
+    The state is the new and the old iterate (three arrays each), the factor between them, and the
+    last objective. Out come the objective, whether it stands still, ids and weights.
+    """
+    target, scale = constants
+    between = Between(Point(*state[:3]), Point(*state[3:6]), state[6])
+    length = _step(shards, problem, between, target, rules, place)
+    ids, stepped, vectors, variances = _kept(shards, problem, length, rules, place)
+    xp = namespace(target)
+    fit = Fit(vectors, target, problem.budget, problem.beta)
+    weights = debias_and_clip(fit, stepped.clip(min=0.0), rules.debias_steps)
+    image = fit.image(weights)
+    f = xp.sum((image - target) ** 2) + problem.beta * xp.sum((weights - 1) ** 2)
+    f = f - problem.alpha * xp.sum(variances)
+    order = xp.argsort(ids)
+    new = Point(ids[order], weights[order], image)
+    stands = (xp.abs(f - state[7]) <= scale) & xp.all(new.ids == between.new.ids)
+    factor = _momentum(new, between.new, target, problem.beta)
+    return (*new, *between.new, factor, f), (f, stands, ids, weights)
 
 
 def threshold(
-    shards: Shards, problem: Problem, rules: Rules, iterations: int
+    shards: Shards, problem: Problem, rules: Rules, iterations: int, place: Array | None = None
 ) -> tuple[Iterate, int]:
-    """The best of some iterates, and how many were made before standing still."""
-    shards.map(_prepare, problem)
+    """The best of some iterates, and how many were made before standing still.
+
+    Args:
+        shards: the candidates.
+        problem: the objective.
+        rules: how an iteration is made.
+        iterations: how many at most.
+        place: an empty float64 array where the work is done; `labelwise.arrays.workplace` if None.
+    """
+    shards.map(prepare, problem)
+    place = workplace_of(shards) if place is None else place
+    recorded = not isinstance(place, np.ndarray) and rules.step == "exact"
+    recorded = recorded and all(shards.map(stays))
+    step = partial(_iterate, shards, problem, rules, place)
+    scan = Scan(step, 1) if recorded else partial(called, step)
     scale = float(np.vdot(problem.target, problem.target)) + problem.beta * problem.budget
-    nothing = Point(np.empty(0, dtype=np.int64), np.empty(0), np.zeros_like(problem.target))
-    here = before = nothing
-    place = workplace_of(shards)
-    best = last = None
-    for number in range(1, iterations + 1):
-        length = _step(shards, problem, here, rules)
-        new, point = _project(shards, problem, here, length, rules, place)
-        here, kept, before = _momentum(point, before, problem), before.ids, point
-        best = new if best is None or new.f < best.f else best
-        shards.progress("sparse_iht", number, iterations)
-        stands = last is not None and abs(new.f - last.f) <= STANDSTILL * scale
-        last = new
-        if stands and np.array_equal(kept, point.ids):
-            break
-    assert best is not None
-    return best, number
+    constants = bring(problem.target, place), bring(np.array(STANDSTILL * scale), place)
+    state = _nothing(problem, place)
+    best, number = None, 0
+    while number < iterations:
+        state, out = scan(constants, state, rounds=REPLAYED if recorded else 1)
+        for f, stands, ids, weights in zip(*map(to_numpy, out), strict=True):
+            number += 1
+            if best is None or f < best.f:
+                best = Iterate(ids, weights, float(f))
+            shards.progress("sparse_iht", number, iterations)
+            if stands or number == iterations:
+                shards.map(forget)
+                return best, number
+    raise AssertionError("at least one iteration is made")
+
+
+def _nothing(problem: Problem, place: Array) -> Arrays:
+    """The state before the first iteration: two points without items."""
+    xp: Any = namespace(place)
+    kind = {"device": device(place)}
+    ids = xp.full((problem.budget,), -1, dtype=xp.int64, **kind)
+    values, image = (
+        xp.zeros((problem.budget,), dtype=place.dtype, **kind),
+        bring(problem.target, place),
+    )
+    zero = xp.sum(values)
+    return (ids, values, 0 * image, ids, values, 0 * image, zero, zero + xp.inf)

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, float64, namespace, to_numpy
-from labelwise.blocks import Rows, Shard
+from labelwise.arrays import Array, Floats, namespace, to_numpy
+from labelwise.blocks import Rows, Shard, take_rows
+from labelwise.kernels.doubles import double_chunks
 from labelwise.strategy import ScoreStrategy
 
 Measure = Callable[[Array], Array]
@@ -34,7 +35,13 @@ def margin(probabilities: Array) -> Array:
 def entropy(probabilities: Array) -> Array:
     """``-sum p log p`` in nats; a probability of 0 adds nothing."""
     xp = namespace(probabilities)
-    return -xp.sum(probabilities * xp.log(xp.clip(probabilities, 1e-12, None)), axis=1)
+    return -xp.vecdot(probabilities, xp.log(xp.clip(probabilities, 1e-12, None)))
+
+
+def measured(measure: Measure, probabilities: Array) -> Array:
+    """The measure of ``(n, K)`` probabilities, a few rows in float64 at a time, ``(n,)``."""
+    parts = [measure(chunk) for (chunk,) in double_chunks(probabilities)]
+    return namespace(probabilities).concat(parts)
 
 
 def models(rows: Rows) -> list[Array]:
@@ -51,15 +58,15 @@ def uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
 
     def summarise(shard: Shard) -> tuple[Floats, Floats]:
         """The smallest and largest score of every model in a block; nothing for one model."""
-        if len(models(shard.rows)) == 1:
+        if len(models(take_rows(shard.rows, np.arange(min(len(shard), 1))))) == 1:
             return np.empty(0), np.empty(0)
-        scores = [to_numpy(measure(float64(p))) for p in models(shard.rows)]
+        scores = [to_numpy(measured(measure, p)) for p in models(shard.rows)]
         low = np.array([score.min(initial=np.inf) for score in scores])
         high = np.array([score.max(initial=-np.inf) for score in scores])
         return low, high
 
     def score(rows: Rows, labelled: Rows | None, summary: list[tuple[Floats, Floats]]) -> Array:
-        scores = [measure(float64(p)) for p in models(rows)]
+        scores = [measured(measure, p) for p in models(rows)]
         if len(scores) == 1:
             return scores[0]
         low = np.min([part[0] for part in summary], axis=0)

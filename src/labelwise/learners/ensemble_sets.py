@@ -52,6 +52,12 @@ class Sets:
     def __len__(self) -> int:
         return len(self.each[0])
 
+    @property
+    def near(self) -> bool:
+        """Whether a batch is one look-up on the device, with nothing to ask the host for."""
+        rows = self._pool.rows if isinstance(self._pool, TensorItems) else self._rows
+        return rows is not None and rows.device == self.targets.device
+
     def numbers(self, values: Tensor, places: Tensor) -> Tensor:
         """What `targets` or `weights` hold for the items at ``places`` ``(M, b)``."""
         return values[self._networks, places]

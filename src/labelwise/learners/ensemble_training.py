@@ -8,6 +8,9 @@ so that a step on stacked parameters is a step on each.
 
 The answer is that of `labelwise.learners.training.train` for each network by itself with the same
 seed, up to rounding (layers that draw in training, as dropout, draw other numbers).
+
+On a GPU a step of small networks is hundreds of short kernels, and starting them takes longer than
+they do. Such a step is recorded once and replayed (`labelwise.learners.recorded`).
 """
 
 import math
@@ -28,11 +31,13 @@ from labelwise.learners.ensemble_sets import Sets, stacked
 from labelwise.learners.inputs import Batch, even_parts, ready
 from labelwise.learners.members import WithState, vmapped_or_not
 from labelwise.learners.network import call, call_with_features, evaluating, precision_of
+from labelwise.learners.recorded import Recorded, recordable
 from labelwise.learners.settings import Settings, make_optimizer, make_schedule
 from labelwise.learners.training import (
     Labelled,
     Outcome,
     Penalised,
+    Watcher,
     autocast,
     batches,
     check_finite,
@@ -87,10 +92,11 @@ class Stack:
         outputs, features = self._each(both, batch, None)
         return outputs, features
 
-    def write(self, states: Mapping[str, Tensor]) -> None:
-        """Give stacked states back to the modules."""
+    def write(self, states: Mapping[str, Tensor], numbers: Sequence[int] | None = None) -> None:
+        """Give stacked states back to the modules, all of them or those of these numbers."""
         with torch.no_grad():
-            for number, module in enumerate(self.modules):
+            for number in range(len(self)) if numbers is None else numbers:
+                module = self.modules[number]
                 for name, value in [*module.named_parameters(), *module.named_buffers()]:
                     value.copy_(states[name][number])
 
@@ -145,6 +151,7 @@ def train_together(
     seeds: Sequence[int],
     device: torch.device,
     validation: Labelled | Sequence[Labelled] | None = None,
+    watchers: Mapping[int, Watcher] | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:
     """Train modules in place, each as `train` would with its seed.
@@ -156,6 +163,8 @@ def train_together(
         seeds: one for each.
         device: where the modules are.
         validation: what the best epoch is found with: one set, or a set for each.
+        watchers: who looks at a module, by its number, at the beginning and after every epoch. They
+            are not told of steps, and cannot ask for losses.
         progress: called as ``progress("training", epochs done, epochs)``.
     """
     for module in modules:
@@ -167,6 +176,9 @@ def train_together(
     held = None if validation is None else Sets(validation, len(modules), device)
     rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
     race = _Race(steps.stack, settings)
+    looking = watchers or {}
+    for number, watcher in looking.items():
+        watcher.begin(sets.each[number])
     for epoch in range(1, settings.epochs + 1):
         pairs = zip(sets.each, rngs, strict=True)
         plans = [batches(own.weights, settings, rng) for own, rng in pairs]
@@ -178,6 +190,9 @@ def train_together(
             if held is not None and losses is not None:
                 own = held.each[number]
                 check_finite(losses[number], f"the validation loss {which}", own, settings)
+        steps.stack.write(steps.stack.state, list(looking))
+        for number, watcher in looking.items():
+            watcher.epoch_done(modules[number], epoch, settings.epochs, _no_losses)
         if progress is not None:
             progress("training", epoch, settings.epochs)
         race.look(epoch, means, accuracies, losses)
@@ -204,6 +219,11 @@ class _Steps:
         self._schedule = make_schedule(self._optimizer, settings, count)
         uneven = settings.weighting == "loss" and bool((self.sets.weights != 1).any())
         self._weights = self.sets.weights if uneven else None
+        self._total = torch.zeros(len(stack), device=device)
+        self._right = torch.zeros(len(stack), device=device)
+        self._recorded: Recorded | None = None
+        if self.sets.near and recordable(self._optimizer, settings, device, steps=count):
+            self._recorded = Recorded(self._make)
 
     def epoch(
         self, plans: Sequence[Sequence[NDArray[np.int64]]]
@@ -214,22 +234,27 @@ class _Steps:
             plans: every network's batches, of the same sizes.
         """
         self.stack.base.train()
-        total = torch.zeros(len(self.stack), device=self._device)
-        right = torch.zeros(len(self.stack), device=self._device)
+        self._total.zero_()
+        self._right.zero_()
         orders = np.stack([np.concatenate(plan) for plan in plans])
         cuts = np.cumsum([0, *(len(part) for part in plans[0])]).tolist()
         places = torch.from_numpy(orders).to(self._device)  # once an epoch: every copy waits
         for begin, end in pairwise(cuts):
-            losses, hits = self.losses(orders[:, begin:end], places[:, begin:end])
-            self._optimizer.zero_grad(set_to_none=True)
-            losses.mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
-            self._optimizer.step()
+            make = self._make if self._recorded is None else self._recorded
+            make(orders[:, begin:end], places[:, begin:end])
             if self._schedule is not None:
                 self._schedule.step()
-            total += losses.detach().sum(dim=1)
-            right += hits
         count = len(self.sets)
-        return _numbers(total / count), _numbers(right / count)
+        return _numbers(self._total / count), _numbers(self._right / count)
+
+    def _make(self, positions: NDArray[np.int64], places: Tensor) -> None:
+        """One step, and its losses added to those of the epoch."""
+        losses, hits = self.losses(positions, places)
+        self._optimizer.zero_grad(set_to_none=True)
+        losses.mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self._total += losses.detach().sum(dim=1)
+        self._right += hits
 
     def losses(
         self, positions: NDArray[np.int64], places: Tensor | None = None
@@ -338,6 +363,10 @@ class _Race:
         for name, value in state.items():
             self._kept[name][numbers] = value[numbers]
         self._safe.update(numbers)
+
+
+def _no_losses(*_: object) -> Tensor:
+    raise BadInput("losses of items cannot be asked for while networks are trained together")
 
 
 def _numbers(values: Tensor) -> NDArray[np.float64]:

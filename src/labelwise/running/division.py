@@ -118,8 +118,8 @@ class Division:
             raise UnknownName(f"no item of the pool has id {wrong}; check the ids")
         return rows - before
 
-    @cached_property
+    @property
     def candidates(self) -> Ids:
-        """``(n,)`` ids of all items that are not labelled, in the order of the rows."""
+        """``(n,)`` ids of all items that are not labelled, listed anew in the order of the rows."""
         ids = np.arange(self.count, dtype=np.int64) if self.ids is None else self.ids
         return np.delete(ids, self._labelled_rows) if len(self.labelled) else ids

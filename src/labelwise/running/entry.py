@@ -1,8 +1,8 @@
 """The public call: from arrays or files, by the name of a strategy, to a selection."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,25 @@ from labelwise.errors import BadInput
 from labelwise.kernels.leverage import rank_tolerance
 from labelwise.pool import check_ids
 from labelwise.running import run
+from labelwise.running.checkpoint import recorded
 from labelwise.running.division import own_ids
-from labelwise.running.shards import Sources, _labelled_ids, open_shards, open_sources
+from labelwise.running.fingerprint import describe, digest
+from labelwise.running.memory import free_bytes
+from labelwise.running.plan import check_memory, needed, plan_sources
+from labelwise.running.shards import (
+    BLOCK_BYTES,
+    Sources,
+    _labelled_ids,
+    open_shards,
+    open_sources,
+)
+from labelwise.running.spill import Spill
 from labelwise.selection import Selection
 from labelwise.strategies import get
 from labelwise.strategy import Strategy
+
+LITTLE = 1 << 30
+"""A selection that takes no more bytes than this is not held against what the machine has free."""
 
 
 def select(
@@ -37,12 +51,16 @@ def select(
     progress: Progress | None = None,
     on: Any = None,
     actors: int | None = None,
+    device: Any = None,
+    memory: float | None = None,
+    resume: Any = None,
     **options: Any,
 ) -> Selection:
     """Pick the items of a pool that are worth labelling.
 
     Each representation is a NumPy array, a torch tensor (on any device), or the path of a .npy or
-    .parquet file; a list of them is one per model. Give those that the strategy needs.
+    .parquet file, of a folder of them or a pattern (``"pool-*.npy"``); a list of them is one per
+    model. Give those that the strategy needs.
 
     Args:
         strategy: a name from `labelwise.strategies`, or a strategy.
@@ -65,6 +83,13 @@ def select(
             `labelwise.running.ray_shards.RayActors` that are to serve several calls. The picks
             are the same.
         actors: how many processes of the cluster hold the rows; one per CPU if None.
+        device: where rows of files and host arrays are computed with, such as ``"cuda"``: a block
+            at a time is brought there. Where they are if None.
+        memory: how many GiB the selection may take; what the machine has free if None. One that
+            would take more is refused before it starts; before that, what is kept beside the rows
+            goes to temporary files.
+        resume: a folder in which to write down how far the selection has come, now and then. The
+            same call goes on from there after an interruption; the folder goes at the end.
         **options: the strategy's own options, by name; an unknown one is an error.
 
     Returns:
@@ -92,63 +117,107 @@ def select(
     }
     given = {name: value for name, value in given.items() if value is not None}
     chosen = chosen.with_options(**options)
-    needed = _needed(chosen, given)
+    names = needed(chosen, given)
+    run.check_count(budget)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise BadInput(f"seed must be a whole number; got {seed!r}")
     if actors is not None and not isinstance(on, str):
         raise BadInput(f"actors is {actors!r} but on names no cluster; give on='ray' too")
-    if not needed and not given:
+    if resume is not None and on is not None:
+        raise BadInput("resume is for rows on this machine; Ray restores lost parts by itself")
+    if not names and not given:
         shards, rows = _bare(chosen, ids, labelled, progress)
         return run.select(chosen, shards, budget, labelled=rows, seed=int(seed))
-    values = {name: given[name] for name in needed or tuple(given)[:1]}
-    sources = open_sources(values)
+    values = {name: given[name] for name in names or tuple(given)[:1]}
+    sources: Sources = open_sources(values)
     chosen = _mind_precision(chosen, sources)
-    with _opened(sources, values, ids, labelled, progress, on, actors) as (pool, known):
-        if not needed:
-            pool.map(_look)
-        return run.select(chosen, pool, budget, labelled=known, seed=int(seed))
+    call = Call(chosen, budget, int(seed), ids, labelled, progress)
+    if on is not None:
+        if device is not None:
+            raise BadInput(f"device is {device!r} but rows are on a cluster; give one of both")
+        return call.on_cluster(sources, values, on, actors)
+    folder = None if resume is None else Path(resume)
+    facts = call.facts(values, sources, device) if folder is not None else {}
+    spill = call.spill(sources, memory)
+    if device is not None:
+        from labelwise.running.device_blocks import on_device
+
+        call = call._replace(ids=own_ids(ids, sources, _count(sources)))  # a file's, not a tensor's
+        sources = on_device(sources, device)
+    return call.here(sources, spill, folder, facts)
 
 
-@contextmanager
-def _opened(
-    sources: Sources,
-    values: dict[str, Any],
-    ids: Any,
-    labelled: Any,
-    progress: Progress | None,
-    on: Any,
-    actors: int | None,
-) -> Iterator[tuple[Shards, Rows | None]]:
-    """The candidates, here or on a cluster, and the rows of the labelled items."""
-    if on is None:
-        yield open_shards(sources, ids=ids, labelled=labelled, progress=progress)
-        return
-    from labelwise.running.ray_shards import open_ray_shards
-
+def _count(sources: Sources) -> int:
     first = next(iter(sources.values()))
-    count = (first[0] if isinstance(first, list) else first).shape[0]
-    known = {"ids": own_ids(ids, sources, count), "labelled": _labelled_ids(labelled)}
-    with open_ray_shards(on, values, count, **known, actors=actors, progress=progress) as shards:
-        yield shards, shards.labelled
+    return int((first[0] if isinstance(first, list) else first).shape[0])
 
 
-def _needed(strategy: Strategy, given: dict[str, Any]) -> tuple[str, ...]:
-    """The first set of representations that the strategy can work with and that is given."""
-    sets = (strategy.needs, *strategy.or_needs)
-    for names in sets:
-        if all(name in given for name in names):
-            break
-    else:
-        wanted = ", or ".join(" and ".join(names) for names in sets)
-        got = " and ".join(given) or "none"
-        raise BadInput(f"{strategy.name} needs {wanted}; got {got}")
-    for name in names:
-        if isinstance(given[name], list | tuple) and not strategy.several:
-            raise BadInput(
-                f"{strategy.name} takes one array of {name}; got a list of {len(given[name])}: "
-                "concatenate their columns, or use a strategy for several models (lewis)"
-            )
-    return names
+class Call(NamedTuple):
+    """What is asked of a pool whose rows may be anywhere."""
+
+    strategy: Strategy
+    budget: int
+    seed: int
+    ids: Any
+    labelled: Any
+    progress: Progress | None
+
+    def spill(self, sources: Sources, memory: float | None) -> Spill | None:
+        """Where states go that do not fit; a selection that would not fit at all is refused."""
+        if memory is not None and not memory > 0:
+            raise BadInput(f"memory must be a number of GiB above 0; got {memory!r}")
+        found = plan_sources(self.strategy, sources, self.budget)
+        if memory is None and found.memory <= LITTLE:
+            return None
+        limit = free_bytes() if memory is None else memory * 2**30
+        check_memory(found, limit)
+        return Spill(limit - found.least_memory)
+
+    def facts(self, values: dict[str, Any], sources: Sources, device: Any) -> dict[str, Any]:
+        """What makes this selection this one."""
+        return {
+            "version": version("labelwise"),
+            "strategy": self.strategy.name,
+            "options": run.plain(self.strategy.options),
+            "budget": int(self.budget),
+            "seed": self.seed,
+            "pool": describe(values, sources),
+            "ids": digest(self.ids),
+            "labelled": digest(self.labelled),
+            "device": None if device is None else str(device),
+            "block": BLOCK_BYTES,
+        }
+
+    def here(
+        self, sources: Sources, spill: Spill | None, folder: Path | None, facts: dict[str, Any]
+    ) -> Selection:
+        """Select from rows that this process reads."""
+        shards, known = open_shards(
+            sources, ids=self.ids, labelled=self.labelled, progress=self.progress, spill=spill
+        )
+        with recorded(shards, folder, facts) as pool:
+            return self._select(pool, known)
+
+    def on_cluster(
+        self, sources: Sources, values: dict[str, Any], on: Any, actors: int | None
+    ) -> Selection:
+        """Select from rows that other processes read."""
+        from labelwise.running.ray_shards import open_ray_shards
+
+        count = _count(sources)
+        known = {
+            "ids": own_ids(self.ids, sources, count),
+            "labelled": _labelled_ids(self.labelled),
+        }
+        with open_ray_shards(
+            on, values, count, **known, actors=actors, progress=self.progress
+        ) as shards:
+            return self._select(shards, shards.labelled)
+
+    def _select(self, pool: Shards, known: Rows | None) -> Selection:
+        if not self.strategy.needs:
+            pool.map(_look)
+        return run.select(self.strategy, pool, self.budget, labelled=known, seed=self.seed)
 
 
 def _mind_precision(strategy: Strategy, sources: Sources) -> Strategy:

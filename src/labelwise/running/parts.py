@@ -20,7 +20,7 @@ from labelwise.arrays import Array, Ids, to_numpy
 from labelwise.blocks import LocalShards, Rows, each, join_rows, on_host
 from labelwise.learner import Learner
 from labelwise.running.division import Division
-from labelwise.running.remote_files import is_remote, open_remote
+from labelwise.running.remote_files import is_remote
 from labelwise.running.shards import BLOCK_BYTES, open_shards
 from labelwise.running.sources import Source, open_source
 
@@ -109,7 +109,7 @@ class Part:
         values = self.values if not pieces else _joined(pieces)
         if learner is not None:
             values = self._represented(learner, values)
-        ids = np.arange(self.first, self.last) if self.ids is None else self.ids
+        ids = range(self.first, self.last) if self.ids is None else self.ids
         sources = {name: each(value, partial(self._source, name)) for name, value in values.items()}
         return open_shards(sources, ids=ids, labelled=self.labelled, block_bytes=self.block_bytes)
 
@@ -117,7 +117,7 @@ class Part:
         if isinstance(value, MappedFile):
             whole = open_source(value.open(), name)
         elif isinstance(value, str):
-            whole = open_remote(value, name) if is_remote(value) else open_source(value, name)
+            whole = open_source(value, name)
         else:
             return open_source(value, name)  # an array was cut before it came here
         return Cut(whole, self.first, self.last)

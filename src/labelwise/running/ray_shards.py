@@ -48,7 +48,6 @@ INLINE = 100_000
 _dumps: Dumps = cloudpickle.dumps
 _resources: Any = ray.cluster_resources
 _free_resources: Any = ray.available_resources
-_client: Any = ray.util.client.ray
 
 
 def connect(on: str = "ray", actors: int | None = None) -> None:
@@ -228,9 +227,9 @@ class RayActors:
 
     def send(self, number: int, method: str, *arguments: Any) -> Any:
         """Call a method of an actor; the answer comes later."""
-        if not ray.is_initialized() or not self._handles:  # Ray would look for another cluster
-            raise ClusterFailed("these actors have ended, or ray.shutdown() was called; start new")
-        return getattr(self._handles[number], method).remote(*arguments)
+        self._check_open()
+        with _connected():
+            return getattr(self._handles[number], method).remote(*arguments)
 
     def store(self, payload: bytes) -> Any:
         """One copy in the object store for all actors of a node, unless it is small."""
@@ -241,7 +240,8 @@ class RayActors:
         while True:
             self._check_head()
             try:
-                return list(ray.get(answers, timeout=PATIENCE_SECONDS))
+                with _connected():
+                    return list(ray.get(answers, timeout=PATIENCE_SECONDS))
             except GetTimeoutError:
                 continue
             except RayTaskError:
@@ -253,11 +253,16 @@ class RayActors:
 
     def replace(self, numbers: Sequence[int]) -> None:
         """Make lost actors again, wherever there is room."""
+        self._check_open()
         for number in numbers:
             _end(self._handles[number])
             self._handles[number] = self._start()
             self.generations[number] += 1
         self._greet(numbers)
+
+    def _check_open(self) -> None:
+        if not ray.is_initialized() or not self._handles:  # Ray would look for another cluster
+            raise ClusterFailed("these actors have ended, or ray.shutdown() was called; start new")
 
     def _start(self) -> Any:
         options = {"num_cpus": 1, "num_gpus": self._gpus, "max_restarts": 0}
@@ -269,7 +274,8 @@ class RayActors:
         asked = {self.send(number, "hello"): number for number in numbers}
         waiting, since = list(asked), time.monotonic()
         while waiting:
-            done, waiting = ray.wait(waiting, num_returns=1, timeout=PATIENCE_SECONDS)
+            with _connected():
+                done, waiting = ray.wait(waiting, num_returns=1, timeout=PATIENCE_SECONDS)
             if not done:
                 self._check_head()
                 if time.monotonic() - since > self._start_seconds:
@@ -332,10 +338,27 @@ def _end(handle: Any) -> None:
 def _head() -> tuple[str, int] | None:
     """Where the cluster's head listens; None where Ray's client hides it."""
     address = getattr(ray.get_runtime_context(), "gcs_address", None)
-    if not address or _client.is_connected():
+    if not address or _through_client():
         return None
     host, _, port = address.rpartition(":")
     return host, int(port)
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    """Say that the cluster is gone if Ray's client does: after half a minute without it."""
+    try:
+        yield
+    except ConnectionError as error:
+        raise ClusterFailed(
+            f"the connection to the Ray cluster is lost ({_first_line(error)}); start the cluster "
+            "and the selection again"
+        ) from error
+
+
+def _through_client() -> bool:
+    client: Any = ray.util.client.ray
+    return bool(client.is_connected())
 
 
 class RayShards(HeldShards):

@@ -1,11 +1,17 @@
 """Rows of ``.npy`` and Parquet files in object storage, or wherever else fsspec reaches.
 
-A URL such as ``s3://bucket/features.npy`` names such a file. Only the ranges of bytes that a pass
-asks for are fetched; neighbouring rows are fetched together.
+A URL such as ``s3://bucket/features.npy`` names such a file, a folder of them, or with a pattern in
+its last part several, which are read one after the other by name. Only the ranges of bytes that a
+pass asks for are fetched; neighbouring rows are fetched together.
+
+fsspec finds the file system. Where it lacks the package for one that pyarrow brings along (S3,
+Google Cloud Storage, Azure, HDFS), pyarrow's is taken.
 """
 
+import re
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -13,7 +19,7 @@ from numpy.lib import format as npy
 
 from labelwise.arrays import Array, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName
-from labelwise.running.sources import ParquetSource, Source
+from labelwise.running.sources import KINDS, ParquetSource, Parts, Source
 
 HEADER = 1 << 12
 """How many bytes are fetched to find the header of a .npy file; as a rule it has 128."""
@@ -32,30 +38,82 @@ def is_remote(value: Any) -> bool:
 
 
 def open_remote(url: str, name: str) -> Source:
-    """A source of rows from the URL of a .npy file, a Parquet file or a folder of them.
+    """A source of rows from the URL of a .npy or .parquet file, of a folder of them, or a pattern.
 
     Args:
-        url: what fsspec can open; credentials come from where its file systems look for them.
+        url: what fsspec or pyarrow can open; credentials are taken from where these look for them.
         name: what it is called in errors.
     """
+    files, path = _file_system(url, name)
+    url = without_secret(url)
+    try:
+        paths = _paths(files, path)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{name}: {url} cannot be reached ({_line(error)})") from error
+    if not paths:
+        raise UnknownName(f"{name}: there is no file {url}, or no .npy or .parquet file in it")
+    kinds = {PurePosixPath(one).suffix for one in paths}
+    if len(kinds) > 1 or not kinds <= set(KINDS):
+        raise BadInput(f"{name}: {url} cannot be read; give .npy files or .parquet files")
+    if kinds == {".parquet"}:
+        return RemoteParquetSource(files, paths, f"{name}: {url}")
+    parts = [RemoteNpySource(files, one, f"{name}: {url}") for one in paths]
+    return parts[0] if len(parts) == 1 else Parts(parts, [Path(one) for one in paths], name)
+
+
+def _file_system(url: str, name: str) -> tuple[Any, str]:
+    """The file system that a URL names, and the path there."""
+    shown = without_secret(url)
     try:
         url_to_fs = import_module("fsspec.core").url_to_fs
     except ImportError as error:
         raise MissingDependency(
-            f"reading {url} needs fsspec; run pip install fsspec, and what it asks for next"
+            f"reading {shown} needs fsspec; run pip install fsspec, and what it asks for next"
         ) from error
     try:
         files, path = url_to_fs(url)
-        there = files.exists(path)
     except ImportError as error:
-        raise MissingDependency(f"reading {url} needs another package ({error})") from error
+        found = _file_system_of_pyarrow(url)
+        if found is None:
+            raise MissingDependency(f"reading {shown} needs another package ({error})") from error
+        return found
     except (OSError, ValueError) as error:
-        raise BadInput(f"{name}: {url} cannot be reached ({error})") from error
-    if not there:
-        raise UnknownName(f"{name}: there is no file {url}")
-    if path.endswith(".npy"):
-        return RemoteNpySource(files, path, f"{name}: {url}")
-    return RemoteParquetSource(files, path, f"{name}: {url}")
+        raise BadInput(f"{name}: {shown} cannot be reached ({_line(error)})") from error
+    return files, path
+
+
+def _file_system_of_pyarrow(url: str) -> tuple[Any, str] | None:
+    try:
+        files, path = import_module("pyarrow.fs").FileSystem.from_uri(url)
+    except (ImportError, OSError, ValueError):  # not there, or not known to it
+        return None
+    return import_module("fsspec.implementations.arrow").ArrowFSWrapper(files), path
+
+
+def _paths(files: Any, path: str) -> list[str]:
+    """The files that a path stands for, in the order of their names."""
+    path = path.rstrip("/")
+    if "*" in path or "[" in path:  # a question mark begins what a web server is asked for
+        return sorted(files.glob(path))
+    if not files.exists(path):
+        return []
+    if not files.isdir(path):
+        return [path]
+    return sorted(one for kind in KINDS for one in files.glob(f"{path}/*{kind}"))
+
+
+def without_secret(url: str) -> str:
+    """A URL as it may be shown and written down.
+
+    Example:
+        >>> without_secret("s3://key:secret@bucket/features.npy")
+        's3://bucket/features.npy'
+    """
+    return re.sub("//[^/]*@", "//", url)
+
+
+def _line(error: BaseException) -> str:
+    return str(error).split("\n", 1)[0].rstrip(".")
 
 
 class RemoteNpySource:
@@ -73,7 +131,7 @@ class RemoteNpySource:
                 self.shape, by_columns, self._dtype = read(file)
                 self._offset = file.tell()
         except (ValueError, EOFError, OSError) as error:
-            raise BadInput(f"{name} is not a readable .npy file ({error})") from error
+            raise BadInput(f"{name} is not a readable .npy file ({_line(error)})") from error
         if self._dtype.hasobject:
             raise BadInput(f"{name} holds objects; save an array of numbers instead")
         if by_columns and len(self.shape) > 1:
@@ -119,25 +177,23 @@ class RemoteNpySource:
 
 
 class RemoteParquetSource(ParquetSource):
-    """A Parquet file, or a folder of them, of which row groups are fetched."""
+    """Parquet files, one after the other, of which row groups are fetched."""
 
-    def __init__(self, files: Any, path: str, name: str) -> None:
+    def __init__(self, files: Any, paths: Sequence[str], name: str) -> None:
         """Open the files; nothing but their metadata is fetched."""
-        # The same as for local files, but for how they are listed and opened.
+        # The same as for local files, but for how they are opened.
         try:
             from pyarrow import parquet
         except ImportError as error:
             raise MissingDependency(
-                f"reading {path} needs pyarrow; run pip install 'labelwise[parquet]'"
+                f"reading {paths[0]} needs pyarrow; run pip install 'labelwise[parquet]'"
             ) from error
-        folder = files.isdir(path)
-        names = sorted(files.glob(f"{path.rstrip('/')}/*.parquet")) if folder else [path]
-        if not names:
-            raise BadInput(f"{name} holds no .parquet file")
-        if not names[0].endswith(".parquet"):
-            raise BadInput(f"{name} cannot be read; give a .npy or .parquet file")
-        self._path = Path(path)
-        self._files = [parquet.ParquetFile(files.open(one, "rb")) for one in names]
+        self._path = Path(paths[0])
+        try:
+            self._files = [parquet.ParquetFile(files.open(one, "rb")) for one in paths]
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{name} is not a readable .parquet file ({_line(error)})") from error
+        self._check_columns([Path(one) for one in paths])
         self._groups = [(f, g) for f in self._files for g in range(f.metadata.num_row_groups)]
         self._ends = np.cumsum([f.metadata.row_group(g).num_rows for f, g in self._groups])
         self._cached = None

@@ -38,34 +38,39 @@ def select(
     if budget == 0:
         return Selection(np.empty(0, dtype=np.int64), info={"strategy": strategy.name})
     choice = pick(strategy, shards, labelled, budget, seed)
-    facts = {"strategy": strategy.name, "seed": seed, "options": _plain(strategy.options)}
+    facts = {"strategy": strategy.name, "seed": seed, "options": plain(strategy.options)}
     return Selection(
         np.asarray(choice.ids, dtype=np.int64),
         choice.weights,
         choice.counts,
         choice.scores,
-        {**facts, **_plain(choice.info)},
+        {**facts, **plain(choice.info)},
     )
 
 
 def check_budget(budget: int, left: int) -> None:
     """Refuse a budget that is not a whole number from 0 to what is left."""
-    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 0:
-        raise BadInput(f"budget must be a whole number of items, 0 or more; got {budget!r}")
+    check_count(budget)
     if budget > left:
         raise BadInput(
             f"budget is {budget} but only {left} unlabelled items are left; ask for {left} or fewer"
         )
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def check_count(budget: int) -> None:
+    """Refuse a budget that is no number of items."""
+    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 0:
+        raise BadInput(f"budget must be a whole number of items, 0 or more; got {budget!r}")
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """Diagnostics as values that JSON can hold."""
     return {name: _plain_value(value) for name, value in values.items()}
 
 
 def _plain_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _plain(value)
+        return plain(value)
     if isinstance(value, np.generic):
         return value.item()
     if is_array(value):

@@ -1,8 +1,10 @@
 """Where rows come from: arrays in memory, memory-mapped ``.npy`` files, Parquet files.
 
-A source reads any range of rows. Only the ranges that a pass asks for are in memory.
+A source reads any range of rows. Only the ranges that a pass asks for are in memory. A folder of
+files of one kind, or a pattern, is one source: its files one after the other, by name.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,7 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from labelwise.arrays import Array, Ids, is_array, precision, take
-from labelwise.errors import BadInput, MissingDependency, UnknownName
+from labelwise.errors import BadInput, MissingDependency
+
+KINDS = (".npy", ".parquet")
+"""Files that hold rows."""
 
 
 class Source(Protocol):
@@ -122,8 +127,62 @@ class NpySource:
         return self.read(first, int(positions.max()) + 1)[positions - first]
 
 
+class Parts:
+    """Several sources, one after the other."""
+
+    in_memory = False
+
+    def __init__(self, sources: Sequence[Source], paths: Sequence[Path], name: str) -> None:
+        """Rows of all parts must have the same shape, and the same type."""
+        first, self._sources = sources[0], list(sources)
+        for source, path in zip(sources, paths, strict=True):
+            if source.shape[1:] != first.shape[1:]:
+                raise BadInput(
+                    f"{name}: rows of {path.name} have shape {source.shape[1:]} but those of "
+                    f"{paths[0].name} {first.shape[1:]}; give parts of one array"
+                )
+            if (source.bytes_per_row, source.precision) != (first.bytes_per_row, first.precision):
+                raise BadInput(
+                    f"{name}: {path.name} and {paths[0].name} hold numbers of different types; "
+                    "save them alike"
+                )
+        self._ends = np.cumsum([source.shape[0] for source in sources])
+        self.shape: tuple[int, ...] = (int(self._ends[-1]), *first.shape[1:])
+        self.bytes_per_row, self.precision = first.bytes_per_row, first.precision
+
+    def read(self, first: int, last: int) -> Array:
+        """Rows ``first`` to ``last - 1``: a view where one part has them all, else a copy."""
+        parts = [
+            self._sources[number].read(max(first - start, 0), min(last, end) - start)
+            for number, start, end in self._spans()
+            if first < end and start < last
+        ]
+        return np.concatenate(parts) if len(parts) > 1 else (parts or [self._none()])[0]
+
+    def _spans(self) -> Iterator[tuple[int, int, int]]:
+        """Number, first row and end of every part."""
+        starts = [0, *self._ends[:-1].tolist()]
+        return zip(range(len(starts)), starts, self._ends.tolist(), strict=True)
+
+    def _none(self) -> Array:
+        return self._sources[0].read(0, 0)
+
+    def take(self, positions: Any) -> Array:
+        """The rows at the given positions, one part after the other."""
+        positions = np.asarray(positions)
+        if not len(positions):
+            return self._none()
+        owners = np.searchsorted(self._ends, positions, side="right")
+        parts, places = [], []
+        for number in np.unique(owners).tolist():
+            places.append(np.flatnonzero(owners == number))
+            start = int(self._ends[number - 1]) if number else 0
+            parts.append(self._sources[number].take(positions[places[-1]] - start))
+        return np.concatenate(parts)[np.argsort(np.concatenate(places))]
+
+
 class ParquetSource:
-    """A Parquet file, or a folder of them read in the order of their names.
+    """Parquet files, one after the other; row groups are read in order.
 
     The rows are one list column of equal lengths, or all numeric columns side by side; a column
     called ``id`` holds the items' ids.
@@ -131,31 +190,43 @@ class ParquetSource:
 
     in_memory = False
 
-    def __init__(self, path: Path) -> None:
-        """Open the files; nothing but their metadata is read."""
+    def __init__(self, path: Path, paths: Sequence[Path] | None = None) -> None:
+        """Open the files; nothing but their metadata is read.
+
+        Args:
+            path: of one file, or what several are called in errors.
+            paths: of several files.
+        """
         try:
             from pyarrow import parquet
         except ImportError as error:
             raise MissingDependency(
                 f"reading {path.name} needs pyarrow; run pip install 'labelwise[parquet]'"
             ) from error
-        names = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-        if not names:
-            raise BadInput(f"the folder {path} holds no .parquet file")
         self._path = path
-        self._files = [parquet.ParquetFile(name) for name in names]
+        self._files = [_open_parquet(parquet, one) for one in paths or [path]]
+        self._check_columns([path] if paths is None else paths)
         groups = [(file, g) for file in self._files for g in range(file.metadata.num_row_groups)]
         sizes = [file.metadata.row_group(group).num_rows for file, group in groups]
         self._groups = groups
         self._ends = np.cumsum(sizes)
         self._cached: tuple[int, Any] | None = None
 
+    def _check_columns(self, paths: Sequence[Path]) -> None:
+        names = [file.schema_arrow.names for file in self._files]
+        for path, own in zip(paths, names, strict=True):
+            if own != names[0]:
+                raise BadInput(
+                    f"{path.name} has the columns {', '.join(own)} but {paths[0].name} has "
+                    f"{', '.join(names[0])}; give files with the same columns"
+                )
+
     @property
     def columns(self) -> list[str]:
         """The columns that make a row."""
         return [name for name in self._files[0].schema_arrow.names if name != "id"]
 
-    @property
+    @cached_property
     def ids(self) -> Ids | None:
         """The column ``id``, if there is one."""
         if "id" not in self._files[0].schema_arrow.names:
@@ -226,13 +297,26 @@ class ParquetSource:
         return out
 
 
+def _open_parquet(parquet: Any, path: Path) -> Any:
+    try:
+        return parquet.ParquetFile(path)
+    except (ValueError, OSError) as error:
+        raise BadInput(f"{path} is not a readable .parquet file ({error})") from error
+
+
 def open_source(value: Any, name: str) -> Source:
     """A source of rows from an array or the path of a file.
 
     Args:
-        value: a NumPy array, a torch tensor, or the path of a .npy or .parquet file or folder.
+        value: a NumPy array, a torch tensor, or the path of a .npy or .parquet file, of a folder of
+            files of one of these kinds, or a pattern for their names such as ``"pool-*.npy"``; or
+            a URL that fsspec can open.
         name: what it is called in errors.
     """
+    if isinstance(value, str) and "://" in value:
+        from labelwise.running.remote_files import open_remote  # which imports this module
+
+        return open_remote(value, name)
     if isinstance(value, str | Path):
         return _open_file(Path(value), name)
     if not is_array(value):
@@ -244,10 +328,11 @@ def open_source(value: Any, name: str) -> Source:
 
 
 def _open_file(path: Path, name: str) -> Source:
-    if not path.exists():
-        raise UnknownName(f"{name}: there is no file {path}")
-    if path.suffix == ".parquet" or path.is_dir():
-        return ParquetSource(path)
-    if path.suffix != ".npy":
-        raise BadInput(f"{name}: cannot read {path.name!r}; give a .npy or .parquet file")
-    return NpySource(path, name)
+    from labelwise.running.many_files import part_paths  # which imports this module
+
+    paths = part_paths(path, name)
+    suffix = paths[0].suffix
+    if suffix == ".parquet":
+        return ParquetSource(path, paths if len(paths) > 1 or paths[0] != path else None)
+    parts = [NpySource(one, name) for one in paths]
+    return parts[0] if len(parts) == 1 else Parts(parts, paths, name)

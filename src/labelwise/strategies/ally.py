@@ -50,7 +50,7 @@ from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.farthest import farthest_first
 from labelwise.kernels.kmeans import kmeans
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "ally"
 NOISE = 1
@@ -270,6 +270,28 @@ DIVERSITIES: dict[str, Callable[..., Picks]] = {
     "none": _highest,
 }
 
+
+def _cost(job: Job) -> Cost:
+    """A pass over the duals, and what keeps the picks apart."""
+    diversity, rounds = job.options["diversity"], job.options["rounds"]
+    if diversity == "kmeans":
+        clusters = job.options["clusters"] or job.budget
+        passes, usual, columns = clusters + rounds + 5, rounds + 4, (rounds + 2) * clusters
+    elif diversity == "kmeans++":
+        passes, usual, columns = job.budget + 1, job.budget + 1, 2 * job.budget
+    else:
+        passes, usual, columns = 1, 1, 0
+    candidates = job.options["candidates"] * job.budget if diversity == "k_center" else 0
+    return Cost(
+        passes=(1, passes),
+        usual=usual,
+        columns=columns,
+        item_bytes=136.0,
+        state_bytes=32.0,
+        held_bytes=32.0 * candidates * job.width(),
+    )
+
+
 STRATEGY = PassStrategy(
     name="ally",
     needs=("features", "duals"),
@@ -278,4 +300,5 @@ STRATEGY = PassStrategy(
     good_for="items that a constrained training finds hardest to satisfy; regression too",
     reference="Elenter, NaderiAlizadeh and Ribeiro, A Lagrangian Duality Approach to Active "
     "Learning, NeurIPS 2022",
+    cost=_cost,
 )

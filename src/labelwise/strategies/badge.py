@@ -22,7 +22,7 @@ from labelwise.arrays import device, namespace
 from labelwise.blocks import Rows, Shards
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.seeding import draw_far_items
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 
 def gradients(rows: Rows) -> Factored:
@@ -43,6 +43,17 @@ def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Cho
     return Choice(ids, scores=distances)
 
 
+def _cost(job: Job) -> Cost:
+    """All rows are measured again each time that old distances have become poor bounds."""
+    return Cost(
+        passes=(1, job.budget + 2),
+        usual=min(3, job.budget + 2),
+        columns=16 + job.budget / 20,
+        item_bytes=40.0,
+        state_bytes=28.0,
+    )
+
+
 STRATEGY = PassStrategy(
     name="badge",
     needs=("features", "probabilities"),
@@ -51,4 +62,5 @@ STRATEGY = PassStrategy(
     good_for="classification with a network: uncertain and diverse at once; a strong default",
     reference="Ash, Zhang, Krishnamurthy, Langford and Agarwal, Deep Batch Active Learning by "
     "Diverse, Uncertain Gradient Lower Bounds, ICLR 2020",
+    cost=_cost,
 )

@@ -53,7 +53,7 @@ from labelwise.arrays import (
 from labelwise.blocks import LocalShards, Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.fisher import fisher_products, fisher_roots, fisher_squares, fisher_sum
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "bait"
 TASKS = ("auto", "classification", "regression")
@@ -315,6 +315,22 @@ def _forget(shard: Shard) -> None:
     shard.state.pop(KEY, None)
 
 
+def _cost(job: Job) -> Cost:
+    """A pass per added item; the items that are taken back are at hand."""
+    classes = max(job.width("probabilities"), 1)
+    candidates = job.options["candidates"] or job.items
+    return Cost(
+        passes=(2, 2 * job.budget + 3),
+        usual=2 * job.budget + 1,
+        columns=classes**2 * (job.width() + 4 * job.budget),
+        item_bytes=56.0 + 24 * classes**2 * min(candidates / max(job.items, 1), 1),
+        held_bytes=6 * 8.0 * (classes * job.width()) ** 2,
+        state_bytes=16 * classes**2 * min(candidates / max(job.items, 1), 1),
+        holds=f"two {classes} x {classes} matrices per candidate",
+        instead=("badge",),
+    )
+
+
 STRATEGY = PassStrategy(
     name="bait",
     needs=("features", "probabilities"),
@@ -323,4 +339,5 @@ STRATEGY = PassStrategy(
     good_for="linear heads with few classes, and regression; batches that serve the whole pool",
     reference="Ash, Goel, Krishnamurthy and Kakade, Gone Fishing: Neural Active Learning with "
     "Fisher Embeddings, NeurIPS 2021",
+    cost=_cost,
 )

@@ -47,7 +47,7 @@ from labelwise.errors import BadInput
 from labelwise.kernels.bandit import arm_probabilities
 from labelwise.kernels.picking import pick
 from labelwise.strategies import get
-from labelwise.strategy import Choice, PassStrategy, Strategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, Strategy
 
 ARMS = ("k_center", "confidence")
 DRAWS = 22
@@ -163,6 +163,21 @@ def _reads(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(unions))
 
 
+def _cost(job: Job) -> Cost:
+    """That of the dearest arm, as far as it can be told."""
+    arms = _open_arms(job.options["arms"]).values()
+    costs = [arm.costs(job._replace(options=arm.options)) for arm in arms]
+    return Cost(
+        passes=(min(cost.passes[0] for cost in costs), max(cost.passes[1] for cost in costs)),
+        usual=max(cost.expected for cost in costs),
+        columns=max(cost.columns for cost in costs),
+        item_bytes=max(cost.item_bytes for cost in costs),
+        state_bytes=min(cost.state_bytes for cost in costs),
+        held_bytes=max(cost.held_bytes for cost in costs),
+        holds=next((cost.holds for cost in costs if cost.holds), ""),
+    )
+
+
 STRATEGY = Bandit(
     name="bandit",
     needs=("features", "probabilities"),
@@ -171,4 +186,5 @@ STRATEGY = Bandit(
     draws=True,
     good_for="not knowing which strategy suits: several take turns, and the better ones gain",
     reference="Hsu and Lin, Active Learning by Learning, AAAI 2015",
+    cost=_cost,
 )

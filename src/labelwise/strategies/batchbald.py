@@ -49,7 +49,7 @@ from labelwise.kernels.information import (
     joined,
     no_picks,
 )
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 NAME = "member_probabilities"
 GROUPS = 256
@@ -198,6 +198,19 @@ def _by_bald(bald: Floats, picked: list[int], budget: int, ids: Ids) -> list[int
     return [int(position) for position in largest(rest, budget - len(picked), ids)]
 
 
+def _cost(job: Job) -> Cost:
+    """A few passes per pick over all configurations of the picks' labels."""
+    members = max((shape[0] for shape in job.shapes.get(NAME, ())), default=1)
+    configurations = job.options["configurations"]
+    return Cost(
+        passes=(1, 4 * job.budget + 1),
+        usual=3 * job.budget,
+        columns=job.budget * configurations / 8,
+        item_bytes=64.0,
+        held_bytes=16 * 8.0 * configurations * members,
+    )
+
+
 STRATEGY = PassStrategy(
     name="batchbald",
     needs=("member_probabilities",),
@@ -206,4 +219,5 @@ STRATEGY = PassStrategy(
     good_for="posterior draws, dropout or ensembles; batches without repetition",
     reference="Kirsch, van Amersfoort and Gal, BatchBALD: Efficient and Diverse Batch Acquisition "
     "for Deep Bayesian Active Learning, NeurIPS 2019",
+    cost=_cost,
 )

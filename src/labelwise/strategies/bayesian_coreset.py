@@ -35,7 +35,7 @@ from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.information import entropy
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "bayesian_coreset"
 ARRIVED = 1e-8
@@ -175,6 +175,19 @@ def _choice(
     return Choice(np.array(picked.ids, dtype=np.int64), weights, info=info)
 
 
+def _cost(job: Job) -> Cost:
+    """One pass; what it makes of the rows is kept."""
+    members = sum(shape[0] for shape in job.shapes.get("member_probabilities", ()))
+    return Cost(
+        passes=(1, 1),
+        columns=2 * job.budget,
+        item_bytes=40.0 + 8 * members,
+        state_bytes=8.0 * members,
+        holds=f"a vector of {members} numbers per item, one per member",
+        instead=("bald", "committee"),
+    )
+
+
 STRATEGY = PassStrategy(
     name="bayesian_coreset",
     needs=("member_probabilities",),
@@ -183,4 +196,5 @@ STRATEGY = PassStrategy(
     good_for="posterior draws; a batch that stands for the whole pool, with weights",
     reference="Pinsler, Gordon, Nalisnick and Hernández-Lobato, Bayesian Batch Active Learning as "
     "Sparse Subset Approximation, NeurIPS 2019",
+    cost=_cost,
 )

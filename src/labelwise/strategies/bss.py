@@ -28,7 +28,7 @@ from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.barrier import Draws, draw_by_budget, draw_by_theory, theory_gamma
 from labelwise.kernels.bases import Columns, Finer, fourier, polynomial
 from labelwise.kernels.leverage import whiten
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 MODES = ("budget", "theory")
 BASES = ("features", "polynomial", "fourier")
@@ -128,6 +128,15 @@ def _summary(draws: Draws) -> dict[str, Any]:
     return kept | {"barriers": [upper[-1:], lower[-1:]], "beta_sum": float(sum(betas))}
 
 
+def _cost(job: Job) -> Cost:
+    """The Gram matrix (twice if it is badly conditioned), leverage, and means of a basis."""
+    more = 0 if job.options["basis"] == "features" else 3
+    columns = 2 * job.width() if not more else 2 * max(job.width(), job.options["frequencies"])
+    return Cost(
+        passes=(2, 4 + more), usual=3 + more, columns=columns + 2 * job.budget, item_bytes=72.0
+    )
+
+
 STRATEGY = PassStrategy(
     name="bss",
     needs=("features",),
@@ -140,4 +149,5 @@ STRATEGY = PassStrategy(
         "Chen & Price, Active Regression via Linear-Sample Sparsification, COLT 2019; "
         "Batson, Spielman & Srivastava, Twice-Ramanujan Sparsifiers, STOC 2009"
     ),
+    cost=_cost,
 )

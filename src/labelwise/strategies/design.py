@@ -29,7 +29,7 @@ from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_nu
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks, double_products
-from labelwise.strategy import Choice, GreedyStrategy
+from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 
 class State(NamedTuple):
@@ -152,6 +152,16 @@ def finish(plan: Design, shards: Shards, ids: Ids) -> Choice:
     return Choice(ids, info={"mu": plan.mu})
 
 
+def _cost(job: Job) -> Cost:
+    """The Gram matrix, the first scores, and a pass per pick."""
+    return Cost(
+        passes=(job.budget + 1, job.budget + 3),
+        columns=3 * job.width() + 8 * job.budget,
+        item_bytes=56.0 + job.picked_bytes,
+        state_bytes=40.0 + job.picked_bytes,
+    )
+
+
 STRATEGY = GreedyStrategy(
     name="design",
     needs=("features",),
@@ -164,4 +174,5 @@ STRATEGY = GreedyStrategy(
     exact=exact,
     good_for="linear models and regression: a batch from which the pool can be predicted",
     reference="Yu, Bi and Tresp, Active Learning via Transductive Experimental Design, ICML 2006",
+    cost=_cost,
 )

@@ -28,7 +28,7 @@ from labelwise.arrays import Array, Floats, comparable, row_noise, to_numpy
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.votes import vote_entropy
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DRAWS = 21
 """The stream of noise from which candidates are drawn."""
@@ -119,6 +119,11 @@ def _check(votes: Array, ids: Array) -> None:
         )
 
 
+def _cost(job: Job) -> Cost:
+    """One pass over the votes."""
+    return Cost(passes=(1, 1), item_bytes=96.0)
+
+
 STRATEGY = PassStrategy(
     name="disagreement",
     needs=("member_votes",),
@@ -127,4 +132,5 @@ STRATEGY = PassStrategy(
     choose=choose,
     good_for="one batch for several models: items on which they waver late in training",
     reference="Tang and Huang, Active Learning for Multiple Target Models, NeurIPS 2022",
+    cost=_cost,
 )

@@ -59,7 +59,7 @@ from labelwise.kernels.pseudo_gradients import (
     one_array,
     pseudo_gradients,
 )
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 NORMALIZE = ("mean", "sum")
 
@@ -266,6 +266,19 @@ def _count(
     shard.state["scores"] = scores
 
 
+def _cost(job: Job) -> Cost:
+    """One pass, and one per step where redundancy is taken out."""
+    given = job.options["redundancy"]
+    steps = 1 if given is None else -(-job.budget // _redundancy(given).step)
+    return Cost(
+        passes=(1, max(steps, 1)),
+        usual=max(steps, 1),
+        columns=job.budget,
+        item_bytes=40.0,
+        state_bytes=16.0,
+    )
+
+
 STRATEGY = PassStrategy(
     name="dynamics",
     needs=("gradient_norms", "gradient_products"),
@@ -275,4 +288,5 @@ STRATEGY = PassStrategy(
     good_for="networks that are trained on rather than anew: items that speed up training most",
     reference="Wang, Huang, Wu, Tong, Margenot and He, Deep Active Learning by Leveraging Training "
     "Dynamics, NeurIPS 2022",
+    cost=_cost,
 )

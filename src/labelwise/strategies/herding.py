@@ -41,7 +41,7 @@ from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.gaussian import kernel_sums, median_distance
-from labelwise.strategy import Choice, GreedyStrategy
+from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 BANDWIDTH_ITEMS = 1000
 """How many items the median distance is taken over."""
@@ -141,6 +141,18 @@ def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     )
 
 
+def _cost(job: Job) -> Cost:
+    """Products with the references, and a pass per pick."""
+    references = min(job.options["references"], job.items)
+    return Cost(
+        passes=(job.budget, job.budget + 2),
+        columns=references + 8 * job.budget,
+        item_bytes=72.0 + job.picked_bytes,
+        state_bytes=48.0 + job.picked_bytes,
+        held_bytes=32.0 * references * job.width() + 160.0 * BANDWIDTH_ITEMS**2,
+    )
+
+
 STRATEGY = GreedyStrategy(
     name="herding",
     needs=("features",),
@@ -153,4 +165,5 @@ STRATEGY = GreedyStrategy(
     slack=slack,
     good_for="a first batch that looks like the pool, without any model of the classes",
     reference="Chen, Welling and Smola, Super-Samples from Kernel Herding, UAI 2010",
+    cost=_cost,
 )

@@ -16,7 +16,7 @@ import numpy as np
 from labelwise.arrays import row_noise
 from labelwise.blocks import Rows, Shards
 from labelwise.kernels.kmeans import kmeans, nearest_to_centres
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 
 def choose(
@@ -43,6 +43,18 @@ def choose(
     return Choice(ids, scores=-distances, info=info)
 
 
+def _cost(job: Job) -> Cost:
+    """Seeding as in badge, and a pass for every round."""
+    rounds = job.options["rounds"]
+    return Cost(
+        passes=(1, job.budget + rounds + 4),
+        usual=rounds + 3,
+        columns=job.budget * (rounds + 2),
+        item_bytes=72.0,
+        state_bytes=32.0,
+    )
+
+
 STRATEGY = PassStrategy(
     name="kmeans",
     needs=("features",),
@@ -51,4 +63,5 @@ STRATEGY = PassStrategy(
     good_for="typical, spread-out items for the first labels; needs no model's opinion",
     reference="Xu, Yu, Tresp, Xu and Wang, Representative Sampling for Text Classification Using "
     "Support Vector Machines, ECIR 2003",
+    cost=_cost,
 )

@@ -16,25 +16,28 @@ A least-squares (or :math:`\ell_p`) fit of every model's last layer on the weigh
 close to the fit on the whole pool. A budget of the whole pool returns every item with weight 1.
 
 Cost: two passes per model for p = 2, one more per round of the iteration otherwise (about 15 for
-p = 1 or 3), ``O(n d^2)`` each, and ``O(n)`` for the draw.
+p = 1 or 3), ``O(n d^2)`` each, and ``O(n)`` for the draw. Memory: two numbers per item at most,
+kept where its row is; what travels grows with the budget, not with the pool.
 
 Reference: S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight
 Sampling for Multiple Deep Models", ICLR 2024, Algorithm 1 and Appendix B.
 """
 
+import math
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, comparable
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.draws import draw_until_distinct, poisson_draw
+from labelwise.kernels import draws
 from labelwise.kernels.leverage import read_features
-from labelwise.kernels.lewis import Lewis, lewis_iteration
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.kernels.lewis import WEIGHTS, Lewis, forget_weights, leave_weights
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
+KEY = "lewis_scores"
 SAMPLINGS = ("with_replacement", "poisson")
 
 
@@ -68,31 +71,46 @@ def choose(
         raise BadInput(f"sampling must be one of {', '.join(SAMPLINGS)}; got {sampling!r}")
     # float64 products, so that a draw does not depend on the split of float32 rows
     settings = Lewis(p=p, tol=tol, rtol=rtol, double=True)
-    scores, info = _largest_weights(shards, settings)
-    if budget == len(shards):
-        return _everything(shards.ids, scores, info)
-    support = int(np.count_nonzero(scores))
-    if support < budget:
-        raise BadInput(
-            f"budget is {budget} but only {support} of {len(shards)} items have features that are "
-            f"not all zero; ask for {support} or fewer"
-        )
-    draw = _poisson if sampling == "poisson" else _with_replacement
-    return _report(draw(shards.ids, scores, budget, seed), info)
+    try:
+        scores, info = _leave_scores(shards, settings)
+        if budget == len(shards):
+            return _report(_everything(shards), info)
+        if scores.support < budget:
+            raise BadInput(
+                f"budget is {budget} but only {scores.support} of {len(shards)} items have "
+                f"features that are not all zero; ask for {scores.support} or fewer"
+            )
+        draw = _poisson if sampling == "poisson" else _with_replacement
+        return _report(draw(shards, scores, budget, seed), info)
+    finally:
+        shards.map(_forget)
 
 
-def _largest_weights(shards: Shards, settings: Lewis) -> tuple[Floats, dict[str, Any]]:
-    """The largest Lewis weight of every item over all models, ``(n,)``, and diagnostics."""
-    features = shards.rows(shards.ids[:1])["features"]
+class _Scores(NamedTuple):
+    """What is known of the scores, which stay with the blocks."""
+
+    total: float
+    highest: float
+    support: int
+
+
+def _leave_scores(shards: Shards, settings: Lewis) -> tuple[_Scores, dict[str, Any]]:
+    """Leave the largest Lewis weight of every item over all models; diagnostics."""
+    first = next(ids for ids in shards.map(_first_id) if len(ids))
+    features = shards.rows(first)["features"]
     models = len(features) if isinstance(features, list | tuple) else 1
-    scores = np.zeros(len(shards))
     ranks, iterations, totals = [], [], []
     for model in range(models):
-        found = lewis_iteration(shards, settings, partial(read_features, model=model))
-        scores = np.maximum(scores, found.weights)
+        found = leave_weights(shards, settings, partial(read_features, model=model))
+        parts = shards.map(_keep_largest)
+        scores = _Scores(
+            sum(part.total for part in parts),
+            max(part.highest for part in parts),
+            sum(part.support for part in parts),
+        )
         ranks.append(found.rank)
         iterations.append(found.iterations)
-        totals.append(float(scores.sum()))
+        totals.append(scores.total)
         shards.progress("lewis weights", model + 1, models)
     info = {
         "total": totals[-1],
@@ -104,37 +122,86 @@ def _largest_weights(shards: Shards, settings: Lewis) -> tuple[Floats, dict[str,
     return scores, info
 
 
-def _everything(ids: Ids, scores: Floats, info: dict[str, Any]) -> Choice:
+def _first_id(shard: Shard) -> Ids:
+    return shard.ids[:1].copy()
+
+
+def _keep_largest(shard: Shard) -> _Scores:
+    """Count another model's weights in the scores of a block."""
+    scores = shard.state.pop(WEIGHTS)
+    if KEY in shard.state:
+        scores = np.maximum(scores, shard.state[KEY], out=scores)
+    shard.state[KEY] = scores
+    highest = float(scores.max(initial=0.0))
+    return _Scores(float(scores.sum()), highest, int(np.count_nonzero(scores)))
+
+
+def _forget(shard: Shard) -> None:
+    forget_weights(shard)
+    shard.state.pop(KEY, None)
+
+
+def _everything(shards: Shards) -> Choice:
     """All items, the largest weight first: nothing is drawn, and each stands for itself."""
+    ids, scores = shards.ids, np.concatenate(shards.map(_scores))
     order = np.lexsort((ids, -comparable(scores)))
     ones = np.ones(len(ids), dtype=np.int64)
-    return _report(Choice(ids[order], ones.astype(np.float64), ones, scores[order]), info)
+    return Choice(ids[order], ones.astype(np.float64), ones, scores[order])
 
 
-def _with_replacement(ids: Ids, scores: Floats, budget: int, seed: int) -> Choice:
-    picks, counts, draws = draw_until_distinct(scores, budget, seed, ids)
-    chosen = _scores_of(picks, ids, scores)
-    weights = counts * (scores.sum() / (draws * chosen))
-    return Choice(picks, weights, counts, chosen)
+def _scores(shard: Shard) -> Floats:
+    scores: Floats = shard.state[KEY]
+    return scores
 
 
-def _poisson(ids: Ids, scores: Floats, budget: int, seed: int) -> Choice:
-    picks, kept = poisson_draw(scores, budget, seed, ids)
-    return Choice(picks, 1 / kept, None, _scores_of(picks, ids, scores))
+def _with_replacement(shards: Shards, scores: _Scores, budget: int, seed: int) -> Choice:
+    rings = draws.join(shards.map(_first_rings, budget, seed, scores.highest))
+    first, counts = draws.ring_counts(rings, budget, seed, scores.highest)
+    weights = counts * (scores.total / (counts.sum() * first.weights))
+    return Choice(first.ids, weights, counts, first.weights)
 
 
-def _scores_of(picks: Ids, ids: Ids, scores: Floats) -> Floats:
-    order = np.argsort(ids, kind="stable")
-    return np.asarray(scores[order[np.searchsorted(ids, picks, sorter=order)]])
+def _first_rings(shard: Shard, budget: int, seed: int, highest: float) -> draws.Rings:
+    return draws.first_rings(shard.state[KEY], shard.ids, budget, seed, highest)
+
+
+def _poisson(shards: Shards, scores: _Scores, budget: int, seed: int) -> Choice:
+    rate = draws.rate_of(shards.map(_heaviest, budget), budget)
+    kept = draws.in_order(draws.join(shards.map(_kept, seed, rate)))
+    return Choice(kept.ids, 1 / np.minimum(1.0, rate * kept.weights), None, kept.weights)
+
+
+def _heaviest(shard: Shard, budget: int) -> draws.Heaviest:
+    return draws.heaviest(shard.state[KEY], budget)
+
+
+def _kept(shard: Shard, seed: int, rate: float) -> draws.Rings:
+    return draws.kept(shard.state[KEY], shard.ids, seed, rate)
 
 
 def _report(choice: Choice, info: dict[str, Any]) -> Choice:
     """Add the number of draws and how many equally weighted picks are worth as much."""
     weights = np.asarray(choice.weights)
     squares = float(weights @ weights)
-    draws = len(weights) if choice.counts is None else int(choice.counts.sum())
+    drawn = len(weights) if choice.counts is None else int(choice.counts.sum())
     effective = float(weights.sum()) ** 2 / squares if squares else 0.0
-    return choice._replace(info={**info, "draws": draws, "effective_size": effective})
+    return choice._replace(info={**info, "draws": drawn, "effective_size": effective})
+
+
+def _cost(job: Job) -> Cost:
+    """Two passes per model for p = 2; else as many rounds as its damping needs to reach ``tol``."""
+    p, rounds = float(job.options["p"]), 0.0
+    if p != 2:
+        rounds = math.log(float(job.options["tol"])) / math.log(abs(p - 2) / (p + 2))
+    most = 3 if p == 2 else 2 + Lewis(p=p).max_iterations
+    usual, width = 2 + math.ceil(rounds), job.width() / job.models
+    return Cost(
+        passes=(job.models, most * job.models),
+        usual=usual * job.models,
+        columns=job.models * (1 + usual) * width,
+        item_bytes=16.0,
+        state_bytes=8.0,
+    )
 
 
 STRATEGY = PassStrategy(
@@ -147,4 +214,5 @@ STRATEGY = PassStrategy(
     good_for="labelling once for one or several models, with weights that make sums unbiased",
     reference="Huang, Li, Sun and Tang, One-shot Active Learning Based on Lewis Weight Sampling "
     "for Multiple Deep Models, ICLR 2024",
+    cost=_cost,
 )

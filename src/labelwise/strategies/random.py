@@ -10,7 +10,7 @@ import numpy as np
 
 from labelwise.arrays import Floats, Ids, largest, row_noise
 from labelwise.blocks import Rows, Shard, Shards
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 
 def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
@@ -27,6 +27,11 @@ def _highest(shard: Shard, budget: int, seed: int) -> tuple[Ids, Floats]:
     return shard.ids[best], noise[best]
 
 
+def _cost(job: Job) -> Cost:
+    """Ids alone decide."""
+    return Cost(passes=(0, 0), item_bytes=0.0)
+
+
 STRATEGY = PassStrategy(
     name="random",
     needs=(),
@@ -34,4 +39,5 @@ STRATEGY = PassStrategy(
     draws=True,
     good_for="the baseline to beat; the first labels when there is no model yet",
     reference="Lewis and Gale, A Sequential Algorithm for Training Text Classifiers, SIGIR 1994",
+    cost=_cost,
 )

@@ -31,19 +31,14 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, to_numpy
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
+from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy, workplace_of
 from labelwise.kernels.label_gradients import Law
-from labelwise.kernels.pursuit import Pursuit, State, exact_scores, update
+from labelwise.kernels.pursuit import COLUMN_BYTES, Pursuit, State, exact_scores, update
 from labelwise.kernels.pursuit import start as start_block
-from labelwise.kernels.sparse import (
-    Terms,
-    answer,
-    pose,
-    vectors_at,
-    warn_if_void,
-    workplace_of,
-)
+from labelwise.kernels.pursuit_ahead import PursuitAhead
+from labelwise.kernels.sparse import Terms, answer, pose, vectors_at, warn_if_void
 from labelwise.kernels.sparse_steps import Gain, best_weights
-from labelwise.strategy import Choice, GreedyStrategy
+from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}
 """The paper's ``(alpha, beta)``."""
@@ -121,6 +116,11 @@ def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
     return state if plan.pursuit.problem.void else update(state, rows, plan.pursuit)
 
 
+def look_ahead(strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) -> Ahead:
+    """Make many picks at a time where the rows are; labelled rows do not matter."""
+    return PursuitAhead(strategy, shards)
+
+
 def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     """Make the weights the best ones and report the objective."""
     pursuit, problem = plan.pursuit, plan.pursuit.problem
@@ -132,7 +132,24 @@ def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     return answer(problem, ids, shards.rows(ids), weights, facts)
 
 
-STRATEGY = GreedyStrategy(
+def _cost(job: Job) -> Cost:
+    """Passes to set up, for the first scores, and one per pick; columns of picks are kept."""
+    classes = max(job.width("logits"), job.width("probabilities"))
+    members = sum(map(sum, job.shapes.get("member_probabilities", ())))
+    products = min(job.budget, COLUMN_BYTES / (8 * job.items))
+    kept = job.picked_bytes + 8.0 * (members or classes) + 8.0 * products
+    return Cost(
+        passes=(2, job.budget + 4),
+        usual=job.budget + 3,
+        columns=job.budget + 4 * max(classes, 1),
+        item_bytes=80.0 + kept,
+        state_bytes=48.0 + kept,
+        holds="the factors of its gradient, and products with picks, per item",
+        instead=("badge", "lewis"),
+    )
+
+
+STRATEGY = AheadStrategy(
     name="sparse_greedy",
     needs=("features", "logits"),
     or_needs=(("features", "probabilities"), ("member_probabilities",)),
@@ -143,9 +160,11 @@ STRATEGY = GreedyStrategy(
     add=add,
     advance=advance,
     finish=finish,
+    ahead=look_ahead,
     slack=slack,
     exact=exact,
     good_for="a weighted batch whose gradient is that of the whole pool, with uncertain labels",
     reference="Shen, Jiang, Zhang and Koyejo, Batch Active Learning from the Perspective of "
     "Sparse Approximation, 2022, Algorithm 1",
+    cost=_cost,
 )

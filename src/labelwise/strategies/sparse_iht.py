@@ -23,23 +23,26 @@ Sparse Approximation", 2022, Algorithm 2.
 
 import numpy as np
 
+from labelwise.arrays import workplace
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
+from labelwise.kernels.greedy_ahead import in_one_block
 from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.sparse import (
     Problem,
     Terms,
     answer,
-    host_vectors,
     largest_variances,
     pose,
+    vectors_at,
     warn_if_void,
 )
 from labelwise.kernels.sparse_steps import best_weights
-from labelwise.kernels.thresholding import Rules, threshold
+from labelwise.kernels.thresholding import threshold
+from labelwise.kernels.thresholding_blocks import Rules
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DEFAULTS = {"last_layer": (1e-8, 1e-6), "bayesian": (1.0, 1e-6)}
 CHOICES = {
@@ -72,6 +75,7 @@ def choose(
 ) -> Choice:
     """Pick ``budget`` items; labelled rows do not matter."""
     rules = _check(Rules(projection, prox_scale, step, debias_steps), iterations)
+    shards = in_one_block(shards)
     law = Law(label_law, temperature, rho)
     problem = pose(shards, budget, law, Terms(alpha, relative_alpha, beta, sigma_scale), DEFAULTS)
     if problem.void:
@@ -81,7 +85,8 @@ def choose(
     found, made = threshold(shards, problem, rules, iterations)
     weights, rows = found.weights, shards.rows(found.ids)
     if polish:
-        weights = best_weights(host_vectors(rows, law)[0], weights, problem)
+        vectors, _ = vectors_at(rows, law, workplace(next(iter(rows.values()))))
+        weights = best_weights(vectors, weights, problem)
     facts = {"iterations": made, "polished": polish}
     choice = answer(problem, found.ids, rows, weights, facts)
     if compare_with_greedy is None:
@@ -126,6 +131,27 @@ def _better(choice: Choice, problem: Problem, shards: Shards, seed: int, polish:
     return chosen._replace(info={**chosen.info, **facts})
 
 
+def _cost(job: Job) -> Cost:
+    """Passes to set up, one or two per iteration, and those of the greedy rival if there is one."""
+    options, classes = job.options, max(job.width("logits"), job.width("probabilities"))
+    rival = options["compare_with_greedy"]
+    if rival is None:
+        rival = job.budget <= options["iterations"]
+    rounds = options["iterations"] * (1 if options["step"] == "exact" else 2)
+    more = job.budget + 4 if rival else 0
+    members = sum(map(sum, job.shapes.get("member_probabilities", ())))
+    kept = 8.0 * (members or classes)
+    return Cost(
+        passes=(3, rounds + 4 + more),
+        usual=rounds / 2 + 3 + more,
+        columns=2 * max(classes, 1) * rounds / 2,
+        item_bytes=104.0 + kept,
+        state_bytes=24.0 + kept,
+        holds="the factors of its gradient per item",
+        instead=("badge", "lewis"),
+    )
+
+
 STRATEGY = PassStrategy(
     name="sparse_iht",
     needs=("features", "logits"),
@@ -136,4 +162,5 @@ STRATEGY = PassStrategy(
     "with the batch",
     reference="Shen, Jiang, Zhang and Koyejo, Batch Active Learning from the Perspective of "
     "Sparse Approximation, 2022, Algorithm 2 (with the projection corrected)",
+    cost=_cost,
 )

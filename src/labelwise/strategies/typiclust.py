@@ -23,7 +23,7 @@ from labelwise.arrays import Floats, Ids, comparable, to_numpy
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.kmeans import Clusters, assign, kmeans
-from labelwise.strategy import Choice, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DENSE = 4096
 
@@ -107,6 +107,19 @@ def _typicality(rows: Floats, neighbours: int) -> Floats:
     return typical
 
 
+def _cost(job: Job) -> Cost:
+    """k-means; of the clusters, rows near the centres are brought here one cluster at a time."""
+    clusters = min(job.budget, job.options["clusters"])
+    return Cost(
+        passes=(1, clusters + 36),
+        usual=33,
+        columns=32 * clusters,
+        item_bytes=112.0,
+        state_bytes=32.0,
+        held_bytes=DENSE * (16 * job.width() + 8 * 1024),
+    )
+
+
 STRATEGY = PassStrategy(
     name="typiclust",
     needs=("features",),
@@ -115,4 +128,5 @@ STRATEGY = PassStrategy(
     good_for="the first few labels, when a model's uncertainty means little",
     reference="Hacohen, Dekel and Weinshall, Active Learning on a Budget: Opposite Strategies Suit "
     "High and Low Budgets, ICML 2022",
+    cost=_cost,
 )

@@ -126,7 +126,7 @@ def embedding_distortion(
 def _starts(problem: _Problem, spectrum: Spectrum, chosen: Picks, count: int, seed: int) -> Floats:
     """Directions of length 1, ``(r, s)``, that are likely to be bad ones."""
     shards, rank = problem.shards, spectrum.rank
-    basis = Whitening(spectrum.transform, np.ones(rank), 1.0)
+    basis = Whitening(spectrum.transform, 1.0)
     leverage = project(shards, problem.read, basis, double=True)
     top = shards.ids[largest(leverage, min(count, len(shards)), shards.ids)]
     heavy = chosen.ids[largest(chosen.weights, min(count, len(chosen.ids)), chosen.ids)]

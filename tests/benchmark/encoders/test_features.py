@@ -1,6 +1,7 @@
 """Features are computed once, for the same items every time, and checked when they are read."""
 
 import doctest
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -106,10 +107,14 @@ def test_the_command_lists_and_refuses(folder, capsys):
     assert "minilm encodes texts" in capsys.readouterr().err
 
 
-def test_the_command_encodes_and_probes(folder, capsys, monkeypatch):
+def test_the_command_encodes_and_probes(folder, capsys, monkeypatch, tmp_path):
     monkeypatch.setitem(features.COUNTS, "images", (400, 100))
     assert command.main(["encode", "toy_12", "digits"]) == 0
     assert capsys.readouterr().out == "toy_12: 400 + 100 items\n"
-    assert command.main(["probe", "digits"]) == 0
+    lines = tmp_path / "probes.jsonl"
+    assert command.main(["probe", "digits", "--out", str(lines)]) == 0
     name, width, value = capsys.readouterr().out.split()
     assert (name, width) == ("toy_12", "12") and 0.5 < float(value) <= 1
+    written = json.loads(lines.read_text())
+    assert written["encoder"] == "toy_12" and written["labels"] == 2000
+    assert written["accuracy"] == pytest.approx(float(value), abs=5e-4)

@@ -1,7 +1,9 @@
 """Commands: ``list``, ``fetch NAME...``, ``encode NAME... DATASET`` and ``probe DATASET``."""
 
 import argparse
+import json
 import sys
+from pathlib import Path
 
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.encoders import CATALOGUE, encode, fetch, get, probe, read, ready
@@ -25,7 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     encoding = commands.add_parser("encode", help="compute features")
     encoding.add_argument("names", nargs="+")
     encoding.add_argument("dataset")
-    commands.add_parser("probe", help="accuracy of a linear model").add_argument("dataset")
+    probing = commands.add_parser("probe", help="accuracy of a linear model")
+    probing.add_argument("dataset")
+    probing.add_argument("--out", help="append a line of JSON for each encoder to this file")
     given = parser.parse_args(arguments)
     try:
         COMMANDS[given.command](given)
@@ -71,6 +75,16 @@ def _probe(given: argparse.Namespace) -> None:
         targets, answers = data.targets[found.rows], data.test_targets[found.test_rows]
         value = probe(found, targets, answers, LABELS[kind])
         print(f"{encoder.name:<20}{encoder.width:>5} {value:.3f}", flush=True)
+        if given.out is not None:
+            line = {
+                "encoder": encoder.name,
+                "dataset": given.dataset,
+                "width": encoder.width,
+                "labels": LABELS[kind],
+                "accuracy": round(float(value), 4),
+            }
+            with Path(given.out).open("a") as file:
+                file.write(json.dumps(line) + "\n")
 
 
 COMMANDS = {"list": _list, "fetch": _fetch, "encode": _encode, "probe": _probe}

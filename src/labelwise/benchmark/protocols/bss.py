@@ -80,5 +80,27 @@ EXPERIMENTS = {
             entrants=tuple(e for e in ENTRANTS if e.strategy != "k_center"),  # all ties
         ),
         TRAINED,
+        recovery(
+            "bss-teacher-student",
+            "teacher_student",
+            "a network with two layers learns from another, picks by its first gradients",
+            study="network",
+            seeds=10,
+            settings={
+                "items": 4000,
+                "columns": 5,
+                "hidden": 10,
+                "teacher": 5,
+                "scale": 3.0,
+                "noise": 0.3,
+                "budgets": (2, 4, 8, 16, 32),
+            },
+            scales={
+                "small": Scale(
+                    "1,000 items and up to 8 labels a parameter",
+                    {"settings": {"items": 1000, "budgets": (2, 4, 8)}, "seeds": 5},
+                )
+            },
+        ),
     )
 }

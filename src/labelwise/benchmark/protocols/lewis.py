@@ -4,7 +4,8 @@ S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weigh
 Multiple Deep Models", ICLR 2024. In place of its 50 once-for-all networks there are 15 small ones
 of different kinds, trained here. `lewis` picks everything at once, by what the networks give after
 the first labels; the others buy batch after batch. The paper does not say whether training uses
-the weights, so there is `lewis` with and without.
+the weights, so there is `lewis` in three ways: every pick weighs as many items as it stands for and
+a first label 1, as in Algorithm 1; picks weigh 1 on average, as much as a first label; no weights.
 """
 
 from collections.abc import Mapping
@@ -44,6 +45,7 @@ REDUCED = "15 small networks trained here, by Adam, in place of 50 once-for-all 
 ENTRANTS = (
     *map(Entrant, ("random", "k_center", "entropy", "committee", "disagreement")),
     Entrant("lewis", one_shot=True),
+    Entrant("lewis", weights="mean", one_shot=True),
     Entrant("lewis", weights="none", one_shot=True),
 )
 
@@ -140,6 +142,7 @@ def finetune(dataset: str, few: tuple[str, ...] = FEW, **changes: Any) -> Protoc
         "entrants": (
             *map(Entrant, ("random", "k_center", "committee")),
             Entrant("lewis"),
+            Entrant("lewis", weights="mean"),
             Entrant("lewis", weights="none"),
         ),
         "reduced": f"{REDUCED}; {dataset} in place of three sets of faces; {EXACT}",

@@ -1,0 +1,105 @@
+"""Values that strategies and blocks exchange, written to a file and read again; nothing is pickled.
+
+Arrays are written as in ``.npy`` files; what holds them is a line of JSON before them. Tuples,
+lists, dictionaries, numbers, texts and objects of labelwise's own classes can be written. Reading
+runs no code but the import of labelwise's own modules.
+"""
+
+import importlib
+import json
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from labelwise.arrays import is_array, to_numpy
+from labelwise.errors import BadInput
+
+Near = Callable[[Any], Any]
+"""Brings a host array to where tensors were when they were written."""
+
+
+def write_value(file: BinaryIO, value: Any) -> None:
+    """Write a value at the end of an open file.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> write_value(file, {"scores": (np.arange(3.0), None, [1, "a"])})
+        >>> _ = file.seek(0)
+        >>> read_value(file)
+        {'scores': (array([0., 1., 2.]), None, [1, 'a'])}
+    """
+    arrays: list[Any] = []
+    tree = _tree(value, arrays, {})
+    file.write(json.dumps([len(arrays), tree]).encode() + b"\n")
+    for array in arrays:
+        npy.write_array(file, array, allow_pickle=False)
+
+
+def read_value(file: BinaryIO, near: Near | None = None) -> Any:
+    """Read the next value of a file; ``near`` is for tensors."""
+    count, tree = json.loads(file.readline())
+    arrays = [npy.read_array(file, allow_pickle=False) for _ in range(count)]
+    return _value(tree, arrays, near or (lambda array: array))
+
+
+def _tree(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
+    """The value as JSON; its arrays are put into a list, each of them once."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.generic):
+        arrays.append(np.asarray(value))
+        return ["number", len(arrays) - 1]
+    if is_array(value):
+        if id(value) not in known:
+            known[id(value)] = len(arrays)
+            arrays.append(np.asarray(to_numpy(value)))
+        return ["array" if isinstance(value, np.ndarray) else "tensor", known[id(value)]]
+    if isinstance(value, dict):
+        pairs = [[_tree(k, arrays, known), _tree(v, arrays, known)] for k, v in value.items()]
+        return ["dict", pairs]
+    if type(value) in (list, tuple):
+        return [type(value).__name__, [_tree(entry, arrays, known) for entry in value]]
+    kind = type(value)
+    if not kind.__module__.startswith("labelwise.") or kind.__qualname__ != kind.__name__:
+        raise BadInput(
+            f"a {kind.__qualname__} cannot be written down, which resume needs; select without it"
+        )
+    fields = list(value) if isinstance(value, tuple) else vars(value)
+    return ["object", f"{kind.__module__}:{kind.__name__}", _tree(fields, arrays, known)]
+
+
+def _value(tree: Any, arrays: list[Any], near: Near) -> Any:
+    if not isinstance(tree, list):
+        return tree
+    kind, *rest = tree
+    if kind in ("array", "tensor"):
+        array = arrays[rest[0]]
+        return array if kind == "array" else near(array)
+    if kind == "number":
+        return arrays[rest[0]][()]
+    if kind == "dict":
+        return {_value(k, arrays, near): _value(v, arrays, near) for k, v in rest[0]}
+    if kind == "object":
+        return _object(rest[0], _value(rest[1], arrays, near))
+    entries = [_value(entry, arrays, near) for entry in rest[0]]
+    return tuple(entries) if kind == "tuple" else entries
+
+
+def _object(name: str, fields: Any) -> Any:
+    """An object of one of labelwise's classes, made from its fields."""
+    module, _, kind = name.partition(":")
+    found = getattr(importlib.import_module(module), kind) if _ours(module) else None
+    if not isinstance(found, type) or found.__module__ != module:
+        raise BadInput(f"a written value is a {name}, which is no class of labelwise")
+    if issubclass(found, tuple):
+        return tuple.__new__(found, fields)
+    value = found.__new__(found)
+    vars(value).update(fields)
+    return value
+
+
+def _ours(module: str) -> bool:
+    return module.split(".")[0] == "labelwise"

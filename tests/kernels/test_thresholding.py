@@ -1,0 +1,47 @@
+"""Thresholding on tensors, in one block or several, is that of arrays."""
+
+import numpy as np
+import pytest
+
+from labelwise.blocks import LocalShards, Shard
+from labelwise.kernels.label_gradients import Law
+from labelwise.kernels.sparse import Terms, pose
+from labelwise.kernels.thresholding import threshold
+from labelwise.kernels.thresholding_blocks import Rules
+from tests.kernels.sparse_twin import make_members, make_rows, shards_of
+
+torch = pytest.importorskip("torch")
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+RULES = [Rules(), Rules(step="active_half"), Rules("printed", "one"), Rules(debias_steps=0)]
+
+
+def tensors(rows, blocks, device):
+    """The rows in blocks and in no order."""
+    n = len(next(iter(rows.values())))
+    parts = np.array_split(np.random.default_rng(0).permutation(n), blocks)
+    return LocalShards(
+        [
+            Shard(part, {k: torch.as_tensor(v[part], device=device) for k, v in rows.items()})
+            for part in parts
+        ]
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("make", [make_rows, make_members])
+def test_tensors_are_thresholded_like_arrays(make, rules, device):
+    rows = make(400, 6, 4, 1)
+    for array in rows.values():
+        array[300:320] = array[:20]
+    terms = Terms(alpha=1e-3, beta=1e-4)
+    defaults = {"last_layer": (0.0, 0.0), "bayesian": (0.0, 0.0)}
+    problem = pose(shards_of(rows), 30, Law(temperature=2.0), terms, defaults)
+    expected, made = threshold(shards_of(rows, 2), problem, rules, 25)
+    place = torch.empty(0, dtype=torch.float64, device=device)
+    for blocks in (1, 3):
+        found, count = threshold(tensors(rows, blocks, device), problem, rules, 25, place)
+        assert found.ids.tolist() == expected.ids.tolist()
+        np.testing.assert_allclose(found.weights, expected.weights, atol=1e-7)
+        assert found.f == pytest.approx(expected.f, abs=1e-12)
+        assert count == made

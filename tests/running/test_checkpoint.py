@@ -1,0 +1,256 @@
+"""Selections that are interrupted and go on: the same picks, and no pass done twice."""
+
+import doctest
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import labelwise
+from labelwise.blocks import LocalShards, Shard, take_rows
+from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.running import checkpoint, run
+from labelwise.running.checkpoint import Recorded, kept, recorded
+from tests.conftest import make_features
+from tests.running.counting import CountingShards
+from tests.strategies.test_contract import make_inputs
+
+STRATEGIES = labelwise.strategies()
+
+
+class Interrupted(Exception):
+    """In the place of a power cut."""
+
+
+class Mortal(LocalShards):
+    """Blocks that fail in the middle of a pass, after so many visits."""
+
+    visits, deadly = 0, 10**9
+
+    def _visit(self, shard, function, arguments):
+        self.visits += 1
+        if self.visits > self.deadly:
+            raise Interrupted
+        return super()._visit(shard, function, arguments)
+
+
+def blocks(rows, count=60, deadly=10**9):
+    parts = np.array_split(np.arange(count), 4)
+    shards = Mortal(Shard(part, take_rows(rows, part)) for part in parts)
+    shards.deadly = deadly
+    return shards
+
+
+def select(strategy, shards, folder):
+    """Select with everything written down after every call; picks, and how much was replayed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LabelwiseWarning)
+        with recorded(shards, folder, {"strategy": strategy.name}, seconds=0.0) as pool:
+            return run.select(strategy, pool, 9, seed=3), pool.replayed
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_any_strategy_goes_on_where_it_was_interrupted(name, tmp_path):
+    check_interrupted(STRATEGIES[name], make_inputs(STRATEGIES[name]), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["k_center", "badge", "design", "lewis", "sparse_greedy"])
+def test_what_blocks_remember_in_tensors_comes_back_in_tensors(name, tmp_path):
+    torch = pytest.importorskip("torch")
+    rows = make_inputs(STRATEGIES[name])
+    tensors = {name: torch.asarray(value) for name, value in rows.items()}
+    check_interrupted(STRATEGIES[name], tensors, tmp_path)
+
+
+def check_interrupted(strategy, rows, tmp_path):
+    """Interrupt a selection twice, in the middle and near its end."""
+    whole = blocks(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LabelwiseWarning)
+        expected = run.select(strategy, whole, 9, seed=3)
+    # Every call is followed by a writing of all states, which visits the blocks once more.
+    for number, deadly in enumerate((whole.visits - 2, 2 * whole.visits - 6)):
+        folder = tmp_path / str(number)
+        with pytest.raises(Interrupted):
+            select(strategy, blocks(rows, deadly=deadly), folder)
+        found, replayed = select(strategy, blocks(rows), folder)
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert replayed > 0 or deadly < 8
+        assert not folder.exists()
+        if expected.weights is not None:
+            np.testing.assert_array_equal(found.weights, expected.weights)
+
+
+def test_what_was_done_is_not_done_again(tmp_path):
+    rows = {"features": make_features(300, 5)}
+    design = STRATEGIES["design"]
+    whole = CountingShards(rows, blocks=4)
+    expected = run.select(design, whole, 20)
+    first = blocks(rows, 300, deadly=8 * 13 + 2)  # thirteen calls and writings, and a half
+    with pytest.raises(Interrupted), recorded(first, tmp_path / "on", {}, seconds=0.0) as pool:
+        run.select(design, pool, 20)
+    rest = CountingShards(rows, blocks=4)
+    with recorded(rest, tmp_path / "on", {}, seconds=0.0) as pool:
+        found = run.select(design, pool, 20)
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert rest.passes <= whole.passes - 5
+
+
+def test_blocks_remember_only_what_was_written_in_time(tmp_path):
+    """With long pauses between two writings, more is done again, and the picks are the same."""
+    rows = {"features": make_features(300, 5)}
+    expected = run.select(STRATEGIES["design"], blocks(rows, 300), 20)
+    broken = blocks(rows, 300, deadly=50)
+    with pytest.raises(Interrupted), recorded(broken, tmp_path / "on", {}, seconds=1e9) as pool:
+        run.select(STRATEGIES["design"], pool, 20)
+    assert kept(tmp_path / "on") == 0
+    with recorded(blocks(rows, 300), tmp_path / "on", {}, seconds=1e9) as pool:
+        found = run.select(STRATEGIES["design"], pool, 20)
+        assert pool.replayed == 0
+    assert found.ids.tolist() == expected.ids.tolist()
+
+
+def killed(folder, deadly, path):
+    arguments = [sys.executable, "-m", "tests.running.killed", str(folder), str(deadly), str(path)]
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.run(arguments, capture_output=True, text=True, cwd=root, env=environment)
+
+
+def test_a_killed_process_is_followed_by_one_that_goes_on(tmp_path):
+    path, folder = tmp_path / "f.npy", tmp_path / "going-on"
+    np.save(path, make_features(2000, 6))
+    whole = json.loads(killed(tmp_path / "whole", 0, path).stdout)
+    visits = whole[0]
+    for _ in range(2):
+        died = killed(folder, visits // 3, path)
+        assert died.returncode == -signal.SIGKILL, died.stderr
+        assert kept(folder) > 5
+    calls, replayed, *picks = json.loads(killed(folder, 0, path).stdout)
+    assert picks == whole[2:]
+    assert replayed > 10 and calls < 0.6 * visits
+    assert not folder.exists()
+
+
+def test_the_public_call_resumes_from_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorded.__wrapped__, "__defaults__", (0.0,))
+    path, folder = tmp_path / "f.npy", tmp_path / "going-on"
+    np.save(path, make_features(500, 4))
+    expected = labelwise.select("design", 12, features=path, labelled=[3])
+
+    def stop(stage, done, total):
+        if done == 6:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        labelwise.select("design", 12, features=path, labelled=[3], resume=folder, progress=stop)
+    assert kept(folder) > 0
+    found = labelwise.select("design", 12, features=path, labelled=[3], resume=folder)
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"budget": 5}, "budget is 4, now it is 5"),
+        ({"seed": 1}, "seed is 0, now it is 1"),
+        ({"strategy": "k_center"}, "strategy is design, now it is k_center"),
+        ({"labelled": [1]}, "labelled is None, now it is 1 ids"),
+        ({"ids": np.arange(30) + 5}, "ids is None"),
+        ({"regularisation": 0.5}, "options is {'regularisation': 0.01}"),
+        ({"features": make_features(30, 3, seed=8)}, "pool is "),
+    ],
+)
+def test_another_selection_is_refused(change, name, tmp_path):
+    call = {"strategy": "design", "budget": 4, "features": make_features(30, 3)}
+
+    def stop(stage, done, total):
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        labelwise.select(**call, resume=tmp_path / "on", progress=stop)
+    with pytest.raises(BadInput, match=f"on holds another selection: its {name}"):
+        labelwise.select(**(call | change), resume=tmp_path / "on")
+
+
+def test_a_file_that_has_changed_is_another_pool(tmp_path):
+    path, folder = tmp_path / "f.npy", tmp_path / "on"
+    np.save(path, make_features(30, 3))
+
+    def stop(stage, done, total):
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        labelwise.select("design", 4, features=path, resume=folder, progress=stop)
+    os.utime(path, (1, 1))
+    with pytest.raises(BadInput, match="on holds another selection: its pool is"):
+        labelwise.select("design", 4, features=path, resume=folder)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "photo.png").write_bytes(b"png")
+    with pytest.raises(BadInput, match="holds other files and no selection to go on with"):
+        labelwise.select("design", 1, features=np.eye(3), resume=tmp_path)
+    with pytest.raises(BadInput, match=r"resume must be a folder; .*photo.png is a file"):
+        labelwise.select("design", 1, features=np.eye(3), resume=tmp_path / "photo.png")
+    assert (tmp_path / "photo.png").exists()
+
+
+def test_two_selections_cannot_share_a_folder(tmp_path):
+    shards = blocks({"features": make_features(60, 3)})
+    with recorded(shards, tmp_path / "on", {}), pytest.raises(BadInput, match="another selection"):
+        with recorded(shards, tmp_path / "on", {}):
+            pass
+
+
+def test_an_answer_that_does_not_fit_is_refused(tmp_path):
+    rows = {"features": make_features(60, 3)}
+    folder = tmp_path / "on"
+    with pytest.raises(Interrupted), recorded(blocks(rows), folder, {}, seconds=0.0) as pool:
+        pool.map(len)
+        raise Interrupted
+    with pytest.raises(BadInput, match=r"holds another selection \(it has map len where"):
+        with recorded(blocks(rows), folder, {}, seconds=0.0) as pool:
+            pool.sum(len)
+
+
+def test_half_written_files_do_not_count(tmp_path):
+    """What a process leaves that dies while it writes: more answers, and states without a name."""
+    rows, folder = {"features": make_features(300, 5)}, tmp_path / "on"
+    expected = run.select(STRATEGIES["design"], blocks(rows, 300), 20)
+    broken = blocks(rows, 300, deadly=50)
+    with pytest.raises(Interrupted), recorded(broken, folder, {}, seconds=0.0) as pool:
+        run.select(STRATEGIES["design"], pool, 20)
+    with (folder / checkpoint.ANSWERS).open("ab") as file:
+        file.write(b'[1, ["list"')
+    (folder / "states-999").write_bytes(b"[2, ")
+    (folder / "snapshot.part").write_text('{"calls": 9')
+    with recorded(blocks(rows, 300), folder, {}, seconds=0.0) as pool:
+        found = run.select(STRATEGIES["design"], pool, 20)
+    assert found.ids.tolist() == expected.ids.tolist()
+
+
+def test_on_a_cluster_there_is_nothing_to_resume(tmp_path):
+    with pytest.raises(BadInput, match="Ray restores lost parts by itself"):
+        labelwise.select("design", 1, features=np.eye(3), resume=tmp_path / "on", on="ray")
+
+
+def test_recorded_blocks_look_like_the_blocks(tmp_path):
+    shards = blocks({"features": make_features(60, 3)})
+    pool = Recorded(shards, tmp_path)
+    assert len(pool) == 60 and pool.ids.tolist() == list(range(60))
+    np.testing.assert_array_equal(
+        pool.rows(np.array([7, 3]))["features"], shards.rows(np.array([7, 3]))["features"]
+    )
+    pool.close()
+
+
+def test_the_examples_hold():
+    assert doctest.testmod(checkpoint).failed == 0

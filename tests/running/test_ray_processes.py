@@ -1,0 +1,88 @@
+"""Calls without rows: what they return, what they raise, and processes that are lost at them."""
+
+import doctest
+import os
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, wait
+
+import pytest
+
+from labelwise.errors import BadInput
+from labelwise.running import ray_processes as ray_processes_module
+from labelwise.running.ray_parts import RESTORES, ClusterFailed
+from labelwise.running.ray_processes import RayProcess, ray_processes
+from tests.running.ray_fixtures import two_actors  # noqa: F401
+from tests.running.test_ray_parts import CrewHere
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+
+def refuse(value):
+    raise BadInput(f"{value} is odd")
+
+
+def test_calls_are_made_in_turn_and_answered():
+    process = RayProcess(CrewHere(2), 1)
+    seen = []
+    futures = [process.submit(seen.append, number) for number in range(5)]
+    futures.append(process.submit(refuse, 3))
+    assert [future.result() for future in futures[:5]] == [None] * 5
+    with pytest.raises(BadInput, match=r"^3 is odd$"):
+        futures[5].result()
+    process.shutdown()
+
+
+@pytest.mark.parametrize(
+    "lost", [{"before": [1]}, {"after": [1]}, {"before": [1, 2], "after": [3]}]
+)
+def test_a_call_is_made_again_by_a_process_that_is_made_again(lost):
+    crew = CrewHere(2, **lost)
+    process = RayProcess(crew, 1)
+    assert [process.submit(pow, 2, k).result() for k in range(3)] == [1, 2, 4]
+    assert crew.generations == [0, len(crew.before | crew.after)]
+    assert crew.workers[0] is not None
+    process.shutdown()
+
+
+def test_a_process_that_is_lost_every_time_is_given_up():
+    process = RayProcess(CrewHere(2, before=range(100)), 0)
+    with pytest.raises(
+        ClusterFailed, match=rf"process 1 of 2 was lost {RESTORES + 1} times in one"
+    ):
+        process.submit(pow, 2, 3).result()
+    process.shutdown()
+
+
+def test_the_examples_run(actors):
+    found = doctest.testmod(ray_processes_module)
+    assert found.attempted > 0 and found.failed == 0
+
+
+def wait_for(path, others):
+    """Leave a sign, and wait until all have left theirs; so all must run at the same time."""
+    open(path, "w").close()
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not all(map(os.path.exists, others)):
+        time.sleep(0.01)
+    return os.getpid(), all(map(os.path.exists, others))
+
+
+def test_processes_of_a_cluster_work_side_by_side(actors, tmp_path):
+    paths = [str(tmp_path / name) for name in "ab"]
+    with ray_processes("ray", 2) as processes:
+        calls = zip(processes, paths, strict=True)
+        found = [call.result() for call in [p.submit(wait_for, path, paths) for p, path in calls]]
+    assert all(together for _, together in found)
+    assert len({os.getpid(), *(pid for pid, _ in found)}) == 3
+
+
+def test_processes_that_are_no_longer_needed_end_in_the_middle_of_a_call(actors):
+    begin, before = time.monotonic(), threading.active_count()
+    with ray_processes("ray", 1) as (process,):
+        calls = [process.submit(time.sleep, seconds) for seconds in (0, 1000, 0)]
+        wait(calls, return_when=FIRST_COMPLETED)
+    with pytest.raises(ClusterFailed, match="these actors have ended"):
+        calls[1].result()
+    assert calls[2].cancelled()
+    assert time.monotonic() - begin < 60 and threading.active_count() <= before
