@@ -5,10 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
+from labelwise.kernels.greedy_blocks import KEY, Part, bar_for, highest_bounds
 from labelwise.strategies.k_center import STRATEGY as K_CENTER
 from labelwise.strategy import Choice, GreedyStrategy
 from tests.conftest import make_features
@@ -93,3 +96,28 @@ def test_a_nan_score_is_refused_and_names_the_item():
     broken = weighted_strategy(score=lambda state, plan: np.where(state.values < 3, np.nan, 1.0))
     with pytest.raises(BadInput, match="'numbers' scored item 1 as NaN"):
         greedy.pick(broken, in_blocks(rows, []), None, 1, 0)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    count=st.integers(1, 100),
+    seed=st.integers(0, 99),
+)
+def test_a_bar_is_reached_by_as_many_rows_as_asked_and_fewer_than_twice(sizes, count, seed):
+    every = np.random.default_rng(seed).permutation(sum(sizes)).astype(float)
+    parts = [block_with(bounds) for bounds in np.split(every, np.cumsum(sizes)[:-1])]
+    tops = [highest_bounds(shard, {}, np.empty(0), count) for shard in parts]
+    reach = int((every >= bar_for(tops, count)).sum())
+    assert min(count, len(every)) <= reach < max(2 * count, 2)
+
+
+def block_with(bounds):
+    nothing = np.zeros(len(bounds))
+    part = Part((), bounds, nothing, nothing > 0, nothing.astype(np.int64))
+    return Shard(np.arange(len(bounds)), {}, {KEY: part})
+
+
+def test_a_block_tells_its_first_second_fourth_and_last_wanted_bound():
+    shard = block_with(np.arange(12.0))
+    assert highest_bounds(shard, {}, np.empty(0), 5).tolist() == [[1, 2, 4, 5], [11, 10, 8, 7]]
+    assert highest_bounds(shard, {}, np.empty(0), 99).tolist()[0] == [1, 2, 4, 8, 12]

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # it would count the memory of other tests
+os.environ["RAY_TQDM_PATCH_PRINT"] = "0"  # it would put a function of its own in the place of print
 
 import numpy as np
 import ray

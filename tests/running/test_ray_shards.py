@@ -270,6 +270,12 @@ def test_the_examples_of_the_page_run(actors, tmp_path, monkeypatch):
     assert names["picks"].ids.tolist() == names["same"].ids.tolist()
 
 
+def test_print_stays_what_it_was(actors):
+    rows = make_features(40, 3)
+    labelwise.select("lewis", 3, features=rows, on=actors)
+    assert type(print).__name__ == "builtin_function_or_method"
+
+
 def test_the_examples_run(actors):
     found = doctest.testmod(ray_shards)
     assert found.attempted > 0 and found.failed == 0

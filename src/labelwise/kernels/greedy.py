@@ -23,6 +23,7 @@ from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy, in_one_block, w
 from labelwise.kernels.greedy_blocks import (
     CONTENDERS,
     Window,
+    bar_for,
     catch_up,
     highest_bounds,
     propose,
@@ -157,11 +158,8 @@ class _Loop:
         width = WIDTH
         while len(self.ids) < self.budget:
             before = len(self.ids)
-            bounds = self.shards.map(highest_bounds, *self._news(), width)
-            highest = np.concatenate(bounds)
-            rank = max(len(highest) - width, 0)
-            bar = np.partition(highest, rank)[rank]
-            parts = self.shards.map(propose, self.strategy, self.plan, float(bar))
+            bar = bar_for(self.shards.map(highest_bounds, *self._news(), width), width)
+            parts = self.shards.map(propose, self.strategy, self.plan, bar)
             self._settle_block(Window(parts, self.strategy, self.plan))
             made = len(self.ids) - before
             if made == 0 and not any(part.freshened for part in parts):

@@ -185,12 +185,32 @@ def _freshen(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any, posi
 
 
 def highest_bounds(shard: Shard, new: Rows, new_ids: Ids, count: int) -> Floats:
-    """Hear of new picks, without counting them; the ``count`` highest bounds of the block."""
+    """Hear of new picks, without counting them; some of the ``count`` highest bounds of the block.
+
+    Returns:
+        ``(2, k)``: the ranks 1, 2, 4, ... to ``count``, and the bounds of those ranks. A few
+        numbers of every block travel, however many of its rows are among the highest of all.
+    """
     part: Part = shard.state[KEY]
     part.hear(new, new_ids, shard.ids)
-    if count >= len(shard):
-        return part.bounds
-    return np.partition(part.bounds, len(shard) - count)[len(shard) - count :]
+    most = min(count, len(part.bounds))
+    ranks = np.unique(np.append(1 << np.arange(most.bit_length()), most))
+    ranks = ranks[(ranks > 0) & (ranks <= most)]
+    places = len(part.bounds) - ranks
+    return np.stack([ranks, np.partition(part.bounds, places)[places]])
+
+
+def bar_for(parts: list[Floats], count: int) -> float:
+    """A bound that about ``count`` rows of all blocks reach, from their `highest_bounds`.
+
+    At least so many do, where there are as many, and fewer than twice as many. Which rows are
+    picked does not depend on it, only how soon.
+    """
+    bounds = np.concatenate([part[1] for part in parts])
+    steps = np.concatenate([np.diff(part[0], prepend=0) for part in parts])
+    order = np.argsort(-bounds, kind="stable")
+    enough = np.searchsorted(np.cumsum(steps[order]), count)
+    return float(bounds[order][min(int(enough), len(order) - 1)])
 
 
 def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Proposal:

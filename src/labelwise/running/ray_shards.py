@@ -64,6 +64,8 @@ def connect(on: str = "ray", actors: int | None = None) -> None:
     if ray.is_initialized():
         _check_joined(on[4:])
         return
+    # Ray would put its own function in the place of print, in the whole process.
+    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
     address = on if on.startswith("ray://") else on[4:] or os.environ.get("RAY_ADDRESS", "")
     if address:
         _join(address)

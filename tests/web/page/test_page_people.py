@@ -75,6 +75,7 @@ def test_review_settles_disagreements(make, visit):
     page = visit(labelling.url)
     page.get_by_role("link", name="Review 2").wait_for()
     page.keyboard.press("r")
+    page.locator(".review .stage[data-item]").wait_for()  # until then, the item to label is shown
     first = shown(page)
     assert first in (0, 1)
     votes = page.get_by_role("list", name="What people said")
