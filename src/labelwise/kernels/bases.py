@@ -13,8 +13,9 @@ rank. `Finer` shows the rows in small blocks, so that the columns of one block f
 Reference: A. Rahimi, B. Recht, "Random Features for Large-Scale Kernel Machines", NeurIPS 2007.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import comb
 from typing import Any, TypeVar
 
@@ -125,15 +126,31 @@ class Finer:
         return self._shards.sum(_sum_pieces, function, arguments)
 
 
+class _PieceRows(Mapping[str, Any]):
+    """The features of some rows of a block, read when they are asked for."""
+
+    def __init__(self, whole: Callable[[], Any], part: slice) -> None:
+        self._whole, self._part = whole, part
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "features":
+            raise KeyError(name)
+        return each(self._whole(), lambda array: array[self._part])
+
+    def __contains__(self, name: object) -> bool:
+        return name == "features"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("features",))
+
+    def __len__(self) -> int:
+        return 1
+
+
 def _split(shard: Shard) -> LocalShards:
-    return LocalShards(
-        _piece(shard, slice(start, start + PIECE)) for start in range(0, max(1, len(shard)), PIECE)
-    )
-
-
-def _piece(shard: Shard, part: slice) -> Shard:
-    features = each(shard.rows["features"], lambda array: array[part])
-    return Shard(shard.ids[part], {"features": features})
+    whole = cache(lambda: shard.rows["features"])  # the block is read once for all its pieces
+    parts = [slice(start, start + PIECE) for start in range(0, max(1, len(shard)), PIECE)]
+    return LocalShards(Shard(shard.ids[part], _PieceRows(whole, part)) for part in parts)
 
 
 def _map_pieces(shard: Shard, function: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:
