@@ -68,8 +68,6 @@ parts, 10 Gbit/s at the driver, 1 ms of waiting a call (in this machine {waiting
 processor time), and rows in the nodes' memory (64 nodes: {share:.0f} GB each; from disks of 2 GB/s
 add {disk:.0f} s a pass). It knows no stragglers and no failures. The driver's own work on answers
 grows with the actors; where it is the largest part, fewer actors with more items each are better.
-The line of k_center is too low: it may ask for the bounds of one row in eight in every round, 8
-bytes each, which the measured pools are too small to show.
 """
 
 TRAVEL = """
