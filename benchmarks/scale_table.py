@@ -84,8 +84,8 @@ def circumstances(lines: list[Line]) -> Iterator[str]:
     yield (
         f"{first['cpu']}, {first['cores']} cores, {threads} thread(s) of BLAS, Python "
         f"{first['python']}, NumPy {first['numpy']}, {first['blas']}; {first['started'][:10]}. "
-        f"The machine was shared: load average {min(loads):g} to {max(loads):g}, which is why "
-        "processor seconds stand beside seconds and why BLAS had so few threads. Raw lines: "
+        f"Load average {min(loads):g} to {max(loads):g}, the benchmark itself included. Processor "
+        "seconds stand beside seconds: products take all threads, all else takes one. Raw lines: "
         "[scale.jsonl](scale.jsonl). To repeat:\n\n"
         f"    python benchmarks/scale.py --folder FOLDER --threads {first['threads']} "
         "--out docs/results/scale.jsonl\n"
