@@ -232,6 +232,15 @@ def test_independent_columns_are_whitened_whatever_way_their_condition_asks_for(
     np.testing.assert_allclose(product.T @ product, np.eye(6), atol=1e-9)
 
 
+def test_principal_directions_come_in_the_order_of_their_singular_values():
+    rows = degenerate("full")
+    transform = whiten(LocalShards.of(features=rows), read_features, principal=True).transform
+    norms = np.linalg.norm(rows, axis=0)
+    expected = np.linalg.svd(rows / norms, compute_uv=False)
+    found = 1 / np.linalg.norm(transform * norms[:, None], axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
 def test_the_quick_whitening_is_taken_only_where_no_eigenvalue_is_near_the_floor():
     gram = np.array([[1.0, 0.9], [0.9, 1.0]])  # eigenvalues 0.1 and 1.9
     ones = np.ones(2)

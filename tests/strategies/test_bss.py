@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import labelwise
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.kernels.barrier import randomized_bss
@@ -177,3 +178,13 @@ def test_wrong_options_are_refused(options, words):
 def test_unknown_options_are_refused():
     with pytest.raises(UnknownName, match="bss has no option 'gama'"):
         STRATEGY.with_options(gama=0.1)
+
+
+def test_few_labels_go_to_the_directions_in_which_the_pool_spreads_most():
+    generator = np.random.default_rng(0)
+    rows = np.zeros((200, 6), dtype=np.float32)
+    rows[:100, 0] = generator.normal(size=100)  # one column of its own, the first one
+    rows[100:, 1:] = generator.normal(size=(100, 1)) + 0.1 * generator.normal(size=(100, 5))
+    with pytest.warns(LabelwiseWarning, match="the 1 first principal direction"):
+        picks = labelwise.select("bss", 4, features=rows, bias=False)
+    assert (picks.ids >= 100).all()

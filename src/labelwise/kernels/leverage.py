@@ -215,7 +215,12 @@ def _triangle(shard: Shard, read: Read) -> _Triangle:
 
 
 def whiten(
-    shards: Shards, read: Read, *, rtol: float | None = None, ridge: float = 0.0
+    shards: Shards,
+    read: Read,
+    *,
+    rtol: float | None = None,
+    ridge: float = 0.0,
+    principal: bool = False,
 ) -> Whitening:
     """Find ``T`` so that the columns of ``A T`` are orthonormal.
 
@@ -224,6 +229,8 @@ def whiten(
         read: gives the ``(n, d)`` array of a block; a function of a module, or a partial of one.
         rtol: as in `leverage_scores`.
         ridge: as in `leverage_scores`.
+        principal: whether the columns of ``T`` must be the principal directions, the one along
+            which the rows (with columns of unit length) spread most first. Else they may be any.
     """
     if not (np.isfinite(ridge) and ridge >= 0):
         raise BadInput(f"ridge must be zero or a positive number; got {ridge}")
@@ -233,7 +240,7 @@ def whiten(
     part: Sum | _Triangle = shards.sum(_gram, read, n)
     if isinstance(part, _Triangle):
         return _from_triangle(part, n, rtol, ridge)
-    found = _from_gram(part, n, rtol, ridge)
+    found = _from_gram(part, n, rtol, ridge, quick=ridge == 0 and not principal)
     return found or _from_triangle(shards.sum(_triangle, read), n, rtol, ridge)
 
 
@@ -246,7 +253,9 @@ def rank_tolerance(precision: float, n: int, d: int) -> float:
     return 1e-3 if precision < 2e-3 else 3e-3  # bfloat16 leaves spurious directions at 1e-3
 
 
-def _from_gram(part: Sum, n: int, rtol: float | None, ridge: float) -> Whitening | None:
+def _from_gram(
+    part: Sum, n: int, rtol: float | None, ridge: float, *, quick: bool
+) -> Whitening | None:
     """The whitening that a Gram matrix gives, or None if its rounding errors show."""
     gram, d = part.matrix, len(part.matrix)
     fine = part.precision < 1e-12
@@ -258,7 +267,7 @@ def _from_gram(part: Sum, n: int, rtol: float | None, ridge: float) -> Whitening
     if rtol is None:
         rtol = rank_tolerance(part.precision, n, d)
     floor = 1e-4 if fine else 1e-8
-    if ridge == 0 and (found := _from_cholesky(gram, scale, max(floor, rtol**2))):
+    if quick and (found := _from_cholesky(gram, scale, max(floor, rtol**2))):
         return found
     values, vectors = np.linalg.eigh(gram)
     values, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]

@@ -70,7 +70,7 @@ def choose(
         raise BadInput(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
     shards = Finer(shards)
     columns = _columns(shards, basis, bias, degree, frequencies, length_scale, seed)
-    transform = whiten(shards, columns, rtol=rtol).transform
+    transform = whiten(shards, columns, rtol=rtol, principal=True).transform
     info: dict[str, Any] = {"mode": mode, "basis": basis, "columns": len(transform)}
     if mode == "theory":
         gamma = theory_gamma(epsilon)
