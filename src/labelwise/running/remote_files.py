@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 
 from labelwise.arrays import Array, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName
-from labelwise.running.sources import KINDS, ParquetSource, Parts, Source
+from labelwise.running.sources import KINDS, ParquetSource, Parts, Source, parquet_library
 
 HEADER = 1 << 12
 """How many bytes are fetched to find the header of a .npy file; as a rule it has 128."""
@@ -181,19 +181,9 @@ class RemoteParquetSource(ParquetSource):
 
     def __init__(self, files: Any, paths: Sequence[str], name: str) -> None:
         """Open the files; nothing but their metadata is fetched."""
-        # The same as for local files, but for how they are opened.
+        library = parquet_library(paths[0])
         try:
-            from pyarrow import parquet
-        except ImportError as error:
-            raise MissingDependency(
-                f"reading {paths[0]} needs pyarrow; run pip install 'labelwise[parquet]'"
-            ) from error
-        self._path = Path(paths[0])
-        try:
-            self._files = [parquet.ParquetFile(files.open(one, "rb")) for one in paths]
+            opened = [library.ParquetFile(files.open(one, "rb")) for one in paths]
         except (OSError, ValueError) as error:
             raise BadInput(f"{name} is not a readable .parquet file ({_line(error)})") from error
-        self._check_columns([Path(one) for one in paths])
-        self._groups = [(f, g) for f in self._files for g in range(f.metadata.num_row_groups)]
-        self._ends = np.cumsum([f.metadata.row_group(g).num_rows for f, g in self._groups])
-        self._cached = None
+        self._hold(Path(paths[0]), opened, [Path(one) for one in paths])

@@ -181,6 +181,17 @@ class Parts:
         return np.concatenate(parts)[np.argsort(np.concatenate(places))]
 
 
+def parquet_library(name: str) -> Any:
+    """The Parquet module of pyarrow; ``name`` is what is to be read."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingDependency(
+            f"reading {name} needs pyarrow; run pip install 'labelwise[parquet]'"
+        ) from error
+    return parquet
+
+
 class ParquetSource:
     """Parquet files, one after the other; row groups are read in order.
 
@@ -197,15 +208,14 @@ class ParquetSource:
             path: of one file, or what several are called in errors.
             paths: of several files.
         """
-        try:
-            from pyarrow import parquet
-        except ImportError as error:
-            raise MissingDependency(
-                f"reading {path.name} needs pyarrow; run pip install 'labelwise[parquet]'"
-            ) from error
-        self._path = path
-        self._files = [_open_parquet(parquet, one) for one in paths or [path]]
-        self._check_columns([path] if paths is None else paths)
+        library = parquet_library(path.name)
+        several = [path] if paths is None else paths
+        self._hold(path, [_open_parquet(library, one) for one in several], several)
+
+    def _hold(self, path: Path, files: list[Any], paths: Sequence[Path]) -> None:
+        """Read from opened files; ``path`` and ``paths`` are what errors call them."""
+        self._path, self._files = path, files
+        self._check_columns(paths)
         groups = [(file, g) for file in self._files for g in range(file.metadata.num_row_groups)]
         sizes = [file.metadata.row_group(group).num_rows for file, group in groups]
         self._groups = groups

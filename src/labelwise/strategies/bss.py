@@ -133,7 +133,7 @@ def _cost(job: Job) -> Cost:
     more = 0 if job.options["basis"] == "features" else 3
     columns = 2 * job.width() if not more else 2 * max(job.width(), job.options["frequencies"])
     return Cost(
-        passes=(2, 4 + more), usual=3 + more, columns=columns + 2 * job.budget, item_bytes=72.0
+        passes=(2, 4 + more), usual=2 + more, columns=columns + 2 * job.budget, item_bytes=72.0
     )
 
 
