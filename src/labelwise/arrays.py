@@ -95,8 +95,8 @@ def squared_norms(rows: Array) -> Array:
 
 _ONE_THREAD = 1 << 19
 """BLAS does a product of fewer multiplications than this on one thread."""
-_SMALL = 48 * _ONE_THREAD
-"""Products of up to so many, about a millisecond, are kept on one thread."""
+_SMALL = 12 * _ONE_THREAD
+"""Products of up to so many, a fraction of a millisecond, are kept on one thread."""
 _TALL, _FLAT = 48, 16
 """How many rows a tile has where more do not fit, and with fewer than how many it is flat."""
 
