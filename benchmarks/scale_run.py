@@ -131,6 +131,7 @@ class Reads:
         self.singly = self.pairs = 0
         self._depth = 0
         self._seen: set[tuple[str, int, int]] = set()
+        self._lock = threading.Lock()
 
     def watch(self) -> "Reads":
         """Count from now on, in this process."""
@@ -165,7 +166,8 @@ class Reads:
         return taken
 
     def _measuring(self, measure: Any, rows: Any, norms: Any, centres: Any) -> Any:
-        self.pairs += len(rows) * len(centres)
+        with self._lock:  # pieces of a block are measured on several threads
+            self.pairs += len(rows) * len(centres)
         return measure(rows, norms, centres)
 
     def _visiting(self, method: Any) -> Any:

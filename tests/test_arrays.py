@@ -1,11 +1,14 @@
 """Noise by item, ties, and the row operations that NumPy and torch share."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
+from labelwise import arrays, threads
 from labelwise.arrays import (
     comparable,
     largest,
@@ -114,3 +117,29 @@ def test_products_in_tiles_are_multiplied_into_what_is_there(n, m, d):
     expected = there * (rows @ points.T)
     np.testing.assert_allclose(times_row_products(there, rows, points), expected, atol=1e-8)
     np.testing.assert_allclose(there, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("width", [1, 3, 47, 48, 200])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_and_products_along_rows_are_those_of_numpy(width, dtype):
+    rows, others = np.random.default_rng(0).normal(size=(2, 30, 2, width)).astype(dtype)
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4 if dtype == np.float32 else 0)
+    close(arrays.row_sums(rows), rows.sum(axis=-1))
+    close(arrays.row_dots(rows, others), (rows * others).sum(axis=-1))
+
+
+def test_products_beside_other_threads_are_cut_into_tiles(monkeypatch):
+    rows, points = np.random.default_rng(0).normal(size=(2, 3000, 40))
+    sizes, matmul = [], arrays._matmul
+    monkeypatch.setattr(
+        arrays, "_matmul", lambda a, b: sizes.append(len(a) * b.size) or matmul(a, b)
+    )
+    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    whole = arrays.row_products(rows, points)
+    assert sizes == [3000 * 3000 * 40]
+    sizes.clear()
+    parts = threads.side_by_side(
+        lambda span: arrays.row_products(rows[span], points), [slice(0, 1500), slice(1500, 3000)]
+    )
+    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-12, atol=1e-12)
+    assert len(sizes) > 600 and max(sizes) < 2**19

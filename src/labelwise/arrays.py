@@ -11,6 +11,8 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.threads import is_beside_others
+
 Array = Any
 """A NumPy array or a torch tensor."""
 
@@ -88,9 +90,27 @@ def put(array: Array, positions: NDArray[Any], values: Any) -> None:
     array[positions if isinstance(array, np.ndarray) else like(positions, array)] = values
 
 
+def row_sums(rows: Array) -> Array:
+    """The numbers along the last axis added up."""
+    if isinstance(rows, np.ndarray):
+        return np.einsum("...k->...", rows)  # a sum along a short axis takes six times as long
+    return namespace(rows).sum(rows, axis=-1)
+
+
+def row_dots(rows: Array, others: Array) -> Array:
+    """Inner product of every row with the other row of the same number."""
+    if isinstance(rows, np.ndarray) and rows.shape[-1] < _NARROW:
+        return np.einsum("...k,...k->...", rows, others)
+    return namespace(rows).vecdot(rows, others)
+
+
 def squared_norms(rows: Array) -> Array:
     """Squared Euclidean norm of every row: ``(n, d)`` to ``(n,)``."""
-    return namespace(rows).vecdot(rows, rows)
+    return row_dots(rows, rows)
+
+
+_NARROW = 48
+"""Products of rows of fewer numbers are faster without BLAS, which is called for every row."""
 
 
 _ONE_THREAD = 1 << 19
@@ -131,10 +151,15 @@ def times_row_products(out: Array, rows: Array, points: Array) -> Array:
 
 
 def _is_small(rows: Array, points: Array) -> bool:
-    """Whether BLAS would take two threads for a product that is hardly worth it."""
+    """Whether BLAS would take two threads for a product that is hardly worth it.
+
+    Beside other threads of ours no product is.
+    """
     (n, d), m = rows.shape, points.shape[0]
     least = _ONE_THREAD // 128 if min(n, m) == 1 else _ONE_THREAD // 2  # much earlier for a vector
-    return isinstance(rows, np.ndarray) and least < n * m * d <= _SMALL
+    if not isinstance(rows, np.ndarray) or n * m * d <= least:
+        return False
+    return n * m * d <= _SMALL or is_beside_others()
 
 
 def _tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:

@@ -107,6 +107,19 @@ class TakesRows(Mapping[str, Any]):
         """The rows at the given positions, for every representation."""
 
 
+class CutsRows(TakesRows):
+    """A mapping of rows that can be had in pieces too (`labelwise.pieces`)."""
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[int, int]:
+        """How many rows there are, and how many numbers a row has in NumPy; 0 if elsewhere."""
+
+    @abstractmethod
+    def cut(self, ranges: Sequence[slice]) -> list[Rows]:
+        """The rows in pieces, for the time of one visit; together they are read once."""
+
+
 class Shards(Protocol):
     """All blocks of a pool. Functions given to it are called once per block."""
 

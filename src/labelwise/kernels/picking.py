@@ -65,9 +65,35 @@ class _Best:
 
     def cut(self) -> "_Best":
         """One piece, best first, with no more items than will be picked."""
-        ids, scores = np.concatenate(self.ids), np.concatenate(self.scores)
+        ids, scores = _join(self.ids), _join(self.scores)
+        if len(ids) > MANY * self.count:
+            few = _contenders(scores, self.count)
+            ids, scores = ids[few], scores[few]
         best = largest(comparable(scores), min(self.count, len(ids)), ids)
         return _Best(self.count, (ids[best],), (scores[best],))
+
+
+def _join(parts: tuple[Any, ...]) -> Any:
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+MANY = 16
+"""From so many times the picks on, most items are put aside by a look at some of them."""
+
+
+def _contenders(scores: Floats, count: int) -> Any:
+    """Positions of all items that could be among the ``count`` largest scores, and a few more.
+
+    Every sixteenth score tells about how high the bar is. A guess that is too high shows, and all
+    items are kept.
+    """
+    some = scores[::MANY]
+    place = max(len(some) - 2 * count // MANY - 16, 0)
+    guess = np.partition(some, place)[place]
+    with np.errstate(invalid="ignore"):  # of infinite scores
+        bar = comparable(guess) - 2.0**-29 * abs(guess)  # what rounds to the same is as good
+    few = np.flatnonzero(scores >= bar)
+    return few if np.count_nonzero(scores[few] >= guess) >= count else slice(None)
 
 
 def _highest(strategy: ScoreStrategy, shards: Shards, labelled: Rows | None, budget: int) -> Choice:

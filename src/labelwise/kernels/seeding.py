@@ -20,6 +20,7 @@ Reference: D. Arthur, S. Vassilvitskii, "k-means++: The Advantages of Careful Se
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from labelwise.blocks import GrowingRows, LocalShards, Rows, Shard, Shards, join
 from labelwise.errors import BadInput
 from labelwise.kernels.factored import Embedding, size, squared_distances, squared_norms, take
 from labelwise.kernels.farthest import embedding_rows, nearest_distances
+from labelwise.pieces import in_pieces
+from labelwise.threads import side_by_side, spans
 
 KEY = "seeding"
 FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
@@ -38,6 +41,10 @@ RING_COST, ROW_COST = 100, 16
 """What a ring and a row cost beside the inner products that measure them, in inner products."""
 KEPT = 1 << 21
 """A block whose embedding has at most so many numbers keeps it instead of making it again."""
+FEW_CENTRES = 32
+"""Rows are measured against fewer centres than this in pieces, where little of it is products."""
+ITEMS = 1 << 15
+"""How many clocks a thread starts at a time."""
 PATIENCE = 1.0
 """How much cheaper measuring all rows again must be; 0 does it after every pick."""
 PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4
@@ -118,22 +125,34 @@ def draw_far_items(
 
 def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, float, int]:
     """Measure the norms; propose the block's candidate for the first pick."""
-    embedding = embed(shard.rows)
-    norms = squared_norms(embedding)
+    kept: list[Embedding] = []
+    norms = in_pieces(partial(_norms, embed, len(shard), kept), shard.rows)
     host = to_numpy(norms)
     wrong = ~np.isfinite(host)
     if wrong.any():
         raise BadInput(
             f"the row of item {shard.ids[wrong][0]} is NaN, infinite or too large; leave it out"
         )
-    kept = embedding if size(embedding) <= KEPT else None
-    shard.state[KEY] = _Part(kept, norms, None, np.empty(0), np.empty(0, dtype=np.intp))
+    embedding = kept[0] if kept else None
+    shard.state[KEY] = _Part(embedding, norms, None, np.empty(0), np.empty(0, dtype=np.intp))
     if not len(shard):
         return -np.inf, 0.0, 0
     ids = shard.ids
     order = host if first == "largest" else row_noise(seed, ids, PICK)
     best = largest(order, 1, ids)[0]
     return float(order[best]), float(host[best]), int(ids[best])
+
+
+def _norms(embed: Any, count: int, kept: list[Embedding], rows: Rows) -> Any:
+    """The squared norms; an embedding of all ``count`` rows of the block is kept if it is small."""
+    embedding = embed(rows)
+    if len(embedding) == count and size(embedding) <= KEPT:
+        kept.append(embedding)
+    return squared_norms(embedding)
+
+
+def _distances(embed: Any, centres: Embedding, rows: Rows, norms: Any) -> Any:
+    return nearest_distances(embed(rows), norms, centres)
 
 
 def _refresh(
@@ -143,8 +162,12 @@ def _refresh(
     part: _Part = shard.state[KEY]
     if centres is None:
         return _restart(shard, part.rates, taken, seed, epoch)
-    embedding = embed(shard.rows) if part.embedding is None else part.embedding
-    distances = nearest_distances(embedding, part.norms, centres)
+    if part.embedding is not None:
+        distances = nearest_distances(part.embedding, part.norms, centres)
+    elif len(centres) < FEW_CENTRES:
+        distances = in_pieces(partial(_distances, embed, centres), shard.rows, part.norms)
+    else:
+        distances = _distances(embed, centres, shard.rows, part.norms)
     rates = np.array(to_numpy(distances))
     rates[rates <= part.rounding()] = 0
     if part.rates is not None:
@@ -157,9 +180,13 @@ def _bound(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> floa
     part: _Part = shard.state[KEY]
     norms = to_numpy(part.norms)
     finest = np.finfo(norms.dtype)
-    rates = (np.sqrt(norms.astype(np.float64)) + np.sqrt(norm)) ** 2
-    rates *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
-    rates = np.minimum(rates, float(finest.max)).astype(norms.dtype)
+
+    def bounds(span: slice) -> Any:
+        rates = (np.sqrt(norms[span].astype(np.float64)) + np.sqrt(norm)) ** 2
+        rates *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
+        return np.minimum(rates, float(finest.max)).astype(norms.dtype)
+
+    rates = np.concatenate(side_by_side(bounds, spans(len(norms), ITEMS)))
     return _restart(shard, rates, taken, seed, epoch)
 
 
@@ -181,8 +208,12 @@ def _places(ids: Ids, wanted: Ids) -> Any:
 
 def _waits(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:
     """Times until the next ring of clocks; a clock of rate 0 never rings."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(row_clocks(seed, ids, *stream) / rates)
+
+    def waits(span: slice) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.asarray(row_clocks(seed, ids[span], *stream) / rates[span])
+
+    return np.concatenate(side_by_side(waits, spans(len(rates), ITEMS)))
 
 
 def _ring(

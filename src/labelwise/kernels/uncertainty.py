@@ -6,13 +6,15 @@ One model: ``probabilities`` is ``(n, K)``. Several models: a list of them, or
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, namespace, to_numpy
+from labelwise.arrays import Array, Floats, like, namespace, row_dots, to_numpy
 from labelwise.blocks import Rows, Shard, take_rows
 from labelwise.kernels.doubles import double_chunks
+from labelwise.pieces import in_pieces
 from labelwise.strategy import ScoreStrategy
 
 Measure = Callable[[Array], Array]
@@ -35,13 +37,17 @@ def margin(probabilities: Array) -> Array:
 def entropy(probabilities: Array) -> Array:
     """``-sum p log p`` in nats; a probability of 0 adds nothing."""
     xp = namespace(probabilities)
-    return -xp.vecdot(probabilities, xp.log(xp.clip(probabilities, 1e-12, None)))
+    logs = xp.maximum(probabilities, like(1e-12, probabilities))
+    return -row_dots(probabilities, xp.log(logs, out=logs))
 
 
-def measured(measure: Measure, probabilities: Array) -> Array:
-    """The measure of ``(n, K)`` probabilities, a few rows in float64 at a time, ``(n,)``."""
-    parts = [measure(chunk) for (chunk,) in double_chunks(probabilities)]
-    return namespace(probabilities).concat(parts)
+def measured(measure: Measure, rows: Rows) -> Array:
+    """The measure of every model's probabilities, a few rows in float64 at a time, ``(n, M)``."""
+    scores = []
+    for probabilities in models(rows):
+        parts = [measure(chunk) for (chunk,) in double_chunks(probabilities)]
+        scores.append(namespace(probabilities).concat(parts))
+    return namespace(*scores).stack(scores, axis=1)
 
 
 def models(rows: Rows) -> list[Array]:
@@ -60,23 +66,22 @@ def uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
         """The smallest and largest score of every model in a block; nothing for one model."""
         if len(models(take_rows(shard.rows, np.arange(min(len(shard), 1))))) == 1:
             return np.empty(0), np.empty(0)
-        scores = [to_numpy(measured(measure, p)) for p in models(shard.rows)]
-        low = np.array([score.min(initial=np.inf) for score in scores])
-        high = np.array([score.max(initial=-np.inf) for score in scores])
-        return low, high
+        scores = to_numpy(in_pieces(partial(measured, measure), shard.rows))
+        return scores.min(axis=0, initial=np.inf), scores.max(axis=0, initial=-np.inf)
 
     def score(rows: Rows, labelled: Rows | None, summary: list[tuple[Floats, Floats]]) -> Array:
-        scores = [measured(measure, p) for p in models(rows)]
-        if len(scores) == 1:
-            return scores[0]
+        scores = in_pieces(partial(measured, measure), rows)
+        count = scores.shape[1]
+        if count == 1:
+            return scores[:, 0]
         low = np.min([part[0] for part in summary], axis=0)
         span = np.max([part[1] for part in summary], axis=0) - low
         scaled = [
-            (score - float(first)) / float(width)
-            for score, first, width in zip(scores, low, span, strict=True)
-            if width > 0
+            (scores[:, model] - float(low[model])) / float(span[model])
+            for model in range(count)
+            if span[model] > 0
         ]
-        return sum(scaled) / len(scores) if scaled else scores[0] * 0
+        return sum(scaled) / count if scaled else scores[:, 0] * 0
 
     return ScoreStrategy(
         needs=("probabilities",),

@@ -89,7 +89,7 @@ class _Block(NamedTuple):
 class DeviceSource:
     """A source whose rows come as tensors on a device; a `labelwise.running.sources.Source`."""
 
-    in_memory = False
+    in_memory, is_numpy = False, False
 
     def __init__(
         self,

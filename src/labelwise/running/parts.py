@@ -48,7 +48,7 @@ class Cut:
     def __init__(self, source: Source, first: int, last: int) -> None:
         """Read from ``source`` and nothing outside the range."""
         self._source, self._first, self._count = source, first, last - first
-        self.in_memory = source.in_memory
+        self.in_memory, self.is_numpy = source.in_memory, source.is_numpy
 
     @property
     def shape(self) -> tuple[int, ...]:

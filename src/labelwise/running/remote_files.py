@@ -119,7 +119,7 @@ def _line(error: BaseException) -> str:
 class RemoteNpySource:
     """A ``.npy`` file of which ranges are fetched."""
 
-    in_memory = False
+    in_memory, is_numpy = False, True
 
     def __init__(self, files: Any, path: str, name: str) -> None:
         """Fetch the header; a file that is no array by rows, or holds objects, is refused."""

@@ -1,19 +1,23 @@
 """Cut a pool into blocks of rows, wherever its rows are, and keep labelled items apart."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, device, namespace, take, to_numpy
+from labelwise.arrays import Array, Ids, device, namespace, row_sums, take, to_numpy
 from labelwise.blocks import (
+    CutsRows,
     LocalShards,
     Progress,
     RowNumbers,
     Rows,
     Settles,
     Shard,
-    TakesRows,
     each,
 )
 from labelwise.errors import BadInput
@@ -79,7 +83,7 @@ def _check_axes(name: str, source: Source) -> bool:
     return True
 
 
-class BlockRows(TakesRows):
+class BlockRows(CutsRows):
     """The rows of one block, read when they are asked for and checked the first time."""
 
     def __init__(
@@ -110,21 +114,46 @@ class BlockRows(TakesRows):
         return name in self._sources  # else the block would be read to find out
 
     def __getitem__(self, name: str) -> Any:
+        rows = self.unchecked(name)
+        if name not in self._checked:
+            _check_all(name, rows, self.kept())
+            self._checked.add(name)
+        return rows
+
+    def unchecked(self, name: str) -> Any:
+        """The rows as they are."""
         if name in self._compact:
             return self._compact[name]
         source = self._sources[name]
-        if not isinstance(source, list):
-            rows = self._read(name, source)
-            in_memory = source.in_memory
-        else:
-            rows = [self._read(f"{name}[{j}]", part) for j, part in enumerate(source)]
-            in_memory = all(part.in_memory for part in source)
-        if self._without is not None:
-            keep = self._keep()
-            rows = each(rows, lambda array: take(array, keep))
-            if in_memory:  # one copy instead of one in every pass
-                self._compact[name] = rows
+        rows = each(source, lambda part: _working(name, self._read(part)))
+        if self._without is None:
+            return rows
+        keep = self._keep()
+        rows = each(rows, lambda array: take(array, keep))
+        if all(part.in_memory for part in (source if isinstance(source, list) else [source])):
+            self._compact[name] = rows  # one copy instead of one in every pass
         return rows
+
+    def _read(self, source: Source) -> Array:
+        return source.read(self._first, self._first + len(self._ids))
+
+    def kept(self) -> Ids:
+        """The ids of the rows."""
+        return self._listed() if self._without is None else self._listed()[self._keep()]
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many rows there are, and how many numbers a row has in NumPy; 0 if elsewhere."""
+        count = len(self._ids) - (0 if self._without is None else len(self._without))
+        sources = [source for _, source in flat(self._sources)]
+        if not all(source.is_numpy for source in sources):
+            return count, 0
+        return count, sum(math.prod(source.shape[1:]) for source in sources)
+
+    def cut(self, ranges: Sequence[slice]) -> list[Rows]:
+        """The rows in pieces, for the time of one visit; together they are read once."""
+        visit = _Visit(self, self._checked)
+        return [_Piece(visit, span) for span in ranges]
 
     def take(self, positions: Any) -> dict[str, Any]:
         """Some rows of the block, without reading the others."""
@@ -136,22 +165,57 @@ class BlockRows(TakesRows):
         taken = {}
         for name, source in self._sources.items():
             parts = source if isinstance(source, list) else [source]
-            labels = [f"{name}[{j}]" for j in range(len(parts))] if parts is source else [name]
             rows = [_working(name, part.take(positions + self._first)) for part in parts]
-            for label, some in zip(labels, rows, strict=True):
-                if label not in self._checked:
-                    check_rows(label, some, self._listed()[positions])
             taken[name] = rows if parts is source else rows[0]
+            if name not in self._checked:
+                _check_all(name, taken[name], self._listed()[positions])
         return taken
 
     def _listed(self) -> Ids:
         return self._ids.listed() if isinstance(self._ids, RowNumbers) else self._ids
 
-    def _read(self, name: str, source: Source) -> Array:
-        rows = _working(name, source.read(self._first, self._first + len(self._ids)))
-        if name not in self._checked:
-            check_rows(name, rows, self._listed())
-            self._checked.add(name)
+
+class _Visit:
+    """What the pieces of a block share: rows that are read once, and what is checked of them."""
+
+    def __init__(self, block: BlockRows, checked: set[str]) -> None:
+        self.block, self.checked = block, checked
+        self.rows: dict[str, Any] = {}
+        self.seen: Counter[str] = Counter()
+        self.lock = Lock()
+
+    @cached_property
+    def ids(self) -> Ids:
+        return self.block.kept()
+
+
+class _Piece(Mapping[str, Any]):
+    """Some rows of a block, checked where no earlier visit has done so."""
+
+    def __init__(self, visit: _Visit, span: slice) -> None:
+        self._visit, self._span = visit, span
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._visit.block)
+
+    def __len__(self) -> int:
+        return len(self._visit.block)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._visit.block
+
+    def __getitem__(self, name: str) -> Any:
+        visit, span = self._visit, self._span
+        with visit.lock:
+            if name not in visit.rows:
+                visit.rows[name] = visit.block.unchecked(name)
+        rows = each(visit.rows[name], lambda array: array[span])
+        if name not in visit.checked:
+            _check_all(name, rows, visit.ids[span])
+            with visit.lock:
+                visit.seen[name] += span.stop - span.start
+                if visit.seen[name] == visit.block.extent[0]:
+                    visit.checked.add(name)
         return rows
 
 
@@ -167,39 +231,58 @@ def _working(name: str, rows: Array) -> Array:
     return xp.astype(rows, xp.float64)
 
 
+def _check_all(name: str, rows: Any, ids: Ids) -> None:
+    """`check_rows` of one model, or of every one of several."""
+    if not isinstance(rows, list):
+        check_rows(name, rows, ids)
+        return
+    for number, some in enumerate(rows):
+        check_rows(f"{name}[{number}]", some, ids)
+
+
 def check_rows(name: str, rows: Array, ids: Ids) -> None:
     """Refuse NaN, infinity, and probabilities that are none; the message names the item."""
     xp = namespace(rows)
     if not xp.isdtype(rows.dtype, "real floating"):
         return  # whole numbers are always finite
+    if name.split("[")[0] in ("probabilities", "member_probabilities"):
+        _check_probabilities(name, rows, ids)
+        return
     flat = xp.reshape(rows, (-1,))
     with np.errstate(over="ignore", invalid="ignore"):
         total = xp.vecdot(flat, flat)  # one quick pass; the slow look only if it is odd
     if not bool(xp.isfinite(total)):
-        axes = tuple(range(1, rows.ndim))
-        wrong = to_numpy(xp.any(~xp.isfinite(rows), axis=axes) if axes else ~xp.isfinite(rows))
-        if wrong.any():
-            raise BadInput(
-                f"{name} of item {ids[wrong][0]} is NaN or infinite ({int(wrong.sum())} such items "
-                "in its block); mend or leave out these items"
-            )
-    if name.split("[")[0] in ("probabilities", "member_probabilities"):
-        _check_probabilities(name, rows, ids)
+        _check_finite(name, rows, ids)
+
+
+def _check_finite(name: str, rows: Array, ids: Ids) -> None:
+    xp, axes = namespace(rows), tuple(range(1, rows.ndim))
+    wrong = to_numpy(xp.any(~xp.isfinite(rows), axis=axes) if axes else ~xp.isfinite(rows))
+    if wrong.any():
+        raise BadInput(
+            f"{name} of item {ids[wrong][0]} is NaN or infinite ({int(wrong.sum())} such items "
+            "in its block); mend or leave out these items"
+        )
 
 
 def _check_probabilities(name: str, rows: Array, ids: Ids) -> None:
+    """Rows that add up to 1 and have no number below 0 have none that is NaN or infinite."""
     xp = namespace(rows)
-    ones = xp.ones_like(rows[:1])
-    sums = to_numpy(xp.vecdot(rows, ones)).reshape(len(ids), -1)
-    wrong = (np.abs(sums - 1) > 1e-3).any(axis=1)
-    if wrong.any() or (len(ids) and float(xp.min(rows)) < -1e-6):
-        low = to_numpy(xp.min(rows, axis=-1)).reshape(len(ids), -1).min(axis=1)
-        position = int(np.flatnonzero(wrong | (low < -1e-6))[0])
-        raise BadInput(
-            f"{name} of item {ids[position]} are no probabilities "
-            f"(sum {sums[position].flat[0]:.4g}, smallest {low[position]:.4g}); "
-            "give each row as numbers from 0 that add up to 1"
-        )
+    if not len(ids):
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = to_numpy(row_sums(rows)).reshape(len(ids), -1)
+        right = (np.abs(sums - 1) <= 1e-3).all(axis=1)
+        if right.all() and not float(xp.min(rows)) < -1e-6:
+            return
+    _check_finite(name, rows, ids)
+    low = to_numpy(xp.min(rows, axis=-1)).reshape(len(ids), -1).min(axis=1)
+    position = int(np.flatnonzero(~right | (low < -1e-6))[0])
+    raise BadInput(
+        f"{name} of item {ids[position]} are no probabilities "
+        f"(sum {sums[position].flat[0]:.4g}, smallest {low[position]:.4g}); "
+        "give each row as numbers from 0 that add up to 1"
+    )
 
 
 def open_shards(

@@ -37,6 +37,10 @@ class Source(Protocol):
     def in_memory(self) -> bool:
         """Whether reading costs nothing, because the rows are in memory already."""
 
+    @property
+    def is_numpy(self) -> bool:
+        """Whether rows come as NumPy arrays."""
+
     def read(self, first: int, last: int) -> Array:
         """Rows ``first`` to ``last - 1``."""
 
@@ -50,7 +54,7 @@ class ArraySource:
     def __init__(self, array: Array, *, in_memory: bool = True) -> None:
         """Read from ``array``, whose first axis is the item."""
         self._array = array
-        self.in_memory = in_memory
+        self.in_memory, self.is_numpy = in_memory, isinstance(array, np.ndarray)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,7 +85,7 @@ class ArraySource:
 class NpySource:
     """A ``.npy`` file. Each range is mapped by itself, so that what was read does not stay."""
 
-    in_memory = False
+    in_memory, is_numpy = False, True
 
     def __init__(self, path: Path, name: str) -> None:
         """Read the header; a file that is no array, or holds objects, is refused."""
@@ -130,7 +134,7 @@ class NpySource:
 class Parts:
     """Several sources, one after the other."""
 
-    in_memory = False
+    in_memory, is_numpy = False, True
 
     def __init__(self, sources: Sequence[Source], paths: Sequence[Path], name: str) -> None:
         """Rows of all parts must have the same shape, and the same type."""
@@ -199,7 +203,7 @@ class ParquetSource:
     called ``id`` holds the items' ids.
     """
 
-    in_memory = False
+    in_memory, is_numpy = False, True
 
     def __init__(self, path: Path, paths: Sequence[Path] | None = None) -> None:
         """Open the files; nothing but their metadata is read.

@@ -18,7 +18,11 @@ Reference: J. Ash, C. Zhang, A. Krishnamurthy, J. Langford, A. Agarwal, "Deep Ba
 by Diverse, Uncertain Gradient Lower Bounds", ICLR 2020.
 """
 
-from labelwise.arrays import device, namespace
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Array, device, namespace
 from labelwise.blocks import Rows, Shards
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.seeding import draw_far_items
@@ -27,14 +31,26 @@ from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 def gradients(rows: Rows) -> Factored:
     """Last-layer gradients at the predicted label; ``a`` is ``(n, K)`` and ``h`` ``(n, d)``."""
-    probabilities, features = rows["probabilities"], rows["features"]
+    features = rows["features"]
+    return Factored(_residuals(rows["probabilities"], features.dtype), features)
+
+
+def _residuals(probabilities: Array, dtype: Any) -> Array:
+    """The probabilities, with 1 taken from the highest of every row (the first of equal ones)."""
     xp = namespace(probabilities)
-    residuals = xp.astype(probabilities, features.dtype, copy=True)
+    if isinstance(probabilities, np.ndarray):
+        # Class by class: a third of the time that the place of the highest takes in short rows.
+        by_class = np.array(probabilities.T, dtype=dtype, order="C")
+        highest = by_class == by_class.max(axis=0)
+        if np.count_nonzero(highest) == len(probabilities):  # no two classes are level
+            by_class -= highest
+            return by_class.T
+    residuals = xp.astype(probabilities, dtype, copy=True)
     n, classes = probabilities.shape
     flat = xp.reshape(residuals, (-1,), copy=False)  # one index an entry is twice as fast as two
     starts = xp.arange(n, device=device(probabilities)) * classes
     flat[starts + xp.argmax(probabilities, axis=1)] -= 1
-    return Factored(residuals, features)
+    return residuals
 
 
 def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
