@@ -136,14 +136,14 @@ class Reads:
     def watch(self) -> "Reads":
         """Count from now on, in this process."""
         from labelwise.blocks import LocalShards
-        from labelwise.kernels import farthest, seeding
+        from labelwise.kernels import clocks, farthest, seeding
         from labelwise.running.sources import NpySource
 
         read, take = NpySource.read, NpySource.take
         NpySource.read = lambda source, *ends: self._reading(source, read, *ends)
         NpySource.take = lambda source, positions: self._taking(source, take, positions)
         measure = farthest.nearest_distances
-        for module in (farthest, seeding):
+        for module in (clocks, farthest, seeding):
             module.nearest_distances = lambda *given: self._measuring(measure, *given)
         for name in ("map", "sum"):
             setattr(LocalShards, name, self._visiting(getattr(LocalShards, name)))

@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
-from labelwise.kernels import seeding
+from labelwise.kernels import clocks, seeding
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.farthest import embedding_rows
 from labelwise.kernels.seeding import draw_far_items, kmeans_plus_plus
@@ -108,11 +108,11 @@ def test_the_draw_does_not_depend_on_order_or_split():
 
 
 def test_a_block_of_single_precision_keeps_sixteen_bytes_a_row(monkeypatch):
-    monkeypatch.setattr(seeding, "KEPT", 0)  # as for a block that is too large to keep its rows
+    monkeypatch.setattr(clocks, "KEPT", 0)  # as for a block that is too large to keep its rows
     names, embed = embedding_rows(make_features(5000, 3).astype(np.float32))
     block = Shard(np.arange(5000), names)
     draw_far_items(LocalShards([block]), embed, 60, 1)
-    part = block.state[seeding.KEY]
+    part = block.state[clocks.KEY]
     assert part.embedding is None
     held = part.norms.nbytes + part.rates.nbytes + part.rings.nbytes
     assert held == 16 * 5000 and len(part.rung) < 2000
@@ -122,7 +122,7 @@ def test_a_block_of_single_precision_keeps_sixteen_bytes_a_row(monkeypatch):
 def test_wanted_items_are_found_where_they_are(ids):
     wanted = np.array([9, 24, 2, 40, 300])
     slow = [place for place, item in enumerate(ids.tolist()) if item in wanted.tolist()]
-    assert seeding._places(ids, wanted).tolist() == slow
+    assert clocks._places(ids, wanted).tolist() == slow
 
 
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e15])
@@ -130,11 +130,11 @@ def test_the_first_clocks_ring_at_bounds_of_the_distance(size):
     rows = (size * make_features(500, 4)).astype(np.float32)
     names, embed = embedding_rows(rows)
     block = Shard(np.arange(500), names)
-    seeding._start(block, embed, 0, "largest")
+    clocks.start(block, embed, 0, "largest")
     norm = float((rows[7].astype(np.float64) ** 2).sum())
-    seeding._bound(block, norm, np.array([7]), 0, 1)
+    clocks.bound(block, norm, np.array([7]), 0, 1)
     distances = ((rows.astype(np.float64) - rows[7].astype(np.float64)) ** 2).sum(axis=1)
-    rates = block.state[seeding.KEY].rates
+    rates = block.state[clocks.KEY].rates
     assert rates[7] == 0 and (np.delete(rates, 7) >= np.delete(distances, 7)).all()
 
 

@@ -9,82 +9,32 @@ k-means++ law. An item that rang is known exactly, so its clock goes on at its p
 :math:`D_i^2`. All rows are measured again, with one matrix product, only when that is cheaper than
 the rejected rings to come.
 
-The clocks are functions of (seed, epoch, item id): the picks depend neither on the order nor on
-the split of the rows.
-
-Memory: a norm and a rate in the precision of the rows and the time of a ring for every row, 16
-bytes of float32 rows.
+The clocks (`labelwise.kernels.clocks`) are functions of (seed, epoch, item id): the picks depend
+neither on the order nor on the split of the rows.
 
 Reference: D. Arthur, S. Vassilvitskii, "k-means++: The Advantages of Careful Seeding", SODA 2007.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, largest, row_clocks, row_noise, to_numpy
-from labelwise.blocks import GrowingRows, LocalShards, Rows, Shard, Shards, join_rows, take_rows
+from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
+from labelwise.blocks import GrowingRows, LocalShards, Rows, Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.factored import Embedding, size, squared_distances, squared_norms, take
+from labelwise.kernels import clocks
+from labelwise.kernels.clocks import PICK, Rings
+from labelwise.kernels.factored import Embedding, squared_distances, squared_norms, take
 from labelwise.kernels.farthest import embedding_rows, nearest_distances
-from labelwise.pieces import in_pieces
-from labelwise.threads import side_by_side, spans
 
-KEY = "seeding"
 FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
 """How many rings are looked at together: before any row was measured, when the clocks ring at mere
 bounds and few rings do; afterwards; at most; and how many of them should do."""
 RING_COST, ROW_COST = 100, 16
 """What a ring and a row cost beside the inner products that measure them, in inner products."""
-KEPT = 1 << 21
-"""A block whose embedding has at most so many numbers keeps it instead of making it again."""
-FEW_CENTRES = 32
-"""Rows are measured against fewer centres than this in pieces, where little of it is products."""
-ITEMS = 1 << 15
-"""How many clocks a thread starts at a time."""
 PATIENCE = 1.0
 """How much cheaper measuring all rows again must be; 0 does it after every pick."""
-PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4
-"""The streams of noise: picks without a law, times between rings, acceptance, new clocks."""
-
-Turn = tuple[int, int]
-"""How often all rows were measured, and which round of rings it is since."""
-
-
-@dataclass
-class _Part:
-    """A block's memory, ``(n,)`` each; all but the embedding and the norms on the host.
-
-    ``rung`` are the positions of the items that rang last; the embedding is kept if it is small.
-    Picks have a rate of 0.
-    """
-
-    embedding: Embedding | None
-    norms: Any
-    rates: Any
-    rings: Floats
-    rung: Any
-
-    def rounding(self, positions: Any = slice(None)) -> Any:
-        """Distances that could be rounding alone: copies of a centre are never drawn."""
-        norms = to_numpy(self.norms)[positions]
-        return norms * (32 * np.finfo(norms.dtype).eps)
-
-
-@dataclass
-class _Rings:
-    """Rings of clocks: of which item, when, and noise to accept it by; and the items that rang."""
-
-    owners: Any
-    times: Floats
-    accept: Floats
-    ids: Ids
-    rates: Any
-    rounding: Any
-    rows: dict[str, Any]
 
 
 def draw_far_items(
@@ -111,7 +61,7 @@ def draw_far_items(
     Returns:
         ids ``(k,)`` in the order drawn, and their D^2 at that moment (the first: its norm).
     """
-    best = shards.map(_start, embed, seed, first)
+    best = shards.map(clocks.start, embed, seed, first)
     draw = _Draw(shards, embed, seed, k, name)
     if centres is None:
         _, norm, item = max(best, key=lambda entry: (entry[0], -entry[2]))
@@ -121,150 +71,6 @@ def draw_far_items(
         draw.refresh(centres)
     draw.run()
     return np.array(draw.ids, dtype=np.int64), np.array(draw.scores)
-
-
-def _start(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, float, int]:
-    """Measure the norms; propose the block's candidate for the first pick."""
-    kept: list[Embedding] = []
-    norms = in_pieces(partial(_norms, embed, len(shard), kept), shard.rows)
-    host = to_numpy(norms)
-    wrong = ~np.isfinite(host)
-    if wrong.any():
-        raise BadInput(
-            f"the row of item {shard.ids[wrong][0]} is NaN, infinite or too large; leave it out"
-        )
-    embedding = kept[0] if kept else None
-    shard.state[KEY] = _Part(embedding, norms, None, np.empty(0), np.empty(0, dtype=np.intp))
-    if not len(shard):
-        return -np.inf, 0.0, 0
-    ids = shard.ids
-    order = host if first == "largest" else row_noise(seed, ids, PICK)
-    best = largest(order, 1, ids)[0]
-    return float(order[best]), float(host[best]), int(ids[best])
-
-
-def _norms(embed: Any, count: int, kept: list[Embedding], rows: Rows) -> Any:
-    """The squared norms; an embedding of all ``count`` rows of the block is kept if it is small."""
-    embedding = embed(rows)
-    if len(embedding) == count and size(embedding) <= KEPT:
-        kept.append(embedding)
-    return squared_norms(embedding)
-
-
-def _distances(embed: Any, centres: Embedding, rows: Rows, norms: Any) -> Any:
-    return nearest_distances(embed(rows), norms, centres)
-
-
-def _refresh(
-    shard: Shard, embed: Any, centres: Embedding | None, taken: Ids, seed: int, epoch: int
-) -> float:
-    """Measure every row against new centres and start its clock anew; return the mass of D^2."""
-    part: _Part = shard.state[KEY]
-    if centres is None:
-        return _restart(shard, part.rates, taken, seed, epoch)
-    if part.embedding is not None:
-        distances = nearest_distances(part.embedding, part.norms, centres)
-    elif len(centres) < FEW_CENTRES:
-        distances = in_pieces(partial(_distances, embed, centres), shard.rows, part.norms)
-    else:
-        distances = _distances(embed, centres, shard.rows, part.norms)
-    rates = np.array(to_numpy(distances))
-    rates[rates <= part.rounding()] = 0
-    if part.rates is not None:
-        np.minimum(part.rates, rates, out=rates)
-    return _restart(shard, rates, taken, seed, epoch)
-
-
-def _bound(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> float:
-    """Start the clocks at bounds of D^2 to a centre of this squared norm; return their mass."""
-    part: _Part = shard.state[KEY]
-    norms = to_numpy(part.norms)
-    finest = np.finfo(norms.dtype)
-
-    def bounds(span: slice) -> Any:
-        rates = (np.sqrt(norms[span].astype(np.float64)) + np.sqrt(norm)) ** 2
-        rates *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
-        return np.minimum(rates, float(finest.max)).astype(norms.dtype)
-
-    rates = np.concatenate(side_by_side(bounds, spans(len(norms), ITEMS)))
-    return _restart(shard, rates, taken, seed, epoch)
-
-
-def _restart(shard: Shard, rates: Any, taken: Ids, seed: int, epoch: int) -> float:
-    part: _Part = shard.state[KEY]
-    ids = shard.ids
-    rates[_places(ids, taken)] = 0
-    part.rates, part.rung = rates, part.rung[:0]
-    part.rings = _waits(rates, seed, ids, RING, epoch)
-    return float(rates.sum(dtype=np.float64))
-
-
-def _places(ids: Ids, wanted: Ids) -> Any:
-    """Where a block has the wanted items, as far as it has them."""
-    if len(ids):  # most are elsewhere, and a few are found much faster
-        wanted = wanted[(wanted >= ids.min()) & (wanted <= ids.max())]
-    return np.flatnonzero(np.isin(ids, wanted)) if len(wanted) else np.empty(0, dtype=np.intp)
-
-
-def _waits(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:
-    """Times until the next ring of clocks; a clock of rate 0 never rings."""
-
-    def waits(span: slice) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.asarray(row_clocks(seed, ids[span], *stream) / rates[span])
-
-    return np.concatenate(side_by_side(waits, spans(len(rates), ITEMS)))
-
-
-def _ring(
-    shard: Shard, since: float, until: float, known: tuple[Ids, Any], seed: int, turn: Turn
-) -> _Rings:
-    """All rings of the block's clocks up to a time; the clocks then stand at their next ring.
-
-    The clocks that rang last go on from ``since`` at the rates that are ``known`` of them by now
-    (item ids in order, and rates).
-    """
-    part: _Part = shard.state[KEY]
-    everyone = shard.ids
-    ids = everyone[part.rung]
-    part.rates[part.rung] = known[1][np.searchsorted(known[0], ids)]
-    part.rings[part.rung] = since + _waits(part.rates[part.rung], seed, ids, AGAIN, *turn)
-    positions = part.rung = np.flatnonzero(part.rings <= until)
-    owners, times, accept = [positions[:0]], [np.empty(0)], [np.empty(0)]
-    repeat = 0
-    while len(positions):
-        ids = everyone[positions]
-        owners.append(np.searchsorted(part.rung, positions))
-        times.append(part.rings[positions])
-        accept.append(row_noise(seed, ids, ACCEPT, *turn, repeat))
-        part.rings[positions] += _waits(part.rates[positions], seed, ids, RING, *turn, repeat)
-        positions = positions[part.rings[positions] <= until]
-        repeat += 1
-    return _Rings(
-        np.concatenate(owners),
-        np.concatenate(times),
-        np.concatenate(accept),
-        everyone[part.rung],
-        part.rates[part.rung],
-        part.rounding(part.rung),
-        take_rows(shard.rows, part.rung),
-    )
-
-
-def _join(parts: list[_Rings]) -> _Rings:
-    """The rings of all blocks, in the order of time."""
-    parts = [part for part in parts if len(part.ids)] or parts[:1]
-    starts = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
-    owners = np.concatenate(
-        [part.owners + first for part, first in zip(parts, starts, strict=True)]
-    )
-    times, accept, ids, rates, rounding = (
-        np.concatenate([getattr(part, field) for part in parts])
-        for field in ("times", "accept", "ids", "rates", "rounding")
-    )
-    order = np.lexsort((ids[owners], times))
-    rows = join_rows([part.rows for part in parts])
-    return _Rings(owners[order], times[order], accept[order], ids, rates, rounding, rows)
 
 
 def _accept_in_turn(
@@ -318,11 +124,11 @@ class _Draw:
 
     def bound(self, norm: float) -> None:
         """Start the clocks at bounds: no row but the first pick has been measured yet."""
-        self._restart(_bound, norm)
+        self._restart(clocks.bound, norm)
 
     def refresh(self, centres: Embedding | None) -> None:
         """Measure all rows against the centres added since the last time; start the clocks anew."""
-        self._restart(_refresh, self.embed, centres)
+        self._restart(clocks.refresh, self.embed, centres)
         self._measured = len(self.ids)
 
     def _restart(self, function: Callable[..., float], *arguments: Any) -> None:
@@ -363,7 +169,7 @@ class _Draw:
         """The centres added since all rows were measured, of which there is one at least."""
         return self._restore(self._centres.since(self._measured))
 
-    def _next_rings(self, rate: float) -> _Rings:
+    def _next_rings(self, rate: float) -> Rings:
         """The next rings of all clocks, in the order of time; ``rate`` is how many are accepted."""
         wanted = min(WANTED, self.k - len(self.ids)) / rate
         count = min(max(wanted, min(RINGS, 2 * wanted + 4)), MOST_RINGS)
@@ -372,9 +178,11 @@ class _Draw:
         since, self._now = self._now, self._now + count / self._mass
         self._turn += 1
         turn = (self._epoch, self._turn)
-        return _join(self.shards.map(_ring, since, self._now, self._known, self.seed, turn))
+        return clocks.join(
+            self.shards.map(clocks.ring, since, self._now, self._known, self.seed, turn)
+        )
 
-    def _settle(self, rings: _Rings) -> None:
+    def _settle(self, rings: Rings) -> None:
         """Accept rings in the order of time, each with its D^2 at that moment."""
         if not len(rings.ids):
             return
