@@ -2,7 +2,8 @@
 
 The floor is what a pass over the files cannot do without: read every row and multiply it once by a
 matrix of the shape, and in the precision, that the strategy multiplies by. It is timed in the same
-process as the selection, right after it, by pieces of rows that stay in cache.
+process as the selection, right after it, by pieces of rows that stay in cache. The square floor is
+the same with as many columns as there are features: one yardstick for all strategies on a pool.
 
 Memory is counted twice. ``peak_megabytes`` is the kernel's own peak of everything resident
 (``VmHWM``), pages of the mapped files included; ``peak_anonymous_megabytes`` is what the process
@@ -99,6 +100,8 @@ def perform(task: dict[str, Any]) -> dict[str, Any]:
     times = 2 if rows <= REPEATED else 1
     floors = [floor(list(paths.values()), columns, case.precision) for _ in range(times)]
     best, processor_best = np.min(floors, axis=0)
+    square = floors if not columns else [floor(list(paths.values()), 0, case.precision)]
+    square_best, _ = np.min(square, axis=0)
     return {
         "seconds": round(seconds, 3),
         "processor_seconds": round(processor_seconds, 3),
@@ -108,6 +111,8 @@ def perform(task: dict[str, Any]) -> dict[str, Any]:
         "floor_processor_seconds": [round(value, 3) for _, value in floors],
         "floor_columns": columns or "d",
         "floor_precision": case.precision,
+        "square_floor_seconds": round(square_best, 3),
+        "times_square_floor": round(seconds / (passes * square_best), 3),
         "times_floor": round(seconds / (passes * best), 3),
         "times_floor_processor": round(processor_seconds / (passes * processor_best), 3),
         "peak_megabytes": round(watch.peak_resident / 1e6, 1),

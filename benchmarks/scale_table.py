@@ -28,11 +28,11 @@ COLOURS = {
     "sparse_iht": "#777777",
 }
 LIMITS = {
-    "entropy": "logarithms: `n K` of them in float64",
+    "entropy": "logarithms: `n K` of them in float64, on all cores",
     "lewis p=2": "float64 products: `n d^2` for the Gram matrix, `2 n d^2` for the scores",
     "lewis p=1": "float64 products: `3 n d^2` a round",
     "bss": "float64 products, as lewis p=2; then a cost per draw that does not depend on n",
-    "badge": "reading: norms, residuals, products with a few picks and clocks, some bytes each",
+    "badge": "reading, and 0.3 microseconds an item: residuals, norms, clocks",
     "k_center": "fetching single rows: those that may be the next picks are measured again",
     "sparse_iht": "widening every row to float64, and `4 n d K` flops, an iteration",
 }
@@ -85,7 +85,7 @@ def circumstances(lines: list[Line]) -> Iterator[str]:
         f"{first['cpu']}, {first['cores']} cores, {threads} thread(s) of BLAS, Python "
         f"{first['python']}, NumPy {first['numpy']}, {first['blas']}; {first['started'][:10]}. "
         f"Load average {min(loads):g} to {max(loads):g}, the benchmark itself included. Processor "
-        "seconds stand beside seconds: products take all threads, all else takes one. Raw lines: "
+        "seconds stand beside seconds. Raw lines: "
         "[scale.jsonl](scale.jsonl). To repeat:\n\n"
         f"    python benchmarks/scale.py --folder FOLDER --threads {first['threads']} "
         "--out docs/results/scale.jsonl\n"
@@ -95,7 +95,8 @@ def circumstances(lines: list[Line]) -> Iterator[str]:
         "`labelwise.select` with the paths. *Passes*: rows read from the files, over the rows they "
         "have. *Floor*: reading the files once and multiplying every row by one matrix of the "
         "strategy's shape in its precision, in the same process; its columns are given. *Times "
-        "floor*: seconds / (passes x floor), in brackets the same of processor seconds. *Memory*: "
+        "floor*: seconds / (passes x floor), in brackets the same of processor seconds. *Times "
+        "square*: the same with a matrix of d columns, whatever the strategy's has. *Memory*: "
         "the most the process had allocated (anonymous memory), then the most that was resident "
         "with the pages of the mapped files, both above the interpreter with everything imported."
     )
@@ -105,12 +106,12 @@ def table(lines: list[Line]) -> Iterator[str]:
     """One row per strategy."""
     yield (
         "| strategy | picks | seconds (processor) | passes | floor of a pass, s (processor) | "
-        "columns | times floor (processor) | memory, MB (with pages) |"
+        "columns | times floor (processor) | times square | memory, MB (with pages) |"
     )
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for line in lines:
         if "error" in line:
-            yield f"| {line['case']} | | {line['error']} | | | | | |"
+            yield f"| {line['case']} | | {line['error']} | | | | | | |"
             continue
         floor = min(line["floor_seconds"])
         processor = min(line["floor_processor_seconds"])
@@ -122,6 +123,7 @@ def table(lines: list[Line]) -> Iterator[str]:
             f"| {digits(line['seconds'])} ({digits(line['processor_seconds'])}) "
             f"| {line['passes']:.2f} | {digits(floor)} ({digits(processor)}) | {columns} "
             f"| {line['times_floor']:.2f} ({line['times_floor_processor']:.2f}) "
+            f"| {line['times_square_floor']:.2f} "
             f"| {line['peak_anonymous_megabytes']:,.0f} ({line['peak_megabytes']:,.0f}) |"
         )
 

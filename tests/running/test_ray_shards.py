@@ -206,38 +206,6 @@ def test_a_learner_is_shipped_and_computes_in_the_actors(actors, tmp_path):
     assert found.ids.tolist() == expected.ids.tolist()
 
 
-def has_gpu():
-    with suppress(ImportError):
-        import torch
-
-        return torch.cuda.is_available()
-    return False
-
-
-@pytest.mark.skipif(not has_gpu(), reason="no GPU")
-def test_a_learner_computes_on_the_gpus_of_the_actors(actors, tmp_path):
-    import torch
-
-    def network():
-        return torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
-
-    def bytes_on_gpu(shard):
-        return torch.cuda.max_memory_allocated()
-
-    inputs = make_features(400, 5).astype(np.float32)
-    learner = labelwise.TorchLearner(network, epochs=20, device="cuda")
-    learner.fit(inputs[:60], (inputs[:60, 0] > 0).astype(int), seed=0)
-    names = ("features", "probabilities")
-    np.save(tmp_path / "inputs.npy", inputs)
-    given = {"inputs": tmp_path / "inputs.npy"}
-    with RayActors(2, gpus=0.5) as there:
-        shards = RayShards(there, given, 400, learner=learner, names=names)
-        found = run.select(STRATEGIES["badge"], shards, 30, seed=5)
-        assert min(shards.map(bytes_on_gpu)) > 0
-    expected = select("badge", 30, **learner.represent(inputs, names))
-    assert found.ids.tolist() == expected.ids.tolist()
-
-
 # Ray Data sets options of its own that it warns of.
 with_ray_data = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")
 
