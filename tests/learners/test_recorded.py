@@ -73,6 +73,19 @@ def test_every_step_is_made_once_in_order_whatever_the_sizes():
     assert made == wanted
 
 
+def test_a_size_is_recorded_only_after_steps_of_that_size():
+    step = OnCpu(lambda positions, places: None)
+    common, rare = torch.zeros((2, 3), dtype=torch.int64), torch.zeros((2, 2), dtype=torch.int64)
+    for _ in range(recorded.FIRST + 2):
+        step(common.numpy(), common)
+    assert list(step._records) == [common.shape]
+    for _ in range(recorded.FIRST):
+        step(rare.numpy(), rare)
+    assert list(step._records) == [common.shape]
+    step(rare.numpy(), rare)
+    assert list(step._records) == [common.shape, rare.shape]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_on_a_gpu_replayed_steps_give_the_same_networks(optimizer, monkeypatch):

@@ -10,6 +10,7 @@ of a batch (sizes differ by one item). Where recording fails, all steps are made
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from labelwise.learners.settings import Settings
 Step = Callable[[NDArray[np.int64], Tensor], None]
 
 FIRST = 3
-"""So many steps are made before one is recorded: they set up what later ones find ready."""
+"""So many steps of a size are made before one is recorded: they set up what it must find ready."""
 
 WORTH = 200
 """A training of fewer steps is not worth the recording."""
@@ -51,22 +52,24 @@ class Recorded:
 
     def __init__(self, step: Step) -> None:
         """Remember the step; it is recorded when it has been made a few times."""
-        self._step, self._made, self._failed = step, 0, False
+        self._step, self._failed = step, False
+        self._made: Counter[torch.Size] = Counter()
         self._records: dict[torch.Size, tuple[Tensor, Any]] = {}
 
     def __call__(self, positions: NDArray[np.int64], places: Tensor) -> None:
         """Make the step for the items at ``positions`` ``(M, b)``, and ``places`` on the device."""
-        if places.shape not in self._records and self._made >= FIRST and not self._failed:
+        size = places.shape
+        if size not in self._records and self._made[size] >= FIRST and not self._failed:
             self._record(positions, places)
-        if places.shape in self._records:
-            static, graph = self._records[places.shape]
+        if size in self._records:
+            static, graph = self._records[size]
             static.copy_(places)
             graph.replay()
             return
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*capturable.*")  # we mean to record it
             self._step(positions, places)
-        self._made += 1
+        self._made[size] += 1
 
     def _record(self, positions: NDArray[np.int64], places: Tensor) -> None:
         """Record a step, which is not made by that."""
