@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Array, Floats, Ids, largest, like, namespace, squared_norms, to_numpy
 from labelwise.blocks import Rows, Shard, Shards, as_shards
 from labelwise.errors import BadInput
+from labelwise.kernels.centring import Shifted, near_origin
 from labelwise.kernels.farthest import CHUNK
 from labelwise.kernels.seeding import draw_far_items
 
@@ -75,6 +76,7 @@ def kmeans(
     shards = as_shards(rows)
     if not 1 <= k <= len(shards):
         raise BadInput(f"k must be from 1 to {len(shards)}, the number of rows; got {k}")
+    read = near_origin(shards, read)
     ids, _ = draw_far_items(shards, read, k, seed, name="k-means++ seeding")
     centres = to_numpy(read(shards.rows(ids))).astype(np.float64)
     before = np.inf
@@ -89,7 +91,8 @@ def kmeans(
         shards.progress("k-means", done, rounds)
     labels = np.concatenate(shards.map(_labels))
     distances = np.concatenate(shards.map(_distances))
-    return Clusters(centres, labels, distances, done)
+    shift = read.shift if isinstance(read, Shifted) else 0.0
+    return Clusters(centres + shift, labels, distances, done)
 
 
 def _assign(
