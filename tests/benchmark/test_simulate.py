@@ -14,16 +14,10 @@ from labelwise.benchmark import simulate_words as words
 from labelwise.benchmark.curves import Estimate
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.own_data import own_data
+from labelwise.benchmark.own_scenes import OwnJob, keep, own_scene, stratified, text_rows
 from labelwise.benchmark.report_data import experiments
 from labelwise.benchmark.results import Round, read, to_json
-from labelwise.benchmark.simulate import (
-    make_plan,
-    own_scene,
-    run_plan,
-    simulate,
-    stratified,
-    text_rows,
-)
+from labelwise.benchmark.simulate import make_plan, run_plan, simulate
 from labelwise.benchmark.simulate_words import caveats, conclusion, savings
 from labelwise.benchmark.statistics import bootstrap, label_saving, labels_needed
 from labelwise.cli import run
@@ -236,8 +230,8 @@ def test_processes_side_by_side_give_what_one_gives(tmp_path):
 def test_rounds_side_by_side_as_on_a_gpu_give_what_run_after_run_gives(tmp_path):
     plan = make_plan(DATA, strategies=["margin"], **TINY)
     alone = run_plan(DATA, plan, seeds=2, device="cpu")
-    jobs = [module.OwnJob(plan, e, seed, tmp_path) for seed in (0, 1) for e in plan.entrants]
-    module._keep(DATA, tmp_path, written=False)
+    jobs = [OwnJob(plan, e, seed, tmp_path) for seed in (0, 1) for e in plan.entrants]
+    keep(DATA, tmp_path, written=False)
     known = {job.key: [line for line in alone if line.key == job.key][:1] for job in jobs}
     rest = list(module._side_by_side(jobs, known, find_device("cpu")))
     assert plain(sorted_like(alone, rest)) == plain([line for line in alone if line.round])

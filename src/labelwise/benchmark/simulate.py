@@ -21,29 +21,22 @@ import hashlib
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from labelwise.benchmark.datasets.entries import Arrays, as_texts
 from labelwise.benchmark.devices import find_device
-from labelwise.benchmark.models import near_items
 from labelwise.benchmark.networks import NETWORKS
 from labelwise.benchmark.own_data import OwnData, own_data
+from labelwise.benchmark.own_scenes import OwnJob, OwnStage, held, keep, marked
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import Round, RunKey, append
-from labelwise.benchmark.rounds import Run, Stage, play
-from labelwise.benchmark.runs import Failure, Job, known_lines, spread
-from labelwise.benchmark.scenes import SPLIT, Scene
+from labelwise.benchmark.rounds import Run, play
+from labelwise.benchmark.runs import Failure, known_lines, spread
 from labelwise.benchmark.simulate_words import BASELINE, Saving, savings
 from labelwise.blocks import Progress
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
-from labelwise.learners.embedding import Scale, TextRows
-from labelwise.learners.inputs import Items
 from labelwise.strategies import get
 
 STRATEGIES = {
@@ -162,6 +155,7 @@ def make_plan(
         weights: how training uses a strategy's weights: ``"none"``, ``"mean"`` or ``"sum"``.
 
     Example:
+        >>> import numpy as np
         >>> data = own_data(np.random.default_rng(0).normal(size=(1000, 3)), [0, 1] * 500)
         >>> plan = make_plan(data, budget=100)
         >>> plan.start, plan.batch, plan.rounds, plan.test, plan.pool
@@ -218,6 +212,7 @@ def run_plan(
         All lines of these runs, those that the results file had before too.
 
     Example:
+        >>> import numpy as np
         >>> data = own_data(np.random.default_rng(0).normal(size=(90, 3)), [0, 1, 2] * 30)
         >>> plan = make_plan(data, strategies=["margin"], rounds=1, epochs=2)
         >>> [line.labels for line in run_plan(data, plan, seeds=1)]
@@ -233,11 +228,11 @@ def run_plan(
         ]
         known = known_lines(plan, path, jobs)
         _check_known(path, plan, known)
-        _keep(data, home, written=workers > 1)
+        keep(data, home, written=workers > 1)
         try:
             failures = _play_all(jobs, known, path, device, workers, progress)
         finally:
-            _held.clear()
+            held.clear()
     for label, error in {each.job.entrant.label: each.error for each in failures}.items():
         count = sum(each.job.entrant.label == label for each in failures)
         warnings.warn(
@@ -246,121 +241,6 @@ def run_plan(
             stacklevel=2,
         )
     return [line for job in jobs for line in known[job.key]]
-
-
-def own_scene(data: OwnData, plan: Protocol, seed: int) -> Scene:
-    """Divide the items as a seed says; ids are the rows of the user's data."""
-    rng = np.random.default_rng([seed, SPLIT])
-    assert plan.test is not None
-    test = stratified(data.targets, plan.test, rng)
-    rest = np.setdiff1d(np.arange(len(data)), test)
-    taken = rng.permutation(rest)[: plan.pool]
-    rows = np.sort(taken)
-    inputs = PREPARE[data.kind](data.inputs[rows])
-    targets = (lambda values: values) if data.classes else standard(data.targets[rows])
-    return Scene(
-        rows,
-        inputs(data.inputs[rows]),
-        targets(data.targets[rows]),
-        taken[: plan.start],
-        inputs(data.inputs[test]),
-        targets(data.targets[test]),
-        None,
-        len(data.classes) if data.classes else None,
-    )
-
-
-def stratified(targets: Arrays, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """So many items, ascending, with every class or range of values in its share.
-
-    Example:
-        >>> classes = np.repeat([0, 1], [90, 10])
-        >>> test = stratified(classes, 20, np.random.default_rng(0))
-        >>> np.bincount(classes[test]).tolist()
-        [18, 2]
-    """
-    order = rng.permutation(len(targets))
-    if targets.ndim == 1:  # classes in any order, so that none is always cut short
-        targets = rng.permutation(int(targets.max()) + 1)[targets]
-    by_stratum = order[np.argsort(targets.reshape(len(targets))[order], kind="stable")]
-    places = (np.arange(count) + 0.5) * len(targets) / count
-    return np.sort(by_stratum[places.astype(np.intp)])
-
-
-standard, text_rows = Scale.of, TextRows.of
-
-PREPARE: Mapping[str, Callable[[Arrays], Callable[[Arrays], Arrays]]] = {
-    "images": standard,
-    "numbers": standard,
-    "texts": text_rows,
-}
-"""By kind: takes the pool's inputs, gives what turns inputs into numbers for a network."""
-
-
-@dataclass(frozen=True, eq=False)
-class OwnJob(Job):
-    """A run on data that `_keep` has put under a folder's name."""
-
-    home: Path
-
-    def lines(self, stage: Stage, known: Sequence[Round]) -> Iterator[Round]:
-        """The lines that are not there yet; the given stage only says on which device."""
-        own = _held.get("stage")
-        if own is None or own.home != self.home or own.device != stage.device:
-            own = _held["stage"] = OwnStage(self.protocol, stage.device, home=self.home)
-        run = Run(own, self.entrant, self.seed)
-        for line in play([run], {self.key: known}):
-            yield _marked(line, self.protocol)
-
-
-@dataclass
-class OwnStage(Stage):
-    """The scenes of a user's own data."""
-
-    home: Path = Path()
-
-    def scene(self, seed: int) -> tuple[Scene, tuple[Items, Items]]:
-        """The data of a seed."""
-        if seed not in self._scenes:
-            while len(self._scenes) >= self.keep:
-                del self._scenes[next(iter(self._scenes))]
-            scene = own_scene(_kept(self.home), self.protocol, seed)
-            self._scenes[seed] = scene, near_items(scene, self.device)
-        return self._scenes[seed]
-
-
-_held: dict[str, Any] = {}
-"""In this process: the data with the folder it is kept under, and the stage of the last run."""
-
-
-def _keep(data: OwnData, home: Path, *, written: bool) -> None:
-    """Hold data for this process, and if asked also write it for others."""
-    _held.clear()
-    _held["home"], _held["data"] = home, data
-    if not written:
-        return
-    if data.kind == "texts":
-        (home / "inputs.json").write_text(json.dumps(data.inputs.tolist()), encoding="utf-8")
-    else:
-        np.save(home / "inputs.npy", data.inputs)
-    np.save(home / "targets.npy", data.targets)
-    facts = {"name": data.name, "kind": data.kind, "classes": data.classes}
-    (home / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
-
-
-def _kept(home: Path) -> OwnData:
-    if _held.get("home") != home:
-        facts = json.loads((home / "facts.json").read_text(encoding="utf-8"))
-        if facts["kind"] == "texts":
-            inputs = as_texts(json.loads((home / "inputs.json").read_text(encoding="utf-8")))
-        else:
-            inputs = np.load(home / "inputs.npy")
-        classes = None if facts["classes"] is None else tuple(facts["classes"])
-        targets = np.load(home / "targets.npy")
-        _held["data"] = OwnData(facts["name"], facts["kind"], inputs, targets, classes)
-        _held["home"] = home
-    data: OwnData = _held["data"]
-    return data
 
 
 def _play_all(
@@ -406,12 +286,7 @@ def _side_by_side(
     seeds = len({job.seed for job in jobs})
     stage = OwnStage(jobs[0].protocol, device, seeds, home=jobs[0].home)
     for line in play([Run(stage, job.entrant, job.seed) for job in jobs], known):
-        yield _marked(line, jobs[0].protocol)
-
-
-def _marked(line: Round, plan: Protocol) -> Round:
-    """A line with the fingerprint of data and settings among its versions."""
-    return replace(line, versions={**line.versions, "data": plan.settings["data"]})
+        yield marked(line, jobs[0].protocol)
 
 
 def _check_known(path: Path, plan: Protocol, known: Mapping[RunKey, list[Round]]) -> None:
