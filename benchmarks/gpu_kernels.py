@@ -20,7 +20,6 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,14 +27,7 @@ import torch
 
 import labelwise
 from labelwise.blocks import LocalShards, Shard
-from labelwise.kernels import (
-    leverage,
-    lewis,
-    pursuit_ahead,
-    pursuit_judge,
-    thresholding,
-    thresholding_blocks,
-)
+from labelwise.kernels import leverage, lewis, pursuit_ahead, pursuit_judge, thresholding
 from labelwise.kernels.barrier_sampler import Barriers
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.farthest import nearest_distances
@@ -44,6 +36,8 @@ from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.scan import Scan
 from labelwise.kernels.sparse import Terms, pose
 from labelwise.kernels.sparse_steps import Gain
+from labelwise.kernels.thresholding_blocks import Between, Point, Rules, find_gradient, prepare
+from labelwise.kernels.thresholding_dense import Dense
 from labelwise.running.device_blocks import on_device
 from labelwise.running.shards import open_shards, open_sources
 
@@ -144,22 +138,25 @@ def kernels(bench: Bench) -> Iterator[Line]:
         moved = 4.0 * (n + CENTRES) * width + 8.0 * n
         flops = 2.0 * n * CENTRES * width
         yield bench.kernel(name, measure, moved=moved, flops=flops, kind="float32")
+    place = bench.features[:0, 0].double()
     yield bench.kernel(
         "Gram matrix, float64",
-        lambda: leverage._gram(shard, leverage.read_features, n),
+        lambda: leverage._gram(shard, leverage.read_features, n, place),
         moved=whole + 8.0 * D * D,
         flops=2.0 * n * D * D,
         kind="float64",
     )
-    basis = leverage.whiten(LocalShards([shard]), leverage.read_features)
-    step = lewis._Step(1.0, 4 / 3, float(np.log(D / n)), basis.transform, False)
-    yield bench.kernel(
-        "Lewis pass",
-        lambda: lewis._round(shard, leverage.read_features, step),
-        moved=whole + 24.0 * n + 8.0 * D * D,
-        flops=4.0 * n * D * D,
-        kind="float32",
-    )
+    basis = leverage.whiten(LocalShards([shard]), leverage.read_features, place=place)
+    for kind in ("float32", "float64"):
+        level, double = float(np.log(D / n)), kind == "float64"
+        step = lewis._Step(1.0, 4 / 3, level, basis.transform, double)
+        yield bench.kernel(
+            f"Lewis pass, {kind}",
+            lambda s=step: lewis._round(shard, leverage.read_features, s, place),  # type: ignore[misc]
+            moved=whole + 24.0 * n + 8.0 * D * D,
+            flops=4.0 * n * D * D,
+            kind=kind,
+        )
     yield from sparse_kernels(bench, shard, whole + small)
     matrix = np.eye(D + 1) + 1e-3 * np.ones((D + 1, D + 1))
     yield bench.kernel(
@@ -177,22 +174,11 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
     shards = LocalShards([shard])
     terms = Terms(alpha=1e-8, beta=1e-6)
     problem = pose(shards, batch, Law(temperature=1.5), terms, {"last_layer": (0.0, 0.0)})
-    shards.map(thresholding_blocks.prepare, problem)
-    place = bench.features[:0, 0].double()
-    state = thresholding._nothing(problem, place)
-    points = thresholding_blocks.Point(*state[:3]), thresholding_blocks.Point(*state[3:6])
-    between = thresholding_blocks.Between(*points, state[6])
-    residual = torch.as_tensor(problem.target, device=bench.device)
-
-    def gradient(constants: Any, state: Any) -> Any:
-        given = (shard, problem, between, constants[0], True, place)
-        return state, (thresholding_blocks.find_gradient(*given)[1],)
-
-    scan = Scan(gradient, 10)
+    iteration = Iteration(bench, shards, problem)
     yield bench.kernel(
         "IHT: 10 gradients with their images, float64",
-        lambda: scan((residual,), (residual[0],)),
-        moved=10 * (moved + 16.0 * n),
+        iteration.gradients(),
+        moved=10 * (moved + 24.0 * n),
         flops=10 * 4.0 * n * K * D,
         kind="float64",
     )
@@ -206,8 +192,54 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
         flops=2.0 * n * K * (D + 1) * block,
         kind="float32",
     )
-    yield thresholds(bench, shards, problem, place)
+    yield bench.kernel(
+        "IHT: 10 iterations",
+        iteration.iterations(),
+        moved=10 * (moved + 24.0 * n + 4.0 * batch * (D + K)),
+        flops=10 * 4.0 * K * D * (n + 2 * batch),
+        kind="float64",
+    )
     yield greedy_steps(bench)
+
+
+class Iteration:
+    """Thresholding as it is recorded: in few launches where Triton is, else array operations."""
+
+    def __init__(self, bench: Bench, shards: LocalShards, problem: Any) -> None:
+        """Prepare the pool."""
+        self.shards, self.problem, self.place = shards, problem, bench.features[:0, 0].double()
+        self.target = torch.as_tensor(problem.target, device=bench.device)
+        shards.map(prepare, problem)
+        on_gpu = bench.device.type == "cuda"
+        (self.pool,) = shards.map(Dense.of, problem, Rules()) if on_gpu else [None]
+
+    def gradients(self) -> Callable[[], Any]:
+        """Ten gradients with their images, between two iterates."""
+        if self.pool is not None:
+            state = self.pool.nothing(self.place)
+            scan = Scan(self._swept, 10)
+            return lambda: scan((self.target,), state)
+        state = thresholding._nothing(self.problem, self.place)
+        scan = Scan(self._found, 10)
+        return lambda: scan((self.target,), state)
+
+    def _swept(self, constants: Any, state: Any) -> Any:
+        launches = self.pool.launches(*constants)
+        new, old, image, before, _, factor, _ = state
+        return state, (launches.gradient(None, (new, old, factor, image, before))[2],)
+
+    def _found(self, constants: Any, state: Any) -> Any:
+        (shard,) = self.shards._shards
+        between = Between(Point(*state[:3]), Point(*state[3:6]), state[6])
+        residual = between.image - constants[0]
+        given = (shard, self.problem, between, residual, True, self.place)
+        return state, (find_gradient(*given)[1],)
+
+    def iterations(self) -> Callable[[], Any]:
+        """Ten whole iterations."""
+        made = thresholding._made(self.shards, self.problem, Rules(), self.place)
+        constants = (self.target, self.target.sum())
+        return lambda: made.scan(constants, made.state, rounds=made.rounds)
 
 
 def greedy_steps(bench: Bench) -> Line:
@@ -236,21 +268,6 @@ def greedy_steps(bench: Bench) -> Line:
         lambda: scan(constants, state, rounds=rounds),
         moved=steps * 3 * 8.0 * size**2,
         flops=steps * 6.0 * size**2,
-        kind="float64",
-    )
-
-
-def thresholds(bench: Bench, shards: LocalShards, problem: Any, place: Any) -> Line:
-    """One whole iteration of thresholding, as it is recorded, against reading the rows once."""
-    step = partial(thresholding._iterate, shards, problem, thresholding_blocks.Rules(), place)
-    target = torch.as_tensor(problem.target, device=bench.device)
-    scan, constants = Scan(step, 1), (target, target.sum())
-    state = thresholding._nothing(problem, place)
-    return bench.kernel(
-        "IHT: 10 iterations",
-        lambda: scan(constants, state, rounds=10),
-        moved=10 * 4.0 * bench.n * (D + K),
-        flops=10 * 4.0 * K * D * (bench.n + 2 * bench.batch),
         kind="float64",
     )
 

@@ -46,13 +46,20 @@ KERNELS = """
 ## Kernels
 
 The floor is the longer of two times at the card's own rates: the bytes that must move (every input
-once, every output once) and the floating-point operations. The gap is the time over the floor. The
-host's share is in it: launches, and numbers that the host waits for. Those make the gaps of the
-Gram matrix and the Lewis pass, whose sums come back to the host every time. Thresholding
-multiplies in float64, so that the same items are kept on every machine: it reads twice the bytes of
-the float32 rows twice over, for ten columns at a time. The rest of an iteration is a sort of all
-items and about two hundred small operations, recorded and replayed. The eigenvectors of a small
-matrix are a chain of small steps on any machine.
+once, every output once, rows as they are in float32) and the floating-point operations of full
+products (half of a symmetric one would do, but no library multiplies so). The gap is the time over
+the floor, with all launches and waits.
+
+Operations count in the precision that is needed. That is float64 for the Gram matrix, where
+squaring takes half of the digits, and for thresholding, where the same items must be kept on every
+machine. A Lewis pass is shown in both; `lewis` makes it in float64, so that a draw does not depend
+on the split into blocks, and on this card loses nothing by it.
+
+A gradient of thresholding is a product with all rows, and its image a second one that needs the
+first. Each is a kernel that reads the rows once, so that the gap is 2 at least; a kernel for both,
+which would read them once in all, was slower. The rest of an iteration is some twenty launches on
+few numbers, each of which waits for the one before. The eigenvectors of a small matrix are a chain
+of small steps on any machine.
 
 | kernel | bytes, MB | GFLOP | bound by | floor, ms | ms | gap |
 |---|---|---|---|---|---|---|

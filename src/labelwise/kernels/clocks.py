@@ -18,16 +18,15 @@ from labelwise.blocks import Rows, Shard, join_rows, take_rows
 from labelwise.errors import BadInput
 from labelwise.kernels.factored import Embedding, size, squared_norms
 from labelwise.kernels.farthest import nearest_distances
-from labelwise.pieces import in_pieces
-from labelwise.threads import side_by_side, spans
+from labelwise.pieces import in_pieces, in_spans
 
 KEY = "seeding"
 KEPT = 1 << 21
 """A block whose embedding has at most so many numbers keeps it instead of making it again."""
 FEW_CENTRES = 32
 """Rows are measured against fewer centres than this in pieces, where little of it is products."""
-ITEMS = 1 << 15
-"""How many clocks a thread starts at a time."""
+ITEMS = 1 << 16
+"""How many clocks a thread starts at a time; for fewer no threads are worth it."""
 PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4
 """The streams of noise: picks without a law, times between rings, acceptance, new clocks."""
 
@@ -131,7 +130,7 @@ def bound(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> float
         rates *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
         return np.minimum(rates, float(finest.max)).astype(norms.dtype)
 
-    rates = np.concatenate(side_by_side(bounds, spans(len(norms), ITEMS)))
+    rates = in_spans(bounds, len(norms), ITEMS)
     return _restart(shard, rates, taken, seed, epoch)
 
 
@@ -158,7 +157,7 @@ def _waits(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:
         with np.errstate(divide="ignore"):
             return np.asarray(row_clocks(seed, ids[span], *stream) / rates[span])
 
-    return np.concatenate(side_by_side(waits, spans(len(rates), ITEMS)))
+    return np.asarray(in_spans(waits, len(rates), ITEMS))
 
 
 def ring(

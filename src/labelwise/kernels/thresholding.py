@@ -10,7 +10,8 @@ in float64: which items are kept must not hang on rounding.
 
 Sums, lengths and iterates stay where the work is done (`labelwise.arrays.workplace`): on a GPU no
 number of an iteration is waited for, and where the rows stay there too, iterations are recorded
-and replayed (`labelwise.kernels.scan`). Whether they stand still is looked at every few of them.
+and replayed (`labelwise.kernels.scan`), in few launches if they are one block
+(`labelwise.kernels.thresholding_dense`). Whether they stand still is looked at every few of them.
 
 Cost: :math:`O(n K d)` per iteration, one pass over the features; memory ``O(n)`` beside the rows.
 
@@ -18,6 +19,7 @@ Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from t
 Sparse Approximation", 2022, Algorithm 2.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -51,11 +53,13 @@ from labelwise.kernels.thresholding_blocks import (
     steepest,
     worthiest,
 )
+from labelwise.kernels.thresholding_dense import Dense
 
 STANDSTILL = 1e-9
 """Changes of the objective below this fraction of its scale count as none."""
-REPLAYED = 10
-"""How many iterations are replayed before it is seen whether they stand still."""
+REPLAYED, ROUNDS = 10, 5
+"""How many iterations are replayed before it is seen whether they stand still, and in how many
+rounds if they are few launches each."""
 
 
 class Iterate(NamedTuple):
@@ -69,19 +73,21 @@ class Iterate(NamedTuple):
 def _step(
     shards: Shards, problem: Problem, between: Between, target: Array, rules: Rules, place: Array
 ) -> Array:
-    """Compute the gradient in all blocks; return how far to go along it."""
+    """Compute the gradient ``g`` in all blocks; return how far to go along it.
+
+    The objective falls along ``g`` at first by ``|g|^2``, and its second derivative is
+    ``2 |Phi g|^2 + 2 beta |g|^2``.
+    """
     whole, residual = rules.step == "exact", between.image - target
-    image, squared, pull = shards.sum(find_gradient, problem, between, residual, whole, place)
+    image, squared = shards.sum(find_gradient, problem, between, residual, whole, place)
     if not whole:
         parts = shards.map(steepest, problem.budget)
         ids = np.concatenate([part[0] for part in parts])
         best = largest(np.concatenate([part[1] for part in parts]), problem.budget, ids)
         active = np.union1d(ids[best], _support(between))
-        image, squared, pull = shards.sum(on_active, problem, active, place)
-    xp = namespace(image)
-    slope = xp.sum(residual * image) + problem.beta * pull
-    curvature = xp.sum(image * image) + problem.beta * squared
-    return ratio(slope, curvature) * (1.0 if whole else 0.5)
+        image, squared = shards.sum(on_active, problem, active, place)
+    curvature = namespace(image).sum(image * image) + problem.beta * squared
+    return ratio(squared * (0.5 if whole else 0.25), curvature)
 
 
 def _support(between: Between) -> Ids:
@@ -167,27 +173,61 @@ def threshold(
         iterations: how many at most.
         place: an empty float64 array where the work is done; `labelwise.arrays.workplace` if None.
     """
-    shards.map(prepare, problem)
     place = workplace_of(shards) if place is None else place
-    recorded = not isinstance(place, np.ndarray) and rules.step == "exact"
-    recorded = recorded and all(shards.map(stays))
-    step = partial(_iterate, shards, problem, rules, place)
-    scan = Scan(step, 1) if recorded else partial(called, step)
+    made = _made(shards, problem, rules, place)
     scale = float(np.vdot(problem.target, problem.target)) + problem.beta * problem.budget
     constants = bring(problem.target, place), bring(np.array(STANDSTILL * scale), place)
-    state = _nothing(problem, place)
-    best, number = None, 0
+    state, best, number = made.state, None, 0
     while number < iterations:
-        state, out = scan(constants, state, rounds=REPLAYED if recorded else 1)
-        for f, stands, ids, weights in zip(*map(to_numpy, out), strict=True):
+        state, out = made.scan(constants, state, rounds=made.rounds)
+        objectives, stands = to_numpy(out[0])[: iterations - number], to_numpy(out[1])
+        count = int(np.argmax(stands)) + 1 if stands.any() else len(stands)
+        objectives = objectives[:count]
+        lowest = int(np.argmin(objectives))
+        if best is None or objectives[lowest] < best.f:
+            kept = made.kept(*(to_numpy(column[lowest]) for column in out[2:]))
+            best = Iterate(*kept, float(objectives[lowest]))
+        for _ in objectives:
             number += 1
-            if best is None or f < best.f:
-                best = Iterate(ids, weights, float(f))
             shards.progress("sparse_iht", number, iterations)
-            if stands or number == iterations:
-                shards.map(forget)
-                return best, number
-    raise AssertionError("at least one iteration is made")
+        if stands[: len(objectives)].any():
+            break
+    shards.map(forget)
+    if best is None:
+        raise AssertionError("at least one iteration is made")
+    return best, number
+
+
+class _Made(NamedTuple):
+    """How iterations are made: so many rounds before a look at them.
+
+    ``kept`` turns what comes out of an iteration beside the objective and its standing still into
+    ids, the worthiest first, and their weights.
+    """
+
+    scan: Any
+    state: Arrays
+    rounds: int
+    kept: Callable[..., tuple[Ids, Floats]]
+
+
+def _made(shards: Shards, problem: Problem, rules: Rules, place: Array) -> _Made:
+    recorded = not isinstance(place, np.ndarray) and rules.step == "exact"
+    recorded = recorded and all(shards.map(stays))
+    if recorded and "cuda" in str(device(place)):
+        pool, *others = shards.map(Dense.of, problem, rules)
+        if pool is not None and not others:
+            scan = Scan(pool.iterate, REPLAYED // ROUNDS)
+            return _Made(scan, pool.nothing(place), ROUNDS, pool.kept)
+    shards.map(prepare, problem)
+    step = partial(_iterate, shards, problem, rules, place)
+    if not recorded:
+        return _Made(partial(called, step), _nothing(problem, place), 1, _as_they_are)
+    return _Made(Scan(step, 1), _nothing(problem, place), REPLAYED, _as_they_are)
+
+
+def _as_they_are(ids: Ids, weights: Floats) -> tuple[Ids, Floats]:
+    return ids, weights
 
 
 def _nothing(problem: Problem, place: Array) -> Arrays:

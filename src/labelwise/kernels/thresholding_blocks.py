@@ -136,12 +136,12 @@ def find_gradient(
     residual: Array,
     with_image: bool,
     place: Array,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array]:
     """Compute the gradient ``g`` of f1 at ``z`` and keep it in the block.
 
     Returns:
-        The block's part of the image of ``g`` (zeros if not wanted), of ``|g|^2`` and of
-        ``g . (z - 1)``, brought to ``place``.
+        The block's part of the image of ``g`` (zeros if not wanted) and of ``|g|^2``, brought to
+        ``place``.
     """
     part: _Part = shard.state[KEY]
     vectors, n = part.vectors(shard), len(shard)
@@ -162,7 +162,7 @@ def find_gradient(
             image += summed(Factored(a, h), parts[-1]) / problem.budget
         first = last
     part.gradient = gradient = xp.concat(parts) if len(parts) > 1 else parts[0]
-    return tuple(bring(x, place) for x in (image, gradient @ gradient, gradient @ pull))
+    return bring(image, place), bring(gradient @ gradient, place)
 
 
 def _turned(matrix: Array) -> Array:
@@ -179,15 +179,14 @@ def steepest(shard: Shard, budget: int) -> tuple[Ids, Floats]:
     return shard.ids[best], sizes[best]
 
 
-def on_active(shard: Shard, problem: Problem, active: Ids, place: Array) -> tuple[Array, ...]:
+def on_active(shard: Shard, problem: Problem, active: Ids, place: Array) -> tuple[Array, Array]:
     """What `find_gradient` returns, for the gradient on the active items alone."""
     part: _Part = shard.state[KEY]
     here = np.flatnonzero(np.isin(shard.ids, active))
     gradient = arrays.take(part.gradient, here)
     vectors = float64(take(part.vectors(shard), here))
     image = weighted_sum(vectors, gradient) / problem.budget
-    pull = arrays.take(part.point, here) - 1
-    return tuple(bring(x, place) for x in (image, gradient @ gradient, gradient @ pull))
+    return bring(image, place), bring(gradient @ gradient, place)
 
 
 class Best(NamedTuple):
