@@ -125,7 +125,7 @@ def perform(task: dict[str, Any]) -> dict[str, Any]:
 
 
 class Reads:
-    """Counts the rows that the files of a pool are asked for.
+    """Counts the rows that the files of a pool are asked for, on any thread.
 
     While one function visits one block, a range that it asks for twice is read once: it is a view
     of a mapped file, and its pages are at hand.
@@ -136,7 +136,7 @@ class Reads:
         self.singly = self.pairs = 0
         self._depth = 0
         self._seen: set[tuple[str, int, int]] = set()
-        self._lock = threading.Lock()
+        self._lock, self._here = threading.Lock(), threading.local()
 
     def watch(self) -> "Reads":
         """Count from now on, in this process."""
@@ -156,22 +156,26 @@ class Reads:
 
     def _reading(self, source: Any, read: Any, first: int, last: int) -> Any:
         key = (str(source._path), first, last)
-        if key not in self._seen:
-            self.rows[key[0]] += min(last, source.shape[0]) - first
-            if self._depth:
-                self._seen.add(key)
+        with self._lock:
+            if key not in self._seen and not getattr(self._here, "taking", False):
+                self.rows[key[0]] += min(last, source.shape[0]) - first
+                if self._depth:
+                    self._seen.add(key)
         return read(source, first, last)
 
     def _taking(self, source: Any, take: Any, positions: Any) -> Any:
-        before = self.rows.copy()
-        taken = take(source, positions)
-        self.rows = before
-        self.rows[str(source._path)] += len(positions)
-        self.singly += len(positions)
+        self._here.taking = True  # it maps a range that it does not read
+        try:
+            taken = take(source, positions)
+        finally:
+            self._here.taking = False
+        with self._lock:
+            self.rows[str(source._path)] += len(positions)
+            self.singly += len(positions)
         return taken
 
     def _measuring(self, measure: Any, rows: Any, norms: Any, centres: Any) -> Any:
-        with self._lock:  # pieces of a block are measured on several threads
+        with self._lock:
             self.pairs += len(rows) * len(centres)
         return measure(rows, norms, centres)
 

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from labelwise.arrays import row_clocks
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.kernels import barrier_sampler
 from labelwise.kernels.barrier import (
     WIDEST,
     budget_gamma,
@@ -18,7 +20,7 @@ from labelwise.kernels.barrier import (
     randomized_bss,
     theory_gamma,
 )
-from labelwise.kernels.barrier_sampler import Barriers, Candidates
+from labelwise.kernels.barrier_sampler import FETCHED, Barriers, Candidates
 from labelwise.kernels.leverage import leverage_scores, read_features, whiten
 
 
@@ -205,6 +207,32 @@ def test_whole_runs_are_distributed_as_those_of_the_slow_version():
     assert stats.ks_2samp([run[2]["rounds"] for run in fast], rounds).pvalue > 1e-3
     different = [len(set(drawn)) for _, drawn in slow]
     assert stats.ks_2samp([len(run[0]) for run in fast], different).pvalue > 1e-3
+
+
+def slow_candidates(leverage, rank, seed, fetches):
+    """The items in the order in which they ring, found by looking at all of them every time."""
+    ids, turn, found = np.arange(len(leverage)), 0, []
+    times = row_clocks(seed, ids, 0, turn) / leverage
+    step = min(FETCHED, 4 * len(ids)) / rank
+    for end in step * np.arange(1, fetches + 1):
+        rung = []
+        while (times < end).any():
+            due, turn = ids[times < end], turn + 1
+            rung += zip(times[due], due, strict=True)
+            times[due] += row_clocks(seed, due, 0, turn) / leverage[due]
+        found += [int(item) for _, item in sorted(rung)]
+    return found
+
+
+@pytest.mark.parametrize("n", [7, 3_000])
+@pytest.mark.parametrize("ahead", [0, 2, 31])
+def test_candidates_come_in_the_order_in_which_they_ring(n, ahead, monkeypatch):
+    monkeypatch.setattr(barrier_sampler, "AHEAD", ahead)
+    monkeypatch.setattr(barrier_sampler, "PIECE", 1_000)
+    candidates = make_candidates(make_pool("heavy", n, 3, 5), seed=9)
+    expected = slow_candidates(candidates.leverage, 3, 9, fetches=12)
+    start = Barriers(3, 0.1)  # where B = 0, every candidate is accepted
+    assert [candidates.draw(start)[0] for _ in expected] == expected
 
 
 def test_in_one_dimension_every_round_draws_by_squared_length():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.kernels import greedy, greedy_blocks
+from labelwise.kernels import farthest, greedy, greedy_blocks
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.farthest import farthest_first, nearest_distances
 from tests.conftest import make_features
@@ -38,10 +38,13 @@ def test_matches_the_slow_version(dtype, seed):
     assert farthest_first(rows, 40, centres).tolist() == slow_farthest_first(rows, 40, centres)
 
 
-def test_matches_the_slow_version_when_the_window_is_small(monkeypatch):
-    monkeypatch.setattr(greedy, "WIDTH", 8)
-    monkeypatch.setattr(greedy, "WIDEST", 16)
-    monkeypatch.setattr(greedy_blocks, "HOT", 4)
+@pytest.mark.parametrize("fetch", [0, 1 << 20])  # rows are read together, or one by one
+@pytest.mark.parametrize("known", [2, 1000])  # the last score is guessed, or not
+def test_matches_the_slow_version_in_many_small_steps(fetch, known, monkeypatch):
+    for name, value in {"LEAST": 8, "SAMPLE": 5, "KNOWN": known, "MARGIN": 1.1}.items():
+        monkeypatch.setattr(greedy, name, value)
+    for name, value in {"PIECE": 16, "STEP": 2, "HOT": 4, "READ": 1 << 10, "FETCH": fetch}.items():
+        monkeypatch.setattr(greedy_blocks, name, value)
     rows = make_features(500, 6, 1).astype(np.float32)
     assert farthest_first(rows, 200).tolist() == slow_farthest_first(rows, 200)
 
@@ -67,6 +70,22 @@ def test_matches_the_slow_version_on_coarse_rows(n, d, seed, dtype):
 def test_rows_far_from_the_origin_are_told_apart():
     rows = (make_features(300, 4, 3) + 3000).astype(np.float32)
     assert farthest_first(rows, 60).tolist() == slow_farthest_first(rows, 60)
+
+
+@pytest.mark.parametrize("labelled", [None, [1, 2, 3]])
+@pytest.mark.parametrize("spread", [0.1, 0.01, 0.001])
+def test_rows_close_together_and_far_away_need_few_exact_measurements(
+    spread, labelled, monkeypatch
+):
+    rows = (1 + spread * np.random.default_rng(0).normal(size=(900, 64))).astype(np.float32)
+    centres = None if labelled is None else rows[labelled]
+    measured, measure = [], farthest._pair_distances
+    monkeypatch.setattr(
+        farthest, "_pair_distances", lambda a, b: measured.append(len(a)) or measure(a, b)
+    )
+    found = farthest_first(rows, 50, centres)
+    assert found.tolist() == slow_farthest_first(rows, 50, centres)
+    assert sum(measured) < 200
 
 
 def test_factored_rows_are_measured_as_if_multiplied_out():

@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
-from labelwise.kernels import greedy
-from labelwise.kernels.greedy_blocks import KEY, Part, bar_for, highest_bounds
+from labelwise.kernels import greedy, greedy_blocks
+from labelwise.kernels.greedy_blocks import (
+    KEY,
+    bar_for,
+    catch_up,
+    propose,
+    sampled_bounds,
+    start,
+)
 from labelwise.strategies.k_center import STRATEGY as K_CENTER
 from labelwise.strategy import Choice, GreedyStrategy
 from tests.conftest import make_features
@@ -99,25 +106,73 @@ def test_a_nan_score_is_refused_and_names_the_item():
 
 
 @given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5),
-    count=st.integers(1, 100),
-    seed=st.integers(0, 99),
+    bounds=st.lists(st.floats(-9, 9), min_size=1, max_size=40, unique=True).map(np.array),
+    share=st.floats(0, 2),
+    least=st.floats(-20, 20),
 )
-def test_a_bar_is_reached_by_as_many_rows_as_asked_and_fewer_than_twice(sizes, count, seed):
-    every = np.random.default_rng(seed).permutation(sum(sizes)).astype(float)
-    parts = [block_with(bounds) for bounds in np.split(every, np.cumsum(sizes)[:-1])]
-    tops = [highest_bounds(shard, {}, np.empty(0), count) for shard in parts]
-    reach = int((every >= bar_for(tops, count)).sum())
-    assert min(count, len(every)) <= reach < max(2 * count, 2)
+def test_a_bar_is_reached_by_the_share_asked_for_or_by_those_above_the_least(bounds, share, least):
+    wanted = max(round(share * len(bounds)), 1) if share < 1 else len(bounds)
+    bar = bar_for(bounds, share)
+    assert (bounds >= bar).sum() == wanted
+    assert bar_for(bounds, share, least) == max(bar, min(least, bounds.max()))
 
 
-def block_with(bounds):
-    nothing = np.zeros(len(bounds))
-    part = Part((), bounds, nothing, nothing > 0, nothing.astype(np.int64))
-    return Shard(np.arange(len(bounds)), {}, {KEY: part})
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_rows_that_are_picked_reach_no_bar(share):
+    assert -np.inf < bar_for(np.full(3, -np.inf), share) < -1e300
 
 
-def test_a_block_tells_its_first_second_fourth_and_last_wanted_bound():
-    shard = block_with(np.arange(12.0))
-    assert highest_bounds(shard, {}, np.empty(0), 5).tolist() == [[1, 2, 4, 5], [11, 10, 8, 7]]
-    assert highest_bounds(shard, {}, np.empty(0), 99).tolist()[0] == [1, 2, 4, 8, 12]
+def test_items_that_rounding_cannot_tell_apart_are_told_apart_however_many():
+    """In float32 all distances are within rounding of each other; more items than contenders."""
+    rows = (make_features(3000, 4, 3) + 3000).astype(np.float32)
+    doubles = in_blocks(rows.astype(np.float64), [])
+    expected = greedy.pick(replace(K_CENTER, bounded=False), doubles, None, 12, 0)
+    found = greedy.pick(K_CENTER, in_blocks(rows, [700]), None, 12, 0)
+    assert found.ids.tolist() == expected.ids.tolist()
+
+
+def a_block_that_heard_of(picks, rows):
+    """A block of k_center with two picks counted in every row, and others that are new."""
+    plan = K_CENTER.begin(in_blocks(rows, []), None, 0, 0)
+    shard = Shard(np.arange(len(rows)), {"features": rows})
+    start(shard, K_CENTER, None, plan)
+    catch_up(shard, K_CENTER, plan, {"features": rows[picks[:2]]}, picks[:2])
+    distances = ((rows[:, None, :] - rows[picks][None, :, :]) ** 2).sum(axis=2)
+    truth = distances.min(axis=1)
+    truth[picks] = -np.inf
+    return shard, plan, ({"features": rows[picks[2:]]}, picks[2:]), truth
+
+
+def test_every_stride_th_row_tells_its_present_score():
+    rows = make_features(100, 4, 0)
+    shard, plan, news, truth = a_block_that_heard_of(np.array([3, 7, 14, 15]), rows)
+    found = sampled_bounds(shard, K_CENTER, plan, *news, 7)
+    np.testing.assert_allclose(found, truth[::7], rtol=1e-9)
+    assert shard.state[KEY].seen.tolist() == [2 if i % 7 or i in (7, 14) else 4 for i in range(100)]
+
+
+@pytest.mark.parametrize("fetch", [0, 1 << 20])
+def test_a_block_proposes_the_rows_that_reach_the_bar_and_bounds_the_others(fetch, monkeypatch):
+    for name, value in {"PIECE": 64, "STEP": 3, "READ": 1 << 10, "FETCH": fetch}.items():
+        monkeypatch.setattr(greedy_blocks, name, value)
+    rows = make_features(300, 4, 1)
+    picks = np.random.default_rng(0).permutation(300)[:40]
+    shard, plan, news, truth = a_block_that_heard_of(picks, rows)
+    sampled_bounds(shard, K_CENTER, plan, *news, 100)
+    bar = float(np.sort(truth)[-20]) - 1e-9
+    found, part = propose(shard, K_CENTER, plan, bar), shard.state[KEY]
+    assert found.ids.tolist() == np.flatnonzero(truth >= bar).tolist()
+    np.testing.assert_allclose(found.scores, truth[truth >= bar], rtol=1e-9)
+    assert (part.bounds >= truth).all()
+    assert found.outside == part.bounds[truth < bar].max() < bar
+    early = part.seen[truth < bar] < 40  # fetched by themselves, most need not count all picks
+    assert early.mean() > 0.5 if fetch == 0 else not early.any()
+
+
+def test_a_block_that_proposes_nothing_still_bounds_what_may_be_picked(monkeypatch):
+    """The rows at 10 beat all others until one is picked; then those of a silent block do."""
+    for name, value in {"LEAST": 2, "SAMPLE": 1}.items():
+        monkeypatch.setattr(greedy, name, value)
+    rows = np.array([[-20.0], [10.0], [10.1], [2.0], [0.0]])
+    found = greedy.pick(K_CENTER, in_blocks(rows, [1, 3]), None, 3, 0)
+    assert found.ids.tolist() == [0, 2, 4]

@@ -5,14 +5,24 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from labelwise.arrays import to_numpy
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import leverage
-from labelwise.kernels.leverage import leverage_scores, read_features, whiten
+from labelwise.kernels.leverage import (
+    PIECE,
+    lengths,
+    leverage_scores,
+    pieces,
+    products,
+    read_features,
+    whiten,
+)
 
 
 def slow_leverage(rows):
@@ -206,7 +216,55 @@ def test_takes_little_memory_beside_the_rows():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert rows.nbytes > 50e6
-    assert peak < 30e6  # the scores themselves, a copy of them, and pieces of 8 MB
+    assert peak < 30e6  # the scores themselves, a copy of them, and pieces of 2 MB
+
+
+@pytest.mark.parametrize("n, d", [(0, 3), (1, 3), (4096, 129), (9_000, 128), (2_500, 700), (5, 0)])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64"])
+@pytest.mark.parametrize("double", [True, False])
+def test_pieces_are_the_rows_in_order_and_none_is_tiny(n, d, dtype, double):
+    rows = (8 * np.random.default_rng(2).standard_normal((n, d))).astype(dtype)
+    starts, parts = [], []
+    for start, part in pieces(rows, double=double):
+        starts.append(start)
+        parts.append(part.copy())
+    sizes = [len(part) for part in parts]
+    assert starts == [0, *np.cumsum(sizes)[:-1]] if n else starts == []
+    assert max(sizes, default=1) <= 2 * min(sizes, default=1)
+    assert max(sizes, default=0) * d <= max(5 * PIECE, 1_280 * d)
+    narrow = not double and dtype in ("float16", "float32")
+    assert all(part.dtype == (np.float32 if narrow else np.float64) for part in parts)
+    joined = np.concatenate([np.empty((0, d)), *parts])
+    np.testing.assert_array_equal(joined, rows)  # no number is lost on the way
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("double", [True, False])
+def test_products_are_those_of_the_rows(library, dtype, double):
+    generator = np.random.default_rng(3)
+    rows = generator.standard_normal((9_000, 128)).astype(dtype)
+    matrix = generator.standard_normal((128, 5))
+    given = torch.asarray(rows) if library == "torch" else rows
+    found = []
+    for start, product in products(given, matrix, double=double):
+        assert start == sum(map(len, found))
+        found.append(to_numpy(product).copy())
+        product *= 0  # whoever is given it may do so
+    assert len(found) > 1
+    tolerance = 1e-12 if double or dtype == "float64" else 1e-4
+    np.testing.assert_allclose(np.concatenate(found), rows @ matrix, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lengths_are_those_of_rows_in_any_order(order, dtype):
+    rows = (
+        np.random.default_rng(4).standard_normal((50, 7)) * 10.0 ** -np.arange(0, 25, 0.5)[:, None]
+    )
+    found = lengths(np.asarray(rows, dtype=dtype, order=order))
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, (rows**2).sum(axis=1), rtol=1e-6)
 
 
 def bias_too(rows):
@@ -232,6 +290,33 @@ def test_independent_columns_are_whitened_whatever_way_their_condition_asks_for(
     np.testing.assert_allclose(product.T @ product, np.eye(6), atol=1e-9)
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_whitening_where_the_rows_are_is_that_of_the_host(kind, device):
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    rows = degenerate(kind)
+    shards = LocalShards.of(features=torch.as_tensor(rows, device=device))
+    place = torch.empty(0, dtype=torch.float64, device=device)
+    there = whiten(shards, read_features, place=place)
+    here = whiten(LocalShards.of(features=rows), read_features)
+    assert torch.is_tensor(there.transform) and there.transform.device == place.device
+    assert there.rank == here.rank and there.narrow and here.narrow
+    np.testing.assert_allclose(there.amplification, here.amplification, rtol=1e-6)
+    expected = leverage.project(shards, read_features, here, double=True)
+    found = leverage.project(shards, read_features, there, double=True)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_a_triangle_is_inverted_alike_as_array_and_tensor():
+    torch = pytest.importorskip("torch")
+    factor = np.linalg.cholesky(np.cov(np.random.default_rng(4).normal(size=(5, 40))))
+    found = leverage.triangle_inverse(torch.as_tensor(factor)).numpy()
+    np.testing.assert_allclose(found @ factor, np.eye(5), atol=1e-12)
+    np.testing.assert_allclose(found, leverage.triangle_inverse(factor), rtol=1e-12, atol=1e-12)
+
+
 def test_principal_directions_come_in_the_order_of_their_singular_values():
     rows = degenerate("full")
     transform = whiten(LocalShards.of(features=rows), read_features, principal=True).transform
@@ -243,13 +328,12 @@ def test_principal_directions_come_in_the_order_of_their_singular_values():
 
 def test_the_quick_whitening_is_taken_only_where_no_eigenvalue_is_near_the_floor():
     gram = np.array([[1.0, 0.9], [0.9, 1.0]])  # eigenvalues 0.1 and 1.9
-    ones = np.ones(2)
-    assert leverage._from_cholesky(gram, ones, 0.1 / 1.9) is None
-    basis = leverage._from_cholesky(gram, ones, 0.01)
+    assert leverage._from_cholesky(leverage.Sum(gram, 1e-7), (0.1 / 1.9) ** 0.5) is None
+    basis = leverage._from_cholesky(leverage.Sum(gram, 1e-7), 0.1)
     np.testing.assert_allclose(basis.transform.T @ gram @ basis.transform, np.eye(2), atol=1e-14)
-    slow = leverage._assemble(*_spectrum(gram), ones, 1e-6, 0.0)
+    slow = leverage._assemble(*_spectrum(gram), np.ones(2), 1e-6, 0.0)
     assert basis.amplification == pytest.approx(slow.amplification)
-    assert leverage._from_cholesky(np.ones((2, 2)), ones, 1e-8) is None
+    assert leverage._from_cholesky(leverage.Sum(np.ones((2, 2)), 1e-7), 0.0) is None
 
 
 def _spectrum(gram):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import optimize
 
-from labelwise.blocks import LocalShards, Shard
+from labelwise.blocks import LocalShards, Shard, as_shards
 from labelwise.errors import BadInput, NotConverged
 from labelwise.kernels.leverage import leverage_scores
 from labelwise.kernels.lewis import (
@@ -229,6 +229,25 @@ def test_does_not_depend_on_blocks_order_or_library(p, dtype):
         np.testing.assert_allclose(split, whole[order], rtol=1e-9)
         assert all(not block.state for block in blocks)
     np.testing.assert_allclose(lewis_iteration(torch.asarray(rows), how).weights, whole, rtol=1e-9)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("p", [0.5, 1, 3, 6])
+@pytest.mark.parametrize("kind", ["zero rows", "deficient", "outliers"])
+def test_rounds_where_the_rows_are_give_the_weights_of_the_host(kind, p, dtype, device):
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    rows, how = make(kind).astype(dtype), Lewis(p=p, double=True)
+    expected = lewis_iteration(rows, how)
+    parts = [torch.as_tensor(part, device=device) for part in (rows[:150], rows[150:])]
+    shards = as_shards(parts)
+    place = torch.empty(0, dtype=torch.float64, device=device)
+    found = leave_weights(shards, how, place=place)
+    weights = np.concatenate(shards.map(lambda shard: shard.state[WEIGHTS]))
+    np.testing.assert_allclose(weights, expected.weights, rtol=1e-8)
+    assert (found.iterations, found.rank) == (expected.iterations, expected.rank)
 
 
 @settings(max_examples=50, deadline=None)

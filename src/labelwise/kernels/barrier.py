@@ -167,6 +167,8 @@ def draw_by_budget(
         record.draw(candidates)
         shards.progress("draws", len(record.scales), budget)
     draws = record.finish(n, record.expected())
+    if len(draws.ids) == budget:
+        return draws
     return _fill(draws, shards.ids, candidates.leverage, budget)
 
 
@@ -260,8 +262,6 @@ def _too_few(leverage: Floats, rank: int, rounds: float, gamma: float, most: int
 def _fill(draws: Draws, ids: Ids, leverage: Floats, budget: int) -> Draws:
     """Add the rows of highest leverage that were not drawn, each standing for itself."""
     missing = budget - len(draws.ids)
-    if not missing:
-        return draws
     scores = comparable(leverage)
     scores[np.isin(ids, draws.ids)] = -1.0
     added = ids[largest(scores, missing, ids)]

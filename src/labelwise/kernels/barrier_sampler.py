@@ -32,14 +32,20 @@ from labelwise.arrays import (
     namespace,
     row_clocks,
     row_noise,
-    squared_norms,
     to_numpy,
 )
-from labelwise.blocks import Shard, Shards
-from labelwise.kernels.leverage import Read, pieces
+from labelwise.blocks import Shards
+from labelwise.kernels.leverage import Read, project_block
+from labelwise.threads import side_by_side, spans
 
 FETCHED = 128
 """How many candidates are fetched at a time, on average; fewer from a tiny pool."""
+
+AHEAD = 31
+"""For how many more fetches the items that ring until then are looked for at once."""
+
+PIECE = 1 << 16
+"""How many items are timed at a time: so few that they stay in cache."""
 
 TRIED = 4
 """How many candidates are measured at a time."""
@@ -62,17 +68,31 @@ class Candidates:
         """Measure the leverage of every row; ``transform`` ``(d, r)`` whitens them."""
         self._shards, self._read, self._seed = shards, read, seed
         self._transform = transform
-        self.leverage: Floats = np.concatenate(shards.map(_leverage, read, transform))
+        self.leverage: Floats = np.concatenate(
+            shards.map(project_block, read, transform, True)  # in float64, so that no split shows
+        )
         self._ids = shards.ids
-        self._turn, self._end = 0, 0.0
-        self._times = np.zeros(len(self._ids))
-        self._ring(np.arange(len(self._ids)))
+        self._times = self._first_rings()
+        self._turn, self._end, self._seen = 1, 0.0, 0.0
+        self._soon: Ids = np.empty(0, dtype=np.int64)
         self._queue = self._fetch()
         self._turned: Floats = np.empty(0)
         self._era: tuple[Barriers, int] | None = None
 
+    def _first_rings(self) -> Floats:
+        """When every item rings first, ``(n,)``; without leverage, never."""
+        times = np.empty(len(self._ids))
+
+        def wait(part: slice) -> None:
+            clocks = row_clocks(self._seed, self._ids[part], _ARRIVAL, 0)
+            with np.errstate(divide="ignore", over="ignore"):
+                np.divide(clocks, self.leverage[part], out=times[part])
+
+        side_by_side(wait, spans(len(times), PIECE))
+        return times
+
     def _ring(self, positions: Ids) -> None:
-        """Let some items wait for their next ring; without leverage they wait for ever."""
+        """Let some items wait for their next ring."""
         clocks = row_clocks(self._seed, self._ids[positions], _ARRIVAL, self._turn)
         with np.errstate(divide="ignore", over="ignore"):
             self._times[positions] += clocks / self.leverage[positions]
@@ -80,9 +100,13 @@ class Candidates:
 
     def _fetch(self) -> tuple[Ids, Floats, Floats]:
         """The next candidates: ids, noise for their acceptance, whitened rows ``(m, r)``."""
-        self._end += min(FETCHED, 4 * len(self._ids)) / self._transform.shape[1]
+        step = min(FETCHED, 4 * len(self._ids)) / self._transform.shape[1]
+        self._end += step
+        if self._end > self._seen:
+            self._seen = self._end + AHEAD * step
+            self._soon = np.flatnonzero(self._times < self._seen)
         times, ids, noise = [], [], []
-        while len(due := np.flatnonzero(self._times < self._end)):
+        while len(due := self._soon[self._times[self._soon] < self._end]):
             times.append(self._times[due])
             ids.append(self._ids[due])
             noise.append(row_noise(self._seed, self._ids[due], _VERDICT, self._turn))
@@ -118,15 +142,6 @@ class Candidates:
             self._queue = ids[used:], noise[used:], rows[used:]
             if len(accepted):
                 return int(ids[used - 1]), rows[used - 1], float(values[used - 1])
-
-
-def _leverage(shard: Shard, read: Read, transform: Floats) -> Floats:
-    """``|x_i T|^2`` for the rows of one block, ``(n,)``, in float64 so that no split shows."""
-    out = np.empty(len(shard))
-    for start, piece in pieces(read(shard.rows), double=True):
-        product = piece @ like(transform, piece)
-        out[start : start + len(product)] = to_numpy(squared_norms(product))
-    return out
 
 
 class Barriers:

@@ -149,8 +149,9 @@ class _PieceRows(Mapping[str, Any]):
 
 def _split(shard: Shard) -> LocalShards:
     whole = cache(lambda: shard.rows["features"])  # the block is read once for all its pieces
+    ids = shard.ids  # listed once: they may be row numbers, which are not kept
     parts = [slice(start, start + PIECE) for start in range(0, max(1, len(shard)), PIECE)]
-    return LocalShards(Shard(shard.ids[part], _PieceRows(whole, part)) for part in parts)
+    return LocalShards(Shard(ids[part], _PieceRows(whole, part)) for part in parts)
 
 
 def _map_pieces(shard: Shard, function: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, like, to_numpy
 from labelwise.blocks import Rows, Shard, Shards, take_rows
+from labelwise.kernels.factored import Factored
 
 FEW = 64
 """So many items are looked at: those with the smallest ids, so that blocks play no part."""
@@ -63,4 +64,7 @@ def _first(shard: Shard, read: Read) -> tuple[Ids, Floats]:
     """The ids and rows of a block's items with the smallest ids."""
     ids = shard.ids
     few = np.argpartition(ids, FEW)[:FEW] if len(ids) > FEW else np.arange(len(ids))
-    return ids[few], to_numpy(read(take_rows(shard.rows, few))).astype(np.float64)
+    rows = read(take_rows(shard.rows, few))
+    if isinstance(rows, Factored):  # products of shifted factors are not the shifted products
+        return ids[:0], np.empty((0, 0))
+    return ids[few], to_numpy(rows).astype(np.float64)

@@ -18,18 +18,19 @@ from labelwise.arrays import Array, Floats, Ids, device, is_array, namespace, to
 from labelwise.blocks import LocalShards, Rows, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
+from labelwise.kernels.centring import Shifted, near_origin
 from labelwise.kernels.factored import (
     Embedding,
     Factored,
     float64,
     products,
     size,
-    squared_distances,
     squared_norms,
     take,
 )
 from labelwise.kernels.farthest_ahead import FarthestAhead
 from labelwise.kernels.greedy_ahead import AheadStrategy
+from labelwise.pieces import in_pieces
 from labelwise.strategy import GreedyStrategy
 
 CHUNK, CHUNK_ON_DEVICE = 1 << 22, 1 << 23
@@ -40,10 +41,17 @@ PAIRS = 1 << 20
 
 
 class State(NamedTuple):
-    """Both ``(n,)``: squared norms, and squared distances to the nearest centre (or infinity)."""
+    """All ``(n,)``.
+
+    Attributes:
+        norms: squared norms of the rows that are measured, which may be shifted.
+        nearest: squared distances to the nearest centre, or infinity.
+        lengths: squared norms of the rows as they are, by which the first pick goes.
+    """
 
     norms: Array
     nearest: Array
+    lengths: Array
 
 
 def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Array:
@@ -87,57 +95,65 @@ def _slice(rows: Embedding, first: int, last: int) -> Embedding:
 
 def start(rows: Rows, labelled: Rows | None, embed: Any) -> State:
     """Measure every row against the labelled items."""
-    embedding = embed(rows)
-    norms = squared_norms(embedding)
+    norms = in_pieces(lambda some: squared_norms(embed(some)), rows)
+    lengths = norms
+    if isinstance(embed, Shifted):
+        lengths = in_pieces(lambda some: squared_norms(embed.read(some)), rows)
     xp = namespace(norms)
     if labelled is None:
-        return State(norms, xp.full_like(norms, xp.inf))
-    return State(norms, nearest_distances(embedding, norms, embed(labelled)))
+        return State(norms, xp.full_like(norms, xp.inf), lengths)
+    return State(norms, nearest_distances(embed(rows), norms, embed(labelled)), lengths)
 
 
 def score(state: State, embed: Any) -> Array:
     """Return the squared distance to the nearest centre, ``(n,)``."""
     xp = namespace(state.nearest)
-    return xp.where(xp.isinf(state.nearest), state.norms, state.nearest)
+    return xp.where(xp.isinf(state.nearest), state.lengths, state.nearest)
 
 
 def add(state: State, rows: Rows, picked: Rows, embed: Any) -> State:
     """Count the picked items as centres."""
     distances = nearest_distances(embed(rows), state.norms, embed(picked))
-    return State(state.norms, namespace(distances).minimum(state.nearest, distances))
+    nearest = namespace(distances).minimum(state.nearest, distances)
+    return State(state.norms, nearest, state.lengths)
 
 
 def slack(state: State) -> Array:
     """How far rounding may have moved each distance: the norms cancel in it."""
     xp = namespace(state.norms)
-    nearest = xp.where(xp.isinf(state.nearest), xp.zeros_like(state.norms), state.nearest)
-    return (state.norms + nearest) * (32 * float(xp.finfo(state.norms.dtype).eps))
+    size = xp.where(xp.isinf(state.nearest), state.lengths, state.norms + state.nearest)
+    return size * (32 * float(xp.finfo(state.norms.dtype).eps))
 
 
 def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, embed: Any) -> Floats:
     """The score from its definition, in float64, ``(n,)``."""
-    embedding = embed(rows)
-    centres = [embed(part) for part in (labelled, picked) if part is not None]
+    plain = embed.read if isinstance(embed, Shifted) else embed
+    centres = [part for part in (labelled, picked) if part is not None]
     if not centres:
-        return np.asarray(to_numpy(squared_norms(float64(embedding))), dtype=np.float64)
-    found = [_exact_distances(embedding, points) for points in centres]
+        return np.asarray(to_numpy(squared_norms(float64(plain(rows)))), dtype=np.float64)
+    found = [
+        _exact_distances(embed(rows), embed(part), plain(rows), plain(part)) for part in centres
+    ]
     return np.asarray(np.min(found, axis=0))
 
 
-def _exact_distances(rows: Embedding, points: Embedding) -> Floats:
+def _exact_distances(
+    rows: Embedding, points: Embedding, plain_rows: Embedding, plain_points: Embedding
+) -> Floats:
     """Squared distance of a few rows to their nearest points, in float64, ``(n,)``.
 
-    Only the points that rounding cannot tell from the nearest are measured in float64.
+    Only the points that rounding cannot tell from the nearest are measured in float64, and without
+    the shift, which rounds.
     """
-    rough = to_numpy(squared_distances(rows, points))
     lengths = to_numpy(squared_norms(rows))[:, None] + to_numpy(squared_norms(points))[None, :]
+    rough = lengths - 2 * to_numpy(products(rows, points))
     error = lengths * (32 * np.finfo(rough.dtype).eps)
     places, others = np.nonzero(rough - error <= (rough + error).min(axis=1)[:, None])
     found = np.full(len(rough), np.inf)
     step = max(PAIRS // max(size(points) // len(points), 1), 1)
     for first in range(0, len(places), step):
         here, there = places[first : first + step], others[first : first + step]
-        pairs = _pair_distances(float64(take(rows, here)), float64(take(points, there)))
+        pairs = _pair_distances(float64(take(plain_rows, here)), float64(take(plain_points, there)))
         np.minimum.at(found, here, to_numpy(pairs))
     return found
 
@@ -155,7 +171,7 @@ def farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
     return AheadStrategy(
         ahead=FarthestAhead,
-        begin=lambda shards, labelled, budget, seed: embed,
+        begin=lambda shards, labelled, budget, seed: near_origin(shards, embed),
         start=start,
         score=score,
         add=add,

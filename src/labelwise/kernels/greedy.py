@@ -25,17 +25,20 @@ from labelwise.kernels.greedy_blocks import (
     Window,
     bar_for,
     catch_up,
-    highest_bounds,
     propose,
     propose_best,
+    sampled_bounds,
     start,
 )
 from labelwise.strategy import Choice, GreedyStrategy
 
-WIDTH, WIDEST, PART, FEW = 2048, 1 << 15, 8, 64
-"""How many rows are brought up to date for a block of picks: at first, and at most (that many, or
-one in so many of all). Only the few that stay at the top are proposed. A block of few picks wastes
-a round, so that the next looks at twice as many rows."""
+LEAST, SHARE, MOST = 1 << 11, 200, 1 << 16
+"""From about how many rows a block of picks is made: one in so many of all, within limits; from
+twice as many where the best of them cannot be told from the others."""
+SAMPLE, LOOKED_AT = 64, 1 << 12
+"""One in so many rows says how far scores have fallen; or fewer, if these are enough."""
+KNOWN, MARGIN = 16, 0.98
+"""After how many picks the score of the last one is guessed, and what of it is safe to rely on."""
 
 
 def pick(
@@ -155,17 +158,34 @@ class _Loop:
         # Scores are bounds only once there is something to fall from: count the first pick at once.
         self._pick_best()
         self.shards.map(catch_up, self.strategy, self.plan, *self._news())
-        width = WIDTH
+        count = len(self.shards)
+        share = min(max(LEAST, count // SHARE), MOST) / count
+        stride = max(SAMPLE, count // LOOKED_AT)
+        made = True
         while len(self.ids) < self.budget:
-            before = len(self.ids)
-            bar = bar_for(self.shards.map(highest_bounds, *self._news(), width), width)
-            parts = self.shards.map(propose, self.strategy, self.plan, bar)
-            self._settle_block(Window(parts, self.strategy, self.plan))
-            made = len(self.ids) - before
-            if made == 0 and not any(part.freshened for part in parts):
+            before, given = len(self.ids), (self.strategy, self.plan)
+            sampled = self.shards.map(sampled_bounds, *given, *self._news(), stride)
+            least = self._last_score() if made else -np.inf
+            bar = bar_for(np.concatenate(sampled), share, least)
+            parts = self.shards.map(propose, *given, bar)
+            self._settle_block(Window(parts, *given))
+            made = len(self.ids) > before
+            if made or any(part.freshened for part in parts):
+                continue
+            if share >= MOST / count:
                 self._pick_best()  # a tie with rows below the bar
-            if made < FEW:
-                width = min(2 * width, max(WIDEST, len(self.shards) // PART))
+            share = min(2 * share, MOST / count)
+
+    def _last_score(self) -> float:
+        """A guess at the last pick's score, on the low side: no row below need be looked at.
+
+        Every doubling of the picks is taken to lower the score by as much as the one before.
+        """
+        count = len(self.ids)
+        now, before = self.scores[-1], self.scores[count // 2 - 1]
+        if count < KNOWN or not 0 < now <= before:
+            return -np.inf
+        return MARGIN * now * float((now / before) ** np.log2(self.budget / count))
 
     def _settle_block(self, window: Window) -> None:
         """Pick from the proposals while the best of them is certain to be the best of all."""

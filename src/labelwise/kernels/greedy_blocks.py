@@ -1,24 +1,34 @@
 """Exact blocks of greedy picks: what a block of rows remembers, proposes, and how it is settled.
 
-For strategies whose scores only fall, an old score is an upper bound. `propose` brings up to date
-only the rows of a block whose bounds reach a common bar, and `Window` settles picks from what all
-blocks propose, for as long as the best row is certain to beat every row below the bar.
+For strategies whose scores only fall, an old score is an upper bound. `sampled_bounds` finds from a
+few rows how far scores have fallen, and so a bar that as many rows reach as are wanted. `propose`
+brings up to date only the rows of a block whose bounds reach it, each until it falls below: most do
+so long before they have counted all picks. `Window` settles picks from what all blocks propose, for
+as long as the best row is certain to beat every row below the bar.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, float64, namespace, put, take, to_numpy
-from labelwise.blocks import GrowingRows, Rows, Shard, beside, join_rows, on_host, take_rows
+from labelwise.blocks import GrowingRows, Rows, Shard, beside, each, join_rows, on_host, take_rows
 from labelwise.errors import BadInput
 from labelwise.strategy import GreedyStrategy
+from labelwise.threads import side_by_side, spans
 
 KEY = "greedy"
-HOT = 256
-"""How many of the proposals count every pick at once."""
+PIECE, STEP = 1 << 14, 128
+"""How many rows are brought up to date at a time, and how many picks they count first. Those that
+are above the bar then count twice as many, and so on."""
+READ, FETCH = 32, 128
+"""To read a row among all others, or by itself, takes as long as to count so many picks in it."""
+HOT, IN = 256, 32
+"""How many of the proposals count every pick at once: so many, or one in so many of all."""
 CONTENDERS = 256
 """How many tied rows of a block are proposed when it proposes its best."""
 
@@ -34,9 +44,8 @@ class Part:
 
     state: Any
     bounds: Floats
-    slack: Floats
     taken: Array
-    seen: NDArray[np.int64]
+    seen: NDArray[np.int32]
     base: int = 0
     picked: GrowingRows = field(default_factory=GrowingRows)
 
@@ -48,6 +57,11 @@ class Part:
         here = _places(ids, new_ids)
         put(self.taken, here, True)
         self.bounds[here] = -np.inf
+
+    def stale(self, positions: Any) -> Any:
+        """Those of the rows at ``positions`` that are in the race and have not seen all picks."""
+        waits = (self.seen[positions] < len(self.picked)) & (self.bounds[positions] > -np.inf)
+        return positions[waits]
 
 
 @dataclass
@@ -89,16 +103,26 @@ def _put_state(state: Any, positions: Any, new: Any) -> None:
         put(whole, positions, part)
 
 
-def _scores(strategy: GreedyStrategy, state: Any, plan: Any, ids: Ids) -> tuple[Floats, Floats]:
-    """Scores and how far each may be off, on the host; NaN and infinity are refused."""
+def _scores(
+    strategy: GreedyStrategy, state: Any, plan: Any, ids: Callable[[], Ids]
+) -> tuple[Floats, Floats]:
+    """Scores and how far each may be off, on the host; NaN and infinity are refused.
+
+    ``ids()`` are the items'; they are listed only to name a wrong one.
+    """
     scores, slack = map(to_numpy, _measured(strategy, state, plan))
-    wrong = np.isnan(scores) | (scores == np.inf)
-    if wrong.any():
+    if not scores.max(initial=-np.inf) < np.inf:  # NaN, too
+        wrong = ~(scores < np.inf)
         value = "NaN" if np.isnan(scores[wrong][0]) else "infinite"
         raise BadInput(
-            f"strategy {strategy.name!r} scored item {ids[wrong][0]} as {value}; check its rows"
+            f"strategy {strategy.name!r} scored item {ids()[wrong][0]} as {value}; check its rows"
         )
-    return np.array(scores), np.array(slack)  # copies: they are written to
+    return scores, slack
+
+
+def _bounds(strategy: GreedyStrategy, state: Any, plan: Any, ids: Callable[[], Ids]) -> Floats:
+    """What the scores are at most."""
+    return np.add(*_scores(strategy, state, plan, ids))
 
 
 def _measured(strategy: GreedyStrategy, state: Any, plan: Any) -> tuple[Array, Array]:
@@ -114,15 +138,10 @@ def start(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, plan: A
     state = strategy.start(shard.rows, labelled, plan)
     if strategy.bounded:  # its arrays are written to later, and may be views of the rows
         state = type(state)(*(namespace(part).asarray(part, copy=True) for part in state))
-    scores, slack = _scores(strategy, state, plan, shard.ids)
-    measured, count = strategy.score(state, plan), len(shard)
-    shard.state[KEY] = Part(
-        state,
-        scores + slack,
-        slack,
-        namespace(measured).zeros_like(measured, dtype=namespace(measured).bool),
-        np.zeros(count, dtype=np.int64),
-    )
+    bounds = _bounds(strategy, state, plan, lambda: shard.ids)
+    measured = strategy.score(state, plan)
+    taken = namespace(measured).zeros_like(measured, dtype=namespace(measured).bool)
+    shard.state[KEY] = Part(state, bounds, taken, np.zeros(len(shard), dtype=np.int32))
 
 
 def propose_best(
@@ -137,7 +156,7 @@ def propose_best(
     lowest = xp.full_like(scores, -xp.inf)
     bar = float(xp.max(xp.where(part.taken, lowest, scores - slack))) if len(shard) else 0.0
     if not bar < np.inf:  # NaN, too
-        _scores(strategy, part.state, plan, shard.ids)
+        _scores(strategy, part.state, plan, lambda: shard.ids)
     # Everything up to here, and the comparison, is done where the rows are: only ties travel.
     ties = to_numpy(xp.nonzero((scores + slack >= bar) & ~part.taken)[0])
     if len(ties) > CONTENDERS:
@@ -158,8 +177,7 @@ def count_all(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) -> 
 def _refresh(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any) -> None:
     """Count all picks in every row of the block, and bring the bounds up to date."""
     if count_all(part, shard, strategy, plan):
-        scores, part.slack = _scores(strategy, part.state, plan, shard.ids)
-        part.bounds = scores + part.slack
+        part.bounds = _bounds(strategy, part.state, plan, lambda: shard.ids)
         part.bounds[to_numpy(part.taken)] = -np.inf
 
 
@@ -170,69 +188,82 @@ def catch_up(shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_i
     _refresh(part, shard, strategy, plan)
 
 
-def _freshen(part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any, positions: Any) -> None:
-    """Count the picks that the rows at ``positions`` have not seen, in those rows alone."""
-    state = _take_state(part.state, positions)
-    rows = take_rows(shard.rows, positions)
-    first = int(part.seen[positions].min())
-    state = strategy.add(state, rows, part.picked.since(first), plan)
-    _put_state(part.state, positions, state)
-    scores, slack = _scores(strategy, state, plan, shard.ids[positions])
-    part.bounds[positions] = scores + slack
-    part.slack[positions] = slack
-    part.bounds[to_numpy(part.taken)] = -np.inf
-    part.seen[positions] = len(part.picked)
+def _freshen(
+    part: Part, shard: Shard, strategy: GreedyStrategy, plan: Any, stale: Any, bar: float
+) -> None:
+    """Count the picks that the ``stale`` rows have not seen, in those rows alone.
 
-
-def highest_bounds(shard: Shard, new: Rows, new_ids: Ids, count: int) -> Floats:
-    """Hear of new picks, without counting them; some of the ``count`` highest bounds of the block.
-
-    Returns:
-        ``(2, k)``: the ranks 1, 2, 4, ... to ``count``, and the bounds of those ranks. A few
-        numbers of every block travel, however many of its rows are among the highest of all.
+    A row that falls below the bar is left there; it will count the other picks if it has to.
     """
+    pieces = [stale[span] for span in spans(len(stale), PIECE) if len(stale)]
+    rows = side_by_side(lambda some: take_rows(shard.rows, some), pieces)
+    for some, theirs in zip(pieces, rows, strict=True):
+        first, count = int(part.seen[some].min()), STEP
+        while len(some) and first < len(part.picked):
+            new = _some_picks(part.picked, first, count)
+            state = strategy.add(_take_state(part.state, some), theirs, new, plan)
+            _put_state(part.state, some, state)
+            bounds = _bounds(strategy, state, plan, partial(_ids_at, shard, some))
+            part.bounds[some] = bounds
+            first, count = min(first + count, len(part.picked)), 2 * count
+            part.seen[some] = np.maximum(part.seen[some], first)
+            above = np.flatnonzero(bounds >= bar)
+            some, theirs = some[above], take_rows(theirs, above)
+
+
+def _ids_at(shard: Shard, positions: Any) -> Ids:
+    return np.asarray(shard.ids[positions])
+
+
+def _some_picks(picked: GrowingRows, first: int, count: int) -> dict[str, Any]:
+    """At most ``count`` picks, from number ``first`` on."""
+    rows = picked.since(first)
+    return {name: each(value, lambda array: array[:count]) for name, value in rows.items()}
+
+
+def sampled_bounds(
+    shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids, stride: int
+) -> Floats:
+    """Hear of new picks; the bounds of every ``stride``-th row once it has counted them."""
     part: Part = shard.state[KEY]
     part.hear(new, new_ids, shard.ids)
-    most = min(count, len(part.bounds))
-    ranks = np.unique(np.append(1 << np.arange(most.bit_length()), most))
-    ranks = ranks[(ranks > 0) & (ranks <= most)]
-    places = len(part.bounds) - ranks
-    return np.stack([ranks, np.partition(part.bounds, places)[places]])
+    some = np.arange(0, len(shard), stride)
+    _freshen(part, shard, strategy, plan, part.stale(some), -np.inf)
+    return part.bounds[some]
 
 
-def bar_for(parts: list[Floats], count: int) -> float:
-    """A bound that about ``count`` rows of all blocks reach, from their `highest_bounds`.
+def bar_for(bounds: Floats, share: float, least: float = -np.inf) -> float:
+    """A bound that this share of the rows reach, about, from the bounds of some of them.
 
-    At least so many do, where there are as many, and fewer than twice as many. Which rows are
-    picked does not depend on it, only how soon.
+    It is not below ``least``, unless no row would reach it. Which rows are picked does not depend
+    on it, only how soon. Rows that are picked reach no bar.
     """
-    bounds = np.concatenate([part[1] for part in parts])
-    steps = np.concatenate([np.diff(part[0], prepend=0) for part in parts])
-    order = np.argsort(-bounds, kind="stable")
-    enough = np.searchsorted(np.cumsum(steps[order]), count)
-    return float(bounds[order][min(int(enough), len(order) - 1)])
+    bar = np.finfo(np.float64).min
+    if share < 1:
+        place = len(bounds) - max(round(share * len(bounds)), 1)
+        bar = max(bar, np.partition(bounds, place)[place])
+    return float(max(bar, min(least, bounds.max())))
 
 
 def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Proposal:
     """All rows whose bounds reach the bar once they are up to date."""
     part: Part = shard.state[KEY]
-    top = np.flatnonzero((part.bounds >= bar) & ~to_numpy(part.taken))
-    stale = top[part.seen[top] < len(part.picked)]
-    if len(stale) * 4 > len(shard):
+    stale = part.stale(np.flatnonzero(part.bounds >= bar))
+    new = len(part.picked) - part.base
+    if len(stale) * (FETCH + min(new, STEP)) > len(shard) * (READ + new):
         _refresh(part, shard, strategy, plan)
-    elif len(stale):
-        _freshen(part, shard, strategy, plan, stale)
-    reach = part.bounds >= bar  # most of the stale ones have fallen below it
-    top = np.flatnonzero(reach & ~to_numpy(part.taken))
-    outside = part.bounds.max(initial=-np.inf, where=~reach)
-    slack = part.slack[top]
+    else:
+        _freshen(part, shard, strategy, plan, stale, bar)
+    top = np.flatnonzero(part.bounds >= bar)  # most of the stale ones have fallen below it
+    others = part.bounds.copy()
+    others[top] = -np.inf
+    ids, state = shard.ids[top], _take_state(part.state, top)
     return Proposal(
-        shard.ids[top],
+        ids,
         on_host(take_rows(shard.rows, top)),
-        _host_state(_take_state(part.state, top)),
-        part.bounds[top] - slack,
-        slack,
-        float(outside),
+        _host_state(state),
+        *_scores(strategy, state, plan, lambda: ids),
+        float(others.max(initial=-np.inf)),
         len(stale),
     )
 
@@ -240,12 +271,13 @@ def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Pr
 class Window:
     """The proposals of all blocks, from which picks are made.
 
-    The `HOT` rows with the highest bounds count every pick at once; ``cold`` bounds the others,
-    of which row ``i`` has counted the first ``seen[i]`` picks.
+    The hot rows, those with the highest bounds, count every pick at once; ``cold`` bounds the
+    others, of which row ``i`` has counted the first ``seen[i]`` picks.
     """
 
     def __init__(self, parts: list[Proposal], strategy: GreedyStrategy, plan: Any) -> None:
         """Join the proposals."""
+        self._outside = max(part.outside for part in parts)
         parts = [part for part in parts if len(part.ids)] or parts[:1]
         self.ids = np.concatenate([part.ids for part in parts])
         self.rows = join_rows([part.rows for part in parts])
@@ -254,9 +286,8 @@ class Window:
         slack = np.concatenate([part.slack for part in parts])
         self._upper = np.concatenate([part.scores for part in parts]) + slack
         self._seen = np.zeros(len(self.ids), dtype=np.int64)
-        self._outside = max(part.outside for part in parts)
         self._picked = GrowingRows()
-        self._strategy, self._size = strategy, HOT
+        self._strategy, self._size = strategy, max(HOT, len(self.ids) // IN)
         self._hot_state: Any = None
         self._heat(plan)
 
@@ -289,9 +320,10 @@ class Window:
         self._measure(plan)
 
     def _measure(self, plan: Any) -> None:
-        ids = self.ids[self._hot]
-        self._scores, self._slack = _scores(self._strategy, self._hot_state, plan, ids)
-        self._scores[self._upper[self._hot] == -np.inf] = -np.inf
+        scores, self._slack = _scores(
+            self._strategy, self._hot_state, plan, lambda: self.ids[self._hot]
+        )
+        self._scores = np.where(self._upper[self._hot] == -np.inf, -np.inf, scores)
 
     def _heat(self, plan: Any) -> bool:
         """Choose the hot rows anew; whether any of them had to be brought up to date."""

@@ -12,14 +12,18 @@ invertible matrix; therefore columns are scaled to unit length before the rank i
 that the answer is good. Squaring loses half of the digits, so otherwise it comes from a second
 pass, a QR factorization of one block after the other.
 
+Sums and :math:`T` stay where the work is done (`labelwise.arrays.workplace`): on a GPU two small
+answers are waited for, and the scores.
+
 Cost: two passes over the rows, ``O(n d^2)``, and ``O(d^2)`` memory besides a piece of a block.
 
 Reference: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel and
 sequential QR and LU factorizations", SIAM Journal on Scientific Computing, 2012.
 """
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +31,7 @@ import numpy as np
 from labelwise.arrays import (
     Array,
     Floats,
+    bring,
     device,
     float64,
     like,
@@ -37,11 +42,13 @@ from labelwise.arrays import (
 )
 from labelwise.blocks import Rows, Shard, Shards, as_shards
 from labelwise.errors import BadInput
+from labelwise.kernels.greedy_ahead import workplace_of
+from labelwise.kernels.rooms import room
 
 Read = Callable[[Rows], Array]
 """Makes the ``(n, d)`` array of a block from its representations."""
 
-PIECE, PIECE_ON_DEVICE = 2**20, 2**26
+PIECE, PIECE_ON_DEVICE = 2**18, 2**26
 """About how many numbers of a block are worked on at a time: few on a processor, so that copies
 stay in cache; many where every operation has to be launched and every answer waited for."""
 
@@ -58,12 +65,12 @@ class Whitening:
 
     Attributes:
         transform: ``(d, r)`` float64; the columns of ``A @ transform`` are orthonormal (shorter
-            where a ridge was given).
+            where a ridge was given). On the host, or where it was wanted.
         amplification: how many times larger than a number's own rounding error the error of a
             typical number of ``A @ transform`` is.
     """
 
-    transform: Floats
+    transform: Array
     amplification: float
 
     @property
@@ -72,10 +79,17 @@ class Whitening:
         return int(self.transform.shape[1])
 
     @property
+    def narrow(self) -> bool:
+        """Whether the numbers of the transform, and products with it, fit into float32."""
+        if 0 in self.transform.shape:
+            return True
+        xp = namespace(self.transform)
+        return bool(xp.max(xp.abs(self.transform)) < 1e30)
+
+    @property
     def single(self) -> bool:
         """Whether products in float32 leave errors of at most 1e-6 at most rows, 1e-5 at any."""
-        largest = np.max(np.abs(self.transform), initial=0.0)
-        return bool(self.amplification < 20 and largest < 1e30)
+        return self.amplification < 20 and self.narrow
 
 
 def read_features(rows: Rows, model: int | None = None) -> Array:
@@ -113,7 +127,8 @@ def leverage_scores(
     shards = as_shards(A, "A")
     if not len(shards):
         return np.empty(0)
-    basis = whiten(shards, read_features, rtol=rtol, ridge=ridge)
+    place = workplace_of(shards)
+    basis = whiten(shards, read_features, rtol=rtol, ridge=ridge, place=place)
     return project(shards, read_features, basis, double=double)
 
 
@@ -127,18 +142,48 @@ def project(shards: Shards, read: Read, basis: Whitening, *, double: bool = Fals
     return np.clip(scores, 0.0, 1.0, out=scores)
 
 
-def project_block(shard: Shard, read: Read, transform: Floats, double: bool) -> Floats:
+def project_block(shard: Shard, read: Read, transform: Array, double: bool) -> Floats:
     """``|a_i T|^2`` for the rows of one block, ``(n,)``."""
     out = np.empty(len(shard))
-    for start, piece in pieces(read(shard.rows), double=double):
-        product = piece @ like(transform, piece, dtype=piece.dtype)
+    for start, product in products(read(shard.rows), transform, double=double):
         out[start : start + len(product)] = lengths(product)
     return out
 
 
+def products(rows: Array, transform: Array, *, double: bool) -> Iterator[tuple[int, Array]]:
+    """The `pieces` of a block times a matrix.
+
+    Yields:
+        where the piece starts, and its ``(m, r)`` product, which may be overwritten and is good
+        until the next one is asked for.
+    """
+    matrix: Array | None = None
+    for start, piece in pieces(rows, double=double):
+        matrix = beside(transform, piece) if matrix is None else matrix
+        if not isinstance(piece, np.ndarray):
+            yield start, piece @ matrix
+        elif piece.dtype == np.float64:
+            # column by column, which takes BLAS a quarter less time; in float32 it takes more
+            with room((matrix.shape[1], len(piece)), piece.dtype) as product:
+                yield start, np.matmul(matrix.T, piece.T, out=product).T
+        else:
+            with room((len(piece), matrix.shape[1]), piece.dtype) as product:
+                yield start, np.matmul(piece, matrix, out=product)
+
+
+def beside(transform: Array, rows: Array) -> Array:
+    """A matrix in the library, on the device and in the precision of rows."""
+    given = to_numpy(transform) if isinstance(rows, np.ndarray) else transform
+    return like(given, rows, dtype=rows.dtype)
+
+
 def lengths(rows: Array) -> Floats:
     """Squared length of every row, ``(n,)``, on the host; small float32 ones do not vanish."""
-    squares = to_numpy(squared_norms(rows)).astype(np.float64)
+    if isinstance(rows, np.ndarray) and rows.flags.f_contiguous:
+        squares = np.einsum("ij,ij->i", rows, rows)  # by rows, BLAS would be slow here
+    else:
+        squares = to_numpy(squared_norms(rows))
+    squares = np.asarray(squares, dtype=np.float64)
     if np.min(squares, initial=1.0) < 1e-30:
         squares = to_numpy(squared_norms(float64(rows)))
     return squares
@@ -148,37 +193,53 @@ def pieces(rows: Array, *, double: bool, size: int = 0) -> Iterator[tuple[int, A
     """Parts of a block in float64, or in float32 where ``double`` is off and the rows allow it.
 
     Yields:
-        where the part starts, and its ``(m, d)`` rows; ``m`` is ``size`` if that is given.
+        where the part starts, and its ``(m, d)`` rows, which are good until the next ones are asked
+        for; ``m`` is ``size`` if that is given.
     """
-    xp = namespace(rows)
+    xp, n = namespace(rows), rows.shape[0]
     dtype = xp.float64 if double or precision(rows) < 1e-12 else xp.float32
-    numbers = PIECE if str(device(rows)) == "cpu" else PIECE_ON_DEVICE
-    size = size or max(1024, numbers // max(1, rows.shape[1]))
-    for start in range(0, rows.shape[0], size):
-        yield start, xp.astype(rows[start : start + size], dtype, copy=False)
+    size = size or _even_size(rows)
+    as_they_are = not isinstance(rows, np.ndarray) or rows.dtype == dtype
+    for start in range(0, n, size):
+        part = rows[start : start + size]
+        if as_they_are:
+            yield start, xp.astype(part, dtype, copy=False)
+            continue
+        with room(part.shape, dtype) as converted:
+            np.copyto(converted, part, casting="unsafe")
+            yield start, converted
+
+
+def _even_size(rows: Array) -> int:
+    """How many rows a part of a block has; none is much smaller than the others."""
+    n, d = map(int, rows.shape)
+    some = (PIECE if str(device(rows)) == "cpu" else PIECE_ON_DEVICE) // max(1, d)
+    most = 1.25 * max(some, min(4 * some, 2048), 1024)  # BLAS is slow with few rows
+    return max(1, math.ceil(n / max(1, math.ceil(n / most))))
 
 
 @dataclass(frozen=True)
 class Sum:
     """A matrix added up over rows, with the coarsest precision among them."""
 
-    matrix: Floats
+    matrix: Array
     precision: float
 
     def __add__(self, other: "Sum") -> "Sum":
         return Sum(self.matrix + other.matrix, max(self.precision, other.precision))
 
 
-def _gram(shard: Shard, read: Read, n: int) -> "Sum | _Triangle":
+def _gram(shard: Shard, read: Read, n: int, place: Array) -> "Sum | _Triangle":
     """The Gram matrix of a block; if all ``n`` rows are fewer than columns, ``R`` is smaller."""
     rows = read(shard.rows)
     if n <= rows.shape[1]:
         return _triangle(shard, read)
-    total = like(np.zeros((rows.shape[1], rows.shape[1])), rows)
+    xp, d = namespace(rows), rows.shape[1]
+    total = xp.zeros((d, d), dtype=xp.float64, device=device(rows))
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite sum is seen and done again
         for _, piece in pieces(rows, double=True):
-            total += namespace(piece).matrix_transpose(piece) @ piece
-    return Sum(to_numpy(total), precision(rows))
+            total += xp.matrix_transpose(piece) @ piece
+    return Sum(bring(total, place), precision(rows))
 
 
 @dataclass(frozen=True)
@@ -221,6 +282,7 @@ def whiten(
     rtol: float | None = None,
     ridge: float = 0.0,
     principal: bool = False,
+    place: Array | None = None,
 ) -> Whitening:
     """Find ``T`` so that the columns of ``A T`` are orthonormal.
 
@@ -231,17 +293,28 @@ def whiten(
         ridge: as in `leverage_scores`.
         principal: whether the columns of ``T`` must be the principal directions, the one along
             which the rows (with columns of unit length) spread most first. Else they may be any.
+        place: an empty float64 array where ``T`` is wanted (`labelwise.arrays.workplace`); on the
+            host if None.
     """
     if not (np.isfinite(ridge) and ridge >= 0):
         raise BadInput(f"ridge must be zero or a positive number; got {ridge}")
     if rtol is not None and not 0 <= rtol < 1:
         raise BadInput(f"rtol must be in [0, 1); got {rtol}")
-    n = len(shards)
-    part: Sum | _Triangle = shards.sum(_gram, read, n)
-    if isinstance(part, _Triangle):
-        return _from_triangle(part, n, rtol, ridge)
-    found = _from_gram(part, n, rtol, ridge, quick=ridge == 0 and not principal)
-    return found or _from_triangle(shards.sum(_triangle, read), n, rtol, ridge)
+    n, place = len(shards), np.empty(0) if place is None else place
+    part: Sum | _Triangle = shards.sum(_gram, read, n, place)
+    found: Whitening | None = None
+    if isinstance(part, Sum):
+        if ridge == 0 and not principal:
+            found = _from_cholesky(part, _tolerance(part, n, rtol))
+        found = found or _from_gram(part, _tolerance(part, n, rtol), ridge)
+    if found is None:
+        part = part if isinstance(part, _Triangle) else shards.sum(_triangle, read)
+        found = _from_triangle(part, _tolerance(part, n, rtol), ridge)
+    return replace(found, transform=bring(found.transform, place))
+
+
+def _tolerance(part: "Sum | _Triangle", n: int, rtol: float | None) -> float:
+    return rank_tolerance(part.precision, n, part.matrix.shape[1]) if rtol is None else rtol
 
 
 def rank_tolerance(precision: float, n: int, d: int) -> float:
@@ -253,51 +326,71 @@ def rank_tolerance(precision: float, n: int, d: int) -> float:
     return 1e-3 if precision < 2e-3 else 3e-3  # bfloat16 leaves spurious directions at 1e-3
 
 
-def _from_gram(
-    part: Sum, n: int, rtol: float | None, ridge: float, *, quick: bool
-) -> Whitening | None:
-    """The whitening that a Gram matrix gives, or None if its rounding errors show."""
-    gram, d = part.matrix, len(part.matrix)
+def _from_cholesky(part: Sum, rtol: float) -> Whitening | None:
+    r"""The whitening of columns that are surely independent, or None if that is not sure.
+
+    With the Gram matrix of columns of unit length :math:`G = L L^\top` it is :math:`L^{-\top}`,
+    which takes a tenth of the time of the eigenvectors and, unlike those, is the only one of its
+    form. No eigenvalue is below :math:`1 / \lVert L^{-1} \rVert_F^2`, none is above the largest
+    sum of a row. Made where the Gram matrix is.
+    """
+    gram, d = part.matrix, part.matrix.shape[0]
+    if not d:
+        return None
+    xp: Any = namespace(gram)
+    squares = xp.linalg.diagonal(gram)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite fails below
+        scale = xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
+        gram = gram / scale[:, None] / scale
+        try:
+            inverse = triangle_inverse(xp.linalg.cholesky(gram))
+        except (np.linalg.LinAlgError, RuntimeError):  # the second is torch's
+            return None
+        sums = xp.max(xp.sum(xp.abs(gram), axis=1))
+        facts = xp.stack([xp.sum(inverse * inverse), sums, xp.min(squares)])
+    size, most, least = to_numpy(facts).tolist()  # one wait for all of them
+    tiny = part.precision < 1e-12 and least < _TINY
+    if tiny or not max(_floor(part), rtol**2) * most * size < 1:
+        return None
+    growth = np.sqrt(size / d)  # the diagonal of the scaled matrix adds up to d
+    return Whitening(xp.matrix_transpose(inverse) / scale[:, None], float(growth))
+
+
+def triangle_inverse(factor: Array) -> Array:
+    """The inverse of a lower triangular matrix, for which the array API has no word."""
+    if isinstance(factor, np.ndarray):
+        # NumPy and SciPy bring a BLAS each; using both in turn, their threads fight for the cores.
+        return np.linalg.inv(factor)
+    xp: Any = namespace(factor)
+    unit = xp.eye(factor.shape[0], dtype=factor.dtype, device=device(factor))
+    return xp.linalg.solve_triangular(factor, unit, upper=False)
+
+
+def _floor(part: Sum) -> float:
+    """The smallest eigenvalue, as a fraction of the largest, that a Gram matrix tells well."""
+    return 1e-4 if part.precision < 1e-12 else 1e-8
+
+
+def _from_gram(part: Sum, rtol: float, ridge: float) -> Whitening | None:
+    """The whitening that the eigenvalues of a Gram matrix give, or None if its rounding shows."""
+    gram, d = to_numpy(part.matrix), part.matrix.shape[0]
     fine = part.precision < 1e-12
     if not np.isfinite(gram).all() or (fine and np.diagonal(gram).min(initial=1.0) < _TINY):
         return None
     scale = np.sqrt(np.diagonal(gram)) if ridge == 0 else np.ones(d)
     scale = np.where(scale > 0, scale, 1.0)
     gram = gram / scale[:, None] / scale
-    if rtol is None:
-        rtol = rank_tolerance(part.precision, n, d)
-    floor = 1e-4 if fine else 1e-8
-    if quick and (found := _from_cholesky(gram, scale, max(floor, rtol**2))):
-        return found
     values, vectors = np.linalg.eigh(gram)
     values, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
     shifted = values + ridge
-    accurate = shifted >= floor * shifted[:1]
+    accurate = shifted >= _floor(part) * shifted[:1]
     surely_zero = (values <= rtol**2 * values[:1]) & (rtol**2 > _GRAM_NOISE)
     if not (accurate | surely_zero).all():
         return None
     return _assemble(np.sqrt(values), vectors, scale, rtol, ridge)
 
 
-def _from_cholesky(gram: Floats, scale: Floats, floor: float) -> Whitening | None:
-    r"""The whitening of columns that are surely independent, or None if that is not sure.
-
-    With :math:`G = L L^\top` it is :math:`L^{-\top}`, which takes a tenth of the time of the
-    eigenvectors and, unlike those, is the only one of its form. No eigenvalue is below
-    :math:`1 / \lVert L^{-1} \rVert_F^2`, none is above the largest sum of a row.
-    """
-    try:
-        inverse = np.linalg.inv(np.linalg.cholesky(gram))
-    except np.linalg.LinAlgError:
-        return None
-    size = float(np.sum(inverse**2))
-    if not floor * np.abs(gram).sum(axis=1).max(initial=0.0) * size < 1:
-        return None
-    growth = np.sqrt(np.trace(gram) * size) / max(1, len(gram))
-    return Whitening(inverse.T / scale[:, None], float(growth))
-
-
-def _from_triangle(part: _Triangle, n: int, rtol: float | None, ridge: float) -> Whitening:
+def _from_triangle(part: _Triangle, rtol: float, ridge: float) -> Whitening:
     factor, d = part.matrix, part.matrix.shape[1]
     scale = np.ones(d)
     if ridge == 0:
@@ -306,8 +399,6 @@ def _from_triangle(part: _Triangle, n: int, rtol: float | None, ridge: float) ->
         scale = largest * np.linalg.norm(factor / largest, axis=0)
         scale = np.where(scale > 0, scale, 1.0)
     _, values, vectors = np.linalg.svd(factor / scale, full_matrices=False)
-    if rtol is None:
-        rtol = rank_tolerance(part.precision, n, d)
     return _assemble(values, vectors.T, scale, rtol, ridge)
 
 

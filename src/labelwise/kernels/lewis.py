@@ -14,7 +14,8 @@ stall all the same, :math:`\theta` becomes :math:`\min(1, 2/p)`, which converges
 
 The next Gram matrix is taken of rows that the last one has whitened. It is close to the identity
 once the weights settle, and float32 products are then enough; they give way to float64 when they
-no longer bring the residual down.
+no longer bring the residual down. On a GPU (`labelwise.arrays.workplace`) all of it stays there,
+the logarithms beside their rows; the host waits for one number a round, the residual.
 
 Cost: one pass per round, ``O(n d r)`` for rank ``r``, and one number per row beside the rows (two
 for p > 2).
@@ -24,20 +25,32 @@ derived here.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Floats, float64, like, namespace, to_numpy
+from labelwise.arrays import (
+    Array,
+    Floats,
+    bring,
+    device,
+    float64,
+    like,
+    namespace,
+    squared_norms,
+    to_numpy,
+)
 from labelwise.blocks import Shard, Shards, as_shards
 from labelwise.errors import BadInput, NotConverged
+from labelwise.kernels.greedy_ahead import workplace_of
 from labelwise.kernels.leverage import (
     Read,
     Whitening,
     lengths,
-    pieces,
+    products,
     project_block,
     read_features,
+    triangle_inverse,
     whiten,
 )
 
@@ -136,7 +149,9 @@ def lewis_iteration(A: Any, settings: Lewis, read: Read = read_features) -> Lewi
     return replace(found, weights=weights)
 
 
-def leave_weights(shards: Shards, settings: Lewis, read: Read = read_features) -> LewisWeights:
+def leave_weights(
+    shards: Shards, settings: Lewis, read: Read = read_features, place: Array | None = None
+) -> LewisWeights:
     """Lewis weights that stay with the blocks, as ``shard.state[WEIGHTS]``, ``(n,)`` each.
 
     Nothing as long as the pool is made or sent. Whoever calls this calls `forget_weights` in every
@@ -146,9 +161,11 @@ def leave_weights(shards: Shards, settings: Lewis, read: Read = read_features) -
         shards: the blocks, with one row or more.
         settings: p, tolerances and precision.
         read: gives the ``(n, d)`` array of a block; by default its ``features``.
+        place: an empty float64 array where the work is done; `labelwise.arrays.workplace` if None.
     """
     n, none = len(shards), np.empty(0)
-    basis = whiten(shards, read, rtol=settings.rtol)
+    place = workplace_of(shards) if place is None else place
+    basis = whiten(shards, read, rtol=settings.rtol, place=place)
     if basis.rank == n:  # no row depends on the others
         shards.map(_leave_ones)
         return LewisWeights(none, 0, 0.0, n)
@@ -157,7 +174,7 @@ def leave_weights(shards: Shards, settings: Lewis, read: Read = read_features) -
         shards.map(_leave_leverage, read, basis.transform, double)
         return LewisWeights(none, 0, 0.0, basis.rank)
     try:
-        rounds, residual = _iterate(shards, read, settings, basis)
+        rounds, residual = _iterate(shards, read, settings, basis, place)
         total = sum(shards.map(_leave_powers, settings.p))
     finally:
         shards.map(_forget_rounds)
@@ -165,26 +182,29 @@ def leave_weights(shards: Shards, settings: Lewis, read: Read = read_features) -
     return LewisWeights(none, rounds, residual, basis.rank)
 
 
-def _iterate(shards: Shards, read: Read, settings: Lewis, basis: Whitening) -> tuple[int, float]:
+def _iterate(
+    shards: Shards, read: Read, settings: Lewis, basis: Whitening, place: Array
+) -> tuple[int, float]:
     """Run rounds until the residual is small enough; the weights stay with the blocks."""
     p, transform = settings.p, basis.transform
     level = float(np.log(basis.rank / len(shards)))
     theta = settings.damping or 4 / (p + 2)
-    double = settings.double or bool(np.max(np.abs(transform)) > 1e30)
+    double = settings.double or not basis.narrow
     best, idle = np.inf, 0
     for number in range(1, settings.max_iterations + 1):
         step = _Step(p, theta, level, transform, double)
-        moved: _Moved = shards.sum(_round, read, step)
-        if moved.residual <= settings.tol:
-            return number, moved.residual
-        if not np.isfinite(moved.residual):
+        moved: _Moved = shards.sum(_round, read, step, place)
+        residual = float(moved.residual)
+        if residual <= settings.tol:
+            return number, residual
+        if not np.isfinite(residual):
             break
-        idle = 0 if moved.residual < 0.99 * best else idle + 1
-        if idle >= 4 or not moved.residual <= 4 * best:
+        idle = 0 if residual < 0.99 * best else idle + 1
+        if idle >= 4 or not residual <= 4 * best:
             theta = min(1.0, 2 / p)
         if idle >= 2 and not double:
             double, idle = True, 0
-        best = min(best, moved.residual)
+        best = min(best, residual)
         transform = transform @ _inverse_root(moved.gram)
     raise NotConverged(
         f"lewis weights for p={p:g} still change by {best:.1e} after {settings.max_iterations} "
@@ -192,14 +212,14 @@ def _iterate(shards: Shards, read: Read, settings: Lewis, basis: Whitening) -> t
     )
 
 
-def _inverse_root(gram: Floats) -> Floats:
+def _inverse_root(gram: Array) -> Array:
     """``S`` with ``S^T G S = I``, ``(r, r)``; directions lost to rounding are held back."""
+    xp: Any = namespace(gram)
     try:
-        # NumPy and SciPy bring a BLAS each; using both in turn, their threads fight for the cores.
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(gram)).T)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(gram)
-        return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-7 * values[-1])))
+        return xp.matrix_transpose(triangle_inverse(xp.linalg.cholesky(gram)))
+    except (np.linalg.LinAlgError, RuntimeError):  # the second is torch's
+        values, vectors = xp.linalg.eigh(gram)
+        return vectors / xp.sqrt(xp.maximum(values, 1e-7 * values[-1]))
 
 
 @dataclass(frozen=True)
@@ -213,7 +233,7 @@ class _Step:
     p: float
     theta: float
     level: float
-    transform: Floats
+    transform: Array
     double: bool
 
 
@@ -221,44 +241,69 @@ class _Step:
 class _Moved:
     """What one round gives: the Gram matrix at the new ``y`` and the residual at the old one."""
 
-    gram: Floats
-    residual: float
+    gram: Array
+    residual: Array
 
     def __add__(self, other: "_Moved") -> "_Moved":
-        return _Moved(self.gram + other.gram, max(self.residual, other.residual))
+        larger = namespace(self.gram).maximum(self.residual, other.residual)
+        return _Moved(self.gram + other.gram, larger)
 
 
-def _round(shard: Shard, read: Read, step: _Step) -> _Moved:
+def _round(shard: Shard, read: Read, step: _Step, place: Array) -> _Moved:
     """Move ``y`` to ``(1 - theta) y + theta F(y)`` and add up the Gram matrix there."""
-    power = 1 - 2 / step.p
+    block, there = read(shard.rows), not isinstance(place, np.ndarray)
+    empty = block[:0, 0] if there else place  # the (n,) numbers are beside it
+    xp, kind = namespace(empty), {"dtype": namespace(empty).float64, "device": device(empty)}
     n, rank = len(shard), step.transform.shape[1]
-    before = shard.state[_KEY][0] if _KEY in shard.state else np.full(n, step.level)
-    after = np.full(n, -np.inf)
-    powers = np.full(n, -np.inf) if step.p > 2 else after
-    block, residual = read(shard.rows), 0.0
-    gram = like(np.zeros((rank, rank)), block)
-    for start, piece in pieces(block, double=step.double):
-        rows = piece @ like(step.transform, piece, dtype=piece.dtype)
-        part = slice(start, start + len(rows))
-        squares = lengths(rows)
-        some = squares != 0  # zero rows have y = -inf
-        logs = np.log(squares[some])
-        goal = step.p / 2 * (logs - power * step.level)
-        y = before[part][some]
-        y = np.where(np.isfinite(y), y, goal)  # a row that was lost in float32 is back
-        moved = (1 - step.theta) * y + step.theta * goal
-        residual = float(np.max(np.abs(goal - y), initial=residual))
-        after[part][some] = moved
+    before = shard.state[_KEY][0] if _KEY in shard.state else xp.full((n,), step.level, **kind)
+    after = xp.empty((n,), **kind)
+    powers = xp.empty((n,), **kind) if step.p > 2 else after
+    residual = xp.zeros((), **kind)
+    gram = namespace(block).zeros(
+        (rank, rank), dtype=namespace(block).float64, device=device(block)
+    )
+    for start, rows in products(block, step.transform, double=step.double):
+        part = slice(start, start + rows.shape[0])
+        squares = squared_norms(float64(rows)) if there else lengths(rows)
+        moved = _moved(squares, before[part], step)
+        after[part] = moved.y
         if step.p > 2:
-            powers[part][some] = power * y + 2 / step.p * goal
-        root = np.zeros(len(rows))
-        # c |z|^2 is w < 1 in the end; on the way it must not overflow
-        exponent = np.minimum(power * (moved - step.level), _LARGEST - logs)
-        root[some] = np.exp(np.minimum(exponent, 170.0) / 2)
-        rows *= like(root, rows, dtype=rows.dtype)[:, None]
+            powers[part] = moved.power
+        residual = xp.maximum(residual, moved.residual)
+        rows *= like(moved.root, rows, dtype=rows.dtype)[:, None]
         gram += float64(namespace(rows).matrix_transpose(rows) @ rows)
     shard.state[_KEY] = (after, powers)
-    return _Moved(to_numpy(gram), residual)
+    return _Moved(bring(gram, place), bring(residual, place))
+
+
+class _Rows(NamedTuple):
+    """Of some rows: new ``y``, powers of ``w``, roots of what they count, the largest change."""
+
+    y: Array
+    power: Array | None
+    root: Array
+    residual: Array
+
+
+def _moved(squares: Array, y: Array, step: _Step) -> _Rows:
+    """What a round makes of rows of the given squared lengths; zero rows have ``y = -inf``.
+
+    All of it as wholes: to pick out the rows that are not zero, a GPU would have to be waited for.
+    """
+    xp, power = namespace(squares), 1 - 2 / step.p
+    some, none = squares != 0, xp.full_like(squares, -xp.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of zero rows, left out below
+        logs = xp.log(squares)
+        goal = step.p / 2 * (logs - power * step.level)
+        y = xp.where(xp.isfinite(y), y, goal)  # a row that was lost in float32 is back
+        moved = xp.where(some, (1 - step.theta) * y + step.theta * goal, none)
+        change = xp.where(some, xp.abs(goal - y), xp.zeros_like(y))
+        powers = xp.where(some, power * y + 2 / step.p * goal, none) if step.p > 2 else None
+        # c |z|^2 is w < 1 in the end; on the way it must not overflow
+        exponent = xp.minimum(power * (moved - step.level), _LARGEST - logs)
+        exponent = xp.minimum(exponent, xp.full_like(exponent, 170.0))
+        root = xp.where(some, xp.exp(exponent / 2), xp.zeros_like(exponent))
+    return _Rows(moved, powers, root, xp.max(change))
 
 
 def _leave_powers(shard: Shard, p: float) -> float:
@@ -266,12 +311,12 @@ def _leave_powers(shard: Shard, p: float) -> float:
 
     For p > 2 they are the leverage scores of the reweighted rows, which add up to the rank.
     """
-    powers = shard.state.pop(_KEY)[1]
+    powers = to_numpy(shard.state.pop(_KEY)[1])
     shard.state[WEIGHTS] = np.exp(powers, out=powers)
     return float(powers.sum())
 
 
-def _leave_leverage(shard: Shard, read: Read, transform: Floats, double: bool) -> None:
+def _leave_leverage(shard: Shard, read: Read, transform: Array, double: bool) -> None:
     scores = project_block(shard, read, transform, double)
     shard.state[WEIGHTS] = np.clip(scores, 0.0, 1.0, out=scores)
 
