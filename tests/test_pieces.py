@@ -15,8 +15,9 @@ from tests.conftest import make_features, make_probabilities
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    """Three threads, and pieces of 64 rows."""
-    monkeypatch.setattr(threads, "thread_count", lambda: 3)
+    """Three threads, and small pieces."""
+    for module in (threads, pieces):
+        monkeypatch.setattr(module, "thread_count", lambda: 3)
     monkeypatch.setattr(pieces, "NUMBERS", 100)
     monkeypatch.setattr(pieces, "LEAST", 100)
 
@@ -30,7 +31,7 @@ def test_pieces_of_arrays_are_cut_together_with_what_lies_beside():
     features, norms, seen = make_features(200, 3), np.arange(200.0), []
     found = in_pieces(partial(lengths, seen), {"features": features}, norms)
     np.testing.assert_array_equal(found, np.hypot(features[:, 0], norms))
-    assert sorted(seen) == [8, 64, 64, 64]
+    assert sorted(seen) == [30, 34, 34, 34, 34, 34]  # twice three
 
 
 def test_tensors_and_few_rows_are_one_piece():

@@ -58,6 +58,12 @@ class RowNumbers:
             self._list = self._listed()
         return self._list
 
+    def at(self, positions: Any) -> Ids:
+        """The ids at some positions, without a list of all where that can be."""
+        if len(self.without) or self._list is not None:
+            return np.asarray(self.listed()[positions])
+        return np.asarray(positions, dtype=np.int64) + self.first
+
     def _listed(self) -> Ids:
         ids = np.arange(self.first, self.last, dtype=np.int64)
         return np.delete(ids, self.without - self.first) if len(self.without) else ids
@@ -89,6 +95,12 @@ class Shard:
     def ids(self) -> Ids:
         """``(n,)`` int64, the items' stable ids."""
         return self._ids.listed() if isinstance(self._ids, RowNumbers) else self._ids
+
+    def ids_at(self, positions: Any) -> Ids:
+        """The ids of the rows at some positions (whole numbers)."""
+        if isinstance(self._ids, RowNumbers):
+            return self._ids.at(positions)
+        return np.asarray(self._ids[positions])
 
     @property
     def numbers(self) -> RowNumbers | None:

@@ -13,11 +13,11 @@ import numpy as np
 
 from labelwise.arrays import Array
 from labelwise.blocks import CutsRows, Rows, TakesRows, each
-from labelwise.threads import side_by_side, spans
+from labelwise.threads import side_by_side, spans, thread_count
 
-NUMBERS = 1 << 20
-"""About how many numbers a piece has: 4 MB in float32."""
-LEAST = 1 << 21
+NUMBERS = 1 << 21
+"""About how many numbers a piece has, 8 MB in float32: with fewer, threads mostly wait in turn."""
+LEAST = 1 << 22
 """A block of fewer numbers is one piece."""
 
 
@@ -38,7 +38,9 @@ def in_pieces(function: Callable[..., Array], rows: Rows, *beside: Array) -> Arr
     count, width = rows.extent if isinstance(rows, CutsRows) else _extent(rows)
     if count * width < LEAST:
         return function(rows, *beside)
-    ranges = spans(count, max(NUMBERS // width, 64))
+    threads = thread_count()
+    turns = -(-count * width // (NUMBERS * threads))
+    ranges = spans(count, -(-count // (turns * threads)))  # as many for every thread
     parts = rows.cut(ranges) if isinstance(rows, CutsRows) else _cut(rows, ranges)
 
     def one(part: tuple[slice, Rows]) -> Array:
@@ -46,16 +48,6 @@ def in_pieces(function: Callable[..., Array], rows: Rows, *beside: Array) -> Arr
         return function(some, *(array[span] for array in beside))
 
     return np.concatenate(side_by_side(one, zip(ranges, parts, strict=True)))
-
-
-def in_spans(function: Callable[[slice], Array], count: int, step: int) -> Array:
-    """``function(span)`` for spans of ``step`` of ``count`` entries, joined; one span, no threads.
-
-    >>> in_spans(lambda span: np.arange(10)[span] ** 2, 5, 2)
-    array([ 0,  1,  4,  9, 16])
-    """
-    parts = side_by_side(function, spans(count, step))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _extent(rows: Rows) -> tuple[int, int]:

@@ -18,15 +18,13 @@ from labelwise.blocks import Rows, Shard, join_rows, take_rows
 from labelwise.errors import BadInput
 from labelwise.kernels.factored import Embedding, size, squared_norms
 from labelwise.kernels.farthest import nearest_distances
-from labelwise.pieces import in_pieces, in_spans
+from labelwise.pieces import in_pieces
 
 KEY = "seeding"
 KEPT = 1 << 21
 """A block whose embedding has at most so many numbers keeps it instead of making it again."""
 FEW_CENTRES = 32
 """Rows are measured against fewer centres than this in pieces, where little of it is products."""
-ITEMS = 1 << 16
-"""How many clocks a thread starts at a time; for fewer no threads are worth it."""
 PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4
 """The streams of noise: picks without a law, times between rings, acceptance, new clocks."""
 
@@ -124,13 +122,9 @@ def bound(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> float
     part: Part = shard.state[KEY]
     norms = to_numpy(part.norms)
     finest = np.finfo(norms.dtype)
-
-    def bounds(span: slice) -> Any:
-        rates = (np.sqrt(norms[span].astype(np.float64)) + np.sqrt(norm)) ** 2
-        rates *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
-        return np.minimum(rates, float(finest.max)).astype(norms.dtype)
-
-    rates = in_spans(bounds, len(norms), ITEMS)
+    rates = (np.sqrt(norms.astype(np.float64)) + np.sqrt(norm)) ** 2
+    rates *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
+    rates = np.minimum(rates, float(finest.max)).astype(norms.dtype)
     return _restart(shard, rates, taken, seed, epoch)
 
 
@@ -152,12 +146,8 @@ def _places(ids: Ids, wanted: Ids) -> Any:
 
 def _waits(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:
     """Times until the next ring of clocks; a clock of rate 0 never rings."""
-
-    def waits(span: slice) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.asarray(row_clocks(seed, ids[span], *stream) / rates[span])
-
-    return np.asarray(in_spans(waits, len(rates), ITEMS))
+    with np.errstate(divide="ignore"):
+        return np.asarray(row_clocks(seed, ids, *stream) / rates)
 
 
 def ring(

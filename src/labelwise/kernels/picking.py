@@ -65,16 +65,9 @@ class _Best:
 
     def cut(self) -> "_Best":
         """One piece, best first, with no more items than will be picked."""
-        ids, scores = _join(self.ids), _join(self.scores)
-        if len(ids) > MANY * self.count:
-            few = _contenders(scores, self.count)
-            ids, scores = ids[few], scores[few]
+        ids, scores = np.concatenate(self.ids), np.concatenate(self.scores)
         best = largest(comparable(scores), min(self.count, len(ids)), ids)
         return _Best(self.count, (ids[best],), (scores[best],))
-
-
-def _join(parts: tuple[Any, ...]) -> Any:
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
 MANY = 16
@@ -93,7 +86,7 @@ def _contenders(scores: Floats, count: int) -> Any:
     with np.errstate(invalid="ignore"):  # of infinite scores
         bar = comparable(guess) - 2.0**-29 * abs(guess)  # what rounds to the same is as good
     few = np.flatnonzero(scores >= bar)
-    return few if np.count_nonzero(scores[few] >= guess) >= count else slice(None)
+    return few if np.count_nonzero(scores[few] >= guess) >= count else np.arange(len(scores))
 
 
 def _highest(strategy: ScoreStrategy, shards: Shards, labelled: Rows | None, budget: int) -> Choice:
@@ -120,5 +113,8 @@ def _scores(
         raise BadInput(
             f"strategy {strategy.name!r} scored item {shard.ids[wrong][0]} as NaN; check its rows"
         )
-    found = _Best(budget, (shard.ids,), (values,))
-    return found.cut() if len(values) > budget else found
+    few = np.arange(len(values))
+    if len(values) > MANY * budget:
+        few = _contenders(values, budget)
+    found = _Best(budget, (shard.ids_at(few),), (values[few],))
+    return found.cut() if len(few) > budget else found

@@ -2,14 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, device, namespace, row_sums, take, to_numpy
+from labelwise.arrays import Array, Ids, device, namespace, row_sums, squared_norms, take, to_numpy
 from labelwise.blocks import (
     CutsRows,
     LocalShards,
@@ -116,7 +115,7 @@ class BlockRows(CutsRows):
     def __getitem__(self, name: str) -> Any:
         rows = self.unchecked(name)
         if name not in self._checked:
-            _check_all(name, rows, self.kept())
+            _check_all(name, rows, self.kept)
             self._checked.add(name)
         return rows
 
@@ -168,7 +167,7 @@ class BlockRows(CutsRows):
             rows = [_working(name, part.take(positions + self._first)) for part in parts]
             taken[name] = rows if parts is source else rows[0]
             if name not in self._checked:
-                _check_all(name, taken[name], self._listed()[positions])
+                _check_all(name, taken[name], lambda: self._listed()[positions])
         return taken
 
     def _listed(self) -> Ids:
@@ -183,10 +182,6 @@ class _Visit:
         self.rows: dict[str, Any] = {}
         self.seen: Counter[str] = Counter()
         self.lock = Lock()
-
-    @cached_property
-    def ids(self) -> Ids:
-        return self.block.kept()
 
 
 class _Piece(Mapping[str, Any]):
@@ -211,7 +206,7 @@ class _Piece(Mapping[str, Any]):
                 visit.rows[name] = visit.block.unchecked(name)
         rows = each(visit.rows[name], lambda array: array[span])
         if name not in visit.checked:
-            _check_all(name, rows, visit.ids[span])
+            _check_all(name, rows, lambda: visit.block.kept()[span])
             with visit.lock:
                 visit.seen[name] += span.stop - span.start
                 if visit.seen[name] == visit.block.extent[0]:
@@ -231,55 +226,60 @@ def _working(name: str, rows: Array) -> Array:
     return xp.astype(rows, xp.float64)
 
 
-def _check_all(name: str, rows: Any, ids: Ids) -> None:
-    """`check_rows` of one model, or of every one of several."""
+Listed = Callable[[], Ids]
+"""Lists the ids of some rows, where one is needed for a message."""
+
+
+def _check_all(name: str, rows: Any, listed: Listed) -> None:
+    """`_check_rows` of one model, or of every one of several."""
     if not isinstance(rows, list):
-        check_rows(name, rows, ids)
+        _check_rows(name, rows, listed)
         return
     for number, some in enumerate(rows):
-        check_rows(f"{name}[{number}]", some, ids)
+        _check_rows(f"{name}[{number}]", some, listed)
 
 
-def check_rows(name: str, rows: Array, ids: Ids) -> None:
+def _check_rows(name: str, rows: Array, listed: Listed) -> None:
     """Refuse NaN, infinity, and probabilities that are none; the message names the item."""
     xp = namespace(rows)
     if not xp.isdtype(rows.dtype, "real floating"):
         return  # whole numbers are always finite
     if name.split("[")[0] in ("probabilities", "member_probabilities"):
-        _check_probabilities(name, rows, ids)
+        _check_probabilities(name, rows, listed)
         return
-    flat = xp.reshape(rows, (-1,))
     with np.errstate(over="ignore", invalid="ignore"):
-        total = xp.vecdot(flat, flat)  # one quick pass; the slow look only if it is odd
+        # One quick pass, row by row so that other threads can go on; a slow look if it is odd.
+        flat = xp.reshape(rows, (rows.shape[0], math.prod(rows.shape[1:])))
+        total = xp.sum(squared_norms(flat))
     if not bool(xp.isfinite(total)):
-        _check_finite(name, rows, ids)
+        _check_finite(name, rows, listed)
 
 
-def _check_finite(name: str, rows: Array, ids: Ids) -> None:
+def _check_finite(name: str, rows: Array, listed: Listed) -> None:
     xp, axes = namespace(rows), tuple(range(1, rows.ndim))
     wrong = to_numpy(xp.any(~xp.isfinite(rows), axis=axes) if axes else ~xp.isfinite(rows))
     if wrong.any():
         raise BadInput(
-            f"{name} of item {ids[wrong][0]} is NaN or infinite ({int(wrong.sum())} such items "
-            "in its block); mend or leave out these items"
+            f"{name} of item {listed()[wrong][0]} is NaN or infinite ({int(wrong.sum())} such "
+            "items in its block); mend or leave out these items"
         )
 
 
-def _check_probabilities(name: str, rows: Array, ids: Ids) -> None:
+def _check_probabilities(name: str, rows: Array, listed: Listed) -> None:
     """Rows that add up to 1 and have no number below 0 have none that is NaN or infinite."""
-    xp = namespace(rows)
-    if not len(ids):
+    xp, count = namespace(rows), rows.shape[0]
+    if not count:
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = to_numpy(row_sums(rows)).reshape(len(ids), -1)
+        sums = to_numpy(row_sums(rows)).reshape(count, -1)
         right = (np.abs(sums - 1) <= 1e-3).all(axis=1)
         if right.all() and not float(xp.min(rows)) < -1e-6:
             return
-    _check_finite(name, rows, ids)
-    low = to_numpy(xp.min(rows, axis=-1)).reshape(len(ids), -1).min(axis=1)
+    _check_finite(name, rows, listed)
+    low = to_numpy(xp.min(rows, axis=-1)).reshape(count, -1).min(axis=1)
     position = int(np.flatnonzero(~right | (low < -1e-6))[0])
     raise BadInput(
-        f"{name} of item {ids[position]} are no probabilities "
+        f"{name} of item {listed()[position]} are no probabilities "
         f"(sum {sums[position].flat[0]:.4g}, smallest {low[position]:.4g}); "
         "give each row as numbers from 0 that add up to 1"
     )
