@@ -32,8 +32,8 @@ LIMITS = {
     "lewis p=2": "float64 products: `n d^2` for the Gram matrix, `2 n d^2` for the scores",
     "lewis p=1": "float64 products: `3 n d^2` a round",
     "bss": "float64 products, as lewis p=2; then a cost per draw that does not depend on n",
-    "badge": "reading, and 0.3 microseconds an item: residuals, norms, clocks",
-    "k_center": "fetching single rows: those that may be the next picks are measured again",
+    "badge": "reading, and 0.2 microseconds an item: residuals, norms, clocks",
+    "k_center": "distances of rows that may be the next picks to the new ones, and their minima",
     "sparse_iht": "widening every row to float64, and `4 n d K` flops, an iteration",
 }
 
