@@ -244,7 +244,7 @@ class GreedyStrategy(Strategy):
         fewest = min(2, job.budget) if self.bounded else job.budget
         return Cost(
             passes=(fewest, job.budget + (1 if self.bounded else 2)),
-            usual=min(6, job.budget + 1) if self.bounded else None,
+            usual=min(3 + job.budget // 300, 6, job.budget + 1) if self.bounded else None,
             columns=job.budget / (6 if self.bounded else 1),
             item_bytes=64.0 + job.picked_bytes,
             state_bytes=32.0 + job.picked_bytes,
