@@ -122,7 +122,7 @@ def gram(features: Any) -> Any:
 
 def pieces(features: Any) -> Any:
     """Views of as many rows as labelwise's kernels work on at a time."""
-    from labelwise.kernels.leverage import PIECE
+    from labelwise.kernels.row_parts import PIECE
 
     size = max(1024, PIECE // features.shape[1])
     return (features[start : start + size] for start in range(0, len(features), size))

@@ -21,7 +21,8 @@ from labelwise.arrays import Floats, Ids, comparable, largest, like, to_numpy
 from labelwise.blocks import Shard, as_shards
 from labelwise.errors import BadInput
 from labelwise.kernels.barrier import check_rank
-from labelwise.kernels.leverage import Read, pieces, read_features, whiten
+from labelwise.kernels.leverage import Read, read_features, whiten
+from labelwise.kernels.row_parts import pieces
 
 
 def deterministic_bss(V: Any, k: int) -> tuple[Ids, Floats, dict[str, Any]]:

@@ -21,8 +21,7 @@ Reference: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal 
 sequential QR and LU factorizations", SIAM Journal on Scientific Computing, 2012.
 """
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,24 +32,17 @@ from labelwise.arrays import (
     Floats,
     bring,
     device,
-    float64,
-    like,
     namespace,
     precision,
-    squared_norms,
     to_numpy,
 )
 from labelwise.blocks import Rows, Shard, Shards, as_shards
 from labelwise.errors import BadInput
 from labelwise.kernels.greedy_ahead import workplace_of
-from labelwise.kernels.rooms import room
+from labelwise.kernels.row_parts import PIECE, lengths, pieces, products
 
 Read = Callable[[Rows], Array]
 """Makes the ``(n, d)`` array of a block from its representations."""
-
-PIECE, PIECE_ON_DEVICE = 2**18, 2**26
-"""About how many numbers of a block are worked on at a time: few on a processor, so that copies
-stay in cache; many where every operation has to be launched and every answer waited for."""
 
 _GRAM_NOISE = 1e-13
 """Eigenvalues of a Gram matrix with unit diagonal say nothing below this."""
@@ -148,74 +140,6 @@ def project_block(shard: Shard, read: Read, transform: Array, double: bool) -> F
     for start, product in products(read(shard.rows), transform, double=double):
         out[start : start + len(product)] = lengths(product)
     return out
-
-
-def products(rows: Array, transform: Array, *, double: bool) -> Iterator[tuple[int, Array]]:
-    """The `pieces` of a block times a matrix.
-
-    Yields:
-        where the piece starts, and its ``(m, r)`` product, which may be overwritten and is good
-        until the next one is asked for.
-    """
-    matrix: Array | None = None
-    for start, piece in pieces(rows, double=double):
-        matrix = beside(transform, piece) if matrix is None else matrix
-        if not isinstance(piece, np.ndarray):
-            yield start, piece @ matrix
-        elif piece.dtype == np.float64:
-            # column by column, which takes BLAS a quarter less time; in float32 it takes more
-            with room((matrix.shape[1], len(piece)), piece.dtype) as product:
-                yield start, np.matmul(matrix.T, piece.T, out=product).T
-        else:
-            with room((len(piece), matrix.shape[1]), piece.dtype) as product:
-                yield start, np.matmul(piece, matrix, out=product)
-
-
-def beside(transform: Array, rows: Array) -> Array:
-    """A matrix in the library, on the device and in the precision of rows."""
-    given = to_numpy(transform) if isinstance(rows, np.ndarray) else transform
-    return like(given, rows, dtype=rows.dtype)
-
-
-def lengths(rows: Array) -> Floats:
-    """Squared length of every row, ``(n,)``, on the host; small float32 ones do not vanish."""
-    if isinstance(rows, np.ndarray) and rows.flags.f_contiguous:
-        squares = np.einsum("ij,ij->i", rows, rows)  # by rows, BLAS would be slow here
-    else:
-        squares = to_numpy(squared_norms(rows))
-    squares = np.asarray(squares, dtype=np.float64)
-    if np.min(squares, initial=1.0) < 1e-30:
-        squares = to_numpy(squared_norms(float64(rows)))
-    return squares
-
-
-def pieces(rows: Array, *, double: bool, size: int = 0) -> Iterator[tuple[int, Array]]:
-    """Parts of a block in float64, or in float32 where ``double`` is off and the rows allow it.
-
-    Yields:
-        where the part starts, and its ``(m, d)`` rows, which are good until the next ones are asked
-        for; ``m`` is ``size`` if that is given.
-    """
-    xp, n = namespace(rows), rows.shape[0]
-    dtype = xp.float64 if double or precision(rows) < 1e-12 else xp.float32
-    size = size or _even_size(rows)
-    as_they_are = not isinstance(rows, np.ndarray) or rows.dtype == dtype
-    for start in range(0, n, size):
-        part = rows[start : start + size]
-        if as_they_are:
-            yield start, xp.astype(part, dtype, copy=False)
-            continue
-        with room(part.shape, dtype) as converted:
-            np.copyto(converted, part, casting="unsafe")
-            yield start, converted
-
-
-def _even_size(rows: Array) -> int:
-    """How many rows a part of a block has; none is much smaller than the others."""
-    n, d = map(int, rows.shape)
-    some = (PIECE if str(device(rows)) == "cpu" else PIECE_ON_DEVICE) // max(1, d)
-    most = 1.25 * max(some, min(4 * some, 2048), 1024)  # BLAS is slow with few rows
-    return max(1, math.ceil(n / max(1, math.ceil(n / most))))
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,12 @@ from labelwise.kernels.greedy_ahead import workplace_of
 from labelwise.kernels.leverage import (
     Read,
     Whitening,
-    lengths,
-    products,
     project_block,
     read_features,
     triangle_inverse,
     whiten,
 )
+from labelwise.kernels.row_parts import lengths, products
 
 WEIGHTS = "lewis_weights"
 """Where a block keeps its weights."""

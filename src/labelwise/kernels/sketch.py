@@ -19,12 +19,12 @@ from labelwise.kernels.leverage import (
     Read,
     Sum,
     leverage_scores,
-    pieces,
     project,
     rank_tolerance,
     read_features,
     whiten,
 )
+from labelwise.kernels.row_parts import pieces
 
 _SKETCH = 21  # the stream of noise of the sketch
 

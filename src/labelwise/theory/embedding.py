@@ -26,7 +26,8 @@ import numpy as np
 from labelwise.arrays import Floats, largest, like, namespace, to_numpy
 from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.leverage import Read, Whitening, pieces, project
+from labelwise.kernels.leverage import Read, Whitening, project
+from labelwise.kernels.row_parts import pieces
 from labelwise.selection import Selection
 from labelwise.theory.pool import Picks, Reader, as_pool, check_picks, picked_rows
 from labelwise.theory.spectrum import Spectrum, weighted_spectrum

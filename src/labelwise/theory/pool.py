@@ -8,7 +8,8 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, float64, is_array, namespace, to_numpy
 from labelwise.blocks import LocalShards, Rows, Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.leverage import Read, pieces, read_features
+from labelwise.kernels.leverage import Read, read_features
+from labelwise.kernels.row_parts import pieces
 from labelwise.selection import Selection
 
 
