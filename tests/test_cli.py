@@ -248,9 +248,8 @@ def test_nothing_heavy_is_imported_to_start():
     assert done.stdout == "[]\n"
 
 
-def test_an_interruption_leaves_no_file_and_says_so(folder):
-    np.save("big.npy", np.random.default_rng(0).normal(size=(40_000, 32)))
-    arguments = ["select", "big.npy", "-s", "k_center", "-b", "30000", "-o", "picks.csv"]
+def interrupted(*arguments, after):
+    """Start the command, interrupt it some seconds after its plan; its exit code and last words."""
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     with subprocess.Popen(
         [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment
@@ -258,10 +257,17 @@ def test_an_interruption_leaves_no_file_and_says_so(folder):
         for line in process.stderr:
             if line.startswith("plan:"):
                 break
-        time.sleep(0.3)
+        time.sleep(after)
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
-    assert process.returncode == 130
+    return process.returncode, rest
+
+
+def test_an_interruption_leaves_no_file_and_says_so(folder):
+    np.save("big.npy", np.random.default_rng(0).normal(size=(40_000, 32)))
+    arguments = ["select", "big.npy", "-s", "k_center", "-b", "30000", "-o", "picks.csv"]
+    code, rest = interrupted(*arguments, after=0.3)
+    assert code == 130
     assert rest == "labelwise: interrupted; nothing was written\n"
     assert [path.name for path in folder.iterdir() if "picks" in path.name] == []
 
@@ -388,25 +394,10 @@ def test_a_selection_on_the_processor_device_picks_the_same(folder, capsys):
     assert picked("p.csv") == labelwise.select("k_center", 7, features="f.npy").ids.tolist()
 
 
-def interrupted(*arguments):
-    """Start the command, interrupt it after a second, and give its exit code and last words."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        for line in process.stderr:
-            if line.startswith("plan:"):
-                break
-        time.sleep(1.0)
-        process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
-    return process.returncode, rest
-
-
 def test_an_interrupted_selection_says_how_to_go_on(folder):
     np.save("big.npy", np.random.default_rng(0).normal(size=(40_000, 32)))
     arguments = ["select", "big.npy", "-s", "k_center", "-b", "30000", "-o", "picks.csv"]
-    code, rest = interrupted(*arguments, "--resume", "going-on")
+    code, rest = interrupted(*arguments, "--resume", "going-on", after=1.0)
     assert code == 130
     note, last = rest.splitlines()
     assert note.startswith("note: ") and note.endswith("in going-on; the same command goes on")

@@ -8,8 +8,9 @@ import pytest
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels import farthest_ahead, greedy, pursuit_ahead
-from labelwise.kernels.greedy_ahead import bytes_on_device, certain_ones, in_one_block, workplace_of
+from labelwise.kernels.greedy_ahead import certain_ones
 from labelwise.kernels.pursuit import Pursuit
+from labelwise.kernels.workplaces import bytes_on_device, in_one_block, workplace_of
 from labelwise.strategies.k_center import STRATEGY as K_CENTER
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
 from labelwise.strategies.sparse_greedy import Plan

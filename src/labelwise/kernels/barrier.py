@@ -32,8 +32,8 @@ from labelwise.arrays import Floats, Ids, comparable, largest
 from labelwise.blocks import Shards, as_shards
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.barrier_sampler import Barriers, Candidates
-from labelwise.kernels.greedy_ahead import workplace_of
 from labelwise.kernels.leverage import Read, read_features, whiten
+from labelwise.kernels.workplaces import workplace_of
 
 WIDEST = 0.1165
 """The largest gamma at which the theory's spectrum stays within [3/4, 5/4]."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.blocks import GrowingRows, Rows, Shards, on_host, take_rows
-from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy, in_one_block, workplace_of
+from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy
 from labelwise.kernels.greedy_blocks import (
     CONTENDERS,
     Window,
@@ -30,6 +30,7 @@ from labelwise.kernels.greedy_blocks import (
     sampled_bounds,
     start,
 )
+from labelwise.kernels.workplaces import in_one_block, workplace_of
 from labelwise.strategy import Choice, GreedyStrategy
 
 LEAST, SHARE, MOST = 1 << 11, 200, 1 << 16

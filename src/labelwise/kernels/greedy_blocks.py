@@ -203,16 +203,12 @@ def _freshen(
             new = _some_picks(part.picked, first, count)
             state = strategy.add(_take_state(part.state, some), theirs, new, plan)
             _put_state(part.state, some, state)
-            bounds = _bounds(strategy, state, plan, partial(_ids_at, shard, some))
+            bounds = _bounds(strategy, state, plan, partial(shard.ids_at, some))
             part.bounds[some] = bounds
             first, count = min(first + count, len(part.picked)), 2 * count
             part.seen[some] = np.maximum(part.seen[some], first)
             above = np.flatnonzero(bounds >= bar)
             some, theirs = some[above], take_rows(theirs, above)
-
-
-def _ids_at(shard: Shard, positions: Any) -> Ids:
-    return np.asarray(shard.ids[positions])
 
 
 def _some_picks(picked: GrowingRows, first: int, count: int) -> dict[str, Any]:
@@ -257,7 +253,7 @@ def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Pr
     top = np.flatnonzero(part.bounds >= bar)  # most of the stale ones have fallen below it
     others = part.bounds.copy()
     others[top] = -np.inf
-    ids, state = shard.ids[top], _take_state(part.state, top)
+    ids, state = shard.ids_at(top), _take_state(part.state, top)
     return Proposal(
         ids,
         on_host(take_rows(shard.rows, top)),

@@ -38,8 +38,8 @@ from labelwise.arrays import (
 )
 from labelwise.blocks import Rows, Shard, Shards, as_shards
 from labelwise.errors import BadInput
-from labelwise.kernels.greedy_ahead import workplace_of
 from labelwise.kernels.row_parts import PIECE, lengths, pieces, products
+from labelwise.kernels.workplaces import workplace_of
 
 Read = Callable[[Rows], Array]
 """Makes the ``(n, d)`` array of a block from its representations."""

@@ -42,7 +42,6 @@ from labelwise.arrays import (
 )
 from labelwise.blocks import Shard, Shards, as_shards
 from labelwise.errors import BadInput, NotConverged
-from labelwise.kernels.greedy_ahead import workplace_of
 from labelwise.kernels.leverage import (
     Read,
     Whitening,
@@ -52,6 +51,7 @@ from labelwise.kernels.leverage import (
     whiten,
 )
 from labelwise.kernels.row_parts import lengths, products
+from labelwise.kernels.workplaces import workplace_of
 
 WEIGHTS = "lewis_weights"
 """Where a block keeps its weights."""

@@ -30,12 +30,13 @@ from labelwise.kernels.factored import (
     squared_norms,
     take,
 )
-from labelwise.kernels.greedy_ahead import Found, certain_ones, first_id
+from labelwise.kernels.greedy_ahead import Found, certain_ones
 from labelwise.kernels.greedy_blocks import KEY, Part, count_all
 from labelwise.kernels.pursuit import ROUNDING, Pursuit, State, judged
 from labelwise.kernels.pursuit_judge import CHUNK, WINDOW, bars_of, judge, vectors_of
 from labelwise.kernels.scan import Arrays, Scan, Step
 from labelwise.kernels.sparse_steps import TINY, Gain, greedy_scores
+from labelwise.kernels.workplaces import first_id
 from labelwise.strategy import GreedyStrategy
 
 WIDTH, WIDEST = 512, 4096

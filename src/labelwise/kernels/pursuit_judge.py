@@ -12,10 +12,10 @@ import numpy as np
 from labelwise.arrays import Array, Floats, device, float64, namespace, to_numpy
 from labelwise.blocks import Shard
 from labelwise.kernels.factored import Factored
-from labelwise.kernels.greedy_ahead import first_id
 from labelwise.kernels.greedy_blocks import KEY, Part
 from labelwise.kernels.pursuit import ROUNDING, Pursuit, State, judged
 from labelwise.kernels.sparse_steps import greedy_scores
+from labelwise.kernels.workplaces import first_id
 
 CHUNK = 1 << 26
 """How many numbers are held at a time while rows are judged."""

@@ -37,7 +37,6 @@ from labelwise.arrays import (
 )
 from labelwise.blocks import Shards
 from labelwise.kernels.factored import Factored, concat
-from labelwise.kernels.greedy_ahead import stays, workplace_of
 from labelwise.kernels.scan import Arrays, Scan, called
 from labelwise.kernels.sparse import Problem, vectors_at
 from labelwise.kernels.sparse_steps import Fit, debias_and_clip, ratio
@@ -54,6 +53,7 @@ from labelwise.kernels.thresholding_blocks import (
     worthiest,
 )
 from labelwise.kernels.thresholding_dense import Dense
+from labelwise.kernels.workplaces import stays, workplace_of
 
 STANDSTILL = 1e-9
 """Changes of the objective below this fraction of its scale count as none."""

@@ -26,10 +26,10 @@ from labelwise.arrays import (
 from labelwise.blocks import Shard
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.factored import Factored, float64, take, weighted_sum
-from labelwise.kernels.greedy_ahead import bytes_on_device
 from labelwise.kernels.label_gradients import label_gradients
 from labelwise.kernels.sparse import Problem
 from labelwise.kernels.sparse_steps import projection_scores, summed
+from labelwise.kernels.workplaces import bytes_on_device
 
 KEY = "sparse_iht"
 KEPT_BYTES = 4 << 30

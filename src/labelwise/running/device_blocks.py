@@ -22,7 +22,7 @@ import numpy as np
 from labelwise.arrays import Array
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.running.shards import Sources
-from labelwise.running.sources import Source
+from labelwise.running.sources import Around, Source
 
 try:
     import torch
@@ -86,7 +86,7 @@ class _Block(NamedTuple):
     arrived: Any
 
 
-class DeviceSource:
+class DeviceSource(Around):
     """A source whose rows come as tensors on a device; a `labelwise.running.sources.Source`."""
 
     in_memory, is_numpy = False, False
@@ -112,16 +112,6 @@ class DeviceSource:
     def shape(self) -> tuple[int, ...]:
         """That of the source."""
         return self._source.shape
-
-    @property
-    def bytes_per_row(self) -> int:
-        """That of the source."""
-        return self._source.bytes_per_row
-
-    @property
-    def precision(self) -> float:
-        """That of the source."""
-        return self._source.precision
 
     def read(self, first: int, last: int) -> Array:
         """The rows, on the device; those that follow are fetched meanwhile."""

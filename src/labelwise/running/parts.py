@@ -22,7 +22,7 @@ from labelwise.learner import Learner
 from labelwise.running.division import Division
 from labelwise.running.remote_files import is_remote
 from labelwise.running.shards import BLOCK_BYTES, open_shards
-from labelwise.running.sources import Source, open_source
+from labelwise.running.sources import Around, Source, open_source
 
 Values = Mapping[str, Any]
 """Representations by name: a path, a `MappedFile` or an array each, or a list of them."""
@@ -42,7 +42,7 @@ class MappedFile:
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
 
 
-class Cut:
+class Cut(Around):
     """Rows ``first`` to ``last - 1`` of a source, as a source of their own."""
 
     def __init__(self, source: Source, first: int, last: int) -> None:
@@ -54,16 +54,6 @@ class Cut:
     def shape(self) -> tuple[int, ...]:
         """The shape of the range."""
         return (self._count, *self._source.shape[1:])
-
-    @property
-    def bytes_per_row(self) -> int:
-        """That of the source."""
-        return self._source.bytes_per_row
-
-    @property
-    def precision(self) -> float:
-        """That of the source."""
-        return self._source.precision
 
     def read(self, first: int, last: int) -> Array:
         """Rows ``first`` to ``last - 1`` of the range."""

@@ -48,6 +48,22 @@ class Source(Protocol):
         """The rows at the given positions."""
 
 
+class Around:
+    """A source that reads from another one, whose rows are of the same form."""
+
+    _source: Source
+
+    @property
+    def bytes_per_row(self) -> int:
+        """That of the source."""
+        return self._source.bytes_per_row
+
+    @property
+    def precision(self) -> float:
+        """That of the source."""
+        return self._source.precision
+
+
 class ArraySource:
     """An array in memory, or a memory-mapped one."""
 

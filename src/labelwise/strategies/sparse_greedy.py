@@ -31,13 +31,14 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, to_numpy
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy, workplace_of
+from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy
 from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.pursuit import COLUMN_BYTES, Pursuit, State, exact_scores, update
 from labelwise.kernels.pursuit import start as start_block
 from labelwise.kernels.pursuit_ahead import PursuitAhead
 from labelwise.kernels.sparse import Terms, answer, pose, vectors_at, warn_if_void
 from labelwise.kernels.sparse_steps import Gain, best_weights
+from labelwise.kernels.workplaces import workplace_of
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}

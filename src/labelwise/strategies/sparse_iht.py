@@ -27,7 +27,6 @@ from labelwise.arrays import workplace
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
-from labelwise.kernels.greedy_ahead import in_one_block
 from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.sparse import (
     Problem,
@@ -41,6 +40,7 @@ from labelwise.kernels.sparse import (
 from labelwise.kernels.sparse_steps import best_weights
 from labelwise.kernels.thresholding import threshold
 from labelwise.kernels.thresholding_blocks import Rules
+from labelwise.kernels.workplaces import in_one_block
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
