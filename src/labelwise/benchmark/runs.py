@@ -286,7 +286,8 @@ def _check(protocol: Protocol, entrants: Sequence[Entrant], seeds: Sequence[int]
     """Refuse what could only fail later."""
     check_data(protocol)
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
-        raise BadInput(f"seeds must be one or more different numbers from 0; got {list(seeds)}")
+        given = ", ".join(map(str, seeds)) or "none"
+        raise BadInput(f"seeds must be one or more different numbers from 0; got {given}")
     if not entrants:
         raise BadInput(f"{protocol.name} has no strategies to run; name some")
     for entrant in entrants:
