@@ -175,13 +175,14 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
     terms = Terms(alpha=1e-8, beta=1e-6)
     problem = pose(shards, batch, Law(temperature=1.5), terms, {"last_layer": (0.0, 0.0)})
     iteration = Iteration(bench, shards, problem)
-    yield bench.kernel(
-        "IHT: 10 gradients with their images, float64",
-        iteration.gradients(),
-        moved=10 * (moved + 24.0 * n),
-        flops=10 * 4.0 * n * K * D,
-        kind="float64",
-    )
+    for name, product in iteration.products().items():
+        yield bench.kernel(
+            f"IHT: 10 {name}, float64",
+            product,
+            moved=10 * (moved + 24.0 * n),
+            flops=10 * 2.0 * n * K * D,
+            kind="float64",
+        )
     block = pursuit_ahead.BLOCK
     matrices = torch.rand((block, K, D), device=bench.device, dtype=torch.float64)
     vectors = Factored(bench.probabilities, bench.features)
@@ -213,20 +214,27 @@ class Iteration:
         on_gpu = bench.device.type == "cuda"
         (self.pool,) = shards.map(Dense.of, problem, Rules()) if on_gpu else [None]
 
-    def gradients(self) -> Callable[[], Any]:
-        """Ten gradients with their images, between two iterates."""
-        if self.pool is not None:
-            state = self.pool.nothing(self.place)
-            scan = Scan(self._swept, 10)
-            return lambda: scan((self.target,), state)
-        state = thresholding._nothing(self.problem, self.place)
-        scan = Scan(self._found, 10)
-        return lambda: scan((self.target,), state)
+    def products(self) -> dict[str, Callable[[], Any]]:
+        """The products with all rows, ten times each, by name; in one where Triton is not."""
+        if self.pool is None:
+            state = thresholding._nothing(self.problem, self.place)
+            scan = Scan(self._found, 10)
+            return {"gradients with their images": lambda: scan((self.target,), state)}
+        state = self.pool.nothing(self.place)
+        slopes, images = Scan(self._slopes, 10), Scan(self._image, 10)
+        return {
+            "gradients": lambda: slopes((self.target,), state),
+            "images of gradients": lambda: images((self.target,), state),
+        }
 
-    def _swept(self, constants: Any, state: Any) -> Any:
-        launches = self.pool.launches(*constants)
+    def _slopes(self, constants: Any, state: Any) -> Any:
         new, old, image, before, _, factor, _ = state
-        return state, (launches.gradient(None, (new, old, factor, image, before))[2],)
+        launches = self.pool.launches(*constants)
+        return state, launches.slopes(None, (new, old, factor, image, before))
+
+    def _image(self, constants: Any, state: Any) -> Any:
+        launches, (gradient, *_) = self.pool.launches(*constants), state
+        return state, launches.image_of(None, gradient, gradient[:1])[1:2]
 
     def _found(self, constants: Any, state: Any) -> Any:
         (shard,) = self.shards._shards

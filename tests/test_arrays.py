@@ -119,6 +119,18 @@ def test_products_in_tiles_are_multiplied_into_what_is_there(n, m, d):
     np.testing.assert_allclose(there, expected, atol=1e-8)
 
 
+@pytest.mark.parametrize(("n", "m", "d"), SHAPES[:4])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_column_is_added_to_what_products_were_multiplied_into(n, m, d, library):
+    convert = pytest.importorskip(library).asarray
+    generator = np.random.default_rng(1)
+    shapes = ((n, m), (n, d), (m, d), (n, 1))
+    there, rows, points, column = (generator.normal(size=shape) for shape in shapes)
+    expected = there * (rows @ points.T) + column
+    found = times_row_products(*map(convert, (there, rows, points, column)))
+    np.testing.assert_allclose(to_numpy(found), expected, atol=1e-8)
+
+
 @pytest.mark.parametrize("width", [1, 3, 47, 48, 200])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_and_products_along_rows_are_those_of_numpy(width, dtype):

@@ -22,9 +22,19 @@ Floats = NDArray[np.float64]
 
 def namespace(*arrays: Array) -> Any:
     """The array-API namespace (``numpy`` or its torch counterpart) that the arrays belong to."""
-    if len(arrays) == 1 and isinstance(arrays[0], np.ndarray):
-        return np  # NumPy 2 is its own array-API namespace, and this is called for every pick
-    return array_api_compat.array_namespace(*arrays)
+    if len(arrays) > 1:
+        return array_api_compat.array_namespace(*arrays)
+    (array,) = arrays
+    kind = type(array)
+    if kind not in _NAMESPACES:
+        # NumPy 2 is its own array-API namespace.
+        numpy = issubclass(kind, np.ndarray)
+        _NAMESPACES[kind] = np if numpy else array_api_compat.array_namespace(array)
+    return _NAMESPACES[kind]
+
+
+_NAMESPACES: dict[type, Any] = {}
+"""The namespaces of the types met so far: one is asked for with every pick and every launch."""
 
 
 def device(array: Array) -> Any:
@@ -101,7 +111,7 @@ def row_dots(rows: Array, others: Array) -> Array:
     """Inner product of every row with the other row of the same number."""
     if isinstance(rows, np.ndarray) and rows.shape[-1] < _NARROW:
         return np.einsum("...k,...k->...", rows, others)
-    return namespace(rows).vecdot(rows, others)
+    return namespace(rows).linalg.vecdot(rows, others)  # for torch, twice as quick as xp.vecdot
 
 
 def squared_norms(rows: Array) -> Array:
@@ -140,13 +150,21 @@ def row_products(rows: Array, points: Array) -> Array:
     return out
 
 
-def times_row_products(out: Array, rows: Array, points: Array) -> Array:
-    """Multiply ``out``, ``(n, m)``, by `row_products` in place, without room for all of them."""
+def times_row_products(out: Array, rows: Array, points: Array, plus: Array | None = None) -> Array:
+    """Multiply ``out``, ``(n, m)``, by `row_products` in place, without room for all of them.
+
+    Then ``plus``, ``(n, 1)``, is added; torch does both in one pass.
+    """
     if not _is_small(rows, points) or min(len(rows), len(points)) < _FLAT:
-        out *= row_products(rows, points)
-        return out
-    for some, others, tile in _tiles(rows, points):
-        out[some, others] *= tile
+        factors, xp = row_products(rows, points), namespace(out)
+        if plus is not None and hasattr(xp, "addcmul"):
+            return xp.addcmul(plus, out, factors, out=out)
+        out *= factors
+    else:
+        for some, others, tile in _tiles(rows, points):
+            out[some, others] *= tile
+    if plus is not None:
+        out += plus
     return out
 
 

@@ -120,7 +120,7 @@ def test_an_answer_reports_the_objective_and_weights_that_stand_for_the_pool(mak
     shards, ids = shards_of(rows, 2), np.array([7, 3, 30, 12])
     problem = pose(shards, 4, LAW, Terms(alpha=0.3, beta=0.2), DEFAULTS)
     weights = np.array([0.5, 0.0, 2.0, 1.0])
-    choice = answer(problem, ids, shards.rows(ids), weights, {"more": 1})
+    choice = answer(problem, ids, host_vectors(shards.rows(ids), LAW), weights, {"more": 1})
     twin, whole = twin_of(rows, 4, 0.3, 0.2), np.zeros(40)
     whole[ids] = weights
     assert choice.info["f"] == pytest.approx(twin.f(whole, ids), abs=1e-12)

@@ -70,12 +70,15 @@ def squared_norms(rows: Embedding) -> Array:
     return arrays.squared_norms(rows)
 
 
-def products(rows: Embedding, points: Embedding) -> Array:
-    """Inner product of every row with every point, ``(n, m)``."""
+def products(rows: Embedding, points: Embedding, plus: Array | None = None) -> Array:
+    """Inner product of every row with every point, ``(n, m)``, and ``plus``, ``(n, 1)``, if any."""
     if isinstance(rows, Factored):
         result = _row_products(rows.h, points.h)
-        return arrays.times_row_products(result, rows.a, points.a)
-    return _row_products(rows, points)
+        return arrays.times_row_products(result, rows.a, points.a, plus)
+    result = _row_products(rows, points)
+    if plus is not None:
+        result += plus
+    return result
 
 
 def _row_products(rows: Array, points: Array) -> Array:
@@ -104,7 +107,7 @@ def weighted_sum(rows: Factored, weights: Array) -> Array:
 def products_with(rows: Factored, matrix: Array) -> Array:
     """``g_i . vec(R)`` for every row and one ``(K, d)`` matrix ``R``, ``(n,)``."""
     xp = namespace(rows.h)
-    return xp.vecdot(xp.matmul(rows.h, xp.matrix_transpose(matrix)), rows.a)
+    return arrays.row_dots(xp.matmul(rows.h, xp.matrix_transpose(matrix)), rows.a)
 
 
 def take(rows: Embedding, positions: Any) -> Embedding:

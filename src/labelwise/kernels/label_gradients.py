@@ -25,7 +25,7 @@ Sparse Approximation", 2022, eqs. 13 and 14.
 
 from typing import NamedTuple
 
-from labelwise.arrays import Array, device, float64, namespace
+from labelwise.arrays import Array, device, float64, namespace, row_dots
 from labelwise.blocks import Rows
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks
@@ -90,7 +90,7 @@ def label_gradients(rows: Rows, law: Law) -> tuple[Factored, Array]:
     xp = namespace(features)
     residuals = xp.astype(predicted - assumed, features.dtype, copy=False)
     spread = _spread(assumed)
-    norms = [xp.sqrt(xp.vecdot(chunk, chunk)) for (chunk,) in double_chunks(features)]
+    norms = [xp.sqrt(row_dots(chunk, chunk)) for (chunk,) in double_chunks(features)]
     return Factored(residuals, features), spread * xp.concat(norms)
 
 
@@ -124,9 +124,9 @@ def _spread(law: Array) -> Array:
     likeliest = classes[None, :] == xp.argmax(law, axis=1, keepdims=True)
     # 1 - q_y would lose its digits for a likely class; the sum of the others keeps them.
     others = xp.where(likeliest, xp.zeros_like(law), law)
-    near = xp.sqrt(xp.sum(others, axis=1) ** 2 + xp.vecdot(others, others))
-    far = xp.sqrt(xp.vecdot(law, law)[:, None] - 2 * others + 1)
-    return xp.max(law, axis=1) * near + xp.vecdot(others, far)
+    near = xp.sqrt(xp.sum(others, axis=1) ** 2 + row_dots(others, others))
+    far = xp.sqrt(row_dots(law, law)[:, None] - 2 * others + 1)
+    return xp.max(law, axis=1) * near + row_dots(others, far)
 
 
 def _member_losses(members: Array) -> tuple[Factored, Array]:
@@ -137,9 +137,9 @@ def _member_losses(members: Array) -> tuple[Factored, Array]:
         losses = -xp.log(xp.clip(chunk, SMALLEST_PROBABILITY, None))
         losses = (losses - xp.mean(losses, axis=1, keepdims=True)) / members.shape[1] ** 0.5
         law = xp.mean(chunk, axis=1)
-        mean = xp.vecdot(losses, law[:, None, :])
+        mean = row_dots(losses, law[:, None, :])
         spread = losses - mean[:, :, None]
-        deviations.append(xp.vecdot(law, xp.sqrt(xp.sum(spread * spread, axis=1))))
+        deviations.append(row_dots(law, xp.sqrt(xp.sum(spread * spread, axis=1))))
         means.append(xp.astype(mean, members.dtype, copy=False))
     vectors = xp.concat(means)
     return Factored(xp.ones_like(vectors[:, :1]), vectors), xp.concat(deviations)

@@ -18,7 +18,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, bring, device, float64, like, namespace, to_numpy
+from labelwise.arrays import (
+    Array,
+    Floats,
+    bring,
+    device,
+    float64,
+    like,
+    namespace,
+    row_dots,
+    to_numpy,
+)
 from labelwise.blocks import Rows
 from labelwise.kernels.factored import (
     Factored,
@@ -244,7 +254,7 @@ def _products_anew(vectors: Factored, matrix: Array) -> Array:
     """
     xp = namespace(vectors.h)
     local = xp.matrix_transpose(like(matrix, vectors.h, dtype=vectors.h.dtype))
-    return xp.vecdot(xp.matmul(vectors.h, local), vectors.a)
+    return row_dots(xp.matmul(vectors.h, local), vectors.a)
 
 
 def _scored(state: State, inner: Array, pursuit: Pursuit) -> State:

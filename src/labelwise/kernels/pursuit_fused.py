@@ -14,12 +14,27 @@ import triton.language as tl
 
 from labelwise.arrays import namespace
 from labelwise.kernels.scan import Arrays
-from labelwise.kernels.sparse_steps import Gain
+from labelwise.kernels.sparse_steps import TINY, Gain
 
 ROWS, COLUMNS, WARPS = 8, 256, 4
 """The tile of the matrix that a program multiplies at a time, and its threads in groups of 32."""
 MOST = 8192
 """A larger matrix is left to the array operations."""
+
+
+@triton.jit
+def _tile(matrix, rows, columns, size):
+    """Some rows and columns of the matrix; zeros beyond it."""
+    inside = (rows < size)[:, None] & (columns < size)[None, :]
+    return tl.load(matrix + rows[:, None] * size + columns[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def _on_picks(gradient, picked, places, size):
+    """The gradient where items are picked, and 0 elsewhere."""
+    inside = places < size
+    slopes = tl.load(gradient + places, mask=inside, other=0.0)
+    return slopes * tl.load(picked + places, mask=inside, other=0.0)
 
 
 @triton.jit
@@ -45,12 +60,9 @@ def _pick(
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     for first in range(0, size, COLUMNS):
         columns = first + tl.arange(0, COLUMNS)
-        valid = columns < size
-        vector = tl.load(weights + columns, mask=valid, other=0.0)
+        vector = tl.load(weights + columns, mask=columns < size, other=0.0)
         vector = tl.where(columns == where, weight, vector)
-        at = matrix + rows[:, None] * size + columns[None, :]
-        tile = tl.load(at, mask=mine[:, None] & valid[None, :], other=0.0)
-        total += tile * vector[None, :]
+        total += _tile(matrix, rows, columns, size) * vector[None, :]
     here = rows == where
     old = tl.load(weights + rows, mask=mine, other=0.0)
     tl.store(new_gradient + rows, tl.sum(total, axis=1), mask=mine)
@@ -69,17 +81,12 @@ def _image(
 ):  # fmt: skip
     """The image of the gradient on the picks."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    mine = rows < size
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     for first in range(0, size, COLUMNS):
         columns = first + tl.arange(0, COLUMNS)
-        valid = columns < size
-        vector = tl.load(gradient + columns, mask=valid, other=0.0)
-        vector *= tl.load(picked + columns, mask=valid, other=0.0)
-        at = matrix + rows[:, None] * size + columns[None, :]
-        tile = tl.load(at, mask=mine[:, None] & valid[None, :], other=0.0)
-        total += tile * vector[None, :]
-    tl.store(image + rows, tl.sum(total, axis=1), mask=mine)
+        vector = _on_picks(gradient, picked, columns, size)
+        total += _tile(matrix, rows, columns, size) * vector[None, :]
+    tl.store(image + rows, tl.sum(total, axis=1), mask=rows < size)
 
 
 @triton.jit
@@ -89,27 +96,19 @@ def _weigh(
 ):  # fmt: skip
     """The step along the gradient on the picks, none below 0, and the gradient after it."""
     every = tl.arange(0, WIDE)
-    inside = every < size
-    direction = tl.load(gradient + every, mask=inside, other=0.0)
-    direction *= tl.load(picked + every, mask=inside, other=0.0)
+    direction = _on_picks(gradient, picked, every, size)
     squared = tl.sum(direction * direction, axis=0)
-    curvature = tl.sum(direction * tl.load(image + every, mask=inside, other=0.0), axis=0)
+    curvature = tl.sum(direction * tl.load(image + every, mask=every < size, other=0.0), axis=0)
     length = squared / (curvature + TINY)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     mine = rows < size
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float64)
     for first in range(0, size, COLUMNS):
         columns = first + tl.arange(0, COLUMNS)
-        valid = columns < size
-        way = tl.load(gradient + columns, mask=valid, other=0.0)
-        way *= tl.load(picked + columns, mask=valid, other=0.0)
-        vector = tl.load(weights + columns, mask=valid, other=0.0)
-        vector = tl.maximum(vector - length * way, 0.0)
-        at = matrix + rows[:, None] * size + columns[None, :]
-        tile = tl.load(at, mask=mine[:, None] & valid[None, :], other=0.0)
-        total += tile * vector[None, :]
-    way = tl.load(gradient + rows, mask=mine, other=0.0)
-    way *= tl.load(picked + rows, mask=mine, other=0.0)
+        vector = tl.load(weights + columns, mask=columns < size, other=0.0)
+        vector = tl.maximum(vector - length * _on_picks(gradient, picked, columns, size), 0.0)
+        total += _tile(matrix, rows, columns, size) * vector[None, :]
+    way = _on_picks(gradient, picked, rows, size)
     old = tl.load(weights + rows, mask=mine, other=0.0)
     tl.store(new_gradient + rows, tl.sum(total, axis=1), mask=mine)
     tl.store(new_weights + rows, tl.maximum(old - length * way, 0.0), mask=mine)
@@ -136,16 +135,8 @@ def fused_step(
         _image[grid](matrix, new_gradient, new_picked, image, size, **tile)
         after, moved = xp.empty_like(before), xp.empty_like(before)
         _weigh[grid](
-            matrix,
-            new_gradient,
-            weights,
-            new_picked,
-            image,
-            after,
-            moved,
-            size,
-            TINY=1e-300,
-            **wide,
-        )
+            matrix, new_gradient, weights, new_picked, image, after, moved, size,
+            TINY=TINY, **wide,
+        )  # fmt: skip
         new_gradient, weights = after, moved
     return (weights, new_gradient, new_picked, new_costs), (where, before)

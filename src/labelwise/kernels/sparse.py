@@ -178,8 +178,13 @@ def largest_variances(shards: Shards, law: Law, budget: int) -> tuple[Ids, Float
     return ids[best], variances[best]
 
 
-def vectors_at(rows: Rows, law: Law, place: Array) -> tuple[Factored, Array]:
-    """Vectors and variances of a few items in float64, where ``place`` is (`arrays.workplace`)."""
+def vectors_at(rows: Rows, law: Law, place: Array | None = None) -> tuple[Factored, Array]:
+    """Vectors and variances of a few items in float64, where ``place`` is.
+
+    That is where small work is best done beside the rows (`arrays.workplace`) if None.
+    """
+    if place is None:
+        place = workplace(next(iter(rows.values())))
     vectors, deviations = label_gradients(rows, law)
     return Factored(bring(vectors.a, place), bring(vectors.h, place)), bring(deviations, place) ** 2
 
@@ -190,14 +195,26 @@ def host_vectors(rows: Rows, law: Law) -> tuple[Factored, Floats]:
 
 
 def answer(
-    problem: Problem, ids: Ids, rows: Rows, weights: Floats, facts: Mapping[str, Any]
+    problem: Problem,
+    ids: Ids,
+    found: tuple[Factored, Array],
+    weights: Floats,
+    facts: Mapping[str, Any],
 ) -> Choice:
-    """The picks with their weights on the sum scale and the objective they reach."""
-    place = workplace(next(iter(rows.values())))
-    vectors, variances = vectors_at(rows, problem.law, place)
-    residual = problem.residual(vectors, bring(weights, place))
+    """The picks with their weights on the sum scale and the objective they reach.
+
+    Args:
+        problem: the objective.
+        ids: ``(b,)``.
+        found: vectors and variances of the picks (`vectors_at`).
+        weights: ``(b,)``, as they stand in the objective.
+        facts: what else there is to say.
+    """
+    vectors, variances = found
+    residual = problem.residual(vectors, bring(weights, vectors.h))
     xp = namespace(residual)
-    bias, variance = float(xp.sum(residual * residual)), float(xp.sum(variances))
+    both = xp.stack([xp.sum(residual * residual), xp.sum(variances)])
+    bias, variance = to_numpy(both).tolist()
     f1 = bias + problem.beta * float(((weights - 1) ** 2).sum())
     f2 = -problem.alpha * variance
     info = {

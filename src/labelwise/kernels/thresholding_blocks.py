@@ -21,6 +21,7 @@ from labelwise.arrays import (
     largest,
     like,
     namespace,
+    row_dots,
     to_numpy,
 )
 from labelwise.blocks import Shard
@@ -156,7 +157,7 @@ def find_gradient(
     image, local, parts, first = xp.zeros_like(residual), _turned(residual), [], 0
     for a, h in double_chunks(vectors.a, vectors.h):
         last = first + a.shape[0]
-        slopes = xp.vecdot(xp.matmul(h, local), a) / problem.budget
+        slopes = row_dots(xp.matmul(h, local), a) / problem.budget
         parts.append(2 * slopes + 2 * problem.beta * pull[first:last])
         if with_image:
             image += summed(Factored(a, h), parts[-1]) / problem.budget

@@ -139,6 +139,7 @@ class _Launches:
 
     def __init__(self, pool: Dense, fused: Any, target: Array) -> None:
         self.pool, self.fused, self.target = pool, fused, target
+        self.xp, self.device = namespace(target), device(target)
         self.n, (self.classes, self.d) = pool.a.shape[0], target.shape
         self.budget, self.entries = pool.problem.budget, self.classes * self.d
         self.tiles, self.chunks = -(-self.entries // TILE), -(-self.n // CHUNK)
@@ -146,29 +147,38 @@ class _Launches:
         self.wide = {"CLASSES": pool.a.shape[1]}
 
     def empty(self, *shape: int, kind: Any = None) -> Array:
-        xp = namespace(self.target)
-        return xp.empty(shape, dtype=kind or xp.float64, device=device(self.target))
+        return self.xp.empty(shape, dtype=kind or self.xp.float64, device=self.device)
 
     def gradient(self, places: Array | None, point: tuple[Array, ...]) -> "_Gradient":
         """The gradient, at all items or some places, and the sums that give its step length."""
+        gradient, squares = self.slopes(places, point)
+        _, norms, fewer = self.image_of(places, gradient, squares)
+        return _Gradient(gradient, fewer, norms)
+
+    def slopes(self, places: Array | None, point: tuple[Array, ...]) -> tuple[Array, Array]:
+        """The gradient and sums of its squares: one product with all rows, or with some."""
         new, old, factor, image, before = point
         pool, count = self.pool, self.n if places is None else self.budget
         tile = SLOPES if places is None else FEW_SLOPES
         residual = self.empty(self.d, self.wide["CLASSES"])
-        self.fused._between[(-(-self.d // TILE),)](
+        self.fused.between[(-(-self.d // TILE),)](
             image, before, self.target, factor, residual, self.d, K=self.classes, WIDE=TILE,
             num_warps=4, **self.wide,
         )  # fmt: skip
         programs = -(-count // tile["ROWS"])
         gradient, squares = self.empty(count), self.empty(programs)
-        self.fused._slopes[(programs,)](
+        self.fused.slopes[(programs,)](
             pool.h, pool.a, gradient if places is None else places, new, old, factor, residual,
             gradient, squares, pool.facts, count, self.d, LISTED=places is not None,
             **self.wide, **tile,
         )  # fmt: skip
-        partial = self.image(places, gradient, None, gradient, None)
-        _, norms, fewer = self.gathered(partial, squares)
-        return _Gradient(gradient, fewer, norms)
+        return gradient, squares
+
+    def image_of(
+        self, places: Array | None, gradient: Array, squares: Array
+    ) -> tuple[Array, Array, Array]:
+        """The image of a gradient, the other product; sums of its squares, and fewer of others."""
+        return self.gathered(self.image(places, gradient, None, gradient, None), squares)
 
     def image(
         self,
@@ -182,7 +192,7 @@ class _Launches:
         pool, listed = self.pool, places is not None
         parts, direction = FEW_PARTS if listed else PARTS, along or _Gradient(start, start, start)
         partial = self.empty(parts, self.classes, self.d)
-        self.fused._image[(-(-self.d // IMAGE["WIDE"]), parts)](
+        self.fused.image[(-(-self.d // IMAGE["WIDE"]), parts)](
             pool.h, pool.a, places if listed else start, start, direction.values,
             direction.squares, direction.norms, weights, start if dense is None else dense,
             partial, pool.facts, start.shape[0], self.d, self.tiles, LISTED=listed,
@@ -191,14 +201,14 @@ class _Launches:
         )  # fmt: skip
         return partial
 
-    def gathered(self, partial: Array, squares: Array | None) -> tuple[Array, ...]:
+    def gathered(self, partial: Array, squares: Array | None) -> tuple[Array, Array, Array]:
         """An image from its parts, sums of its squares, and fewer sums of other squares.
 
         Without others, the squares are those of the image less the target.
         """
         image, norms = self.empty(self.classes, self.d), self.empty(self.tiles)
         fewer = self.empty(self.tiles)
-        self.fused._gather[(self.tiles,)](
+        self.fused.gather[(self.tiles,)](
             partial, self.target, image, norms, norms if squares is None else squares, fewer,
             self.pool.facts, partial.shape[0], self.entries,
             0 if squares is None else squares.shape[0], LESS=squares is None,
@@ -208,11 +218,11 @@ class _Launches:
 
     def kept(self, new: Array, old: Array, factor: Array, along: "_Gradient") -> _Kept:
         """The items worth most after a step along the gradient."""
-        xp, n, rules = namespace(self.target), self.n, self.pool.rules
+        xp, n, rules = self.xp, self.n, self.pool.rules
         keys, stepped = self.empty(n, kind=xp.int64), self.empty(n)
-        counts = xp.zeros((4, 2048), dtype=xp.int32, device=device(self.target))
+        counts = xp.zeros((4, 2048), dtype=xp.int32, device=self.device)
         grid, sized = (self.chunks,), {"CHUNK": CHUNK, "num_warps": 8}
-        self.fused._worth[grid](
+        self.fused.worth[grid](
             new, old, factor, along.values, self.pool.variances, along.squares, along.norms,
             stepped, keys, counts, self.pool.facts, n, self.tiles,
             STEPPED=rules.prox_scale == "step", PRINTED=rules.projection == "printed",
@@ -220,12 +230,12 @@ class _Launches:
         )  # fmt: skip
         bars = self.empty(4, 2, kind=xp.int64)
         for level in (1, 2, 3):
-            self.fused._count[grid](keys, counts, bars, n, self.budget, LEVEL=level, **sized)
+            self.fused.count[grid](keys, counts, bars, n, self.budget, LEVEL=level, **sized)
         tallies = self.empty(2 * self.chunks, kind=xp.int32)
-        self.fused._tally[grid](keys, counts, bars, tallies, n, self.budget, **sized)
+        self.fused.tally[grid](keys, counts, bars, tallies, n, self.budget, **sized)
         places, kept = (self.empty(self.budget, kind=xp.int64) for _ in range(2))
         start, dense = self.empty(self.budget), self.empty(n)
-        self.fused._list[grid](
+        self.fused.list_kept[grid](
             keys, bars, tallies, stepped, places, start, kept, dense, n,
             SIZE=self.sums["SIZE"], **sized,
         )  # fmt: skip
@@ -234,7 +244,7 @@ class _Launches:
     def weights(self, found: _Kept) -> tuple[Array, Array, Array]:
         """Weights of the items kept after the de-bias steps, their image and the fit of it."""
         steps = self.pool.rules.debias_steps
-        zero = namespace(self.target).zeros_like(self.target[0, 0])
+        zero = self.xp.zeros_like(self.target[0, 0])
         weights, image, along = found.start, self.target, None
         for step in range(steps + 1):
             if step:
@@ -252,9 +262,9 @@ class _Launches:
         """How far to go beyond the new iterate, its objective, and whether it stands still."""
         (image, before, norms), (new, old) = images, iterates
         sums, (factor, f) = self.empty(2 * self.chunks), (self.empty() for _ in range(2))
-        stands = self.empty(kind=namespace(image).int64)
-        self.fused._compare[(self.chunks,)](new, old, sums, self.n, CHUNK=CHUNK, num_warps=4)
-        self.fused._settle[(1,)](
+        stands = self.empty(kind=self.xp.int64)
+        self.fused.compare[(self.chunks,)](new, old, sums, self.n, CHUNK=CHUNK, num_warps=4)
+        self.fused.settle[(1,)](
             image, before, self.target, norms, sums, weights, self.pool.variances, places,
             old_places, last, standstill, factor, f, stands, self.pool.facts, self.entries,
             self.budget, self.tiles, self.chunks, **self.sums, CHUNK=2 * CHUNK, num_warps=16,

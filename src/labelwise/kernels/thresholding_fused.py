@@ -36,7 +36,7 @@ def _length(squares, norms, facts, tiles, TINY: tl.constexpr, SIZE: tl.constexpr
 
 
 @triton.jit
-def _between(
+def between(
     image, before, target, factor, residual, d, K: tl.constexpr, CLASSES: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -53,7 +53,7 @@ def _between(
 
 
 @triton.jit
-def _slopes(
+def slopes(
     h, a, places, new, old, factor, residual, gradient, squares, facts, n, d,
     LISTED: tl.constexpr, CLASSES: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -81,7 +81,7 @@ def _slopes(
 
 
 @triton.jit
-def _image(
+def image(
     h, a, places, start, direction, squares, norms, weights, dense, partial,
     facts, n, d, tiles,
     LISTED: tl.constexpr, STEP: tl.constexpr, LAST: tl.constexpr,
@@ -90,7 +90,7 @@ def _image(
 ):  # fmt: skip
     """Parts of the image of weights, after a step along a direction if wanted, none below 0 then.
 
-    The rows read last by `_slopes`, which may still be in cache, are read first.
+    The rows read last by `slopes`, which may still be in cache, are read first.
     """
     columns = tl.program_id(0) * WIDE + tl.arange(0, WIDE)
     classes = tl.arange(0, CLASSES)
@@ -120,13 +120,13 @@ def _image(
 
 
 @triton.jit
-def _gather(
+def gather(
     partial, target, image, norms, squares, fewer, facts, programs, size, count,
     LESS: tl.constexpr, PARTS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """An image from its parts, and sums of its squared entries, less the target's if wanted.
 
-    The ``count`` sums of squares that `_slopes` has left become as few.
+    The ``count`` sums of squares that `slopes` has left become as few.
     """
     entries = tl.program_id(0) * TILE + tl.arange(0, TILE)
     valid = entries < size
@@ -148,7 +148,7 @@ def _gather(
 
 
 @triton.jit
-def _worth(
+def worth(
     new, old, factor, gradient, variances, squares, norms, stepped, keys, counts,
     facts, n, tiles,
     STEPPED: tl.constexpr, PRINTED: tl.constexpr,
@@ -200,7 +200,7 @@ def _last_kept(counts, bars, budget, LEVEL: tl.constexpr):
 
 
 @triton.jit
-def _count(keys, counts, bars, n, budget, LEVEL: tl.constexpr, CHUNK: tl.constexpr):
+def count(keys, counts, bars, n, budget, LEVEL: tl.constexpr, CHUNK: tl.constexpr):
     """Count the next bits of the keys that begin like the last one that is kept."""
     rows = tl.program_id(0) * CHUNK + tl.arange(0, CHUNK)
     key = tl.load(keys + rows, mask=rows < n, other=-1)
@@ -212,7 +212,7 @@ def _count(keys, counts, bars, n, budget, LEVEL: tl.constexpr, CHUNK: tl.constex
 
 
 @triton.jit
-def _tally(keys, counts, bars, tallies, n, budget, CHUNK: tl.constexpr):
+def tally(keys, counts, bars, tallies, n, budget, CHUNK: tl.constexpr):
     """How many keys of every chunk are above the last one that is kept, and how many are equal."""
     rows = tl.program_id(0) * CHUNK + tl.arange(0, CHUNK)
     key = tl.load(keys + rows, mask=rows < n, other=-1)
@@ -223,7 +223,7 @@ def _tally(keys, counts, bars, tallies, n, budget, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def _list(
+def list_kept(
     keys, bars, tallies, stepped, places, start, kept_keys, dense, n,
     SIZE: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
@@ -246,8 +246,8 @@ def _list(
 
 
 @triton.jit
-def _compare(new, old, sums, n, CHUNK: tl.constexpr):
-    """What `_settle` needs to know of two iterates, chunk by chunk."""
+def compare(new, old, sums, n, CHUNK: tl.constexpr):
+    """What `settle` needs to know of two iterates, chunk by chunk."""
     rows = tl.program_id(0) * CHUNK + tl.arange(0, CHUNK)
     value = tl.load(new + rows, mask=rows < n, other=0.0)
     change = value - tl.load(old + rows, mask=rows < n, other=0.0)
@@ -256,7 +256,7 @@ def _compare(new, old, sums, n, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def _settle(
+def settle(
     image, before, target, norms, sums, weights, variances, places, old_places, last, standstill,
     factor, objective, stands,
     facts, size, budget, tiles, chunks,

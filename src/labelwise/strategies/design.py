@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_numpy
+from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, row_dots, to_numpy
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks, double_products
@@ -112,7 +112,7 @@ def start(rows: Rows, labelled: Rows | None, plan: Design) -> State:
     assert plan.start is not None
     inverse, left = (like(matrix, features) for matrix in plan.start)
     chunks = [
-        (xp.vecdot(xp.matmul(chunk, inverse), chunk), xp.vecdot(xp.matmul(chunk, left), chunk))
+        (row_dots(xp.matmul(chunk, inverse), chunk), row_dots(xp.matmul(chunk, left), chunk))
         for (chunk,) in double_chunks(features)
     ]
     diagonal, columns = zip(*chunks, strict=True)

@@ -130,7 +130,7 @@ def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     if polished:
         weights = best_weights(pursuit.vectors, weights, problem)
     facts = {"gain": pursuit.gain.kind, "polished": polished}
-    return answer(problem, ids, shards.rows(ids), weights, facts)
+    return answer(problem, ids, vectors_at(shards.rows(ids), problem.law), weights, facts)
 
 
 def _cost(job: Job) -> Cost:

@@ -23,7 +23,6 @@ Sparse Approximation", 2022, Algorithm 2.
 
 import numpy as np
 
-from labelwise.arrays import workplace
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
@@ -81,14 +80,13 @@ def choose(
     if problem.void:
         warn_if_void(problem, "sparse_iht")
         ids, _ = largest_variances(shards, law, budget)
-        return answer(problem, ids, shards.rows(ids), np.ones(budget), {"polished": False})
-    found, made = threshold(shards, problem, rules, iterations)
-    weights, rows = found.weights, shards.rows(found.ids)
-    if polish:
-        vectors, _ = vectors_at(rows, law, workplace(next(iter(rows.values()))))
-        weights = best_weights(vectors, weights, problem)
+        picked = vectors_at(shards.rows(ids), law)
+        return answer(problem, ids, picked, np.ones(budget), {"polished": False})
+    best, made = threshold(shards, problem, rules, iterations)
+    picked = vectors_at(shards.rows(best.ids), law)
+    weights = best_weights(picked[0], best.weights, problem) if polish else best.weights
     facts = {"iterations": made, "polished": polish}
-    choice = answer(problem, found.ids, rows, weights, facts)
+    choice = answer(problem, best.ids, picked, weights, facts)
     if compare_with_greedy is None:
         compare_with_greedy = budget <= iterations
     return _better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
