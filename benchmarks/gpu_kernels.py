@@ -5,12 +5,12 @@ Run: python benchmarks/gpu_kernels.py > docs/results/gpu_kernels.jsonl
 
 One JSON object per line. "ceiling" lines are what the card did in this very run: a large copy
 (bytes read plus bytes written), square matrix products in float32 (no TF32) and float64, a copy
-from pinned host memory. "kernel" lines give the bytes that a kernel must move at least (every input
-once, every output once), its floating-point operations, the floor (the longer of both times at the
-ceilings), the time measured (a median, of five calls in a row), and the gap, which is time over
-floor. "call" lines are medians of whole calls of `labelwise.select` from tensors on the card, after
-one that is thrown away. "picks" lines say whether picks are those of NumPy arrays on the CPU.
-"stream" lines read a pool of the host through pinned buffers.
+from pinned host memory, one from host memory to pinned. "kernel" lines give the bytes that a kernel
+must move at least (every input once, every output once), its floating-point operations, the floor
+(the longer of both times at the ceilings), the time measured (a median, of five calls in a row),
+and the gap, which is time over floor. "call" lines are medians of whole calls of `labelwise.select`
+from tensors on the card, after one that is thrown away. "picks" lines say whether picks are those
+of NumPy arrays on the CPU. "stream" lines read a pool of the host through pinned buffers.
 """
 
 import argparse
@@ -20,6 +20,8 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,7 +40,7 @@ from labelwise.kernels.sparse import Terms, pose
 from labelwise.kernels.sparse_steps import Gain
 from labelwise.kernels.thresholding_blocks import Between, Point, Rules, find_gradient, prepare
 from labelwise.kernels.thresholding_dense import Dense
-from labelwise.running.device_blocks import on_device
+from labelwise.running.device_blocks import COPIERS, on_device
 from labelwise.running.shards import open_shards, open_sources
 
 warnings.simplefilter("ignore")
@@ -115,6 +117,28 @@ def ceilings(bench: Bench) -> Iterator[Line]:
     took = bench.seconds(lambda: here.copy_(pinned, non_blocking=True))
     bench.rates["pinned"] = numbers / took
     yield {"line": "ceiling", "name": "pinned", "bytes_per_second": bench.rates["pinned"]}
+    bench.rates["fill"] = _fill(bench, pinned)
+    yield {"line": "ceiling", "name": "fill", "bytes_per_second": bench.rates["fill"]}
+
+
+def _fill(bench: Bench, pinned: torch.Tensor) -> float:
+    """Bytes per second from host memory to pinned host memory, by the threads that stream."""
+    size = len(pinned) // 4
+    source, room = np.ones(len(pinned), dtype=np.float32), pinned.numpy()[:size]
+    cuts = [size * part // COPIERS for part in range(COPIERS + 1)]
+    numbers = iter(range(1 << 30))
+
+    def fill() -> None:
+        first = size * (next(numbers) % 4)  # not what is in cache
+        jobs = [
+            copiers.submit(np.copyto, room[a:b], source[first + a : first + b])
+            for a, b in pairwise(cuts)
+        ]
+        for job in jobs:
+            job.result()
+
+    with ThreadPoolExecutor(COPIERS) as copiers:
+        return 4 * size / bench.seconds(fill)
 
 
 def kernels(bench: Bench) -> Iterator[Line]:
@@ -338,7 +362,7 @@ def stream(bench: Bench, gigabytes: float) -> Iterator[Line]:
     tile = bench.features.cpu().numpy()
     copies = max(int(gigabytes * 2**30 / tile.nbytes), 1)
     pool = np.tile(tile, (copies, 1))
-    for block in (64, 256):
+    for block in (64, 128, 256):
         sources = on_device(open_sources({"features": pool}), str(bench.device))
         shards, _ = open_shards(sources, block_bytes=block << 20)
         shards.map(_touch)  # the first pass checks the rows and makes the buffers
@@ -352,6 +376,7 @@ def stream(bench: Bench, gigabytes: float) -> Iterator[Line]:
                 "ms": 1e3 * took,
                 "bytes_per_second": pool.nbytes / took,
                 "of_pinned_copy": pool.nbytes / took / bench.rates["pinned"],
+                "of_fill": pool.nbytes / took / bench.rates["fill"],
             }
 
 

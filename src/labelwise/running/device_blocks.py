@@ -32,8 +32,8 @@ except ImportError as error:  # pragma: no cover
     ) from error
 
 
-COPIERS = max(min((os.cpu_count() or 1) // 2, 8), 1)
-"""How many threads fill a buffer."""
+COPIERS = max(min(3 * (os.cpu_count() or 1) // 4, 12), 1)
+"""How many threads fill a buffer; more have the memory of a large machine no faster."""
 LEAST = 1 << 22
 """Fewer bytes than this are not worth a thread."""
 
