@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from labelwise.benchmark.curves import Comparison, Estimate, band, compare, labels_needed
 from labelwise.benchmark.demo import Plan, accuracies_by_strategy, run_all, run_one
-from labelwise.benchmark.demo_report import page, table, verdict, write_report
+from labelwise.benchmark.demo.comparison import Comparison, band, compare
+from labelwise.benchmark.demo.page import page, table, verdict, write_report
+from labelwise.benchmark.statistics import Estimate, labels_needed
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 
 SMALL = Plan(strategies=("margin", "lewis"), seeds=2, labels=40, workers=1)

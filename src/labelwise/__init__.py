@@ -23,17 +23,17 @@ from labelwise.strategy import Choice, GreedyStrategy, PassStrategy, ScoreStrate
 _LATER = {
     "Campaign": "campaign.campaign",
     "Committee": "learners.committee",
-    "DropoutMembers": "learners.dropout",
+    "DropoutMembers": "learners.members",
     "EnsembleLearner": "learners.ensemble",
     "HuggingFaceClassifier": "learners.hugging_face",
-    "LaplaceMembers": "learners.laplace",
+    "LaplaceMembers": "learners.members",
     "NeuronLearner": "learners.neuron",
     "PrimalDualLearner": "learners.primal_dual",
     "SklearnLearner": "learners.sklearn_learner",
     "SkorchLearner": "learners.skorch_learner",
-    "SnapshotMembers": "learners.snapshots",
+    "SnapshotMembers": "learners.members",
     "TorchLearner": "learners.torch_learner",
-    "VariationalMembers": "learners.variational",
+    "VariationalMembers": "learners.members",
     "open_storage": "campaign.storage",
 }
 """The modules by what they give; imported when asked for."""

@@ -13,12 +13,12 @@ from labelwise.benchmark.datasets import load
 from labelwise.benchmark.devices import on_device
 from labelwise.benchmark.networks import make
 from labelwise.errors import BadInput
-from labelwise.learners.ensemble_training import train_together
+from labelwise.learners.ensemble.training import train_together
 from labelwise.learners.inputs import Part
-from labelwise.learners.laplace import LaplaceMembers
+from labelwise.learners.members.laplace import LaplaceMembers
+from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.learners.preparation import near
 from labelwise.learners.settings import LOSSES, Settings
-from labelwise.learners.snapshots import SnapshotMembers
 
 DIGITS = load("digits")
 CPU = torch.device("cpu")

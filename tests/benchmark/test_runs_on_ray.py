@@ -11,7 +11,7 @@ from labelwise.benchmark.runs import run_experiment
 from labelwise.cli import run as command
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.running import ray_processes
-from tests.benchmark.test_runs import plain, tiny
+from tests.benchmark.tiny_runs import plain, tiny
 from tests.running.ray_fixtures import two_actors  # noqa: F401
 
 pytestmark = pytest.mark.xdist_group("ray")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.campaign import entries
+from labelwise.campaign import entries, opinions
 from labelwise.campaign import ledger as ledger_module
 from labelwise.campaign import waiting as waiting_module
 from labelwise.campaign.events import (
@@ -307,7 +307,7 @@ def test_answers_take_no_longer_as_the_record_grows(batches: int) -> None:
     assert times[1] < 5 * times[0]
 
 
-@pytest.mark.parametrize("module", [entries, ledger_module, waiting_module])
+@pytest.mark.parametrize("module", [entries, ledger_module, opinions, waiting_module])
 def test_examples_run(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert result.attempted > 0

@@ -3,13 +3,16 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from pyarrow import parquet
 
 from labelwise.campaign.events import Asked
+from labelwise.campaign.project import Project
 from labelwise.campaign.why import why
 from labelwise.cli.ask import _guess
-from tests.cli.folders import answer, ask, label_all, ledger, read
+from tests.cli.folders import answer, ask, label_all, ledger, read, write
 
 
 def test_the_file_has_the_batch_in_the_order_of_picking(folder, capsys):
@@ -125,3 +128,25 @@ def test_the_guesses_of_a_regression_are_amounts():
     asked = Asked(0.0, 1, (5, 7), info={"predicted": [2.5, 3.5]})
     assert [_guess(asked, rank) for rank in (0, 1)] == [(2.5, None), (3.5, None)]
     assert _guess(Asked(0.0, 1, (5,)), 0) == (None, None)
+
+
+def test_pictures_that_are_gone_are_left_out_and_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("photos").mkdir()
+    for number in range(8):
+        grey = np.full((8, 8), 30 * number, dtype=np.uint8)
+        Image.fromarray(grey).save(f"photos/{number}.png")
+    Project.start(Path("photos"), classes=("low", "high"), batch=4, overlap=2, validation=0)
+    rows = ask(capsys)
+    first, second, third, fourth = (row["id"] for row in rows)
+    write("l.csv", [{"id": first, "label": "low", "by": "ann"}])
+    assert answer(capsys, "tell", "l.csv")[0] == 0
+    for row in rows[:2]:
+        (Path("photos") / row["item"]).unlink()
+    code, out, err = answer(capsys, "ask", "--out", "rest.csv")
+    assert code == 0 and "2 items to label written to rest.csv" in out
+    assert err == f"note: 2 items left out, whose files are gone: {first}, {second}\n"
+    assert [row["id"] for row in read("rest.csv")] == [third, fourth]
+    assert ledger().labels == {int(first): "low"}
+    _, out, _ = answer(capsys, "status")
+    assert "2 items: files or rows that are not there any more" in out

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from labelwise.campaign.project import Project
 from tests.cli.folders import HOSTILE, answer, ask, label_all, ledger, read, write
 
 
@@ -99,8 +100,55 @@ def test_hostile_text_is_exported_as_it_is(texts, capsys):
         (("--out", "l.xlsx"), "cannot write 'l.xlsx'"),
         (("--out", "no/l.csv"), "there is no folder no"),
         (("--votes", "--out", "l.json"), "--votes is for tables"),
+        (("--spreadsheet", "--out", "l.jsonl"), "--spreadsheet is for .csv files"),
+        (("--votes", "--spreadsheet", "--out", "l.csv"), "leave out --spreadsheet"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused(arguments, message, folder, capsys):
     code, _, err = answer(capsys, "export", *arguments)
     assert code == 1 and message in err
+
+
+def formulas(capsys):
+    """A campaign of texts of which three look like formulas; all are labelled."""
+    write("notes.csv", [{"note": text} for text in ("=1+1", "@ann", "-- no", "owl", "wren", "tit")])
+    Project.start(Path("notes.csv"), text=["note"], classes=("low", "high"), batch=6, validation=0)
+    return ask(capsys)
+
+
+def test_texts_like_formulas_are_exported_as_they_are_with_a_note(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = formulas(capsys)
+    label_all(capsys, rows, label=lambda row: "low")
+    code, _, err = answer(capsys, "export", "--out", "out.csv")
+    assert code == 0
+    assert err == (
+        "note: 3 texts begin like a formula in out.csv; a spreadsheet program would compute them: "
+        "for one, add --spreadsheet\n"
+    )
+    texts = {"=1+1", "@ann", "-- no", "owl", "wren", "tit"}
+    assert {row["item"] for row in read("out.csv")} == texts
+    code, _, err = answer(capsys, "export", "--out", "safe.csv", "--spreadsheet")
+    assert (code, err) == (0, "")
+    assert {row["item"] for row in read("safe.csv")} == {
+        "'=1+1",
+        "'@ann",
+        "'-- no",
+        "owl",
+        "wren",
+        "tit",
+    }
+    _, _, err = answer(capsys, "export", "--votes", "--out", "votes.csv")
+    assert "import its columns as text" in err
+
+
+def test_a_batch_for_a_spreadsheet_can_be_told_when_it_is_filled_in(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    formulas(capsys)
+    code, _, err = answer(capsys, "ask", "--out", "batch.csv", "--spreadsheet")
+    assert (code, err) == (0, "")
+    rows = read("batch.csv")
+    assert {"'=1+1", "'@ann", "'-- no"} < {row["item"] for row in rows}
+    write("batch.csv", [row | {"label": "high"} for row in rows])
+    assert answer(capsys, "tell", "batch.csv", "--by", "ann")[0] == 0
+    assert set(ledger().labels.values()) == {"high"} and len(ledger().labels) == 6

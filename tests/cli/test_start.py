@@ -131,7 +131,7 @@ def test_a_source_that_moved_is_pointed_to(here, capsys):
     assert run(["start", "photos", "--classes", "a,b"]) == 0
     (here / "photos").rename(here / "pictures")
     code, _, wrong = answer(capsys, "start", "photos", "--refresh")
-    assert code == 1 and "labelwise start NEW_PLACE --moved --out CAMPAIGN_FOLDER" in wrong
+    assert code == 1 and "labelwise start NEW_PLACE --moved --out photos.labelwise" in wrong
     code, _, wrong = answer(capsys, *"start pictures --refresh --out photos.labelwise".split())
     assert code == 1 and "if they were moved, add --moved" in wrong
     given = "start pictures --moved --refresh --out photos.labelwise"

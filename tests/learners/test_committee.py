@@ -16,8 +16,8 @@ from labelwise.learner import FitReport
 from labelwise.learners import committee
 from labelwise.learners.committee import Committee
 from labelwise.learners.ensemble import EnsembleLearner
+from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.learners.sklearn_learner import SklearnLearner
-from labelwise.learners.snapshots import SnapshotMembers
 from labelwise.learners.torch_learner import TorchLearner
 
 IMAGES, DIGITS = load_digits(return_X_y=True)

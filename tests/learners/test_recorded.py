@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from labelwise.learners import recorded
-from labelwise.learners.ensemble_training import train_together
+from labelwise.learners.ensemble.training import train_together
 from labelwise.learners.inputs import as_items
 from labelwise.learners.preparation import near
 from labelwise.learners.recorded import Recorded, recordable

@@ -1,6 +1,7 @@
 """The API, over a real campaign of pictures, texts or numbers and a real record."""
 
 import asyncio
+import csv
 import doctest
 import json
 import os
@@ -537,6 +538,18 @@ def test_the_export_holds_the_labels_in_both_formats(page):
         (4, "7", "ann"),
     ]
     assert client.get("/api/export?format=exe").status_code == 422
+    assert client.get("/api/export?format=jsonl&spreadsheet=true").status_code == 400
+
+
+def test_the_export_for_spreadsheets_holds_no_formula(page):
+    client = page("=cmd|' /C calc'!A0")
+    client.post("/api/labels", json={"labels": [{"id": 3, "label": "7"}]})
+    exact, harmless = (
+        next(csv.DictReader(client.get(f"/api/export{query}").text.splitlines()))
+        for query in ("", "?spreadsheet=true")
+    )
+    assert exact["by"] == "=cmd|' /C calc'!A0"
+    assert harmless == exact | {"by": "'=cmd|' /C calc'!A0"}
 
 
 def test_a_server_that_does_not_train_says_so(page):

@@ -2,7 +2,7 @@
 
 Runs of the same round differ in what they have bought, but not in how much. Their networks have the
 same number of items, and so the same number of steps: they are stacked and trained by
-`labelwise.learners.ensemble_training`, each on its own items from its own first parameters. On a
+`labelwise.learners.ensemble.training`, each on its own items from its own first parameters. On a
 GPU, where a small network leaves most of the machine idle, many take little longer than one.
 
 The answer is that of `labelwise.TorchLearner.fit` one by one, up to rounding.
@@ -15,7 +15,7 @@ from typing import Any
 from labelwise.benchmark.devices import Clock, Device
 from labelwise.blocks import Progress
 from labelwise.learner import FitReport
-from labelwise.learners.ensemble_training import can_stack, train_together
+from labelwise.learners.ensemble.training import can_stack, train_together
 from labelwise.learners.members import Members
 from labelwise.learners.preparation import seeded
 from labelwise.learners.settings import Settings

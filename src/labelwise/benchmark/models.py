@@ -33,12 +33,12 @@ from labelwise.benchmark.scenes import Scene
 from labelwise.errors import BadInput
 from labelwise.learners.committee import Committee
 from labelwise.learners.inputs import Items, Part
-from labelwise.learners.laplace import LaplaceMembers
 from labelwise.learners.members import Members
+from labelwise.learners.members.laplace import LaplaceMembers
+from labelwise.learners.members.snapshots import SnapshotMembers
+from labelwise.learners.members.variational import VariationalMembers
 from labelwise.learners.primal_dual import PrimalDualLearner
-from labelwise.learners.snapshots import SnapshotMembers
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.variational import VariationalMembers
 from labelwise.strategies import get
 
 DRAWS = {"variational": 100, "laplace": 50}

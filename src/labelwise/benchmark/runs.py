@@ -1,9 +1,8 @@
 """Running an experiment: all strategies and seeds, into a results file, continued where it stopped.
 
-On a CPU, runs are spread over processes with one thread each, of this machine or of a Ray cluster,
-and every line is written by the one process that the others report to. On a GPU, all runs go side
-by side in one process, round after round, and small networks are trained as one batched model
-(`labelwise.benchmark.batched`).
+On a CPU, runs are spread over processes (`labelwise.benchmark.jobs`), and every line is written by
+the one process that the others report to. On a GPU, all runs go side by side in one process, round
+after round, and small networks are trained as one batched model (`labelwise.benchmark.batched`).
 
 Given the same command again, a run goes on after its last line and gives the same lines as without
 the interruption, on the same machine. A run that fails is left where it is, with a warning, and the
@@ -11,32 +10,20 @@ others go on; if all fail, that is an error.
 """
 
 import warnings
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from joblib.externals import loky
-
-from labelwise.benchmark.devices import Device, find_device, one_thread
+from labelwise.benchmark.devices import Device, find_device
+from labelwise.benchmark.jobs import Failure, Job, Known, spread
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import Round, RunKey, append, read
-from labelwise.benchmark.rounds import Run, Stage, key_of, play
+from labelwise.benchmark.rounds import Run, Stage, play
 from labelwise.benchmark.scenes import check_data
 from labelwise.benchmark.selecting import options_of
 from labelwise.benchmark.studies import STUDIES
 from labelwise.blocks import Progress
-from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning
-from labelwise.running.ray_processes import ray_processes
+from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.strategies import get
-
-Known = Mapping[RunKey, Sequence[Round]]
-
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""What tells libraries to compute on one thread, before they are loaded."""
 
 
 def run_experiment(
@@ -88,11 +75,32 @@ def run_experiment(
     known = known_lines(protocol, path, jobs)
     each = STUDIES[protocol.study].rounds(protocol) if protocol.study else protocol.rounds + 1
     open_jobs = [job for job in jobs if len(known[job.key]) < each]
-    done, total = sum(len(lines) for lines in known.values()), each * len(jobs)
+    source = _lines(open_jobs, known, device, workers, on)
+    _say(write_lines(source, path, known, each * len(jobs), progress), len(open_jobs))
+    return [line for job in jobs for line in known[job.key]]
+
+
+def write_lines(
+    source: Iterator[Round | Failure],
+    path: str | Path,
+    known: Mapping[RunKey, list[Round]],
+    total: int,
+    progress: Progress | None,
+) -> list[Failure]:
+    """Append every line to the results file as it comes; the runs that could not go on.
+
+    Args:
+        source: lines as they come, and runs that failed.
+        path: the results file.
+        known: the lines it holds by run, to which the new ones are added.
+        total: how many lines there will be, with those.
+        progress: called as ``progress("rounds", done, total)``.
+    """
+    done = sum(len(lines) for lines in known.values())
     tell = progress or (lambda stage, done, total: None)
     tell("rounds", done, total)
     failures = []
-    for line in _lines(open_jobs, known, device, workers, on):
+    for line in source:
         if isinstance(line, Failure):
             failures.append(line)
             continue
@@ -100,39 +108,7 @@ def run_experiment(
         known[line.key].append(line)
         done += 1
         tell("rounds", done, total)
-    _say(failures, len(open_jobs))
-    return [line for job in jobs for line in known[job.key]]
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """A run that is to be made."""
-
-    protocol: Protocol
-    entrant: Entrant
-    seed: int
-
-    @property
-    def key(self) -> RunKey:
-        """What its lines in a results file have in common."""
-        return key_of(self.protocol, self.entrant, self.seed)
-
-    def lines(self, stage: Stage, known: Sequence[Round]) -> Iterator[Round]:
-        """The lines that are not there yet."""
-        if self.protocol.study is not None:
-            study = STUDIES[self.protocol.study].lines
-            for line in study(self.protocol, self.entrant, self.seed, stage.device):
-                if line.round >= len(known):
-                    yield line
-            return
-        yield from play([Run(stage, self.entrant, self.seed)], {self.key: known})
-
-
-class Failure(NamedTuple):
-    """A run that could not go on."""
-
-    job: Job
-    error: LabelwiseError
+    return failures
 
 
 def _lines(
@@ -192,94 +168,6 @@ def _side_by_side(jobs: Sequence[Job], known: Known, device: Device) -> Iterator
     seeds = len({job.seed for job in jobs})
     stage = Stage(jobs[0].protocol, device, keep=seeds)
     yield from play([Run(stage, job.entrant, job.seed) for job in jobs], known)
-
-
-def spread(
-    jobs: Sequence[Job], known: Known, device: str, workers: int | None, on: str | None = None
-) -> Iterator[Round | Failure]:
-    """Runs one after the other in each of several processes; lines as they come."""
-    count = None if workers is None else min(workers, len(jobs))
-    if on is None and count == 1:
-        for job in jobs:
-            yield from _alone(job, known, device)
-        return
-    if not jobs:
-        return
-    waiting = deque(jobs)
-    running: dict[Future[Round | LabelwiseError | None], tuple[Job, Any]] = {}
-
-    def send(job: Job, process: Any) -> None:
-        running[process.submit(_told, job, known[job.key], device)] = job, process
-
-    with _processes(count, device, on) as processes:
-        for process in processes[: len(jobs)]:
-            send(waiting.popleft(), process)
-        while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                job, process = running.pop(future)
-                line = future.result()
-                if isinstance(line, Round):
-                    yield line  # it is among the known lines when we go on
-                    send(job, process)
-                    continue
-                if line is not None:
-                    yield Failure(job, line)
-                if waiting:
-                    send(waiting.popleft(), process)
-
-
-@contextmanager
-def _processes(count: int | None, device: str, on: str | None) -> Iterator[list[Any]]:
-    """Processes that take functions by ``submit``: this machine's, or those of a cluster."""
-    if on is not None:
-        with ray_processes(on, count, gpus=int(device == "cuda")) as processes:
-            yield list(processes)
-        return
-    environment = dict.fromkeys(THREADS, "1")
-    pools = [loky.ProcessPoolExecutor(1, timeout=None, env=environment) for _ in range(count or 1)]
-    try:
-        yield pools
-    finally:
-        for pool in pools:
-            pool.shutdown(wait=True, kill_workers=True)
-
-
-def _told(job: Job, lines: Sequence[Round], device: str) -> Round | LabelwiseError | None:
-    """What `_step` returns or raises, in a process beside others."""
-    one_thread()
-    try:
-        return _step(job, lines, device)
-    except LabelwiseError as error:
-        return error
-
-
-def _alone(job: Job, known: Known, device: str) -> Iterator[Round | Failure]:
-    """A run in this process."""
-    try:
-        while (line := _step(job, known[job.key], device)) is not None:
-            yield line
-    except LabelwiseError as error:
-        yield Failure(job, error)
-
-
-_current: dict[str, Any] = {}
-"""The run that this process is at: its key, how many lines it has, the rest of its lines, and the
-stage, which the next run of the same seed finds as it is."""
-
-
-def _step(job: Job, lines: Sequence[Round], device: str) -> Round | None:
-    """The next line of a run, or None if it has all; goes on with the run that was begun here."""
-    place = job.protocol, job.key, len(lines)
-    if _current.get("place") != place:
-        _current["rest"] = None  # the old run's memory goes before the new one's comes
-        stage = _current.get("stage")
-        if stage is None or stage.protocol != job.protocol or str(stage.device) != device:
-            stage = _current["stage"] = Stage(job.protocol, find_device(device))
-        _current["rest"] = job.lines(stage, lines)
-    _current["place"] = None  # after an error there is nothing to go on with
-    line: Round | None = next(_current["rest"], None)
-    _current["place"] = None if line is None else (job.protocol, job.key, len(lines) + 1)
-    return line
 
 
 def _check(protocol: Protocol, entrants: Sequence[Entrant], seeds: Sequence[int]) -> None:

@@ -1,6 +1,7 @@
 """What comes out of a campaign: the labels as .csv, .jsonl, .parquet or Label Studio's .json.
 
-A file appears whole or not at all. In .csv and .parquet, votes are one text of JSON per item.
+A file appears whole or not at all. In .csv and .parquet, votes are one text of JSON per item. Texts
+are written as they are; those that a spreadsheet would compute are counted, and changed on demand.
 """
 
 import csv
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.campaign.events import Event, Label, Resolved, Told
+from labelwise.campaign.spreadsheets import as_text, is_formula
+from labelwise.campaign.vanished import KEEPER
 from labelwise.errors import BadInput, MissingDependency
 
 Describe = Callable[[int], str]
@@ -54,7 +57,7 @@ def label_rows(
             {"by": by, "label": vote, **_time(told.get((item, by)))}
             for by, vote in ledger.votes.get(item, {}).items()
         ]
-        if item in ledger.resolutions:
+        if item in ledger.resolutions and ledger.resolutions[item].by != KEEPER:
             by, at = ledger.resolutions[item].by, _when(settled.get(item))
         else:
             agreeing = [vote for vote in votes if vote["label"] == label]
@@ -199,15 +202,30 @@ def check_out(path: Path, formats: Sequence[str] = FORMATS) -> None:
         _pyarrow()
 
 
-def write_table(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as .csv, .jsonl or .parquet; the file appears whole or not at all."""
+def write_table(
+    path: Path,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    spreadsheet: bool = False,
+) -> int:
+    """Write rows as .csv, .jsonl or .parquet; the file appears whole or not at all.
+
+    Args:
+        path: of the file.
+        columns: which keys of the rows to write, in this order.
+        rows: by column.
+        spreadsheet: put an apostrophe before what a spreadsheet program would compute; for .csv.
+
+    Returns:
+        How many cells of a .csv file a spreadsheet program would compute.
+    """
     check_out(path, FORMATS[:3])
+    check_spreadsheet(path, spreadsheet)
+    formulas = 0
     with whole_file(path) as part:
         if path.suffix == ".csv":
-            with part.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(columns)
-                writer.writerows([_flat(row[name]) for name in columns] for row in rows)
+            formulas = _write_csv(part, columns, rows, spreadsheet)
         elif path.suffix == ".jsonl":
             with part.open("w", encoding="utf-8") as file:
                 for row in rows:
@@ -215,6 +233,28 @@ def write_table(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, 
                     file.write(f"{line}\n")
         else:
             _write_parquet(part, columns, rows)
+    return formulas
+
+
+def check_spreadsheet(path: Path, spreadsheet: bool) -> None:
+    """Refuse apostrophes where nothing would be computed without them."""
+    if spreadsheet and path.suffix != ".csv":
+        raise BadInput(f"--spreadsheet is for .csv files; {path.name!r} needs no such care")
+
+
+def _write_csv(
+    path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], spreadsheet: bool
+) -> int:
+    formulas = 0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for row in rows:
+            cells = [_flat(row[name]) for name in columns]
+            cells = [as_text(cell) for cell in cells] if spreadsheet else cells
+            formulas += sum(map(is_formula, cells))
+            writer.writerow(cells)
+    return formulas
 
 
 def write_json(path: Path, value: Any) -> None:

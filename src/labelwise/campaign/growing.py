@@ -14,25 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.blocks import Progress
-from labelwise.campaign.events import Event, Skipped, Withdrawn
+from labelwise.campaign.arrivals import Arrivals, new_pictures, new_rows
 from labelwise.campaign.folder import EMBEDDING, INPUTS, TFIDF, Facts, place_of
-from labelwise.campaign.items import (
-    MANIFEST,
-    Arrivals,
-    Items,
-    moved,
-    new_pictures,
-    new_rows,
-    write_items,
-)
-from labelwise.campaign.ledger import Ledger
+from labelwise.campaign.items import MANIFEST, Items, moved, write_items
 from labelwise.errors import BadInput
 from labelwise.learners.embedding import Scale, TextRows, sentence_rows
 from labelwise.learners.pictures import SIDE, picture_form, read_pictures
 from labelwise.running.tables import input_array, load_arrays
-
-KEEPER, GONE = "labelwise", "its file or row is gone"
-"""Who skips items that are not there any more, and why."""
 
 _BLOCK_BYTES = 1 << 26
 
@@ -154,7 +142,7 @@ class _Growth:
         """What is new in the source; settles the kind of the items at the start."""
         facts, source, before = self.facts, self.source, self.before
         if not source.exists():
-            raise BadInput(moved(source))
+            raise BadInput(moved(source, self.home))
         known = (self._items.entry(item) for item in self._items) if self._items else iter(())
         if facts.form == "folder":
             found = new_pictures(source, known)
@@ -333,19 +321,3 @@ def _refuse(broken: Mapping[str, str], total: int, skip: bool) -> None:
     for name, reason in broken.items():
         error.add_note(f"{name}: {reason}")
     raise error
-
-
-def skips(
-    ledger: Ledger, gone: Sequence[int], now: float
-) -> tuple[list[Event], tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Skips of items that are gone and have no label, and an end of those that are back."""
-    mine = [i for i, skip in ledger.skipped.items() if (skip.by, skip.reason) == (KEEPER, GONE)]
-    away = set(gone)
-    events: list[Event] = [
-        Skipped(now, item, KEEPER, GONE)
-        for item in gone
-        if item not in ledger.skipped and item not in ledger.labels
-    ]
-    back = tuple(item for item in mine if item not in away)
-    events += [Withdrawn(now, item, KEEPER) for item in back]
-    return events, (tuple(gone), back)

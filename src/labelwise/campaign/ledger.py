@@ -4,16 +4,11 @@ Nothing here is stored: the record of events is all there is, and the ledger is 
 `Ledger.apply` costs as much as the event has ids, and every query as much as its answer is long,
 however long the record is.
 
-What people say of an item adds up like this. Each person has at most one standing word on it, a
-label or a skip, and may besides settle its label for all (`Resolved`). The item's label is the
-settled one; otherwise the one that most of its labels agree on, or their median in a regression;
-a tie has none and is a disagreement. While somebody's skip stands, an item has no label and wants
-none; a later label ends the skip, whosever it was.
+What people say of items, and the labels that follow, is in `labelwise.campaign.opinions`.
 """
 
 from bisect import bisect_right, insort
-from collections import deque
-from collections.abc import Callable, Iterable, KeysView, Mapping
+from collections.abc import Callable, Iterable, KeysView
 from typing import Any
 
 from labelwise.campaign.entries import (
@@ -30,7 +25,6 @@ from labelwise.campaign.events import (
     Asked,
     Changed,
     Event,
-    Label,
     Lent,
     Resolved,
     Returned,
@@ -42,10 +36,12 @@ from labelwise.campaign.events import (
     TrainingFailed,
     Withdrawn,
 )
+from labelwise.campaign.opinions import NO_VOTES, RECENT, Opinions
 from labelwise.campaign.storage import Storage
 from labelwise.campaign.waiting import Waiting
 
 __all__ = [
+    "RECENT",
     "Batch",
     "Disagreement",
     "Last",
@@ -58,36 +54,22 @@ __all__ = [
     "replay",
 ]
 
-RECENT = 1000
-"""How many of the last times taken per label are kept."""
 
-
-_NO_VOTES: Mapping[str, Label] = {}
-
-
-class Ledger:
+class Ledger(Opinions):
     """Where a campaign stands after the events applied so far. Read it; only `apply` writes.
 
-    Attributes:
+    Attributes, beside those of `Opinions`:
         length: how many events were applied.
         settings: as started and changed.
         overlap: how many people should label each item.
         items: how many items the pool has.
         batches: all batches, oldest first.
-        labels: by id, the label of every item that has one.
-        votes: by id, who said what; the inner mappings are shared and must not be changed.
-        resolutions: by id, what was settled.
-        skipped: by id, the standing skip.
         waiting: the ids that still want labels, oldest batch first, in the order of picking.
         validation: the ids that are only for measuring.
         loans: by id and person, until when it is lent; may hold loans that have lapsed.
         trainings: every training that ended well, by number: the last began last.
         training: the last one that began, while it runs, or None.
         failure: how the last training failed, or None if it did not.
-        per_annotator: by person, what they did.
-        seconds_spent: all seconds ever told.
-        recent_seconds: the times taken for the last labels, at most 1,000 of them.
-        told: how many labels stand, counting each person's.
         kept: how many events the newest snapshot known of sums up.
 
     Example:
@@ -104,33 +86,22 @@ class Ledger:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.length = 0
         self.settings: dict[str, Any] = {}
         self.overlap = 1
         self.items = 0
         self.batches: list[Batch] = []
-        self.labels: dict[int, Label] = {}
-        self.votes: dict[int, Mapping[str, Label]] = {}
-        self.resolutions: dict[int, Resolution] = {}
-        self.skipped: dict[int, Skip] = {}
         self.waiting = Waiting()
         self.validation: set[int] = set()
         self.loans: dict[int, dict[str, float]] = {}
         self.trainings: list[Trained] = []
         self.training: Training | None = None
         self.failure: TrainingFailed | None = None
-        self.per_annotator: dict[str, Work] = {}
-        self.seconds_spent = 0.0
-        self.recent_seconds: deque[float] = deque(maxlen=RECENT)
-        self.told = 0
         self.kept = 0
-        self._regression = False
         self._open: dict[int, Batch] = {}  # by number in self.batches
         self._firsts: list[int] = []  # the first place of every batch
-        self._said: dict[str, dict[int, None]] = {}  # by person, ids in order of their last word
         self._lent_to: dict[str, dict[int, None]] = {}
-        self._undecided: dict[int, None] = {}
-        self._shared: dict[tuple[str, Label], Mapping[str, Label]] = {}
 
     # What can be asked.
 
@@ -174,11 +145,11 @@ class Ledger:
             for id in self._lent_to.get(by, ())
             if self.loans[id][by] > now
             and id in self.waiting
-            and by not in self.votes.get(id, _NO_VOTES)
+            and by not in self.votes.get(id, NO_VOTES)
         ][: max(count, 0)]
         wanted = self.overlap
         for id in self._waiting_for(by) if len(found) < count else ():
-            votes, loans = self.votes.get(id, _NO_VOTES), self.loans.get(id)
+            votes, loans = self.votes.get(id, NO_VOTES), self.loans.get(id)
             if by in votes:
                 continue
             taken = len(votes)
@@ -197,22 +168,7 @@ class Ledger:
         """What waits, from the first item on that this person did not label."""
         if self.overlap == 1:  # what is labelled does not wait
             return self.waiting
-        return self.waiting.of(by, lambda id: by in self.votes.get(id, _NO_VOTES))
-
-    def disagreements(self) -> list[Disagreement]:
-        """The items whose labels tie, in the order in which that came about."""
-        return [Disagreement(id, self.votes[id]) for id in self._undecided]
-
-    def last(self, by: str) -> Last | None:
-        """The last standing word of a person, which an undo would take back, or None."""
-        said = self._said.get(by)
-        if not said:
-            return None
-        id = next(reversed(said))
-        resolution, skip = self.resolutions.get(id), self.skipped.get(id)
-        if resolution is not None and resolution.by == by:
-            return Last(id, "resolved")
-        return Last(id, "skipped" if skip is not None and skip.by == by else "told")
+        return self.waiting.of(by, lambda id: by in self.votes.get(id, NO_VOTES))
 
     # What changes it.
 
@@ -284,60 +240,26 @@ class Ledger:
             self._end_loan(id, event.by)
 
     def _told(self, event: Told) -> None:
-        id, by = event.id, event.by
-        work = self._work(by, event.at)
-        if event.seconds is not None:
-            work.seconds += event.seconds
-            self.seconds_spent += event.seconds
-            self.recent_seconds.append(event.seconds)
-        self._end_loan(id, by)
-        self._unskip(id)
-        votes = self.votes.get(id)
-        if votes is None:
-            self.votes[id] = self._one_vote(by, event.label)
-        else:
-            self.votes[id] = {**votes, by: event.label}
-        if votes is None or by not in votes:
-            work.labels += 1
-            self.told += 1
-        self._say(id, by)
-        self._settle(id)
+        self._end_loan(event.id, event.by)
+        self.tell(event)
 
     def _skipped(self, event: Skipped) -> None:
-        id, by = event.id, event.by
-        work = self._work(by, event.at)
-        self._end_loan(id, by)
-        self._unskip(id)
-        self._drop_vote(id, by)
-        self.skipped[id] = Skip(by, event.reason, event.at)
-        work.skips += 1
-        self._say(id, by)
-        self._settle(id)
+        self._end_loan(event.id, event.by)
+        self._look_again(event.id, event.by)
+        self.skip(event)
 
     def _resolved(self, event: Resolved) -> None:
-        id, by = event.id, event.by
-        self._work(by, event.at)
-        self._end_loan(id, by)
-        self._unskip(id)
-        before = self.resolutions.get(id)
-        self.resolutions[id] = Resolution(event.label, by)
-        if before is not None and before.by != by:
-            self._unsay(id, before.by)
-        self._say(id, by)
-        self._settle(id)
+        self._end_loan(event.id, event.by)
+        self.resolve(event)
 
     def _withdrawn(self, event: Withdrawn) -> None:
-        id, by = event.id, event.by
-        self._work(by, event.at)
-        resolution, skip = self.resolutions.get(id), self.skipped.get(id)
-        if resolution is not None and resolution.by == by:
-            del self.resolutions[id]
-        elif skip is not None and skip.by == by:
-            self._unskip(id)
-        else:
-            self._drop_vote(id, by)
-        self._unsay(id, by)
-        self._settle(id)
+        self._look_again(event.id, event.by)
+        self.withdraw(event)
+
+    def _look_again(self, id: int, by: str) -> None:
+        """An item may be for a person again whose label of it goes."""
+        if by in self.votes.get(id, NO_VOTES):
+            self.waiting.give_back(by, id)
 
     def _training(self, event: Training) -> None:
         self.training = event
@@ -367,19 +289,9 @@ class Ledger:
 
     def _settle(self, id: int) -> None:
         """Bring an item's label, its disagreement and its waiting up to date."""
-        votes, resolution = self.votes.get(id, _NO_VOTES), self.resolutions.get(id)
-        label: Label | None = None
-        if id not in self.skipped:
-            label = resolution.label if resolution else agreed(votes, self._regression)
-        if label is None:
-            self.labels.pop(id, None)
-        else:
-            self.labels[id] = label
-        if votes and label is None and id not in self.skipped:
-            self._undecided.setdefault(id)
-        else:
-            self._undecided.pop(id, None)
-        wants = resolution is None and len(votes) < self.overlap and id not in self.skipped
+        super()._settle(id)
+        votes, settled = self.votes.get(id, NO_VOTES), id in self.resolutions
+        wants = not settled and len(votes) < self.overlap and id not in self.skipped
         if not wants:
             self._stop_waiting(id)
         elif id in self.waiting.places and self.waiting.add(id):
@@ -393,52 +305,6 @@ class Ledger:
             self.batches[index].open -= 1
             if not self.batches[index].open:
                 del self._open[index]
-
-    def _work(self, by: str, at: float) -> Work:
-        work = self.per_annotator.setdefault(by, Work())
-        work.at = max(work.at, at)
-        return work
-
-    def _one_vote(self, by: str, label: Label) -> Mapping[str, Label]:
-        """``{by: label}``, the same object for the same vote: a million dicts take 200 MB."""
-        if type(label) is float or len(self._shared) > 100_000:
-            return {by: label}
-        return self._shared.setdefault((by, label), {by: label})
-
-    def _drop_vote(self, id: int, by: str) -> None:
-        votes = self.votes.get(id, _NO_VOTES)
-        if by not in votes:
-            return
-        self.waiting.give_back(by, id)
-        self.per_annotator[by].labels -= 1
-        self.told -= 1
-        if len(votes) == 1:
-            del self.votes[id]
-        else:
-            self.votes[id] = {who: label for who, label in votes.items() if who != by}
-
-    def _unskip(self, id: int) -> None:
-        skip = self.skipped.pop(id, None)
-        if skip is not None:
-            self.per_annotator[skip.by].skips -= 1
-            self._unsay(id, skip.by)
-
-    def _say(self, id: int, by: str) -> None:
-        said = self._said.setdefault(by, {})
-        said.pop(id, None)
-        said[id] = None
-
-    def _unsay(self, id: int, by: str) -> None:
-        """Forget a person's word on an item, unless another one of theirs stands."""
-        resolution, skip = self.resolutions.get(id), self.skipped.get(id)
-        stands = (
-            by in self.votes.get(id, _NO_VOTES)
-            or (resolution is not None and resolution.by == by)
-            or (skip is not None and skip.by == by)
-        )
-        said = self._said.get(by)
-        if said is not None and not stands:
-            said.pop(id, None)
 
     def _end_loan(self, id: int, by: str) -> None:
         loans = self.loans.get(id)

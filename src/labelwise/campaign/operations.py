@@ -169,7 +169,7 @@ def lent(
     return events, ids
 
 
-def returned(ledger: Ledger, ids: Iterable[int] | None, *, by: str, now: float) -> list[Event]:
+def returned(ledger: Ledger, ids: Iterable[int] | None, *, by: str, now: float) -> list[Returned]:
     """Loans that someone gives back; what is not theirs is left alone."""
     wanted = ledger.loans if ids is None else ids
     mine = [item for item in wanted if by in ledger.loans.get(item, {})]

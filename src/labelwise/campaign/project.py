@@ -17,6 +17,7 @@ before, and add it under new ids. The folder appears whole or not at all.
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.blocks import Progress
+from labelwise.campaign.arrivals import find_pictures
 from labelwise.campaign.desk import Desk
 from labelwise.campaign.events import Label
 from labelwise.campaign.folder import (
@@ -44,11 +46,12 @@ from labelwise.campaign.folder import (
     storage_url,
     without_password,
 )
-from labelwise.campaign.growing import Grown, grow, skips
-from labelwise.campaign.items import Items, find_pictures
+from labelwise.campaign.growing import Grown, grow
+from labelwise.campaign.items import Items
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.storage import Storage, check_name, open_storage
 from labelwise.campaign.usual import usual_settings
+from labelwise.campaign.vanished import closed, missing, refreshed
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.learners.pictures import SIDE
 from labelwise.pool import Pool
@@ -137,8 +140,9 @@ class Project:
         place = Path(home) if home is not None else folder_of(path, name)
         if place.exists():
             raise BadInput(
-                f"{place} is there already; go on with labelwise label, add new items with "
-                f"labelwise start {source} --refresh, or give another folder with --out"
+                f"{place} is there already; go on with labelwise label -c {_quoted(place)}, add "
+                f"new items with labelwise start {_quoted(source)} --refresh --out "
+                f"{_quoted(place)}, or give another folder with --out"
             )
         facts = Facts(
             name=name,
@@ -270,8 +274,8 @@ class Project:
     def refresh(self, *, skip_broken: bool = False, progress: Progress | None = None) -> Grown:
         """Add what is new in the source under new ids, and note what is gone.
 
-        Items that are gone keep their ids and labels, and are not asked for any more; those that
-        come back are asked for again.
+        Items that are gone keep their ids and labels, and want no further label; those that come
+        back are asked for again.
 
         Args:
             skip_broken: leave out what cannot be read, in place of refusing it.
@@ -281,8 +285,26 @@ class Project:
         self.__dict__.pop("items", None)
         desk = self.desk()
         desk.start(len(self.items))
-        gone, back = desk.commit(lambda ledger, now: skips(ledger, grown.gone, now))
+        gone, back = desk.commit(lambda ledger, now: refreshed(ledger, grown.gone, now))
         return replace(grown, gone=gone, back=back)
+
+    def close_missing(self, desk: Desk | None = None) -> list[int]:
+        """Close what waits for labels and cannot be shown, as its picture is gone.
+
+        Such an item would keep its batch open for ever. It keeps the label that it has, if any,
+        and waits again after a `refresh` that finds it.
+
+        Args:
+            desk: of this campaign, if there is one at hand that has read the record.
+
+        Returns:
+            The ids of what was closed.
+        """
+        desk = desk or self.desk()
+        gone = missing(self.items, desk.look(lambda ledger: list(ledger.waiting)))
+        if gone:
+            desk.commit(lambda ledger, now: (closed(ledger, gone, now), None))
+        return gone
 
     def repoint(self, source: str | Path) -> int:
         """Say where the source is now.
@@ -343,6 +365,10 @@ def folder_of(source: Path, name: str | None = None) -> Path:
     return Path(re.sub(r"[^\w.-]+", "-", name or _name_of(source)) + ENDING)
 
 
+def _quoted(path: str | Path) -> str:
+    return shlex.quote(str(path))
+
+
 def _name_of(source: Path) -> str:
     whole = source.resolve().name
     return whole if source.is_dir() else Path(whole).stem
@@ -358,5 +384,8 @@ def _find() -> Path:
         raise UnknownName("there is no campaign here; labelwise start makes one")
     if len(found) > 1:
         names = ", ".join(map(str, found))
-        raise BadInput(f"there are several campaigns here: {names}; choose one with --campaign")
+        raise BadInput(
+            f"there are several campaigns here: {names}; choose one with --campaign, as in "
+            f"-c {_quoted(found[0])}"
+        )
     return found[0]

@@ -17,6 +17,7 @@ from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, should_stop
 from labelwise.campaign.thumbnails import picture_address
 from labelwise.campaign.training import standing_labels
+from labelwise.campaign.vanished import annotators
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
 
@@ -331,7 +332,7 @@ def _people(
             statistics.median(took[by]) if took[by] else None,
             reliability.get(by),
         )
-        for by, work in ledger.per_annotator.items()
+        for by, work in annotators(ledger).items()
         if work.labels or work.skips
     ]
     return tuple(sorted(people, key=lambda person: (-person.labels, person.name)))

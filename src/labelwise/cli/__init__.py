@@ -32,6 +32,7 @@ from labelwise.cli import (
 )
 from labelwise.cli.app import app
 from labelwise.cli.console import fail, notes
+from labelwise.cli.hints import remember
 from labelwise.errors import LabelwiseError
 
 GROUPS = {
@@ -79,6 +80,13 @@ def run(arguments: Sequence[str]) -> int:
     Returns:
         0 if all went well, 1 after an error, 2 after misuse, 130 after an interruption.
     """
+    try:
+        return _run(arguments)
+    finally:
+        remember(None)  # the next call has a campaign of its own
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         with notes():
             asked = list(arguments) or ["--help"]

@@ -1,5 +1,6 @@
 """``labelwise ask``: the batch to label, as a file."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +10,9 @@ from rich.console import Console
 
 from labelwise.cli.app import app
 from labelwise.cli.console import bars
-from labelwise.cli.project_option import CampaignOption, open_project
-from labelwise.cli.words import many, person, safe
+from labelwise.cli.hints import pasteable, quoted
+from labelwise.cli.project_option import CampaignOption, SpreadsheetOption, open_project
+from labelwise.cli.words import formula_note, many, person, safe
 from labelwise.errors import BadInput
 
 _ASK = """Write the items to label next to a file; choose them first if no batch is open.
@@ -64,24 +66,34 @@ def ask(
         int | None, typer.Option("--lend", help="Only so many, kept for --by.", metavar="N")
     ] = None,
     by: Annotated[str, typer.Option("--by", help="Who will label them.", metavar="WHO")] = "",
+    spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Write the items to label next to a file."""
-    from labelwise.campaign.export import FORMATS, check_out, write_table
+    from labelwise.campaign.export import FORMATS, check_out, check_spreadsheet, write_table
 
     check_out(out, FORMATS[:3])
+    check_spreadsheet(out, spreadsheet)
     project = open_project(campaign)
     desk = project.desk()
     wanted = {"strategy": strategy, "budget": batch, "seed": seed}
     _open_batch(project, desk, wanted, option or [], ahead)
+    gone = project.close_missing(desk)
+    if gone:
+        some = ", ".join(map(str, gone[:10])) + (", ..." if gone[10:] else "")
+        print(
+            f"note: {many(len(gone), 'item')} left out, whose files are gone: {some}",
+            file=sys.stderr,
+        )
     ids = list(desk.ledger().waiting) if lend is None else desk.lend(by, lend)
     rows = desk.look(lambda ledger: _rows(project, ledger, ids))
     extra = ("guess", "confidence") if guesses else ()
-    write_table(out, (*COLUMNS, *extra), rows)
+    formulas = write_table(out, (*COLUMNS, *extra), rows, spreadsheet=spreadsheet)
     kept = "" if lend is None else f", kept for {person(by)}"
     print(f"{many(len(rows), 'item')} to label written to {out}{kept}")
     if rows:
-        print(f"next: fill in the column label, then labelwise tell {out}")
+        print(pasteable(f"next: fill in the column label, then labelwise tell {quoted(out)}"))
+    formula_note(out, formulas)
 
 
 def _open_batch(

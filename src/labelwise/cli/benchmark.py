@@ -65,13 +65,13 @@ def report(
 ) -> None:
     """Compare the strategies in results files."""
     try:
-        from labelwise.benchmark.report import BASELINES, write_report
+        from labelwise.benchmark.report.writing import BASELINES, write_report
     except ImportError as error:
         raise MissingDependency(
             f"the report needs matplotlib ({error}); run pip install 'labelwise[demo]'"
         ) from error
-    from labelwise.benchmark.report_data import experiments
-    from labelwise.benchmark.report_words import lede
+    from labelwise.benchmark.report.experiment import experiments
+    from labelwise.benchmark.report.words import lede
     from labelwise.benchmark.results import read
 
     rounds = read(results)

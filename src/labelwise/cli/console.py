@@ -8,12 +8,14 @@ from typing import Any
 
 from rich.console import Console
 
+from labelwise.cli.hints import pasteable
 from labelwise.errors import LabelwiseWarning
 
 
 def fail(message: str, code: int) -> int:
     """Print an error as one line, and pass on the exit code."""
-    print(f"labelwise: {' '.join(message.replace('.;', ';').split())}", file=sys.stderr)
+    line = pasteable(" ".join(message.replace(".;", ";").split()))
+    print(f"labelwise: {line}", file=sys.stderr)
     return code
 
 
@@ -75,7 +77,7 @@ def notes() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
             if issubclass(category, LabelwiseWarning):
-                print(f"note: {' '.join(str(message).split())}", file=sys.stderr)
+                print(f"note: {pasteable(' '.join(str(message).split()))}", file=sys.stderr)
             else:
                 usual(message, category, *rest, **named)
 

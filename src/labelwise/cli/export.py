@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from labelwise.cli.app import app
-from labelwise.cli.project_option import CampaignOption, open_project
-from labelwise.cli.words import many
+from labelwise.cli.hints import pasteable
+from labelwise.cli.project_option import CampaignOption, SpreadsheetOption, open_project
+from labelwise.cli.words import formula_note, many
 from labelwise.errors import BadInput
 
 _EXPORT = """Write the labels to a file, with weights, votes, who gave them and when.
@@ -25,7 +26,8 @@ _EXPORT = """Write the labels to a file, with weights, votes, who gave them and 
 A .csv, .jsonl or .parquet file has a row per labelled item; weight is how many items of the pool \
 it stands for, validation whether it was only measured on. A .json file is Label Studio's: \
 tasks with an annotation per vote, and what was skipped as cancelled ones. With --votes there is a \
-row per person and item, which labelwise tell reads back.
+row per person and item, which labelwise tell reads back. Texts are written as they are; with \
+--spreadsheet, a .csv file is safe to open in Excel and the like, which compute texts such as =1+1.
 """
 
 
@@ -38,6 +40,7 @@ def export(
     votes: Annotated[
         bool, typer.Option("--votes", help="A row per vote rather than per item.")
     ] = False,
+    spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Write the labels to a file."""
@@ -45,16 +48,23 @@ def export(
     from labelwise.cli.people import describer
 
     files.check_out(out)
+    files.check_spreadsheet(out, spreadsheet)
     if votes and out.suffix == ".json":
         raise BadInput("--votes is for tables; Label Studio's .json has all votes anyway")
+    if votes and spreadsheet:
+        raise BadInput(
+            "--votes is for labelwise tell, to which an apostrophe is part of a label; leave out "
+            "--spreadsheet"
+        )
     project = open_project(campaign)
     desk, describe = project.desk(), describer(project)
     ledger = desk.ledger()
     events = project.storage().read(project.name)
     if votes:
         rows = files.vote_rows(ledger, events, describe)
-        files.write_table(out, files.VOTE_COLUMNS, rows)
+        formulas = files.write_table(out, files.VOTE_COLUMNS, rows)
         print(f"{many(len(rows), 'vote')} written to {out}")
+        formula_note(out, formulas, "import its columns as text there")
         return
     rows = files.label_rows(ledger, desk.labels(), events, describe)
     if out.suffix == ".json":
@@ -65,7 +75,9 @@ def export(
         files.write_json(out, tasks)
         print(f"{many(len(tasks), 'task')} written to {out}")
         return
-    files.write_table(out, files.COLUMNS, rows)
+    formulas = files.write_table(out, files.COLUMNS, rows, spreadsheet=spreadsheet)
     disputed = len(ledger.disagreements())
-    note = f"; {many(disputed, 'disputed item')} left out: labelwise disagreements"
+    command = pasteable("labelwise disagreements")
+    note = f"; {many(disputed, 'disputed item')} left out: {command}"
     print(f"{many(len(rows), 'label')} written to {out}{note if disputed else ''}")
+    formula_note(out, formulas)

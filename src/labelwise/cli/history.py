@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from labelwise.cli.app import app
+from labelwise.cli.hints import pasteable
 from labelwise.cli.project_option import CampaignOption, open_project
 from labelwise.cli.words import clock, duration, learned, many, measured, percent, person, safe
 from labelwise.errors import BadInput
@@ -56,7 +57,9 @@ def history(
         return
     lines = [f"{clock(at)}  {words}" for at, words in told_lines(events)]
     if last and len(lines) > last:
-        print(f"({many(len(lines) - last, 'earlier line')}: labelwise history --last 0)")
+        which = "" if item is None else f" --item {item}"
+        command = pasteable(f"labelwise history{which} --last 0")
+        print(f"({many(len(lines) - last, 'earlier line')}: {command})")
     for line in lines[-last:] if last else lines:
         print(line)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from labelwise.cli.app import app
+from labelwise.cli.hints import pasteable
 from labelwise.cli.project_option import CampaignOption, open_project
 from labelwise.errors import MissingDependency
 
@@ -73,9 +74,8 @@ def label(
             ready=ready,
         )
     except KeyboardInterrupt:
-        print(
-            "Stopped. labelwise label goes on where you left; labelwise status says how far it is."
-        )
+        words = "labelwise label goes on where you left; labelwise status says how far it is."
+        print(f"Stopped. {pasteable(words)}")
 
 
 def _open(address: str) -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from labelwise.cli.app import app
 from labelwise.cli.console import bars
+from labelwise.cli.hints import pasteable, remember
 from labelwise.cli.project_option import CampaignOption, open_project
 from labelwise.cli.words import duration, many, measured, percent, print_lines, safe
 from labelwise.errors import MissingDependency
@@ -83,16 +84,15 @@ def sync(
     ] = False,
 ) -> None:
     """Bring a project and a campaign up to date with each other."""
-    from labelwise.web.label_studio import sync
-    from labelwise.web.label_studio_client import Client
-    from labelwise.web.label_studio_http import token_from
-    from labelwise.web.label_studio_visit import Wishes
+    from labelwise.web.label_studio import Client, Wishes, sync
+    from labelwise.web.label_studio.http import token_from
 
     client = Client(url, token_from(token_env), source=token_env)
     wishes = Wishes(strategy, batch, guesses, skip_broken)
     with bars(Console(stderr=True)) as progress:
         done = sync(client, project, home=campaign, wishes=wishes, progress=progress)
     print(f"{safe(done.title, 60)} ({done.kind}, project {project} of {client.url}) in {done.home}")
+    remember(done.home)
     print_lines(_lines(done))
     if done.failure is not None:
         raise done.failure
@@ -119,7 +119,8 @@ def _lines(done: Any) -> list[tuple[str, str]]:
         lines.append(("order", f"{many(done.waiting, 'task')} to label, {how} ({done.version})"))
         lines.append(("next", "label in Label Studio (Label All Tasks), then sync again"))
     else:
-        lines.append(("next", "nothing is left to label: labelwise status, labelwise export"))
+        commands = pasteable("labelwise status, labelwise export --out labels.csv")
+        lines.append(("next", f"nothing is left to label: {commands}"))
     return lines if done.changed else [*lines, ("", "nothing new")]
 
 
@@ -167,7 +168,7 @@ def serve(
 ) -> None:
     """Serve an ML backend."""
     try:
-        from labelwise.web.label_studio_serve import serve as run
+        from labelwise.web.label_studio.serve import serve as run
     except ImportError as error:
         raise MissingDependency(
             f"the backend needs fastapi and uvicorn ({error}); run pip install 'labelwise[web]'"
@@ -194,4 +195,4 @@ def serve(
             connected=lambda words: print(f"Label Studio: {words}", flush=True),
         )
     except KeyboardInterrupt:
-        print("Stopped. labelwise label-studio serve goes on where it was.")
+        print(pasteable("Stopped. labelwise label-studio serve goes on where it was."))

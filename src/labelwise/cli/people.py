@@ -9,8 +9,9 @@ import typer
 
 from labelwise.cli.app import app
 from labelwise.cli.console import names_in
-from labelwise.cli.project_option import CampaignOption, open_project
-from labelwise.cli.words import many, person, safe
+from labelwise.cli.hints import pasteable
+from labelwise.cli.project_option import CampaignOption, SpreadsheetOption, open_project
+from labelwise.cli.words import formula_note, many, person, safe
 from labelwise.errors import BadInput
 
 ByOption = Annotated[str, typer.Option("--by", help="Who does it.", metavar="WHO")]
@@ -136,6 +137,7 @@ def disagreements(
         typer.Option("--out", "-o", help="A .csv, .jsonl or .parquet file.", metavar="FILE"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """List the items that people disagree about."""
@@ -154,15 +156,18 @@ def disagreements(
         for entry in found
     ]
     if out is not None:
-        write_table(out, ("id", "item", "label", "votes"), rows)
+        columns = ("id", "item", "label", "votes")
+        formulas = write_table(out, columns, rows, spreadsheet=spreadsheet)
         print(f"{many(len(rows), 'disputed item')} written to {out}")
+        formula_note(out, formulas)
     elif as_json:
         print(json.dumps(rows))
     else:
         for row in rows:
             votes = ", ".join(f"{person(v['by'])}: {safe(v['label'], 40)}" for v in row["votes"])
             print(f"{row['id']:>8}  {safe(row['item'], 60)}  {votes}")
-        print(f"{many(len(rows), 'disputed item')}" + (": labelwise resolve ID=LABEL" * bool(rows)))
+        settle = pasteable(": labelwise resolve ID=LABEL") if rows else ""
+        print(f"{many(len(rows), 'disputed item')}{settle}")
 
 
 _CHANGE = """Change settings of the campaign from now on.

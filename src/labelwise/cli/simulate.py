@@ -96,10 +96,10 @@ def simulate(
 ) -> None:
     """Say how many labels each strategy would have saved."""
     try:
-        from labelwise.benchmark.own_data import read_own_data
-        from labelwise.benchmark.report import write_report
+        from labelwise.benchmark.report.writing import write_report
         from labelwise.benchmark.simulate import make_plan, run_plan
-        from labelwise.benchmark.simulate_words import savings
+        from labelwise.benchmark.simulate.own_data import read_own_data
+        from labelwise.benchmark.simulate.words import savings
     except ImportError as error:
         raise MissingDependency(
             f"simulations need torch, scikit-learn and matplotlib ({error}); "
@@ -195,8 +195,8 @@ def _announce(own: Any, plan: Any, seeds: int) -> None:
 
 def _show(found: Any, plan: Any, seeds: int) -> None:
     """The table, the sentences, and what to keep in mind."""
-    from labelwise.benchmark.report_words import Unit
-    from labelwise.benchmark.simulate_words import caveats, conclusion, interval_text
+    from labelwise.benchmark.report.words import Unit
+    from labelwise.benchmark.simulate.words import caveats, conclusion, interval_text
 
     console = table_console()
     if found:

@@ -1,7 +1,6 @@
 """``labelwise start``: from a folder of pictures, a table or features to a campaign."""
 
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from labelwise.cli.app import app
 from labelwise.cli.console import bars, names_in
+from labelwise.cli.hints import quoted
 from labelwise.cli.words import many, safe
 from labelwise.errors import BadInput, LabelwiseError
 
@@ -208,7 +208,7 @@ def _which(project: Any) -> str:
             return ""
     except LabelwiseError:
         pass
-    return f" -c {shlex.quote(os.path.relpath(project.home))}"
+    return f" -c {quoted(os.path.relpath(project.home))}"
 
 
 def _say_broken(grown: Any) -> None:
@@ -221,7 +221,8 @@ def _say_moved(project: Any, source: Path) -> None:
     missing = project.repoint(source)
     print(f"Campaign {safe(project.name)} has its items from {source} now.")
     if missing:
-        print(f"  {many(missing, 'item')} are not there; labelwise start --refresh notes them")
+        command = f"labelwise start {quoted(source)} --refresh --out {quoted(project.home)}"
+        print(f"  {many(missing, 'item')} are not there; {command} notes them")
 
 
 def _refresh(project: Any, source: Path, skip_broken: bool) -> None:

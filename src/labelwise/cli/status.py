@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from labelwise.cli.app import app
+from labelwise.cli.hints import pasteable
 from labelwise.cli.project_option import CampaignOption, open_project
 from labelwise.cli.words import learned, many, measured, percent, person, print_lines, safe
 
@@ -41,6 +42,8 @@ Lines = list[tuple[str, str]]
 
 
 def _work_lines(ledger: Any) -> Lines:
+    from labelwise.campaign.vanished import closed_ids
+
     lines = [("labelled", f"{len(ledger.labels):,} of {ledger.items:,}")]
     for batch in ledger.open_batches:
         done = f"{batch.size - batch.open:,} of {batch.size:,} done, {batch.open:,} waiting"
@@ -49,13 +52,17 @@ def _work_lines(ledger: Any) -> Lines:
         lines.append((f"batch {len(ledger.batches)}", "complete"))
     if ledger.skipped:
         lines.append(("skipped", f"{len(ledger.skipped):,}"))
+    gone = len(closed_ids(ledger))
+    if gone:
+        lines.append(("gone", f"{many(gone, 'item')}: files or rows that are not there any more"))
     return lines
 
 
 def _people_lines(ledger: Any) -> Lines:
     from labelwise.campaign.agreement import agreement
+    from labelwise.campaign.vanished import annotators
 
-    work = sorted(ledger.per_annotator.items(), key=lambda entry: (-entry[1].labels, entry[0]))
+    work = sorted(annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
     shown = [f"{person(by)} {done.labels:,}" for by, done in work if done.labels or done.skips]
     lines = [("people", ", ".join(shown[:12]) + (", ..." if shown[12:] else ""))] if shown else []
     if ledger.overlap > 1 or len(shown) > 1:
@@ -64,7 +71,8 @@ def _people_lines(ledger: Any) -> Lines:
             lines.append(("agreement", safe(found.says)))
     disputed = len(ledger.disagreements())
     if disputed:
-        lines.append(("disputed", f"{many(disputed, 'item')}: labelwise disagreements"))
+        command = pasteable("labelwise disagreements")
+        lines.append(("disputed", f"{many(disputed, 'item')}: {command}"))
     return lines
 
 
@@ -119,11 +127,15 @@ def trains(ledger: Any) -> bool:
 
 
 def next_step(ledger: Any, settings: Any) -> str:
-    """The command to type next."""
+    """The command to type next, for the campaign's folder that was given."""
+    return pasteable(_next_command(ledger, settings))
+
+
+def _next_command(ledger: Any, settings: Any) -> str:
     from labelwise.campaign.stopping import advise, should_stop
 
     if ledger.waiting:
-        return "labelwise label (or labelwise ask --out batch.csv, and then labelwise tell)"
+        return "labelwise label (or labelwise ask --out batch.csv, then labelwise tell batch.csv)"
     if trains(ledger):
         return "labelwise status, once the training is done"
     if ledger.disagreements():
@@ -144,6 +156,7 @@ def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
     from labelwise.campaign.costs import spent
     from labelwise.campaign.forecast import curve, forecast
     from labelwise.campaign.stopping import advise, should_stop
+    from labelwise.campaign.vanished import annotators, closed_ids
 
     advice = advise(ledger, settings)
     found, cost, ahead = agreement(ledger), spent(ledger, settings), forecast(ledger, settings)
@@ -153,6 +166,7 @@ def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
         "items": ledger.items,
         "labelled": len(ledger.labels),
         "skipped": len(ledger.skipped),
+        "gone": len(closed_ids(ledger)),
         "waiting": len(ledger.waiting),
         "disputed": len(ledger.disagreements()),
         "batches": [
@@ -161,7 +175,7 @@ def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
         ],
         "people": {
             by: {"labels": work.labels, "skips": work.skips, "seconds": work.seconds}
-            for by, work in ledger.per_annotator.items()
+            for by, work in annotators(ledger).items()
         },
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},

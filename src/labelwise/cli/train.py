@@ -9,6 +9,7 @@ from rich.console import Console
 
 from labelwise.cli.app import app
 from labelwise.cli.console import bars, fail
+from labelwise.cli.hints import pasteable
 from labelwise.cli.project_option import CampaignOption, open_project
 from labelwise.cli.words import duration, learned, many, measured, percent
 
@@ -85,7 +86,8 @@ def result_lines(trained: Any, before: Any) -> list[str]:
     found = measured(metrics)
     if found is None:
         lines.append(
-            "not measured: no labels were drawn for measuring; labelwise change validation=0.1"
+            "not measured: no labels were drawn for measuring; "
+            + pasteable("labelwise change validation=0.1")
         )
     else:
         lines.append(_measurement(*found, metrics, before))

@@ -1,5 +1,6 @@
 """How the commands of a campaign put amounts, times and other people's texts into words."""
 
+import sys
 import time
 from typing import Any
 
@@ -50,6 +51,17 @@ def many(count: int, one: str, several: str = "") -> str:
         ('1 label', '1,200 labels', '2 batches')
     """
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
+def formula_note(out: object, formulas: int, remedy: str = "for one, add --spreadsheet") -> None:
+    """Say that a .csv file holds texts which spreadsheet programs would compute."""
+    if formulas:
+        texts = many(formulas, "text begins", "texts begin")
+        print(
+            f"note: {texts} like a formula in {out}; a spreadsheet program would compute "
+            f"{'it' if formulas == 1 else 'them'}: {remedy}",
+            file=sys.stderr,
+        )
 
 
 def percent(share: float) -> str:

@@ -41,7 +41,7 @@ from labelwise.learner import FitReport
 from labelwise.learners import saving
 from labelwise.learners.embedding import Scale
 from labelwise.learners.inputs import Batch
-from labelwise.learners.laplace import LaplaceMembers
+from labelwise.learners.members.laplace import LaplaceMembers
 from labelwise.learners.small_networks import Perceptron
 from labelwise.learners.torch_learner import TorchLearner
 

@@ -34,8 +34,9 @@ from labelwise.learners import labels
 from labelwise.learners.inputs import Items, Part, as_items, ready
 from labelwise.learners.network import precision_of
 from labelwise.learners.preparation import look_at, near, seeded
+from labelwise.learners.representations import Fitted
 from labelwise.learners.settings import Loss, squared_error
-from labelwise.learners.torch_learner import Fitted, TorchLearner
+from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import Labelled, check_finite
 
 INPUTS, WEIGHT = "labelwise inputs", "labelwise weight"

@@ -5,7 +5,7 @@ are plain functions on a pool of threads; what many of them write at once is com
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from labelwise.campaign.events import Event
 from labelwise.campaign.ledger import Ledger
 from labelwise.errors import BadInput, UnknownName
 from labelwise.web import bodies, views
+from labelwise.web.loans import Visitor
 from labelwise.web.pictures import picture
 from labelwise.web.security import CSRF_HEADER
 from labelwise.web.site import Site
@@ -37,7 +38,8 @@ _SAID = {
     421: "The server is not called so; see --allow-host.",
     422: "The request does not fit this description.",
     429: "Too many wrong tokens; wait.",
-    503: "The record cannot be read or written at the moment; nothing was lost.",
+    503: "The record cannot be read or written at the moment, or there are too many connections; "
+    "nothing was lost.",
 }
 
 
@@ -72,6 +74,20 @@ async def _maybe_annotator(
     return bodies.header_name(x_annotator) if x_annotator else None
 
 
+async def _visitor(
+    name: Annotated[str, Depends(_annotator)],
+    x_labelwise_page: Annotated[
+        str,
+        Header(
+            max_length=40,
+            pattern=r"^[A-Za-z0-9-]*$",
+            description="A random word of the page's own, which /api/leave names again.",
+        ),
+    ] = "",
+) -> Visitor:
+    return Visitor(name, x_labelwise_page)
+
+
 async def _csrf(
     code: Annotated[str, Header(alias=CSRF_HEADER, description="From GET /api/session.")],
 ) -> None:
@@ -80,6 +96,7 @@ async def _csrf(
 
 TheSite = Annotated[Site, Depends(_site)]
 Annotator = Annotated[str, Depends(_annotator)]
+APage = Annotated[Visitor, Depends(_visitor)]
 MaybeAnnotator = Annotated[str | None, Depends(_maybe_annotator)]
 ItemId = Annotated[int, InPath(ge=0, le=bodies.LARGEST_NUMBER, description="An item's id.")]
 
@@ -164,22 +181,17 @@ async def state(
 
 
 @changing.post("/lend", summary="Borrow items to label")
-def lend(site: TheSite, by: Annotator, body: bodies.LendBody) -> bodies.Items:
+def lend(site: TheSite, by: APage, body: bodies.LendBody) -> bodies.Items:
     """Items for this annotator; nobody else gets them until the loan lapses.
 
     What the annotator holds already comes first. Fewer, or none, where no more items wait.
     """
-
-    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], list[views.Place]]:
-        settings = site.desk.settings_of(ledger)
-        events, ids = operations.lent(ledger, settings, by=by, count=body.count, now=now)
-        return events, [views.place_of(ledger, item) for item in ids]
-
-    return bodies.Items(items=site.show(site.desk.commit(decide)))
+    places = site.desk.commit(site.loans.lend(by, body.count))
+    return bodies.Items(items=site.show_lent(by, places))
 
 
 @changing.post("/labels", summary="Give labels and borrow the next items, in one step")
-def labels(site: TheSite, by: Annotator, body: bodies.LabelsBody) -> bodies.Accepted:
+def labels(site: TheSite, by: APage, body: bodies.LabelsBody) -> bodies.Accepted:
     """Record labels, all or none; another label by the same annotator replaces their last.
 
     A call whose answer was lost can be repeated: what stands already is not recorded again.
@@ -189,51 +201,68 @@ def labels(site: TheSite, by: Annotator, body: bodies.LabelsBody) -> bodies.Acce
         raise BadInput("an item is given two labels in one call; give one")
     took = {one.id: one.seconds for one in body.labels if one.seconds is not None}
 
-    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], tuple[int, list[views.Place]]]:
+    def answer(ledger: Ledger, now: float) -> Sequence[Event]:
         settings = site.desk.settings_of(ledger)
-        new = operations.told(ledger, settings, told, by=by, seconds=took, anything=False, now=now)
-        loans, ids = operations.lent(
-            ledger, settings, by=by, count=body.lend, now=now, without=told
+        return operations.told(
+            ledger, settings, told, by=by.name, seconds=took, anything=False, now=now
         )
-        places = [views.place_of(ledger, item) for item in ids]
-        return [*new, *loans], (ledger.length + len(new) + len(loans), places)
 
-    length, places = site.desk.commit(decide)
-    return bodies.Accepted(accepted=len(told), length=length, items=site.show(places))
+    return _accept(site, by, body.lend, told, answer)
 
 
 @changing.post("/skip", summary="Leave an item out, and say why")
-def skip(site: TheSite, by: Annotator, body: bodies.SkipBody) -> bodies.Accepted:
+def skip(site: TheSite, by: APage, body: bodies.SkipBody) -> bodies.Accepted:
     """The item wants no label any more, until someone labels it or the skip is undone."""
 
+    def answer(ledger: Ledger, now: float) -> Sequence[Event]:
+        return operations.skipped(ledger, [body.id], reason=body.reason, by=by.name, now=now)
+
+    return _accept(site, by, body.lend, [body.id], answer)
+
+
+def _accept(
+    site: Site,
+    by: Visitor,
+    count: int,
+    ids: Collection[int],
+    answer: Callable[[Ledger, float], Sequence[Event]],
+) -> bodies.Accepted:
+    """Record someone's answers to some items, and lend the next ones."""
+    lending = site.loans.lend(by, count, answered=ids)
+
     def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], tuple[int, list[views.Place]]]:
-        settings = site.desk.settings_of(ledger)
-        new = operations.skipped(ledger, [body.id], reason=body.reason, by=by, now=now)
-        loans, ids = operations.lent(
-            ledger, settings, by=by, count=body.lend, now=now, without={body.id: None}
-        )
-        places = [views.place_of(ledger, item) for item in ids]
+        new = answer(ledger, now)
+        loans, places = lending(ledger, now)
         return [*new, *loans], (ledger.length + len(new) + len(loans), places)
 
     length, places = site.desk.commit(decide)
-    return bodies.Accepted(accepted=1, length=length, items=site.show(places))
+    items = site.show_lent(by, places) if count else []
+    return bodies.Accepted(accepted=len(ids), length=length, items=items)
 
 
 @changing.post("/undo", summary="Take back your last label or skip")
-def undo(site: TheSite, by: Annotator, body: bodies.EmptyBody) -> bodies.Undone:
+def undo(site: TheSite, by: APage, body: bodies.EmptyBody) -> bodies.Undone:
     """The item is lent to the annotator again, and answered; null if there is nothing left."""
-    item = site.desk.undo(by)
-    if item is None:
-        return bodies.Undone(item=None)
-    place = site.desk.look(lambda ledger: views.place_of(ledger, item))
-    return bodies.Undone(item=site.show([place])[0])
+    place = site.desk.commit(site.loans.undo(by))
+    return bodies.Undone(item=None if place is None else site.show([place])[0])
 
 
 @changing.post("/return", summary="Give lent items back unlabelled")
-def give_back(site: TheSite, by: Annotator, body: bodies.ReturnBody) -> bodies.Done:
+def give_back(site: TheSite, by: APage, body: bodies.ReturnBody) -> bodies.Done:
     """Let others have them at once."""
-    site.desk.give_back(by, body.ids)
-    return bodies.Done(length=site.desk.look(lambda ledger: ledger.length))
+    return bodies.Done(length=site.desk.commit(site.loans.give_back(by, body.ids)))
+
+
+@changing.post("/leave", summary="Say that a page is left: what it borrowed goes back")
+def leave(site: TheSite, by: APage, body: bodies.LeaveBody) -> bodies.Done:
+    """Let others have at once what this page (``X-Labelwise-Page``) was lent and did not answer.
+
+    What another page of the same annotator holds too stays lent. The page borrows nothing any
+    more, also by calls that are on their way; answers on their way count.
+    """
+    if not by.page:
+        raise BadInput("X-Labelwise-Page is missing; send the word that came with what was lent")
+    return bodies.Done(length=site.desk.commit(site.loans.leave(by, body.ids, body.answered)))
 
 
 @reading.get(
@@ -322,8 +351,16 @@ def history(
         }
     },
 )
-def export(site: TheSite, format: bodies.ExportFormat = "csv") -> Response:
-    """The labels that stand now; ``labelwise export`` writes more formats."""
+def export(
+    site: TheSite,
+    format: bodies.ExportFormat = "csv",
+    spreadsheet: Annotated[
+        bool, Query(description="For csv: an apostrophe before what spreadsheets would compute.")
+    ] = False,
+) -> Response:
+    """The labels that stand now, texts as they are; ``labelwise export`` writes more formats."""
+    if spreadsheet and format != "csv":
+        raise BadInput(f"spreadsheet is for csv; {format} needs no such care")
     kind = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}[format]
     headers = {"Content-Disposition": f'attachment; filename="labels.{format}"'}
-    return Response(site.export(format), media_type=kind, headers=headers)
+    return Response(site.export(format, spreadsheet=spreadsheet), media_type=kind, headers=headers)

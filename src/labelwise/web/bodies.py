@@ -77,8 +77,9 @@ class Body(BaseModel):
         if not isinstance(value, dict):
             return value
         whole = {name: _whole(value[name]) for name in ("id", "count", "lend") if name in value}
-        if isinstance(value.get("ids"), list):
-            whole["ids"] = [_whole(entry) for entry in value["ids"]]
+        for name in ("ids", "answered"):
+            if isinstance(value.get(name), list):
+                whole[name] = [_whole(entry) for entry in value[name]]
         return {**value, **whole}
 
 
@@ -119,6 +120,17 @@ class ReturnBody(Body):
     """Give lent items back unlabelled; without ids, all of them."""
 
     ids: Annotated[list[Id], Field(max_length=1_000)] | None = None
+
+
+class LeaveBody(Body):
+    """What a page that is left holds, and what it has answered just now."""
+
+    ids: Annotated[list[Id], Field(max_length=1_000)] = Field(
+        default_factory=list, description="What it holds; of what else it was lent, we know."
+    )
+    answered: Annotated[list[Id], Field(max_length=1_000)] = Field(
+        default_factory=list, description="Their answers are on their way: they stay lent."
+    )
 
 
 class ResolveBody(Body):
@@ -287,6 +299,7 @@ class State(BaseModel):
     items: int
     labelled: int
     skipped: int
+    gone: int = Field(description="Items that nobody can be shown any more; their files are gone.")
     disagreements: int
     batch: BatchState | None
     budget: BudgetState

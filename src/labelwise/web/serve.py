@@ -10,6 +10,7 @@ import uvicorn
 
 from labelwise.errors import BadInput
 from labelwise.web.app import Application, create_app
+from labelwise.web.connections import HEAD_BYTES, KEEP_ALIVE, Connection, allow_files
 
 GRACE = 3
 """Seconds that running requests are given when the server ends."""
@@ -47,9 +48,13 @@ def serve(
         proxy_headers=False,  # nobody may choose the address under which they are counted
         server_header=False,
         ws="none",
+        http=Connection,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        timeout_keep_alive=KEEP_ALIVE,
         lifespan="on",
         timeout_graceful_shutdown=GRACE,
     )
+    allow_files()
     with listener:
         _Server(config, app, lambda: ready(address) if ready else None).run([listener])
 

@@ -4,20 +4,27 @@ import asyncio
 import json
 import secrets
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from labelwise.campaign.events import Event, TrainingFailed
 from labelwise.campaign.ledger import Ledger, replay
+from labelwise.campaign.vanished import missing
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.web import bodies, views
 from labelwise.web.errors import log
+from labelwise.web.loans import Loans, Visitor
 from labelwise.web.security import Policy
 from labelwise.web.steps import signature
 from labelwise.web.supervisor import Progress, Supervisor, worker_command
 from labelwise.web.watch import Watch
 
+ROUNDS = 20
+"""How often items that are gone are replaced by others in one call; the next call goes on."""
+EVERY = 10.0
+"""Seconds between two looks for files that are gone, while there is nothing to lend."""
 LOOKING = 3
 """Pages that get the state at a time: news reach all at once, and labels should not wait for it."""
 
@@ -38,8 +45,10 @@ class Site:
         if trains:
             self.supervisor = Supervisor(worker_command(project.home), ended=self._worker_ended)
         self.watch = Watch(self.version)
+        self.loans = Loans(self.desk)
         self.looking = asyncio.Semaphore(LOOKING)
         self.boot = secrets.token_hex(4)
+        self._look_again = 0.0
         self._state: bodies.State | None = None  # both only under the desk's lock
         self._forecast: tuple[Any, bodies.ForecastState] | None = None
 
@@ -71,11 +80,36 @@ class Site:
             self._state = views.show_state(ledger, settings, self._forecast[1])
         return self._state.model_copy(update={"you": views.show_person(ledger, by)})
 
+    def show_lent(self, by: Visitor, places: Sequence[views.Place]) -> list[bodies.Item]:
+        """Items that were lent, as the page shows them.
+
+        Those whose picture is gone are closed, or their batch would never be complete, and others
+        lent in their place. The files are looked at outside the record's lock: a disk may be slow.
+        """
+        for _ in range(ROUNDS):
+            gone = missing(self.project.items, [place.id for place in places])
+            if not gone:
+                break
+            _say_closed(gone)
+            places = self.desk.commit(self.loans.close(by, gone, len(places)))
+        if not places:
+            self._close_missing()
+        return self.show(places)
+
+    def _close_missing(self) -> None:
+        """Close what is gone and waits for somebody else; who would get it may never come."""
+        now = time.monotonic()
+        if now >= self._look_again:
+            self._look_again = now + EVERY
+            gone = self.project.close_missing(self.desk)
+            if gone:
+                _say_closed(gone)
+
     def show(self, places: Sequence[views.Place]) -> list[bodies.Item]:
         """Items as the page shows them."""
         return [views.show_item(self.project, place) for place in places]
 
-    def export(self, format: str) -> bytes:
+    def export(self, format: str, *, spreadsheet: bool = False) -> bytes:
         """All labels as a file, from a ledger of its own, so that nobody waits for it."""
         from labelwise.campaign import export
         from labelwise.campaign.training import standing_labels
@@ -86,7 +120,7 @@ class Site:
         rows = export.label_rows(ledger, labels, events, self._in_words)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"labels.{format}"
-            export.write_table(path, export.COLUMNS, rows)
+            export.write_table(path, export.COLUMNS, rows, spreadsheet=spreadsheet)
             return path.read_bytes()
 
     def ask_for_training(self) -> bool:
@@ -129,3 +163,7 @@ class Site:
             self.desk.commit(decide)
         except LabelwiseError as problem:  # the next process will find out by itself
             log.warning("the end of the background process could not be recorded: %s", problem)
+
+
+def _say_closed(gone: Sequence[int]) -> None:
+    log.warning("closed, as their files are gone: items %s", ", ".join(map(str, gone)))

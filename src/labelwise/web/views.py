@@ -12,6 +12,7 @@ from labelwise.campaign.events import Asked, Event, kind_of
 from labelwise.campaign.forecast import curve, forecast
 from labelwise.campaign.ledger import Ledger, Work
 from labelwise.campaign.settings import Settings
+from labelwise.campaign.vanished import annotators, closed_ids
 from labelwise.campaign.why import why
 from labelwise.web import bodies
 from labelwise.web.supervisor import READY, Progress
@@ -94,6 +95,7 @@ def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastStat
         items=ledger.items,
         labelled=len(ledger.labels),
         skipped=len(ledger.skipped),
+        gone=len(closed_ids(ledger)),
         disagreements=len(ledger.disagreements()),
         batch=_batch(ledger),
         budget=_budget(ledger, settings),
@@ -103,7 +105,7 @@ def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastStat
         stop=stopping.should_stop(rules),
         forecast=expected,
         you=None,
-        annotators=[_person(name, work) for name, work in sorted(ledger.per_annotator.items())],
+        annotators=[_person(name, work) for name, work in sorted(annotators(ledger).items())],
     )
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from labelwise.benchmark.encoders import CATALOGUE, Encoder, heads, studies
+from labelwise.benchmark.encoders import CATALOGUE, Encoder, heads
+from labelwise.benchmark.studies import encoders as studies
 
 
 def project(width, weights, corpus):

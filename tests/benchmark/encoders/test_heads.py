@@ -11,11 +11,11 @@ from labelwise.benchmark.datasets import load
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.encoders import encode, features, heads
 from labelwise.benchmark.encoders.heads import head_models, scene_of, together
-from labelwise.benchmark.encoders.studies import encoder_growth, encoder_heads
 from labelwise.benchmark.models import near_items
 from labelwise.benchmark.protocol import Entrant
 from labelwise.benchmark.protocols import get, lewis_encoders
 from labelwise.benchmark.studies import STUDIES
+from labelwise.benchmark.studies.encoders import encoder_growth, encoder_heads
 from labelwise.errors import BadInput
 from tests.benchmark.encoders.conftest import toy
 

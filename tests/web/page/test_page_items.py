@@ -123,3 +123,20 @@ def test_classes_with_letters_as_keys_are_chosen_by_their_place_too(make, visit,
     press_and_see(page, "1")
     wait_saved(page)
     assert labelling.votes() == {first: {"Ada": "b"}, second: {"Ada": "a"}}
+
+
+def test_a_picture_that_vanishes_is_passed_over_and_said(make, visit):
+    labelling = make(6, batch=40, overlap=2)
+    with labelling.desk() as desk:
+        desk.tell({1: "3"}, by="Bob")
+    for item in (1, 2):
+        labelling.project.items.path(item).unlink()
+    page = visit(labelling.url)
+    page.get_by_text("2 items left out: their files are gone.").wait_for()
+    seen = [shown(page)]
+    for _ in range(3):
+        seen.append(press_and_see(page, "5"))
+    assert seen == [0, 3, 4, 5]
+    assert labelling.ledger().labels[1] == "3"
+    assert set(labelling.ledger().skipped) == {2}
+    assert page.locator(".people").get_by_text("labelwise").count() == 0

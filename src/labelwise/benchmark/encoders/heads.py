@@ -29,7 +29,7 @@ from labelwise.benchmark.rounds import Run, Stage
 from labelwise.benchmark.scenes import SPLIT, Scene
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Items
-from labelwise.learners.snapshots import SnapshotMembers
+from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.strategies import get
 
 SUFFIX = "_encoded"

@@ -7,6 +7,7 @@ constraints; the constrained one is only asked where to look.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from labelwise.benchmark.protocol import Entrant, Protocol, Scale
@@ -112,39 +113,27 @@ FIG3_REGRESSION = Protocol(
     scales={"small": Scale(SMALL_WORDS, SMALL)},
 )
 
-FIG4_EPSILON = Protocol(
+FIG4_EPSILON = replace(
+    FIG2_MNIST,
     name="ally-fig4-epsilon",
     paper=f"{PAPER}, Figure 4",
     about="the bound of the losses: from almost none to one that nothing exceeds",
-    dataset="mnist",
-    networks=("mlp",),
-    learner=FIG2_MNIST.learner,
-    start=200,
-    batch=200,
-    rounds=14,
-    validation=500,
     entrants=(
         Entrant("random"),
         *(Entrant("ally", learner={"epsilon": bound}) for bound in (0.02, 0.2, 2.0, 20.0)),
     ),
-    scales=FIG2_MNIST.scales,
 )
 
 
 def redundancy(copies: int) -> Protocol:
     """Figure 5 with every image so often in the pool."""
     name = "ally-fig5-redundancy" if copies == 5 else f"ally-fig5-redundancy-{copies}"
-    return Protocol(
+    return replace(
+        FIG2_MNIST,
         name=name,
         paper=f"{PAPER}, Figure 5",
         about=f"every image {copies} times in the pool",
-        dataset="mnist",
-        networks=("mlp",),
-        learner=FIG2_MNIST.learner,
-        start=200,
-        batch=200,
         rounds=10,
-        validation=500,
         copies=copies,
         pool=10_000,
         entrants=(
@@ -157,24 +146,17 @@ def redundancy(copies: int) -> Protocol:
     )
 
 
-FIG6_CLUSTERS = Protocol(
+FIG6_CLUSTERS = replace(
+    FIG2_MNIST,
     name="ally-fig6-clusters",
     paper=f"{PAPER}, Figure 6",
     about="how many clusters the picks are spread over",
-    dataset="mnist",
-    networks=("mlp",),
-    learner=FIG2_MNIST.learner,
-    start=200,
-    batch=200,
-    rounds=14,
-    validation=500,
     entrants=(
         Entrant("random"),
         Entrant("ally", {"diversity": "none"}, {"epsilon": 0.2}),
         *(Entrant("ally", {"clusters": count}, {"epsilon": 0.2}) for count in (10, 50, 100)),
         ALLY,
     ),
-    scales=FIG2_MNIST.scales,
 )
 
 EXPERIMENTS = {

@@ -275,37 +275,24 @@ ABLATION = Protocol(
     scales=TABLE1_FASHION.scales,
 )
 
-WEIGHTED = Protocol(
+WEIGHTED = replace(
+    TABLE2_MNIST,
     name="sparse-weights-mnist",
     paper=f"{PAPER}, Algorithm 3",
     about="LeNet-5 on MNIST as in Table 2, trained with and without the weights of the picks",
-    dataset="mnist",
-    networks=("lenet5",),
-    learner=TABLE2_MNIST.learner,
-    start=40,
-    batch=40,
-    rounds=15,
-    validation=1000,
     entrants=(
         Entrant("random"),
         *sparse((1e-8, 0.1), (1e-8, 1e-4)),
         Entrant("sparse_greedy", {"alpha": 1e-8, "beta": 0.1}, weights="mean"),
         Entrant("sparse_iht", {"alpha": 1e-8, "beta": 1e-4}, weights="mean"),
     ),
-    scales=TABLE2_MNIST.scales,
 )
 
-IHT_BETA = Protocol(
+IHT_BETA = replace(
+    TABLE2_MNIST,
     name="sparse-iht-beta-mnist",
     paper=f"{PAPER}, Table 2 with other penalties",
     about="LeNet-5 on MNIST as in Table 2, hard thresholding under a weaker and weaker penalty",
-    dataset="mnist",
-    networks=("lenet5",),
-    learner=TABLE2_MNIST.learner,
-    start=40,
-    batch=40,
-    rounds=15,
-    validation=1000,
     entrants=(
         Entrant("random"),
         *(
@@ -313,7 +300,6 @@ IHT_BETA = Protocol(
             for beta in (1e-4, 1e-5, 1e-6, 1e-7, 0.0)
         ),
     ),
-    scales=TABLE2_MNIST.scales,
 )
 
 EXPERIMENTS = {

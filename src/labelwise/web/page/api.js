@@ -5,9 +5,11 @@ export class Away extends Error {}
 export class Refused extends Error {}
 
 const PATIENCE = 20000; // milliseconds
+const OUTLIVES = 30000; // characters; browsers carry 64 KiB in all on behalf of pages that are gone
 
 let csrf = "";
 let annotator = "";
+let page = randomWord(); // so that the server knows what was lent to this page
 
 /** Begin a session under a name; the answer holds the campaign, its kind and its classes. */
 export async function begin(name) {
@@ -33,12 +35,24 @@ export async function post(path, body = {}) {
   }
 }
 
+/** The page was left, which is final for the server, and is back: it is another one from now on. */
+export function renamePage() {
+  page = randomWord();
+}
+
+function randomWord() {
+  return Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(36)).join("-");
+}
+
 async function once(path, body) {
   const headers = { "X-Annotator": encodeURIComponent(annotator) };
   const options = { headers, credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE) };
   if (body !== undefined) {
+    const text = JSON.stringify(body);
     Object.assign(headers, { "Content-Type": "application/json", "X-Labelwise-Csrf": csrf });
-    Object.assign(options, { method: "POST", body: JSON.stringify(body) });
+    headers["X-Labelwise-Page"] = page;
+    // What was sent arrives even if the page is closed in the same moment.
+    Object.assign(options, { method: "POST", body: text, keepalive: text.length < OUTLIVES });
   }
   let answer, content;
   try {

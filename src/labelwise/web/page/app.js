@@ -41,6 +41,8 @@ class App {
     this.desk.addEventListener("sending", () => this.#update());
     document.addEventListener("keydown", (event) => this.#key(event));
     document.addEventListener("visibilitychange", () => document.hidden || this.desk.renew());
+    addEventListener("pagehide", () => this.desk.leave());
+    addEventListener("pageshow", (event) => event.persisted && this.desk.comeBack());
     addEventListener("hashchange", () => this.#show());
     this.#show();
   }

@@ -1,6 +1,6 @@
 // The annotator's desk: the items borrowed from the server, what was done with them, and undo.
 
-import { Away, get, post } from "./api.js";
+import { Away, get, post, renamePage } from "./api.js";
 import { addClasses } from "./free_classes.js";
 import { loadPicture } from "./item.js";
 import { Outbox } from "./outbox.js";
@@ -8,6 +8,7 @@ import { Outbox } from "./outbox.js";
 const AHEAD = 10; // items borrowed ahead, their pictures loaded: enough to go on while the server is away
 const AHEAD_IN_GRID = 40;
 const LONG_LOOK = 5; // seconds that the server may keep us waiting for news
+const MOST_NAMED = 1000; // answers on their way that the server takes note of when we leave
 const FRESH = 30000; // for so long (ms) an answer of the server may still name an item that is done
 
 export class Desk extends EventTarget {
@@ -47,6 +48,7 @@ export class Desk extends EventTarget {
 
   /** Borrow as many items as the grid or the single view wants; what is too many goes back. */
   async borrow(grid = this.grid) {
+    if (this.left) return;
     this.grid = grid;
     this.ahead = this.#wanted(grid);
     const surplus = this.items.splice(this.ahead).map((item) => item.id);
@@ -211,6 +213,24 @@ export class Desk extends EventTarget {
   async giveBack() {
     await this.outbox.flush();
     await post("/api/return", { ids: this.items.map((item) => item.id) }).catch(() => {});
+  }
+
+  /** The page is closed or left: others get at once what is not done, and answers are sent. */
+  leave() {
+    this.left = true;
+    const ids = this.items.map((item) => item.id);
+    const answered = [...this.outbox.ids];
+    this.outbox.sendLast();
+    post("/api/leave", { ids, answered: answered.slice(-MOST_NAMED) }).catch(() => {});
+  }
+
+  /** The browser had kept the page, and shows it again: what it held may be with others now. */
+  async comeBack() {
+    this.left = false;
+    renamePage();
+    this.items = [];
+    this.#changed();
+    await this.borrow();
   }
 
   #reached() {

@@ -57,6 +57,21 @@ export class Outbox extends EventTarget {
     return this.sending;
   }
 
+  /** The page is left: send what is not on its way yet, at once. What fails waits for a next visit. */
+  sendLast() {
+    const flying = new Set(this.flying.map((entry) => entry.id));
+    const waiting = this.entries.filter((entry) => !flying.has(entry.id));
+    const last = [...new Map(waiting.map((entry) => [entry.id, entry])).values()];
+    const labels = last.filter((entry) => entry.kind === "label");
+    const runs = last.filter((entry) => entry.kind === "skip").map((entry) => [entry]);
+    while (labels.length) runs.push(labels.splice(0, MOST_AT_ONCE));
+    for (const run of runs) {
+      const ids = new Set(run.map((entry) => entry.id));
+      const sent = () => this.#forget(waiting.filter((entry) => ids.has(entry.id)));
+      request(run, 0).then(sent, () => {});
+    }
+  }
+
   async #sendAll() {
     await null; // labels given in the same turn travel together
     while (this.entries.length) {
@@ -85,13 +100,7 @@ export class Outbox extends EventTarget {
   }
 
   async #send(run) {
-    const [{ kind, id, reason }] = run;
-    const labels = run.map(({ id, label, seconds }) => ({ id, label, seconds }));
-    const lend = this.wanted();
-    const answer =
-      kind === "skip"
-        ? await post("/api/skip", { id, reason, lend })
-        : await post("/api/labels", { labels, lend });
+    const answer = await request(run, this.wanted());
     this.#forget(run);
     this.accepted(answer, run);
   }
@@ -136,6 +145,14 @@ export class Outbox extends EventTarget {
   #changed() {
     this.dispatchEvent(new Event("change"));
   }
+}
+
+/** Send labels of different items, or one skip, and borrow so many items with them. */
+function request(run, lend) {
+  const [{ kind, id, reason }] = run;
+  if (kind === "skip") return post("/api/skip", { id, reason, lend });
+  const labels = run.map(({ id, label, seconds }) => ({ id, label, seconds }));
+  return post("/api/labels", { labels, lend });
 }
 
 function stored(prefix) {

@@ -4,6 +4,8 @@ import { post } from "./api.js";
 import { drawCurve } from "./curve.js";
 import { count, duration, h, notice, percent, refresh, sentence } from "./dom.js";
 
+const SAFE = "With an apostrophe before texts that Excel and the like would take for formulas";
+
 /** Fill the panel once; the returned function brings it up to date. */
 export function makePanel(element, desk) {
   const part = (title, name) => {
@@ -46,17 +48,26 @@ function update(parts, desk) {
   parts.curve(state.curve?.length ? state.curve : null, (points) => [drawCurve(points), latest(points)]);
   parts.advice(state.advice?.length ? [state.forecast, state.advice] : null, () => advice(state));
   parts.people(state.annotators?.length ? state.annotators : null, (people) => peopleTable(people));
-  parts.files(state.labelled ?? state.budget?.labels, (labelled) => [
+  parts.files([state.labelled ?? state.budget?.labels, state.gone], ([labelled, gone]) => [
     h(
       "p",
       {},
       count(labelled, "item"),
       " labelled. Save as ",
       h("a", { href: "/api/export?format=csv", download: true }, "CSV"),
+      ", ",
+      h(
+        "a",
+        { href: "/api/export?format=csv&spreadsheet=true", download: true, title: SAFE },
+        "CSV for spreadsheets",
+      ),
       " or ",
       h("a", { href: "/api/export?format=jsonl", download: true }, "JSON lines"),
       ".",
     ),
+    gone
+      ? h("p", {}, `${count(gone, "item")} left out: ${gone === 1 ? "its file is" : "their files are"} gone.`)
+      : null,
   ]);
 }
 

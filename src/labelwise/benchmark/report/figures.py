@@ -1,0 +1,316 @@
+"""The report's pictures: learning curves, gains, differences, critical differences.
+
+A figure is drawn in the colours of a palette. The page's palette consists of colours that nothing
+else has, which are replaced by the page's own, light or dark; files get plain colours.
+"""
+
+import html
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from labelwise.arrays import Floats
+from labelwise.benchmark.report.findings import Contrast, Findings, plain
+from labelwise.benchmark.report.papers import paper_curves
+from labelwise.benchmark.report.words import Unit
+from labelwise.benchmark.statistics import Ranks, mean_estimate
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of text, grid and baseline, and of the strategies in turn."""
+
+    ink: str
+    grid: str
+    base: str
+    series: tuple[str, ...]
+
+
+LIGHT = Palette(
+    "#1d2228",
+    "#dde1e4",
+    "#7d8790",
+    (
+        "#1f5fd0",
+        "#c2570c",
+        "#1d7f4b",
+        "#b5329a",
+        "#0b8a94",
+        "#8a5a2b",
+        "#6a45c4",
+        "#c3263a",
+        "#7c7a00",
+        "#45566b",
+    ),
+)
+DARK = Palette(
+    "#e6e8ea",
+    "#30363c",
+    "#8e99a3",
+    (
+        "#7db0ff",
+        "#ff9f5c",
+        "#62cf94",
+        "#f08adb",
+        "#4fd0da",
+        "#d9a877",
+        "#b79cff",
+        "#ff8c98",
+        "#cfca4a",
+        "#a9bbd0",
+    ),
+)
+PAGE = Palette("#010101", "#010102", "#010103", tuple(f"#0102{n:02d}" for n in range(10)))
+"""Stand-ins that ``svg`` replaces by the variables of the page."""
+
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))
+
+
+def variables(palette: Palette) -> str:
+    """The page's colour variables for a palette, as CSS."""
+    named = {"ink": palette.ink, "rule": palette.grid, "base": palette.base}
+    named |= {f"s{place}": colour for place, colour in enumerate(palette.series)}
+    return " ".join(f"--{name}: {colour};" for name, colour in named.items())
+
+
+class Style:
+    """Which colour and dash each strategy has, the same in all pictures of a section."""
+
+    def __init__(self, names: Sequence[str], baseline: str | None, palette: Palette) -> None:
+        self.palette = palette
+        self._lines = {}
+        others = [name for name in names if name != baseline]
+        for place, name in enumerate(others):
+            colours = palette.series
+            dash = _DASHES[place // len(colours) % len(_DASHES)]
+            self._lines[name] = {"color": colours[place % len(colours)], "ls": dash, "lw": 2}
+        if baseline is not None:
+            self._lines[baseline] = {"color": palette.base, "ls": (0, (4, 2)), "lw": 2.4}
+
+    def line(self, name: str) -> dict[str, Any]:
+        """Keyword arguments for a line."""
+        return self._lines[name]
+
+    def colour(self, name: str) -> str:
+        """The strategy's colour."""
+        return str(self._lines[name]["color"])
+
+
+def curves_figure(findings: Findings, palette: Palette) -> Figure:
+    """Mean curves of all strategies, with their names at the ends."""
+    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
+    style = Style(findings.names, _baseline(findings), palette)
+    figure, axes = _axes(palette, (6.4, 4.2), experiment.axis, unit.name)
+    ends = {}
+    for name in findings.names:
+        labels, mean, _, _ = band(experiment.labels, experiment.curves(name))
+        if len(labels):
+            axes.plot(labels, unit.scale * mean, **style.line(name))
+            ends[name] = float(unit.scale * mean[-1])
+    _end_labels(axes, ends, style)
+    _thousands(axes)
+    return figure
+
+
+def gains_figure(findings: Findings, palette: Palette) -> Figure | None:
+    """How much better every strategy is than the first baseline at every number of labels."""
+    baseline = _baseline(findings)
+    if baseline is None or len(findings.names) < 2:
+        return None
+    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
+    style = Style(findings.names, baseline, palette)
+    height = f"gain over {baseline}, {unit.difference}"
+    figure, axes = _axes(palette, (6.4, 4.2), experiment.axis, height)
+    axes.axhline(0, **style.line(baseline))
+    ends = {baseline: 0.0}
+    for name in findings.names:
+        gain = experiment.sign * (experiment.curves(name) - experiment.curves(baseline))
+        labels, mean, _, _ = band(experiment.labels, gain)
+        if name != baseline and len(labels):
+            axes.plot(labels, unit.scale * mean, **style.line(name))
+            ends[name] = float(unit.scale * mean[-1])
+    _end_labels(axes, ends, style)
+    _thousands(axes)
+    return figure
+
+
+def panel_figure(findings: Findings, name: str, palette: Palette) -> Figure:
+    """One strategy beside the first baseline with their bands, and the paper's curve if any."""
+    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
+    baseline = _baseline(findings)
+    style = Style(findings.names, baseline, palette)
+    figure, axes = _axes(palette, (3.4, 2.6), experiment.axis, unit.name)
+    for shown in dict.fromkeys(filter(None, (baseline, name))):
+        labels, mean, low, high = band(experiment.labels, experiment.curves(shown))
+        axes.plot(labels, unit.scale * mean, **style.line(shown))
+        colour = style.colour(shown)
+        axes.fill_between(
+            labels, unit.scale * low, unit.scale * high, color=colour, alpha=0.2, lw=0
+        )
+    printed = paper_curves(experiment.name, experiment.dataset)
+    if printed and plain(name) in printed.curves:
+        heights = [cell.value for cell in printed.curves[plain(name)]]
+        axes.plot(printed.labels, heights, "o", ms=3.5, mfc="none", mec=palette.ink, mew=0.8)
+    axes.set_title(name, color=palette.ink, loc="left", fontweight="bold")
+    axes.margins(x=0.02)
+    _thousands(axes)
+    return figure
+
+
+def differences_figure(contrasts: Sequence[Contrast], unit: Unit, palette: Palette) -> Figure:
+    """Differences of areas to a baseline with their intervals, the best on top."""
+    height = 0.9 + 0.3 * len(contrasts)
+    baseline = contrasts[0].baseline
+    label = f"area minus that of {baseline}, {unit.difference} (right is better)"
+    figure, axes = _axes(palette, (6.4, height), label, "")
+    axes.axvline(0, color=palette.base, lw=1.2, ls=(0, (4, 2)))
+    for place, contrast in enumerate(reversed(contrasts)):
+        gain = contrast.area.gain
+        colour = palette.base if contrast.verdict in ("unclear", "one seed") else palette.series[0]
+        if contrast.verdict.endswith("worse"):
+            colour = palette.series[1]
+        if not math.isnan(gain.low):
+            ends = [unit.scale * gain.low, unit.scale * gain.high]
+            axes.plot(ends, [place, place], color=colour, lw=2.4, solid_capstyle="round")
+        axes.plot([unit.scale * gain.value], [place], "o", color=colour, ms=6)
+    axes.set_yticks(range(len(contrasts)), [entry.strategy for entry in reversed(contrasts)])
+    axes.set_ylim(-0.6, len(contrasts) - 0.4)
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def ranks_figure(ranks: Ranks, palette: Palette) -> Figure:
+    """Mean ranks on a line, with a bar over those that Nemenyi's test cannot tell apart."""
+    count = len(ranks.names)
+    depth = (count + 1) // 2
+    figure, axes = _axes(palette, (7.4, 1.3 + 0.26 * depth + 0.12 * len(ranks.groups)), "", "")
+    axes.axis("off")
+    low, high = 1.0, float(count)
+    span = high - low
+    ink = {"color": palette.ink, "fontsize": 9}
+    axes.plot([low, high], [0, 0], color=palette.ink, lw=1)
+    for tick in range(1, count + 1):
+        axes.plot([tick, tick], [0, 0.12], color=palette.ink, lw=1)
+        axes.text(tick, 0.25, str(tick), ha="center", va="bottom", **ink)
+    bars = 0.22 * len(ranks.groups)
+    for place, (name, rank) in enumerate(zip(ranks.names, ranks.ranks, strict=True)):
+        left = place < depth
+        row = place if left else count - 1 - place
+        edge = low - 0.03 * span if left else high + 0.03 * span
+        height = -0.35 - bars - 0.5 * row
+        axes.plot([rank, rank, edge], [0, height, height], color=palette.base, lw=0.9)
+        axes.plot([rank], [0], "o", color=palette.series[0], ms=5)
+        text = f"{name}  {rank:.2f}" if left else f"{rank:.2f}  {name}"
+        side = "right" if left else "left"
+        axes.text(
+            edge + (-0.01 if left else 0.01) * span, height, text, ha=side, va="center", **ink
+        )
+    for place, (first, last) in enumerate(ranks.groups):
+        ends = [ranks.ranks[first] - 0.01 * span, ranks.ranks[last] + 0.01 * span]
+        axes.plot(ends, [-0.22 * (place + 1)] * 2, color=palette.ink, lw=3, solid_capstyle="round")
+    reach = min(ranks.critical_difference, span)
+    axes.plot([low, low + reach], [1.0, 1.0], color=palette.ink, lw=1.4)
+    more = "" if reach == ranks.critical_difference else " (more than the line is long)"
+    text = f"critical difference {ranks.critical_difference:.2f}{more}"
+    axes.text(low, 1.12, text, ha="left", va="bottom", **ink)
+    axes.set_xlim(low - 0.45 * span, high + 0.45 * span)
+    return figure
+
+
+def band(labels: Any, curves: Floats) -> tuple[Any, Floats, Floats, Floats]:
+    """Where something was measured, and the mean and interval there over the seeds that have it.
+
+    Args:
+        labels: ``(r,)``.
+        curves: ``(s, r)``, with nan where something is missing.
+    """
+    there = np.isfinite(curves)
+    kept = np.flatnonzero(there.any(axis=0))
+    found = [mean_estimate(curves[there[:, place], place]) for place in kept]
+    low = [entry.value if math.isnan(entry.low) else entry.low for entry in found]
+    high = [entry.value if math.isnan(entry.high) else entry.high for entry in found]
+    means = np.array([entry.value for entry in found])
+    return np.asarray(labels)[kept], means, np.array(low), np.array(high)
+
+
+def svg(figure: Figure, label: str) -> str:
+    """A figure drawn in the page's palette, as SVG text for the page."""
+    text = io.StringIO()
+    fonts: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": label}
+    nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
+    with rc_context(fonts):
+        figure.savefig(text, format="svg", transparent=True, metadata=nothing)
+    found = text.getvalue()
+    wanted = {PAGE.ink: "currentColor", PAGE.grid: "var(--rule)", PAGE.base: "var(--base)"}
+    wanted |= {colour: f"var(--s{place})" for place, colour in enumerate(PAGE.series)}
+    for written, colour in wanted.items():
+        found = found.replace(written, colour)
+    named = f'<svg role="img" aria-label="{html.escape(label)}"'
+    return found[found.index("<svg") :].replace("<svg", named, 1)
+
+
+def _baseline(findings: Findings) -> str | None:
+    return findings.baselines[0] if findings.baselines else None
+
+
+def _axes(palette: Palette, size: tuple[float, float], x: str, y: str) -> tuple[Figure, Any]:
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(x, color=palette.ink)
+    axes.set_ylabel(y, color=palette.ink)
+    axes.tick_params(colors=palette.ink, color=palette.grid, labelsize=9)
+    axes.grid(color=palette.grid, lw=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[:].set_visible(False)
+    return figure, axes
+
+
+def _thousands(axes: Any) -> None:
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def _end_labels(axes: Any, ends: dict[str, float], style: Style) -> None:
+    """Names right of the plot, at the heights of the curves' ends but never over each other."""
+    if not ends:
+        return
+    axes.margins(x=0.01)
+    low, high = axes.get_ylim()
+    gap = 0.052 * (high - low)
+    names = sorted(ends, key=lambda name: ends[name])
+    heights = [ends[name] for name in names]
+    for _ in range(200):  # push neighbours apart, half each
+        for place in range(len(heights) - 1):
+            lack = gap - (heights[place + 1] - heights[place])
+            if lack > 1e-9:
+                heights[place] -= lack / 2
+                heights[place + 1] += lack / 2
+        if len(heights) * gap < high - low:
+            lift = max(0.0, low + gap / 2 - heights[0]) - max(0.0, heights[-1] - high + gap / 2)
+            heights = [height + lift for height in heights]
+    for name, height in zip(names, heights, strict=True):
+        axes.annotate(
+            name,
+            xy=(1, ends[name]),
+            xytext=(1.06, height),
+            xycoords=axes.get_yaxis_transform(),
+            textcoords=axes.get_yaxis_transform(),
+            color=style.colour(name),
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": style.colour(name),
+                "lw": 0.6,
+                "shrinkA": 2,
+                "patchA": None,
+                "relpos": (0, 0.5),  # the name's left end, so that no line crosses a name
+            },
+        )
+    axes.set_ylim(low, high)

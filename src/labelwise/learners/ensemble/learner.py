@@ -1,0 +1,255 @@
+r"""Deep ensembles: several networks that differ in their first parameters and order of batches.
+
+The members' probabilities :math:`p_{im}` are averaged, :math:`\bar p_i = \frac1M \sum_m p_{im}`,
+and logits are :math:`\log \bar p_i`. The members side by side are one wide network whose last
+hidden layer is all of theirs: features are the members' features one after the other,
+``(n, M d)``.
+
+Cost: where the architecture allows, the members train as one batched model
+(`labelwise.learners.ensemble.training`), and M small networks take little longer than one.
+
+Reference: B. Lakshminarayanan, A. Pritzel, C. Blundell, "Simple and Scalable Predictive Uncertainty
+Estimation Using Deep Ensembles", NeurIPS 2017.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labelwise.errors import BadInput
+from labelwise.learner import FitReport
+from labelwise.learners.ensemble.training import Stack, can_stack, train_together
+from labelwise.learners.inputs import Batch
+from labelwise.learners.members.base import vmapped_or_not
+from labelwise.learners.network import call, call_with_features
+from labelwise.learners.preparation import seeded
+from labelwise.learners.representations.predictions import full_precision, predictions
+from labelwise.learners.torch_learner import TorchLearner
+from labelwise.learners.training import Labelled, Outcome, autocast, train
+
+
+def member_seeds(seed: int, count: int) -> list[int]:
+    """The seeds of an ensemble's members; a `TorchLearner` with one of them trains that member.
+
+    >>> member_seeds(0, 2) == member_seeds(0, 3)[:2]
+    True
+    """
+    return [
+        int(np.random.SeedSequence([seed, number]).generate_state(1)[0]) for number in range(count)
+    ]
+
+
+class EnsembleModule(nn.Module):
+    """The members of an ensemble, in ``members``; its output is their mean.
+
+    For classes it is the logarithm of the mean probabilities, ``(b, K)``.
+    """
+
+    def __init__(self, members: Iterable[nn.Module], *, classes: bool = True) -> None:
+        """Put modules side by side; ``classes`` says whether they give logits or values."""
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.classes = classes
+
+    def forward(self, *inputs: Any, **named: Any) -> Tensor:
+        """The mean of the members, which are run one after the other."""
+        found = [call(member, named or inputs) for member in self.members]
+        return mean_outputs(torch.stack(found, dim=1), self.classes)
+
+
+def mean_outputs(several: Tensor, classes: bool) -> Tensor:
+    """Members' outputs ``(b, M, K)`` to those of the ensemble, ``(b, K)``."""
+    several = full_precision(several)
+    if not classes:
+        return several.mean(dim=1)
+    return several.log_softmax(dim=2).logsumexp(dim=1) - math.log(several.shape[1])
+
+
+class EnsembleLearner(TorchLearner):
+    """Train ``members`` networks of one make, and represent items by all of them.
+
+    It gives features ``(n, M d)``, logits, probabilities, member_probabilities ``(n, M, K)`` and
+    member_votes; for a regression features, outputs and member_votes (of one output). Held-out
+    items are the same for all members; each keeps its own best epoch and stops by itself.
+
+    Attributes:
+        batched: whether the last `fit` trained the members as one batched model; None before.
+
+    Example:
+        >>> import numpy as np
+        >>> from torch import nn
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> learner = EnsembleLearner(make, members=5, epochs=10)
+        >>> report = learner.fit(inputs[:40], targets[:40], seed=0)
+        >>> learner.batched
+        True
+        >>> rows = learner.represent(inputs, ["features", "member_probabilities"])
+        >>> rows["features"].shape, rows["member_probabilities"].shape
+        ((60, 40), (60, 5, 2))
+    """
+
+    def __init__(
+        self, make_module: Callable[[], nn.Module], *, members: int = 5, **options: Any
+    ) -> None:
+        """Remember how to make and train the members.
+
+        Args:
+            make_module: gives a new module, not yet trained, at every call.
+            members: how many, 2 or more.
+            **options: those of `TorchLearner`, but for ``gradients`` and
+                ``pseudo``; an unknown one is an error.
+        """
+        if isinstance(members, bool) or not isinstance(members, int) or members < 2:
+            raise BadInput(f"members must be a whole number, 2 or more; got {members!r}")
+        for name in ("gradients", "pseudo"):
+            if name in options:
+                raise BadInput(
+                    f"{name} is {options[name]!r}, but an ensemble gives no gradients; use a "
+                    "TorchLearner for them"
+                )
+        super().__init__(self._make_members, **options)
+        self._make_member = make_module
+        self._seeds = member_seeds(0, members)
+        self._stack: Stack | None = None
+        self._one_by_one = False
+        self.batched: bool | None = None
+
+    @property
+    def head(self) -> nn.Linear:
+        """Refused: every member has its own."""
+        raise BadInput("an ensemble has one head per member; look at module.members")
+
+    @property
+    def members(self) -> list[nn.Module]:
+        """The trained modules, in eval mode."""
+        return _members(self.module)
+
+    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+        """Train all members from the start, or with ``warm_start`` from where they are.
+
+        Args:
+            inputs: the labelled items, ``(m, ...)``, in any form of `labelwise.learners.inputs`.
+            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
+            weights: ``(m,)``, not negative; only their ratios matter.
+            seed: decides all that is random; `member_seeds` says the members' own.
+
+        Returns:
+            The mean loss of the members, the most epochs of any, and whether all ended by
+            themselves.
+        """
+        begin = time.perf_counter()
+        self._seeds = member_seeds(seed, len(self._seeds))
+        with seeded(seed, self._device):
+            start = self._prepare(inputs, targets, weights, seed)
+            outcomes = self._train(_members(start.module), start.labelled, start.validation)
+            start.module.eval()
+            whole = Outcome(
+                float(np.mean([outcome.loss for outcome in outcomes])),
+                max(outcome.epochs for outcome in outcomes),
+                all(outcome.converged for outcome in outcomes),
+            )
+            report = self._finish(start, whole)
+        self._trained()
+        return replace(report, seconds=time.perf_counter() - begin)
+
+    def _one_of(self, module: nn.Module) -> nn.Module:
+        return _members(module)[0]
+
+    def offered(self) -> list[str]:
+        """The representations that this learner can give, now that it is trained."""
+        if self._state().classes:
+            return ["features", "logits", "probabilities", "member_probabilities", "member_votes"]
+        return ["features", "outputs", "member_votes"]
+
+    def load(self, folder: str | Path) -> None:
+        """Take the members that `save` wrote; ``make_module`` must make modules of that shape."""
+        super().load(folder)
+        self._trained()
+
+    def _train(
+        self, members: list[nn.Module], labelled: Labelled, validation: Labelled | None
+    ) -> list[Outcome]:
+        settings, device = self._settings, self._device
+        self.batched = can_stack(members, labelled, settings, device)
+        if self.batched:
+            return train_together(
+                members,
+                labelled,
+                settings,
+                seeds=self._seeds,
+                device=device,
+                validation=validation,
+                progress=self._progress,
+            )
+        outcomes = []
+        for module, seed in zip(members, self._seeds, strict=True):
+            with seeded(seed, device):
+                outcomes.append(
+                    train(
+                        module,
+                        labelled,
+                        settings,
+                        seed=seed,
+                        device=device,
+                        validation=validation,
+                        progress=self._progress,
+                    )
+                )
+        return outcomes
+
+    def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+        """The named representations of a batch."""
+        classes = self._state().classes
+        with torch.no_grad(), autocast(self._device, self._settings.amp):
+            several, features = self._members_rows(batch)
+        outputs = mean_outputs(several, classes)
+        found = {"features": features, **predictions(outputs, several, classes)}
+        return {name: found[name].detach() for name in names}
+
+    def _members_rows(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Outputs ``(b, M, K)``, and features ``(b, M d)``, at once or member by member."""
+        head = self._state().head
+        if not self._one_by_one:
+            try:
+                self._stack = self._stack or Stack(self.members)
+                with vmapped_or_not():
+                    outputs, features = self._stack.outputs_and_features(head, batch)
+                return outputs.transpose(0, 1), features.transpose(0, 1).flatten(1)
+            except Exception:  # what is not for vmap's sake is raised again below
+                self._one_by_one, self._stack = True, None
+        pairs = [call_with_features(module, head, batch) for module in self.members]
+        return torch.stack([p[0] for p in pairs], dim=1), torch.cat([p[1] for p in pairs], dim=1)
+
+    def _trained(self) -> None:
+        """There are other members than before."""
+        assert isinstance(self.module, EnsembleModule)
+        self.module.classes = self._state().classes
+        self._stack, self._one_by_one = None, False
+
+    def _make_members(self) -> EnsembleModule:
+        """Fresh members, each from its own seed."""
+        modules: list[Any] = []
+        for seed in self._seeds:
+            with seeded(seed, self._device):
+                modules.append(self._make_member())
+        for module in modules:
+            if not isinstance(module, nn.Module):
+                raise BadInput(f"make_module must give a torch module; got {type(module).__name__}")
+        old = [] if self._fitted is None else self.members
+        if len({id(module) for module in [*modules, *old]}) < len(modules) + len(old):
+            raise BadInput("make_module gave the same module twice; make a new one at every call")
+        return EnsembleModule(modules)
+
+
+def _members(module: nn.Module) -> list[nn.Module]:
+    assert isinstance(module, EnsembleModule)
+    return list(module.members)

@@ -1,0 +1,373 @@
+"""Several networks of one architecture trained as one batched model.
+
+Their parameters are stacked, ``(M, ...)`` each, and a forward pass is vmapped over the stack, so
+that M small matrix products become one large one and Python runs once for all. The networks share
+nothing else: each has its own first parameters, its own order of batches, its own best epoch, may
+stop before the others, and may have items of its own. The optimizers in use work number by number,
+so that a step on stacked parameters is a step on each.
+
+The answer is that of `labelwise.learners.training.train` for each network by itself with the same
+seed, up to rounding (layers that draw in training, as dropout, draw other numbers).
+
+On a GPU a step of small networks is hundreds of short kernels, and starting them takes longer than
+they do. Such a step is recorded once and replayed (`labelwise.learners.recorded`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import stack_module_state, vmap
+from torch.nn.modules.conv import _ConvNd
+
+from labelwise.blocks import Progress
+from labelwise.errors import BadInput
+from labelwise.learners.ensemble.sets import Sets, stacked
+from labelwise.learners.inputs import Batch, even_parts, ready
+from labelwise.learners.members.base import WithState, vmapped_or_not
+from labelwise.learners.network import call, call_with_features, evaluating, precision_of
+from labelwise.learners.recorded import Recorded, recordable
+from labelwise.learners.settings import Settings, make_optimizer, make_schedule
+from labelwise.learners.training import (
+    Labelled,
+    Outcome,
+    Penalised,
+    Watcher,
+    autocast,
+    batches,
+    check_finite,
+    checked_losses,
+)
+
+NUMBER_BY_NUMBER = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.Adagrad,
+    torch.optim.Adadelta,
+    torch.optim.Adamax,
+)
+"""Optimizers whose step on a number depends on that number and its gradients alone."""
+
+
+class Stack:
+    """Modules of one architecture with their parameters and buffers stacked, ``(M, ...)`` each."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        """Copy the modules' states; the first one lends its layers to all."""
+        self.modules, self.base = list(modules), modules[0]
+        parameters, self.buffers = stack_module_state(self.modules)
+        self.parameters = nn.ParameterList(
+            nn.Parameter(value.detach(), requires_grad=value.requires_grad)
+            for value in parameters.values()
+        )
+        self._names = list(parameters)
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name."""
+        return {**dict(zip(self._names, self.parameters, strict=True)), **self.buffers}
+
+    def outputs(self, batch: Batch, *, shared: bool = False) -> Tensor:
+        """``(M, b, K)`` for a batch ``(M, b, ...)``, each its own, or one for all ``(b, ...)``."""
+        return self._each(call, batch, None if shared else 0)  # type: ignore[no-any-return]
+
+    def outputs_and_features(self, head: str, batch: Batch) -> tuple[Tensor, Tensor]:
+        """``(M, b, K)`` and ``(M, b, d)`` for a shared batch."""
+
+        def both(module: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+            return call_with_features(module, f"base.{head}", batch)
+
+        outputs, features = self._each(both, batch, None)
+        return outputs, features
+
+    def write(self, states: Mapping[str, Tensor], numbers: Sequence[int] | None = None) -> None:
+        """Give stacked states back to the modules, all of them or those of these numbers."""
+        with torch.no_grad():
+            for number in range(len(self)) if numbers is None else numbers:
+                module = self.modules[number]
+                for name, value in [*module.named_parameters(), *module.named_buffers()]:
+                    value.copy_(states[name][number])
+
+    def _each(
+        self, function: Callable[[nn.Module, Batch], Any], batch: Batch, axis: int | None
+    ) -> Any:
+        def one(state: dict[str, Tensor], batch: Batch) -> Any:
+            return function(WithState(self.base, state), batch)
+
+        return vmap(one, in_dims=(0, axis), randomness="different")(self.state, batch)
+
+
+def can_stack(
+    modules: Sequence[nn.Module],
+    labelled: Labelled | Sequence[Labelled],
+    settings: Settings,
+    device: torch.device,
+) -> bool:
+    """Whether the modules can be trained together, found out by a first forward and backward pass.
+
+    Not with layers that have a penalty of their own, with an optimizer that looks beyond single
+    numbers, or with anything that vmap refuses: control flow that depends on values, operations it
+    has no rule for, modules of different shapes. Not with convolutions on a CPU either, which batch
+    into grouped ones that take longer than one after the other.
+    """
+    layers = list(modules[0].modules())
+    if any(isinstance(layer, Penalised) for layer in layers):
+        return False
+    if device.type == "cpu" and any(isinstance(layer, _ConvNd) for layer in layers):
+        return False
+    if type(make_optimizer(modules[0], settings)) not in NUMBER_BY_NUMBER:
+        return False
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus), vmapped_or_not():
+        for module in modules:
+            module.train()
+        try:
+            steps = _Steps(Stack(modules), labelled, settings, device)
+            size = min(len(steps.sets), settings.batch_size)
+            losses, _ = steps.losses(np.tile(np.arange(size), (len(modules), 1)))
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+        except Exception:  # what is not for vmap's sake is raised again by training
+            return False
+    return True
+
+
+def train_together(
+    modules: Sequence[nn.Module],
+    labelled: Labelled | Sequence[Labelled],
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    device: torch.device,
+    validation: Labelled | Sequence[Labelled] | None = None,
+    watchers: Mapping[int, Watcher] | None = None,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Train modules in place, each as `train` would with its seed.
+
+    Args:
+        modules: of one architecture.
+        labelled: one set for all, or a set for each, all of one size.
+        settings: how to train.
+        seeds: one for each.
+        device: where the modules are.
+        validation: what the best epoch is found with: one set, or a set for each.
+        watchers: who looks at a module, by its number, at the beginning and after every epoch. They
+            are not told of steps, and cannot ask for losses.
+        progress: called as ``progress("training", epochs done, epochs)``.
+    """
+    for module in modules:
+        module.train()
+    steps = _Steps(Stack(modules), labelled, settings, device)
+    sets = steps.sets
+    if settings.stop_accuracy is not None and sets.targets.is_floating_point():
+        raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
+    held = None if validation is None else Sets(validation, len(modules), device)
+    rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
+    race = _Race(steps.stack, settings)
+    looking = watchers or {}
+    for number, watcher in looking.items():
+        watcher.begin(sets.each[number])
+    for epoch in range(1, settings.epochs + 1):
+        pairs = zip(sets.each, rngs, strict=True)
+        plans = [batches(own.weights, settings, rng) for own, rng in pairs]
+        means, accuracies = steps.epoch(plans)
+        losses = None if held is None else steps.mean_losses(held)
+        for number in race.running:
+            which = f"of network {number} in epoch {epoch}"
+            check_finite(means[number], f"the loss {which}", sets.each[number], settings)
+            if held is not None and losses is not None:
+                own = held.each[number]
+                check_finite(losses[number], f"the validation loss {which}", own, settings)
+        steps.stack.write(steps.stack.state, list(looking))
+        for number, watcher in looking.items():
+            watcher.epoch_done(modules[number], epoch, settings.epochs, _no_losses)
+        if progress is not None:
+            progress("training", epoch, settings.epochs)
+        race.look(epoch, means, accuracies, losses)
+        if not race.running:
+            break
+    return race.end()
+
+
+class _Steps:
+    """One step of the optimizer after the other, for all networks of a stack at once."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        labelled: Labelled | Sequence[Labelled],
+        settings: Settings,
+        device: torch.device,
+    ) -> None:
+        self.stack, self._settings = stack, settings
+        self.sets = Sets(labelled, len(stack), device)
+        self._device, self._dtype = device, precision_of(stack.base)
+        self._optimizer = make_optimizer(stack.parameters, settings)
+        count = settings.epochs * -(-len(self.sets) // settings.batch_size)
+        self._schedule = make_schedule(self._optimizer, settings, count)
+        uneven = settings.weighting == "loss" and bool((self.sets.weights != 1).any())
+        self._weights = self.sets.weights if uneven else None
+        self._total = torch.zeros(len(stack), device=device)
+        self._right = torch.zeros(len(stack), device=device)
+        self._recorded: Recorded | None = None
+        if self.sets.near and recordable(self._optimizer, settings, device, steps=count):
+            self._recorded = Recorded(self._make)
+
+    def epoch(
+        self, plans: Sequence[Sequence[NDArray[np.int64]]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Make a step on each batch; every network's mean loss, and share of items that were right.
+
+        Args:
+            plans: every network's batches, of the same sizes.
+        """
+        self.stack.base.train()
+        self._total.zero_()
+        self._right.zero_()
+        orders = np.stack([np.concatenate(plan) for plan in plans])
+        cuts = np.cumsum([0, *(len(part) for part in plans[0])]).tolist()
+        places = torch.from_numpy(orders).to(self._device)  # once an epoch: every copy waits
+        for begin, end in pairwise(cuts):
+            make = self._make if self._recorded is None else self._recorded
+            make(orders[:, begin:end], places[:, begin:end])
+            if self._schedule is not None:
+                self._schedule.step()
+        count = len(self.sets)
+        return _numbers(self._total / count), _numbers(self._right / count)
+
+    def _make(self, positions: NDArray[np.int64], places: Tensor) -> None:
+        """One step, and its losses added to those of the epoch."""
+        losses, hits = self.losses(positions, places)
+        self._optimizer.zero_grad(set_to_none=True)
+        losses.mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self._total += losses.detach().sum(dim=1)
+        self._right += hits
+
+    def losses(
+        self, positions: NDArray[np.int64], places: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | float]:
+        """Weighted losses of the items at ``positions`` ``(M, b)``; how many were right ``(M,)``.
+
+        The second is 0 unless training is to stop by it. ``places`` are the positions on the
+        device, if they are there already.
+        """
+        if places is None:
+            places = torch.from_numpy(positions).to(self._device)
+        targets = self.sets.numbers(self.sets.targets, places).flatten(0, 1)
+        batch = self._batch(positions, places)
+        with autocast(self._device, self._settings.amp):
+            outputs = self.stack.outputs(batch).flatten(0, 1)
+            losses = checked_losses(self._settings.loss, outputs, targets).reshape(places.shape)
+        if self._weights is not None:
+            losses = losses * self.sets.numbers(self._weights, places)
+        if self._settings.stop_accuracy is None:
+            return losses, 0.0
+        return losses, (outputs.argmax(dim=1) == targets).reshape(places.shape).sum(dim=1)
+
+    def mean_losses(self, held: Sets) -> NDArray[np.float64]:
+        """Every network's weighted mean loss on some items, in eval mode, ``(M,)``."""
+        total = torch.zeros(len(self.stack), device=self._device)
+        with evaluating(self.stack.base), torch.no_grad():
+            for part in even_parts(np.arange(len(held)), 512):
+                positions = np.tile(part, (len(self.stack), 1))
+                places = torch.from_numpy(positions).to(self._device)
+                outputs = self._outputs(held, positions, places)
+                targets = held.numbers(held.targets, places)
+                pairs = zip(outputs, targets, strict=True)
+                losses = torch.stack([self._settings.loss(*pair) for pair in pairs])
+                total += (losses * held.numbers(held.weights, places)).sum(dim=1)
+        return _numbers(total / len(held))
+
+    def _outputs(self, held: Sets, positions: NDArray[np.int64], places: Tensor) -> Tensor:
+        """``(M, b, K)``; what all networks see alike is given to them once."""
+        if not held.shared:
+            return self.stack.outputs(held.batch(positions, places, self._dtype))
+        batch = ready(held.each[0].items.batch(positions[0]), self._device, self._dtype)
+        return self.stack.outputs(batch, shared=True)
+
+    def _batch(self, positions: NDArray[np.int64], places: Tensor) -> Batch:
+        """The networks' batches, ``(M, b, ...)``."""
+        augment = self._settings.augment
+        if augment is None:
+            return self.sets.batch(positions, places, self._dtype)
+        return stacked([augment(own) for own in self.sets.batches(positions, self._dtype)])
+
+
+class _Race:
+    """Which networks are still training, and the state of each that counts in the end."""
+
+    def __init__(self, stack: Stack, settings: Settings) -> None:
+        self._stack, self._settings = stack, settings
+        count = len(stack)
+        self.running = list(range(count))
+        self._best, self._best_epoch = [math.inf] * count, [0] * count
+        self._outcomes: list[Outcome] = [Outcome(math.nan, 0, False)] * count
+        self._kept: dict[str, Tensor] | None = None
+        self._safe: set[int] = set()  # networks whose state is kept
+
+    def look(
+        self,
+        epoch: int,
+        means: NDArray[np.float64],
+        accuracies: NDArray[np.float64],
+        losses: NDArray[np.float64] | None,
+    ) -> None:
+        """An epoch is over; ``losses`` are those of a validation."""
+        settings, better, ended = self._settings, [], []
+        for number in self.running:
+            done = (
+                settings.stop_accuracy is not None and accuracies[number] >= settings.stop_accuracy
+            )
+            if losses is not None:
+                if losses[number] < self._best[number]:
+                    self._best[number], self._best_epoch[number] = losses[number], epoch
+                    better.append(number)
+                waited = epoch - self._best_epoch[number]
+                done = done or (settings.patience is not None and waited >= settings.patience)
+            self._outcomes[number] = Outcome(float(means[number]), epoch, bool(done))
+            if done:
+                ended.append(number)
+        self._keep(better)
+        self._keep([number for number in ended if number not in self._safe])
+        self.running = [number for number in self.running if number not in ended]
+
+    def end(self) -> list[Outcome]:
+        """Write the states that count to the modules."""
+        self._keep([number for number in self.running if number not in self._safe])
+        assert self._kept is not None
+        self._stack.write(self._kept)
+        for module in self._stack.modules:
+            module.eval()
+        return self._outcomes
+
+    def _keep(self, numbers: list[int]) -> None:
+        """Remember the states that some networks have now."""
+        if not numbers:
+            return
+        state = {name: value.detach() for name, value in self._stack.state.items()}
+        if self._kept is None:
+            self._kept = {name: value.clone() for name, value in state.items()}
+        for name, value in state.items():
+            self._kept[name][numbers] = value[numbers]
+        self._safe.update(numbers)
+
+
+def _no_losses(*_: object) -> Tensor:
+    raise BadInput("losses of items cannot be asked for while networks are trained together")
+
+
+def _numbers(values: Tensor) -> NDArray[np.float64]:
+    return values.double().cpu().numpy()

@@ -1,0 +1,114 @@
+"""Members from one training: the network as it was at the ends of its later epochs.
+
+The votes of a model at its later epochs show on which items it wavers while the loss hardly changes
+any more. That is what the strategy ``disagreement`` (DIAM) reads.
+
+By default these are the later half of the epochs up to the one whose parameters the learner keeps:
+the last one, or with a validation the best one. Of epochs after the best nothing is kept.
+
+Cost: one copy of all parameters per kept epoch, in main memory; one forward pass per kept epoch.
+
+Reference: Y.-P. Tang, S.-J. Huang, "Active Learning for Multiple Target Models", NeurIPS 2022.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labelwise.errors import BadInput
+from labelwise.learners.inputs import Batch
+from labelwise.learners.members.base import Members, WithState
+from labelwise.learners.network import call
+from labelwise.learners.saving import under
+from labelwise.learners.training import Labelled
+
+State = Mapping[str, Tensor]
+
+
+class SnapshotMembers(Members):
+    """The network at the ends of its later epochs; `count` is known after the training.
+
+    Example:
+        >>> import numpy as np
+        >>> from torch import nn
+        >>> import labelwise
+        >>> from labelwise.learners.torch_learner import TorchLearner
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> learner = TorchLearner(make, epochs=20, members=SnapshotMembers())
+        >>> report = learner.fit(inputs[:20], targets[:20], seed=0)
+        >>> votes = learner.represent(inputs, ["member_votes"])["member_votes"]
+        >>> votes.shape
+        (60, 10)
+        >>> len(labelwise.select("disagreement", 5, member_votes=votes, seed=0).ids)
+        5
+    """
+
+    def __init__(self, *, last: int | None = None) -> None:
+        """Remember how many epochs to keep.
+
+        Args:
+            last: so many epochs instead of the later half; bounds the memory of a long training.
+        """
+        if last is not None and last < 1:
+            raise BadInput(f"last must be 1 or more, or None for the later half; got {last}")
+        self._last = last
+        self._states: dict[int, State] = {}  # by epoch, in order
+        self._near: dict[int, State] = {}  # the same where the batches are
+        self.count = 0
+
+    @property
+    def epochs(self) -> list[int]:
+        """The epochs at whose ends the members were taken, from 1."""
+        return list(self._states)
+
+    def begin(self, labelled: Labelled) -> None:
+        """Forget the last training."""
+        self._keep({})
+
+    def epoch_done(
+        self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
+    ) -> None:
+        """Keep a copy of the network, and drop those that are now too old."""
+        if self._last is not None and self._last > epochs:
+            raise BadInput(f"last is {self._last} but there are only {epochs} epochs")
+        oldest = epoch // 2 if self._last is None else epoch - self._last
+        state = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
+        self._keep({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
+
+    def snapshot(self) -> Any:
+        """What is kept at this epoch; the copies themselves are shared, for they never change."""
+        return dict(self._states)
+
+    def restore(self, snapshot: Any) -> None:
+        """Keep what was kept at the best epoch."""
+        self._keep(dict(snapshot))
+
+    def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
+        """Outputs at the end of every kept epoch, ``(b, count, K)``."""
+        if not self._states:
+            raise BadInput("no epochs are kept yet; fit or load the learner first")
+        for epoch in self._states.keys() - self._near.keys():
+            state = self._states[epoch]
+            self._near[epoch] = {name: value.to(features.device) for name, value in state.items()}
+        found = [call(WithState(module, self._near[epoch]), batch) for epoch in self._states]
+        return torch.stack(found, dim=1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All copies, by epoch and name."""
+        return {
+            f"{epoch}.{name}": value
+            for epoch, state in self._states.items()
+            for name, value in state.items()
+        }
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back all copies."""
+        epochs = sorted({int(name.split(".")[0]) for name in tensors})
+        self._keep({epoch: under(f"{epoch}.", tensors) for epoch in epochs})
+
+    def _keep(self, states: dict[int, State]) -> None:
+        self._states, self._near, self.count = states, {}, len(states)

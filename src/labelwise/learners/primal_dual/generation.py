@@ -1,0 +1,142 @@
+r"""Inputs that the predicted dual variable calls informative, made by gradient ascent.
+
+From every start, with the features :math:`\phi` and the dual head :math:`h` frozen and in eval
+mode,
+
+.. math::
+    x \leftarrow \mathrm{clip}\Bigl( x + \eta \, \lVert x_0 \rVert \,
+        \frac{\nabla_x h(\phi(x))}{\lVert \nabla_x h(\phi(x)) \rVert} \Bigr) ,
+
+so that all steps of a start :math:`x_0` are equally long, until the box cuts them. The predicted
+dual rises at every step that is small enough; near a maximum, steps of a fixed length go back and
+forth.
+
+Cost: a forward and a backward pass over the starts per step.
+
+Reference: J. Elenter, N. NaderiAlizadeh, A. Ribeiro, "A Lagrangian Duality Approach to Active
+Learning", NeurIPS 2022, Section 4.4 and Figure 1.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from labelwise.errors import BadInput
+from labelwise.learners.inputs import as_items, ready
+from labelwise.learners.network import evaluating, precision_of
+from labelwise.learners.primal_dual.learner import PrimalDualLearner
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The way from every start.
+
+    Attributes:
+        inputs: ``(steps + 1, n, ...)``, the starts first.
+        duals: ``(steps + 1, n)``, their predicted dual variables.
+    """
+
+    inputs: NDArray[Any]
+    duals: NDArray[Any]
+
+
+def generate(
+    learner: PrimalDualLearner,
+    starts: Any,
+    *,
+    steps: int = 100,
+    step_size: float = 0.05,
+    box: tuple[float, float] | None = None,
+) -> Trajectory:
+    """Change inputs so that their predicted dual variables rise.
+
+    Args:
+        learner: trained.
+        starts: ``(n, ...)`` array, tensor or ``.npy`` file; as a rule items of low predicted duals.
+        steps: how many steps.
+        step_size: the length of a step, as a share of the start's norm (of the mean norm of all
+            starts for a start that is zero).
+        box: the smallest and largest value of an input's entries, as ``(0, 1)`` for images; the
+            starts must lie in it. None for no bounds.
+
+    Example:
+        >>> import numpy as np
+        >>> from torch import nn
+        >>> from labelwise.learners.primal_dual.generation import generate
+        >>> from labelwise.learners.primal_dual import PrimalDualLearner
+        >>> inputs = np.random.default_rng(0).normal(size=(60, 2))
+        >>> targets = (inputs[:, 0] > 0).astype(int)
+        >>> make = lambda: nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
+        >>> learner = PrimalDualLearner(make, epsilon=0.2, epochs=30, lr=0.01)
+        >>> report = learner.fit(inputs, targets, seed=0)
+        >>> way = generate(learner, np.array([[2.0, 0.0], [-2.0, 0.0]]), steps=20)
+        >>> way.inputs.shape, way.duals.shape
+        ((21, 2, 2), (21, 2))
+        >>> bool((np.abs(way.inputs[-1, :, 0]) < 2).all())  # towards the border
+        True
+    """
+    if steps < 0:
+        raise BadInput(f"steps must be 0 or more; got {steps}")
+    if not step_size > 0:
+        raise BadInput(f"step_size must be above 0; got {step_size}")
+    x = _as_tensor(learner, starts)
+    if box is not None:
+        _check_box(x, box)
+    norms = _per_item(torch.linalg.vector_norm(x.flatten(1), dim=1), x)
+    mean = norms.mean()
+    lengths = step_size * torch.where(norms > 0, norms, mean if mean > 0 else 1.0)
+    inputs, duals = [x], []
+    with evaluating(learner.module):
+        for _ in range(steps):
+            predicted, direction = _uphill(learner, x)
+            x = x + lengths * direction
+            if box is not None:
+                x = x.clamp(*box)
+            duals.append(predicted)
+            inputs.append(x)
+        with torch.no_grad():
+            duals.append(learner.predicted_duals(x))
+    return Trajectory(torch.stack(inputs).cpu().numpy(), torch.stack(duals).cpu().numpy())
+
+
+def _uphill(learner: PrimalDualLearner, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Predicted duals ``(n,)``, and their gradients of length 1, ``(n, ...)``; 0 where flat."""
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        predicted = learner.predicted_duals(leaf)
+        (gradient,) = torch.autograd.grad(predicted.sum(), leaf)
+    # The largest entry first: the square of a small gradient would vanish.
+    largest = _per_item(gradient.flatten(1).abs().amax(dim=1), x)
+    gradient = gradient / torch.where(largest > 0, largest, 1.0)
+    norms = _per_item(torch.linalg.vector_norm(gradient.flatten(1), dim=1), x)
+    return predicted.detach(), gradient / torch.where(norms > 0, norms, 1.0)
+
+
+def _as_tensor(learner: PrimalDualLearner, starts: Any) -> Tensor:
+    module = learner.module
+    items = as_items(starts)
+    parameter = next(module.parameters())
+    batch = ready(items.batch(np.arange(len(items))), parameter.device, precision_of(module))
+    if not isinstance(batch, Tensor) or not batch.is_floating_point() or batch.ndim < 2:
+        kind = f"{batch.dtype} {tuple(batch.shape)}" if isinstance(batch, Tensor) else "several"
+        raise BadInput(f"starts must be one array of real numbers, (n, ...); got {kind}")
+    if not bool(torch.isfinite(batch).all()):
+        raise BadInput("starts must be finite")
+    return batch.clone()
+
+
+def _check_box(x: Tensor, box: tuple[float, float]) -> None:
+    low, high = box
+    if not low < high:
+        raise BadInput(f"box must be (smallest, largest); got {box}")
+    if bool(((x < low) | (x > high)).any()):
+        raise BadInput(f"starts reach from {float(x.min())} to {float(x.max())}, out of box {box}")
+
+
+def _per_item(values: Tensor, x: Tensor) -> Tensor:
+    """``(n,)`` numbers in a shape that multiplies ``x``."""
+    return values.reshape(-1, *[1] * (x.ndim - 1))

@@ -1,0 +1,101 @@
+"""Results with holes: what is there is paired, and what is missing is named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelwise.benchmark.report.experiment import experiments
+from labelwise.benchmark.report.words import Unit, lede, sentence
+from labelwise.benchmark.statistics import area
+from labelwise.errors import BadInput
+from tests.benchmark.report.made_up import as_errors, drop, find, make_rounds
+
+
+def test_a_run_that_stopped_is_left_out_of_pairs_and_named():
+    whole = make_rounds({"random": 0.0, "badge": 0.1})
+    rounds = drop(whole, lambda e: e.strategy == "badge" and e.seed == 2 and e.labels > 80)
+    found = find(rounds)
+    (contrast,) = found.contrasts["random"]
+    assert contrast.area.seeds == 4
+    rest = find(drop(whole, lambda e: e.seed == 2)).contrasts["random"][0]
+    assert contrast.area.gain == rest.area.gain
+    assert found.experiment.notes == (
+        "badge, seed 2: stops at 80 of 320 labels; drawn, but not in areas and tests.",
+    )
+
+
+def test_missing_seeds_holes_and_broken_numbers_are_named():
+    rounds = make_rounds({"random": 0.0, "badge": 0.1})
+    rounds = drop(rounds, lambda e: e.strategy == "badge" and e.seed in (1, 3))
+    rounds = [
+        replace(e, value=np.nan) if (e.strategy, e.seed, e.labels) == ("random", 0, 80) else e
+        for e in rounds
+    ]
+    found = find(rounds)
+    assert found.experiment.notes == (
+        "random, seed 0: has no number at 80 labels; drawn, but not in areas and tests.",
+        "badge: there is no run of seed 1, 3.",
+    )
+    assert found.contrasts["random"][0].area.seeds == 2
+
+
+def test_a_strategy_that_buys_all_at_once_is_compared_on_what_it_has():
+    rounds = make_rounds({"random": 0.0, "lewis": 0.1}, noise=0.0)
+    found = find(drop(rounds, lambda e: e.strategy == "lewis" and e.round in (1, 2)))
+    lewis = next(entry for entry in found.summaries if entry.strategy == "lewis")
+    assert lewis.runs == 5 and lewis.area.value == pytest.approx(area([40, 320], [0.5, 0.9]))
+    assert found.experiment.notes == (
+        "lewis was measured at 2 of the 4 numbers of labels, so its area is a coarser one.",
+    )
+
+
+def test_only_the_first_labels_can_be_reported_on():
+    (experiment,) = experiments(make_rounds({"random": 0.0}), up_to=100)
+    assert experiment.labels.tolist() == [40, 80]
+    with pytest.raises(BadInput, match="no rounds with 10 labels or fewer"):
+        experiments(make_rounds({"random": 0.0}), up_to=10)
+
+
+def test_a_metric_that_is_better_both_ways_is_refused():
+    rounds = make_rounds({"random": 0.0})
+    rounds[3] = replace(rounds[3], higher_is_better=False)
+    with pytest.raises(BadInput, match="better both high and low"):
+        experiments(rounds)
+
+
+def test_options_tell_runs_of_one_strategy_apart():
+    rounds = make_rounds({"random": 0.0, "lewis": 0.1})
+    other = [replace(e, options={"p": 1}) for e in rounds if e.strategy == "lewis"]
+    assert find(rounds + other).experiment.strategies == ("random", "lewis", "lewis (p=1)")
+    assert find(rounds[:20] + other).experiment.strategies == ("random", "lewis")
+
+
+def slow_pairs(rounds, name, other):
+    """Seeds under which both runs have every measurement that they should have."""
+    ends = {min(entry.labels for entry in rounds), max(entry.labels for entry in rounds)}
+
+    def whole(strategy):
+        wanted = ends | {entry.labels for entry in rounds if entry.strategy == strategy}
+        runs = {(entry.seed, entry.labels) for entry in rounds if entry.strategy == strategy}
+        return {seed for seed in range(3) if {(seed, labels) for labels in wanted} <= runs}
+
+    return len(whole(name) & whole(other))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.integers(0, 35), max_size=35), st.booleans())
+def test_whatever_is_missing_the_rest_is_paired(lost, lower):
+    rounds = make_rounds({"random": 0.0, "badge": 0.1, "lewis": 0.0}, 3)
+    rounds = [entry for place, entry in enumerate(rounds) if place not in lost]
+    found = find(as_errors(rounds) if lower else rounds)
+    for baseline, contrasts in found.contrasts.items():
+        pairs = {contrast.strategy: contrast.area.seeds for contrast in contrasts}
+        others = [name for name in found.names if name != baseline]
+        slow = {name: slow_pairs(rounds, name, baseline) for name in others}
+        assert pairs == {name: count for name, count in slow.items() if count}
+        for contrast in contrasts:
+            assert sentence(contrast, Unit("accuracy")).endswith(".")
+    assert lede(found).endswith(".")

@@ -1,0 +1,50 @@
+"""Findings in plain sentences."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+from labelwise.benchmark.report import papers, words, writing
+from labelwise.benchmark.report.findings import Contrast
+from labelwise.benchmark.report.words import Unit, lede, sentence
+from labelwise.benchmark.statistics import paired_difference
+from tests.benchmark.report.made_up import find, make_rounds
+
+
+@pytest.mark.parametrize("module", [papers, words, writing])
+def test_the_doctests_pass(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0 and found.failed == 0
+
+
+def test_a_strategy_that_does_not_beat_random_is_said_plainly():
+    found = find(make_rounds({"random": 0.0, "lewis": 0.0}))
+    (contrast,) = found.contrasts["random"]
+    text = sentence(contrast, Unit("accuracy"))
+    gain = contrast.area.gain
+    assert gain.low < 0 < gain.high
+    assert text == (
+        f"No evidence that lewis beats random here: {100 * gain.value:+.2f} points, "
+        f"95 % interval {100 * gain.low:+.2f} to {100 * gain.high:+.2f}."
+    )
+    assert "no evidence of beating random: lewis" in lede(found).lower()
+
+
+def test_one_seed_and_no_baseline_claim_nothing():
+    (contrast,) = find(make_rounds({"random": 0.0, "badge": 0.1}, 1)).contrasts["random"]
+    assert sentence(contrast, Unit("accuracy")).startswith("One seed shows nothing")
+    found = find(make_rounds({"margin": 0.0, "lewis": 0.1}))
+    assert found.contrasts == {} and lede(found).startswith("No baseline was run")
+
+
+def test_a_gain_that_does_not_survive_correction_is_no_evidence():
+    differences = np.linspace(-0.3, 0.92, 10)
+    measured = paired_difference(differences, np.zeros(10))
+    assert measured.gain.low > 0 and 0.05 / 5 < measured.p_flip < 0.05
+    tests = 5 * measured.p_flip, 5 * measured.p_t
+    contrast = Contrast("lewis", "random", measured, measured, *tests, 5)
+    assert contrast.verdict == "unclear"
+    text = sentence(contrast, Unit("mse"))
+    assert text.startswith("No evidence that lewis beats random here: +0.31 mse")
+    assert "excludes 0, but not after correction" in text

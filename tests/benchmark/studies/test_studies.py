@@ -1,0 +1,75 @@
+"""Studies end to end: their lines, and what their values must obey."""
+
+import numpy as np
+import pytest
+
+from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.protocol import changed
+from labelwise.benchmark.protocols import get
+from labelwise.benchmark.results import append
+from labelwise.benchmark.runs import run_experiment
+from labelwise.benchmark.studies.recovery import _problem
+from tests.benchmark.tiny_runs import plain
+
+RATIO = {"epochs": (1, 8), "draws": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset", "changes", "count"),
+    [
+        ("lewis-fig1-growth", "digits", {"networks": ("mlp", "small_deep"), "start": 40}, 2),
+        ("dynamics-fig4-ratio", "digits", {"start": 40, "settings": RATIO}, 2),
+        ("bss-recovery", "heavy_tailed", {}, 4),
+        ("bss-recovery-trained", "digits", {"pool": 800, "start": 60}, 3),
+        ("bss-teacher-student", "teacher_student", {}, 3),
+        ("sparse-table3-time", "digits", {"start": 40, "batch": 20, "validation": 50}, 1),
+    ],
+)
+def test_studies_write_lines_too_and_go_on(tmp_path, name, dataset, changes, count):
+    protocol = changed(get(name).at("small").on(dataset), **changes)
+    path = tmp_path / "r.jsonl"
+    entrants = [entrant.strategy for entrant in protocol.entrants[:1]]
+    lines = run_experiment(protocol, path, strategies=entrants, seeds=1)
+    own = [line for line in lines if line.options == protocol.entrants[0].facts]
+    assert [line.round for line in own] == list(range(count))
+    assert all(np.isfinite(line.value) and not line.higher_is_better for line in own)
+    assert {line.metric for line in own} == {protocol.metric}
+    part = tmp_path / "part.jsonl"
+    for line in own[: count // 2]:
+        append(part, line)
+    again = run_experiment(protocol, part, strategies=entrants, seeds=1)
+    if protocol.study != "first_query":  # whose value is a time
+        assert plain(again) == plain(lines)
+
+
+def test_t_lies_between_the_largest_rank_and_their_sum(tmp_path):
+    protocol = changed(
+        get("lewis-fig1-growth").at("small").on("digits"),
+        start=60,
+        networks=("mlp", "small_perceptron_64", "small_perceptron_96_48"),
+    )
+    lines = run_experiment(protocol, tmp_path / "r.jsonl", seeds=1)
+    total = [line.value for line in lines if line.options == {"p": 2.0}]
+    ranks = [line.value for line in lines if line.options.get("curve") == "ranks"]
+    assert total[0] == pytest.approx(ranks[0], rel=1e-6)
+    assert (np.diff(total) >= -1e-9).all() and (np.diff(ranks) > 0).all()
+    assert max(np.diff(ranks, prepend=0)) <= total[-1] + 1e-6 < ranks[-1]
+
+
+def test_the_budgets_of_trained_features_are_those_of_the_networks_width(tmp_path):
+    protocol = changed(get("bss-recovery-trained").at("small").on("digits"), pool=800, start=60)
+    lines = run_experiment(protocol, tmp_path / "r.jsonl", strategies=["random"], seeds=2)
+    columns = {seed: _problem(protocol, seed, find_device("cpu"))[0].shape[1] for seed in (0, 1)}
+    assert columns[0] != columns[1] and max(columns.values()) < 85  # some are the same in all items
+    for seed in columns:
+        assert [line.labels for line in lines if line.seed == seed] == [2 * 85, 4 * 85, 8 * 85]
+
+
+def test_leverage_recovers_what_uniform_labels_miss(tmp_path):
+    protocol = changed(
+        get("bss-recovery").at("small"), settings={"items": 2000, "columns": 10, "budgets": (4, 8)}
+    )
+    lines = run_experiment(protocol, tmp_path / "r.jsonl", strategies=["random", "lewis"], seeds=6)
+    uniform = [line.value for line in lines if line.strategy == "random" and line.round == 1]
+    leverage = [line.value for line in lines if line.options == {"p": 2.0} and line.round == 1]
+    assert np.median(leverage) < np.median(uniform)

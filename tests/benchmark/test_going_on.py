@@ -1,0 +1,100 @@
+"""Runs that were stopped, killed or spread over processes give the same numbers."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from labelwise.benchmark.results import append, read
+from labelwise.benchmark.runs import run_experiment
+from labelwise.errors import BadInput
+from tests.benchmark.tiny_runs import plain, tiny
+
+STATEFUL = {
+    "anew": (tiny(), ["random", "badge", "sparse_greedy", "ally"]),
+    "trained on": (tiny("dynamics-table2", networks=("mlp",)), ["dynamics", "bandit", "ally"]),
+    "several models": (
+        tiny("lewis-fig2-vanilla", networks=("mlp", "small_perceptron_64")),
+        ["lewis", "committee", "k_center"],
+    ),
+    "early stopping": (tiny("ally-fig2-mnist"), ["ally", "margin"]),
+}
+
+
+class Stop(Exception):
+    """Raised from a progress callback, in the middle of everything."""
+
+
+@pytest.mark.parametrize("kind", STATEFUL)
+def test_stopped_anywhere_it_goes_on_and_gives_the_same_numbers(tmp_path, kind):
+    protocol, names = STATEFUL[kind]
+    whole = run_experiment(protocol, tmp_path / "whole.jsonl", strategies=names, seeds=2)
+    path = tmp_path / "parts.jsonl"
+    for most in (1, 5, 8, 100):
+
+        def stop(stage, done, total, most=most):
+            if done >= most < total:
+                raise Stop
+
+        try:
+            lines = run_experiment(protocol, path, strategies=names, seeds=2, progress=stop)
+        except Stop:
+            assert len(read(path)) == most
+    assert plain(lines) == plain(whole)
+    assert len(path.read_text().splitlines()) == len(whole)  # nothing was written twice
+    assert run_experiment(protocol, path, strategies=names, seeds=2) == lines
+
+
+@pytest.mark.slow
+def test_processes_give_the_lines_of_one_process(tmp_path):
+    protocol = tiny()
+    names = ["random", "badge", "sparse_greedy"]
+    alone = run_experiment(protocol, tmp_path / "a.jsonl", strategies=names, seeds=2)
+    done = []
+    spread = run_experiment(
+        protocol,
+        tmp_path / "b.jsonl",
+        strategies=names,
+        seeds=2,
+        workers=2,
+        progress=lambda stage, count, total: done.append((stage, count, total)),
+    )
+    for line, other in zip(alone, spread, strict=True):
+        assert (line.key, line.round) == (other.key, other.round)
+        assert line.value == pytest.approx(other.value, abs=0.02)  # one thread may round otherwise
+    assert done == [("rounds", count, 18) for count in range(19)]
+
+
+COMMAND = "import labelwise.cli.benchmark_run; from labelwise.cli import main; main()"
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_the_same_command_goes_on(tmp_path):
+    given = "benchmark run ally-fig2-mnist --scale small --dataset digits --workers 1".split()
+    given += ["--strategies", "random,margin", "--seeds", "2", "--out"]
+    start = [sys.executable, "-c", COMMAND, *given]
+    path = tmp_path / "r.jsonl"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([*start, path], env=environment, stdout=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and (not path.is_file() or path.read_bytes().count(b"\n") < 4):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 4 <= len(read(path)) < 24
+    for file in (path, tmp_path / "whole.jsonl"):
+        subprocess.run([*start, file], env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert plain(read(path)) == plain(read(tmp_path / "whole.jsonl"))
+    assert len(read(path)) == 24
+
+
+def test_picks_that_do_not_come_out_again_are_an_error(tmp_path):
+    protocol, path = STATEFUL["trained on"][0], tmp_path / "r.jsonl"
+    lines = run_experiment(protocol, tmp_path / "whole.jsonl", strategies=["bandit"], seeds=1)
+    append(path, replace(lines[0], picks=lines[0].picks[::-1]))
+    with pytest.raises(BadInput, match="picks other items than its line says"):
+        run_experiment(protocol, path, strategies=["bandit"], seeds=1)

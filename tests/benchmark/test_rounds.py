@@ -1,0 +1,80 @@
+"""Rounds side by side, all at once, and of frozen networks."""
+
+import pytest
+
+from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.protocol import Entrant, changed
+from labelwise.benchmark.protocols import get
+from labelwise.benchmark.rounds import Run, Stage, play
+from labelwise.benchmark.runs import run_experiment
+from labelwise.errors import BadInput
+from tests.benchmark.tiny_runs import plain, tiny
+
+
+def side_by_side(protocol, names, known=None, seeds=(0, 1)):
+    stage = Stage(protocol, find_device("cpu"), keep=len(seeds))
+    runs = [Run(stage, Entrant(name), seed) for seed in seeds for name in names]
+    return play(runs, known, on_cpu=True)
+
+
+@pytest.mark.parametrize("name", ["sparse-table2-mnist", "dynamics-table2"])
+def test_runs_side_by_side_are_batched_and_go_on_with_the_same_numbers(name):
+    protocol, names = tiny(name, networks=("lenet5",)), ["random", "margin"]
+    whole = list(side_by_side(protocol, names))
+    assert [line.round for line in whole] == [0] * 4 + [1] * 4 + [2] * 4
+    for stopped in (1, 4, 6, 11):  # in the middle of a round, too
+        known = {}
+        for line in whole[:stopped]:
+            known.setdefault(line.key, []).append(line)
+        rest = list(side_by_side(protocol, names, known))
+        assert plain(rest) == plain(whole[stopped:])
+
+
+def test_runs_side_by_side_measure_what_each_run_by_itself_measures():
+    protocol = tiny(networks=("lenet5",), learner={"epochs": 15})
+    together = list(side_by_side(protocol, ["random"]))
+    stage = Stage(protocol, find_device("cpu"))
+    alone = [line for seed in (0, 1) for line in play([Run(stage, Entrant("random"), seed)])]
+    values = [{(line.seed, line.round): line.value for line in part} for part in (together, alone)]
+    assert values[0] == pytest.approx(values[1], abs=0.011)  # two of 200 test images
+    assert [line["picks"] for line in plain(together)] == [line["picks"] for line in plain(alone)]
+
+
+def test_picking_all_at_once_buys_what_one_large_batch_buys():
+    protocol = tiny("lewis-fig2-vanilla", networks=("mlp",), rounds=3)
+    run = Run(Stage(protocol, find_device("cpu")), Entrant("lewis", one_shot=True), 0)
+    lines = list(play([run]))
+    large = changed(protocol, batch=30, rounds=1)
+    run = Run(Stage(large, find_device("cpu")), Entrant("lewis", one_shot=True), 0)
+    (first, _) = play([run])
+    assert [pick for line in lines for pick in line.picks] == list(first.picks)
+    assert [line.seconds["represent"] > 0 for line in lines] == [True, False, False, False]
+    assert [round(line.labels) for line in lines] == [30, 40, 50, 60]
+
+
+def test_a_strategy_without_that_property_cannot_pick_at_once():
+    protocol = tiny(rounds=3)
+    run = Run(Stage(protocol, find_device("cpu")), Entrant("ally", one_shot=True), 0)
+    with pytest.raises(BadInput, match="cannot pick everything at once"):
+        list(play([run]))
+
+
+def test_frozen_networks_only_learn_their_last_layers(tmp_path):
+    protocol = changed(
+        get("lewis-fig3-finetune-casp").at("small").on("diabetes"),
+        pool=300,
+        test=80,
+        start=40,
+        batch=40,
+        rounds=2,
+        networks=("mlp", "small_perceptron_64"),
+    )
+    path = tmp_path / "r.jsonl"
+    lines = run_experiment(protocol, path, strategies=["random", "lewis"], seeds=1)
+    assert all(line.metric == "mse" and len(line.values) == 2 for line in lines)
+    assert all(line.value < 1.2 and line.imbalance is None for line in lines)
+    assert all(line.options["one_shot"] for line in lines)
+    run = Run(Stage(protocol, find_device("cpu")), Entrant("random"), 0)
+    list(play([run]))
+    kinds = [len(list(learner.module)) for learner in run._models.learners.values()]
+    assert kinds == [1, 1]

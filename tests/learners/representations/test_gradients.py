@@ -1,0 +1,80 @@
+"""Gradients of items at predicted and at drawn labels, against autograd."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+from torch import nn
+
+from labelwise.learners.representations.predictions import pseudo_labels
+from labelwise.learners.torch_learner import TorchLearner
+from tests.learners.torch_learner.small import INPUTS, LABELS, POOL, trained
+
+
+def slow_gradients(learner, loss, part):
+    """The gradient of every pool item at its predicted class, and the sum over labelled items."""
+    module = learner.module
+    parameters = list(module[-1].parameters() if part == "head" else module.parameters())
+
+    def gradient(row, label):
+        value = loss(module(row[None]), label[None]).sum()
+        return torch.cat([g.flatten() for g in torch.autograd.grad(value, parameters)]).double()
+
+    pool, inputs = torch.from_numpy(POOL), torch.from_numpy(INPUTS)
+    guesses = module(pool).argmax(dim=1)
+    rows = torch.stack([gradient(*pair) for pair in zip(pool, guesses, strict=True)])
+    total = sum(gradient(*pair) for pair in zip(inputs, torch.from_numpy(LABELS), strict=True))
+    return rows, total
+
+
+@pytest.mark.parametrize("part", ["head", "network"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradients_are_those_of_autograd_item_by_item(part, bias):
+    make = lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3, bias=bias))  # noqa: E731
+    learner = trained(make, gradients=part)
+    found = learner.represent(POOL, ["gradient_norms", "gradient_products"])
+    loss = lambda o, t: F.cross_entropy(o, t, reduction="none")  # noqa: E731
+    rows, total = slow_gradients(learner, loss, part)
+    np.testing.assert_allclose(found["gradient_norms"], rows.square().sum(dim=1), rtol=1e-4)
+    scale = float(rows.norm(dim=1).max() * total.norm())
+    np.testing.assert_allclose(found["gradient_products"], rows @ total, atol=1e-5 * scale)
+
+
+def test_sampled_pseudo_labels_follow_the_probabilities():
+    outputs = torch.log(torch.tensor([[0.2, 0.5, 0.3]])).repeat(6000, 1)
+    noise = torch.from_numpy(np.random.default_rng(0).random(6000))
+    drawn = pseudo_labels(outputs, None, True, noise)
+    shares = torch.bincount(drawn, minlength=3) / 6000
+    torch.testing.assert_close(shares, torch.tensor([0.2, 0.5, 0.3]), atol=0.02, rtol=0)
+    assert pseudo_labels(outputs, None, True).unique().tolist() == [1]
+
+
+@pytest.mark.parametrize("gradients", ["network", "head"])
+def test_gradients_at_sampled_labels_are_the_same_in_every_pass_and_batch(gradients):
+    images, digits = load_digits(return_X_y=True)
+    images = (images / 16).astype(np.float32)
+    found = []
+    for size in (512, 37):
+        learner = TorchLearner(
+            lambda: nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)),
+            epochs=3,
+            gradients=gradients,
+            pseudo="sample",
+            represent_batch_size=size,
+        )
+        learner.fit(images[:100], digits[:100], seed=4)
+        found += [learner.represent(images[:200], ["gradient_norms"])["gradient_norms"]] * 2
+        found.append(learner.represent(images[:200], ["gradient_norms"])["gradient_norms"])
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-4)
+    learner = TorchLearner(
+        lambda: nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)),
+        epochs=3,
+        gradients=gradients,
+    )
+    learner.fit(images[:100], digits[:100], seed=4)
+    certain = learner.represent(images[:200], ["gradient_norms"])["gradient_norms"]
+    assert (found[0] != certain).mean() > 0.3
+    if gradients == "head":  # the residual is shortest at the predicted class
+        assert (found[0] >= certain * (1 - 1e-4)).all()

@@ -1,0 +1,123 @@
+"""When a training ends, which epoch is kept, and who watches."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from labelwise.learners.inputs import Part
+from labelwise.learners.settings import LOSSES
+from labelwise.learners.training import Labelled, Watcher, item_losses
+from tests.learners.training.loops import CPU, assert_same, make, network, trained
+
+
+class Epochs(Watcher):
+    """Keeps the module of every epoch."""
+
+    def __init__(self):
+        self.modules, self.restored = [], None
+
+    def epoch_done(self, module, epoch, epochs, losses):
+        self.modules.append(copy.deepcopy(module).eval())
+
+    def snapshot(self):
+        return len(self.modules)
+
+    def restore(self, snapshot):
+        self.restored = snapshot
+
+
+def overfitting():
+    """A training that overfits soon: labels at random."""
+    labelled, held = make(12, seed=1), make(30, seed=2)
+    wrong = torch.from_numpy(np.random.default_rng(4).integers(3, size=12))
+    return Labelled(labelled.items, wrong, labelled.weights), held
+
+
+@pytest.mark.parametrize("patience", [None, 1, 3])
+def test_the_epoch_with_the_smallest_validation_loss_is_kept(patience):
+    labelled, held = overfitting()
+    held = Labelled(held.items, held.targets, torch.linspace(0, 2, 30))
+    watcher = Epochs()
+    module, outcome = trained(
+        labelled, validation=held, watchers=[watcher], epochs=40, lr=0.02, patience=patience
+    )
+    plain = [item_losses(m, held, LOSSES["cross_entropy"], CPU) for m in watcher.modules]
+    losses = [float((values * held.weights).mean()) for values in plain]
+    best = int(np.argmin(losses))
+    assert_same(module, watcher.modules[best], rtol=0, atol=0)
+    assert watcher.restored == best + 1
+    assert outcome.epochs == len(losses) == (40 if patience is None else best + 1 + patience)
+    assert outcome.converged == (patience is not None)
+    assert 0 < best < len(losses) - 1  # the case is not trivial
+
+
+def test_training_stops_at_the_accuracy_asked_for():
+    seen = []
+
+    class Accuracy(Watcher):
+        def stepped(self, positions, losses, again):
+            seen.append(None)
+
+        def epoch_done(self, module, epoch, epochs, losses):
+            labels = make().targets
+            seen.append(float((module(make().items.rows).argmax(dim=1) == labels).float().mean()))
+
+    _, outcome = trained(
+        make(), watchers=[Accuracy()], epochs=500, lr=0.02, batch_size=24, stop_accuracy=0.9
+    )
+    reached = [share for share in seen if share is not None]
+    assert outcome.converged and outcome.epochs < 500
+    # The accuracy counted in an epoch is that before its step.
+    assert reached[-2] >= 0.9 and all(share < 0.9 for share in reached[:-2])
+
+
+class Steering(Watcher):
+    """Gives factors, and checks what it is told against the module itself."""
+
+    def __init__(self, module, labelled):
+        self.module, self.labelled, self.begun, self.checked = module, labelled, 0, 0
+
+    def begin(self, labelled):
+        self.begun += 1
+
+    def factors(self, positions):
+        self.before = self.losses()[positions]
+        return (positions % 2).float()
+
+    def losses(self):
+        with torch.no_grad():
+            outputs = self.module(self.labelled.items.rows)
+        return F.cross_entropy(outputs, self.labelled.targets, reduction="none")
+
+    def stepped(self, positions, losses, again):
+        torch.testing.assert_close(losses, self.before)
+        torch.testing.assert_close(again(), self.losses()[positions])
+        self.checked += 1
+
+    def epoch_done(self, module, epoch, epochs, losses):
+        assert (module, epochs) == (self.module, 5)
+        torch.testing.assert_close(losses(), self.losses())
+
+
+def test_a_watcher_is_told_the_losses_and_steers_them():
+    labelled, module = make(), network()
+    watcher = Steering(module, labelled)
+    trained(labelled, module, watchers=[watcher], batch_size=10)
+    assert watcher.begun == 1 and watcher.checked == 5 * 3
+    odd = np.arange(1, 24, 2)
+    half = Labelled(Part(labelled.items, odd), labelled.targets[odd], torch.ones(12))
+    weighted = Labelled(labelled.items, labelled.targets, torch.tensor([0.0, 2.0]).repeat(12))
+    module = network()
+    trained(labelled, module, watchers=[Steering(module, labelled)], batch_size=24, lr=1e-3)
+    assert_same(module, trained(weighted, batch_size=24, lr=1e-3)[0], rtol=1e-3, atol=1e-4)
+    assert_same(module, trained(half, batch_size=24, lr=1e-3)[0], rtol=1e-3, atol=1e-4)
+
+
+def test_the_module_is_left_in_eval_mode_and_progress_is_told():
+    told = []
+    module, _ = trained(make(), progress=lambda *where: told.append(where), epochs=3)
+    assert not module.training
+    assert told == [("training", 1, 3), ("training", 2, 3), ("training", 3, 3)]

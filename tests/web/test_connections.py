@@ -1,0 +1,250 @@
+"""Floods and silence: real connections on loopback, against small limits and the real ones."""
+
+import asyncio
+import http.client
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import httpx
+import pytest
+import uvicorn
+
+from labelwise.campaign.events import Asked
+from labelwise.web.connections import Connection, allow_files
+
+GET = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+async def app(scope, receive, send):
+    """Answers ok; /slow only after a second."""
+    if scope["path"] == "/slow":
+        await asyncio.sleep(1.0)
+    headers = [(b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@pytest.fixture
+def small():
+    """A server for three connections that waits 0.4 s for a head; two more are told 503."""
+
+    class Small(Connection):
+        most, turned_away, head_seconds = 3, 2, 0.4
+        refused = set()  # noqa: RUF012
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app,
+        http=Small,
+        log_level="critical",
+        lifespan="off",
+        ws="none",
+        h11_max_incomplete_event_size=2000,
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    opened = []
+
+    def connect():
+        opened.append(socket.create_connection(listener.getsockname(), timeout=5))
+        return opened[-1]
+
+    yield connect
+    for one in opened:
+        one.close()
+    server.should_exit = True
+    thread.join()
+
+
+def status(connection):
+    """What is answered, as a number; 0 if it is closed without a word."""
+    answer = http.client.HTTPResponse(connection)
+    try:
+        answer.begin()
+        answer.read()
+    except (ConnectionError, http.client.HTTPException):
+        return 0
+    return answer.status
+
+
+def ask(connection, request=GET):
+    try:
+        connection.sendall(request)
+    except ConnectionError:
+        return 0
+    return status(connection)
+
+
+def test_those_that_are_there_go_on_while_new_ones_hear_503(small):
+    inside = [small() for _ in range(3)]
+    assert [ask(one) for one in inside] == [200] * 3
+    answer = b""
+    outside = small()
+    outside.sendall(GET)
+    while part := outside.recv(4096):
+        answer += part
+    assert answer.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1\r\n" in answer
+    assert answer.endswith(b'{"error":"too many connections at the moment; try again in a second"}')
+    assert [ask(one) for one in inside] == [200] * 3
+
+
+def test_there_is_room_again_when_one_has_left(small):
+    first, *_ = inside = [small() for _ in range(3)]
+    assert [ask(one) for one in inside] == [200] * 3
+    assert ask(small()) == 503
+    first.close()
+    time.sleep(0.1)
+    assert ask(small()) == 200
+
+
+def test_beyond_those_who_are_told_so_connections_are_closed_without_a_word(small):
+    inside = [small() for _ in range(3)]
+    assert [ask(one) for one in inside] == [200] * 3
+    told = [small() for _ in range(2)]
+    time.sleep(0.05)
+    assert ask(small()) == 0
+    assert [ask(one) for one in told] == [503] * 2
+    assert [ask(one) for one in inside] == [200] * 3
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHos"])
+def test_a_connection_that_does_not_ask_anything_is_closed(small, said):
+    silent = small()
+    silent.sendall(said)
+    begun = time.monotonic()
+    assert status(silent) == 0
+    assert 0.3 < time.monotonic() - begun < 3
+
+
+def test_a_request_that_comes_letter_by_letter_is_cut_off_also_after_an_answer(small):
+    slow = small()
+    assert ask(slow) == 200
+    begun = time.monotonic()
+    with pytest.raises(ConnectionError):
+        while time.monotonic() < begun + 4:
+            slow.sendall(b"G")
+            time.sleep(0.05)
+    assert time.monotonic() - begun < 3
+
+
+def test_silent_connections_do_not_keep_others_out_for_long(small):
+    for _ in range(3):
+        small()
+    time.sleep(0.05)
+    assert ask(small()) == 503
+    time.sleep(0.6)
+    assert ask(small()) == 200
+
+
+def test_an_answer_may_take_longer_than_a_head(small):
+    patient = small()
+    assert ask(patient, GET.replace(b"/ ", b"/slow ", 1)) == 200
+    assert ask(patient) == 200
+
+
+def test_a_head_that_is_too_long_is_refused(small):
+    long = GET[:-2] + b"X-Long: " + b"x" * 4000  # and there is more to come
+    assert ask(small(), long) == 400
+    assert ask(small()) == 200
+
+
+def test_the_process_may_open_as_many_files_as_it_may_have_connections():
+    script = """
+import resource
+from labelwise.web.connections import allow_files
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 700))
+allow_files(600)
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (600, 700)
+allow_files(500)
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (600, 700)
+allow_files(800)
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (700, 700)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+ANNOTATORS, EACH, FLOOD = 50, 2, 1000
+
+
+@pytest.fixture
+def project(make_project):
+    made = make_project(batch=100)
+    ids = tuple(range(ANNOTATORS * EACH))
+    made.desk().commit(lambda ledger, now: ([Asked(now, 1, ids)], None))
+    return made
+
+
+def annotate(server, name, given, flooded, errors):
+    """Label two items, the second while the flood is on, over one connection as a page would."""
+    try:
+        client = server.client(name)
+        for place in range(EACH):
+            if place:
+                client.get("/api/state").raise_for_status()
+                flooded.wait(30)
+            item = client.post("/api/lend", json={"count": 1}).json()["items"][0]["id"]
+            body = {"labels": [{"id": item, "label": str(item % 10)}]}
+            client.post("/api/labels", json=body).raise_for_status()
+            given[item] = name
+    except (httpx.HTTPError, LookupError) as error:
+        errors.append(error)
+
+
+def flood(address, count):
+    """Open so many connections, and ask on each; what was answered."""
+    opened = []
+    for _ in range(count):
+        try:
+            opened.append(socket.create_connection(address, timeout=10))
+            opened[-1].sendall(GET)
+        except OSError:
+            pass
+    codes = Counter(status(one) for one in opened)
+    return opened, codes
+
+
+def test_fifty_people_label_through_a_flood_and_the_server_lives(project, start_server):
+    allow_files(4 * FLOOD)
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FLOOD + 300:
+        pytest.skip("this system does not allow enough open files for a flood")
+    server = start_server(project.home, "--no-training")
+    address = ("127.0.0.1", httpx.URL(server.url).port)
+    given, errors, flooded = {}, [], threading.Event()
+    threads = [
+        threading.Thread(target=annotate, args=(server, f"p{n}", given, flooded, errors))
+        for n in range(ANNOTATORS)
+    ]
+    for thread in threads:
+        thread.start()
+    while len(given) < ANNOTATORS and any(thread.is_alive() for thread in threads):
+        time.sleep(0.02)
+    opened, codes = flood(address, FLOOD)
+    flooded.set()
+    for thread in threads:
+        thread.join()
+    for one in opened:
+        one.close()
+    assert errors == []
+    assert server.process.poll() is None
+    assert codes[200] > 100 and codes[503] > 100
+    assert codes[200] + codes[503] + codes[0] == len(opened)
+    votes = project.desk().ledger().votes
+    assert {item: dict(said) for item, said in votes.items()} == {
+        item: {name: str(item % 10)} for item, name in given.items()
+    }
+    assert len(given) == ANNOTATORS * EACH
+    time.sleep(0.5)
+    assert server.client("late").get("/api/state").json()["labelled"] == len(given)
+    noted = [line for line in server.lines if "connections at once" in line]
+    assert len(noted) == 1 and not any("Traceback" in line for line in server.lines)
