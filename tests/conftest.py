@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 # make test tries the same cases every time, so that it fails for those who broke something;
 # make test-all looks for new ones.
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("exploring")
+# No deadlines: machines that are busy are not wrong.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("exploring", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 import labelwise  # noqa: E402
 from labelwise.errors import BadInput  # noqa: E402
-from labelwise.running.device_blocks import DeviceSource, on_device  # noqa: E402
+from labelwise.running.device_blocks import DeviceSource, beside_tensors, on_device  # noqa: E402
 from labelwise.running.shards import open_shards, open_sources  # noqa: E402
 from labelwise.running.sources import ArraySource  # noqa: E402
 from tests.conftest import make_features  # noqa: E402
@@ -81,6 +81,52 @@ def test_shards_of_a_file_are_blocks_on_the_device(device, tmp_path):
         found = torch.cat([part[model] for part in parts]).numpy()
         np.testing.assert_array_equal(found, np.delete(rows, [1, 5], axis=0))
         np.testing.assert_array_equal(labelled["features"][model].cpu().numpy(), rows[[5, 1]])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_arrays_beside_tensors_are_brought_whole_and_files_in_blocks(device, tmp_path):
+    rows = make_features(40, 3)
+    np.save(tmp_path / "rows.npy", rows)
+    tensor = torch.as_tensor(rows, device=device)
+    opened = open_sources({"features": [tensor, rows, tmp_path / "rows.npy"]})
+    sources = beside_tensors(opened, device)["features"]
+    assert [type(source) for source in sources] == [ArraySource, ArraySource, DeviceSource]
+    for source in sources:
+        assert is_on(source.read(5, 9), device)
+        np.testing.assert_array_equal(source.read(5, 9).cpu().numpy(), rows[5:9])
+
+
+def test_an_array_beside_a_tensor_is_read_where_it_is():
+    rows = make_features(40, 3)
+    sources = beside_tensors(open_sources({"features": [torch.ones((40, 2)), rows]}), "cpu")
+    assert sources["features"][1].read(0, 40).data_ptr() == rows.ctypes.data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.astype(">f8"),
+        lambda rows: rows[::-1],
+        lambda rows: np.asfortranarray(rows),
+        lambda rows: rows.astype(np.longdouble),
+        lambda rows: np.frombuffer(rows.tobytes()).reshape(rows.shape),  # read-only
+    ],
+)
+def test_arrays_that_torch_cannot_read_are_copied(change):
+    rows = change(make_features(40, 3))
+    sources = beside_tensors(open_sources({"features": [torch.ones((40, 2)), rows]}), "cpu")
+    found = sources["features"][1].read(0, 40).numpy()
+    np.testing.assert_array_equal(found, rows)
+    assert found.dtype == np.float64
+
+
+def test_ids_of_a_file_are_kept_beside_a_tensor(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"id": [30, 10, 20], "a": [0.5, 0.8, 0.1], "b": [0.5, 0.2, 0.9]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet")
+    given = {"features": torch.eye(3), "probabilities": tmp_path / "rows.parquet"}
+    assert set(labelwise.select("badge", 2, **given).ids.tolist()) <= {10, 20, 30}
 
 
 def test_a_device_that_is_not_there_is_refused():

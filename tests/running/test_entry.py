@@ -1,9 +1,13 @@
 """The public call: names, needs, options, ids."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import labelwise
+from labelwise.strategy import Choice
 from tests.conftest import make_features, make_probabilities
 
 
@@ -55,6 +59,38 @@ def test_a_seed_is_a_whole_number():
 def test_the_selection_says_how_it_was_made():
     info = labelwise.select("typiclust", 2, features=np.eye(5), seed=4, clusters=7).info
     assert (info["strategy"], info["seed"], info["options"]["clusters"]) == ("typiclust", 4, 7)
+
+
+def test_what_the_selection_says_is_strict_json():
+    norms = np.abs(make_features(30, 1)[:, 0])
+    given = {"gradient_norms": norms, "gradient_products": norms}
+    info = labelwise.select("dynamics", 2, **given, gamma=np.inf).info
+    said = json.loads(json.dumps(info, allow_nan=False))
+    assert said == info
+    assert said["options"]["gamma"] == "inf" and float(said["options"]["gamma"]) == np.inf
+
+
+def test_whatever_a_strategy_says_becomes_json():
+    own = labelwise.PassStrategy(
+        name="says_much",
+        needs=("features",),
+        good_for="",
+        reference="",
+        choose=lambda shards, labelled, budget, seed: Choice(
+            shards.ids[:budget],
+            info={
+                "array": np.array([[1.0, -np.inf], [np.nan, 2.0]]),
+                "numbers": (np.float32(0.5), np.int64(3), np.bool_(True), None, "x"),
+                "by_model": {0: np.float64("nan")},
+                "path": Path("rows.npy"),
+            },
+        ),
+    )
+    info = labelwise.select(own, 1, features=np.eye(3)).info
+    assert json.loads(json.dumps(info, allow_nan=False)) == info
+    assert info["array"] == [[1.0, "-inf"], ["nan", 2.0]]
+    assert info["numbers"] == [0.5, 3, True, None, "x"]
+    assert info["by_model"] == {"0": "nan"} and info["path"] == "rows.npy"
 
 
 def test_progress_is_reported_to_the_end():

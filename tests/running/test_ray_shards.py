@@ -284,6 +284,8 @@ def test_the_examples_run(actors):
 def test_another_cluster_than_the_joined_one_is_refused(actors):
     with pytest.raises(BadInput, match=r"this process has joined .*; call ray.shutdown\(\)"):
         connect("ray:127.0.0.1:9")
+    with pytest.raises(BadInput, match=r"before it joins the one at ray://127.0.0.1:9"):
+        connect("ray://127.0.0.1:9")
     _, port = ray.get_runtime_context().gcs_address.rsplit(":", 1)
     connect("ray:auto")
     connect(f"ray:localhost:{port}")  # the same by another name
@@ -317,10 +319,11 @@ def test_actors_without_a_cluster_are_refused():
 
 
 @contextmanager
-def alone(command):
+def alone(command, environment=None):
     """A command whose processes end with it: those of a broken cluster would take a minute more."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes)
+    named = {"cwd": ROOT, "env": environment, "start_new_session": True}
+    process = subprocess.Popen(command, **named, **pipes)
     try:
         yield process
     finally:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.running import run
-from labelwise.running.shards import open_shards, open_sources
+from labelwise.running.shards import open_shards, open_sources, tensor_device
+from labelwise.running.sources import open_source
 from tests.conftest import make_features, make_probabilities
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -146,10 +148,79 @@ def test_a_broken_file_is_refused(tmp_path):
         labelwise.select("k_center", 1, features=tmp_path / "rows.txt")
 
 
-def test_a_file_stored_column_by_column_is_refused(tmp_path):
-    np.save(tmp_path / "rows.npy", np.asfortranarray(make_features(10, 3)))
-    with pytest.raises(BadInput, match="stored column by column"):
-        labelwise.select("k_center", 1, features=tmp_path / "rows.npy")
+@pytest.mark.parametrize("shape", [(330, 7), (330, 3, 2)])
+def test_a_file_stored_column_by_column_gives_its_rows(shape, tmp_path):
+    whole = make_features(330, int(np.prod(shape[1:]))).reshape(shape)
+    np.save(tmp_path / "rows.npy", np.asfortranarray(whole))
+    source = open_source(tmp_path / "rows.npy", "features")
+    for first, last in [(0, 330), (17, 60), (300, 400), (5, 5)]:
+        np.testing.assert_array_equal(source.read(first, last), whole[first:last])
+    positions = np.array([329, 0, 7, 7])
+    np.testing.assert_array_equal(source.take(positions), whole[positions])
+
+
+@pytest.mark.parametrize(
+    ("convert", "words"),
+    [
+        (lambda rows: np.ma.masked_less(rows, 0), "features is a masked array; give features.fil"),
+        (lambda rows: rows + 1j, "features must hold real numbers; got complex128"),
+        (lambda rows: rows.astype(object), "features must hold numbers; got values of type object"),
+        (lambda rows: rows.astype("U8"), "features must hold numbers; got values of type <U8"),
+        (lambda rows: rows.astype("M8[s]"), "features must hold numbers; got values of type dat"),
+    ],
+)
+def test_rows_of_anything_but_real_numbers_are_refused(convert, words):
+    with pytest.raises(BadInput, match=words):
+        labelwise.select("kmeans", 2, features=convert(make_features(10, 3)))
+
+
+@pytest.mark.parametrize("strange", [1j * np.ones((4, 2)), np.full((4, 2), "cat")])
+def test_a_file_of_anything_but_real_numbers_is_refused(strange, tmp_path):
+    np.save(tmp_path / "rows.npy", strange)
+    with pytest.raises(BadInput, match=r"features\[1\] must hold"):
+        labelwise.select("lewis", 1, features=[np.ones((4, 2)), tmp_path / "rows.npy"])
+
+
+def test_complex_tensors_are_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(BadInput, match=r"must hold real numbers; got torch.complex64"):
+        labelwise.select("kmeans", 1, features=torch.ones((4, 2), dtype=torch.complex64))
+
+
+def test_a_matrix_is_taken_as_the_numbers_it_holds():
+    features = make_features(40, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        matrix = np.matrix(features)
+    expected = labelwise.select("kmeans", 5, features=features).ids.tolist()
+    assert labelwise.select("kmeans", 5, features=matrix).ids.tolist() == expected
+
+
+def test_numbers_beyond_float64_keep_its_precision():
+    features = make_features(20, 3)
+    rows = gathered(features.astype(np.longdouble))[1]
+    assert rows.dtype == np.float64
+    np.testing.assert_array_equal(rows, features)
+
+
+def test_tensors_on_two_devices_are_refused():
+    torch = pytest.importorskip("torch")
+    features = torch.ones((4, 2))
+    there = torch.empty((4, 2), device="meta")
+    with pytest.raises(BadInput, match="features is on cpu but probabilities on meta; bring them"):
+        labelwise.select("badge", 1, features=features, probabilities=there)
+
+
+def test_where_tensors_are_is_told_only_if_other_rows_must_go_there():
+    torch = pytest.importorskip("torch")
+    array, tensor = np.ones((4, 2)), torch.ones((4, 2))
+    for values, place in [
+        ({"features": array, "logits": array}, None),
+        ({"features": tensor, "logits": tensor}, None),
+        ({"features": [array, tensor]}, "cpu"),
+        ({"features": array, "logits": tensor}, "cpu"),
+    ]:
+        assert tensor_device(open_sources(values)) == place
 
 
 def test_what_was_read_from_a_file_does_not_stay_in_memory(tmp_path):

@@ -1,5 +1,6 @@
 """Ids and options as users write them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ def choose(
     exact: bool = False,
     mode: str = "fast",
     limit: float | None = None,
+    either: int | str = 1,
+    table: Mapping[str, int] | None = None,
 ):
     return Choice([])
 
@@ -28,6 +31,8 @@ STRATEGY = PassStrategy(name="mine", needs=(), choose=choose, good_for="tests", 
 
 
 def test_values_take_the_declared_type():
+    assert parse_options(STRATEGY, {"either": "auto"}) == {"either": "auto"}
+    assert parse_options(STRATEGY, {"either": "3"}) == {"either": 3}
     texts = {"power": "2", "rounds": "7", "exact": "yes", "mode": "1"}
     options = parse_options(STRATEGY, texts)
     assert options == {"power": 2.0, "rounds": 7, "exact": True, "mode": "1"}
@@ -35,9 +40,9 @@ def test_values_take_the_declared_type():
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("3", 3), ("0.5", 0.5), ("1e-3", 1e-3), ("none", None), ("auto", "auto")]
+    ("text", "value"), [("3", 3.0), ("0.5", 0.5), ("1e-3", 1e-3), ("none", None), ("None", None)]
 )
-def test_an_option_without_a_default_is_read_as_what_it_looks_like(text, value):
+def test_an_option_that_may_be_none_is_read_as_its_declared_type(text, value):
     assert parse_options(STRATEGY, {"limit": text}) == {"limit": value}
 
 
@@ -47,6 +52,9 @@ def test_an_option_without_a_default_is_read_as_what_it_looks_like(text, value):
         ("power", "two", "option power of mine takes a number; got 'two'"),
         ("rounds", "1.5", "option rounds of mine takes a whole number; got '1.5'"),
         ("exact", "perhaps", "option exact of mine takes true or false; got 'perhaps'"),
+        ("limit", "auto", "option limit of mine takes a number, or none; got 'auto'"),
+        ("rounds", "none", "option rounds of mine takes a whole number; got 'none'"),
+        ("table", "a", "option table of mine takes no text; give it in Python"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused(name, text, message):
@@ -82,6 +90,13 @@ def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
 def test_a_file_with_other_things_is_refused_with_its_line(tmp_path: Path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(BadInput, match=message):
+        read_ids(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["ids.txt", "ids.csv"])
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name):
+    (tmp_path / name).write_bytes(b"\x93NUMPY\x01\x00\xff\xfe")
+    with pytest.raises(BadInput, match="is no text in UTF-8; give one id per line, or a .csv with"):
         read_ids(tmp_path / name)
 
 

@@ -14,6 +14,7 @@ What a crew is made of is told by `labelwise.running.ray_shards`; nothing here k
 
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol, TypeVar
@@ -174,8 +175,9 @@ class HeldShards:
 
     def close(self) -> None:
         """Let the workers forget the pool."""
-        for number in range(min(len(self._opened), len(self._crew))):
-            self._crew.send(number, "close", self._key)
+        with suppress(ClusterFailed):  # workers that have ended remember nothing
+            for number in range(min(len(self._opened), len(self._crew))):
+                self._crew.send(number, "close", self._key)
 
     def _fetch_labelled(self) -> Rows | None:
         answers = self._ask("labelled", range(len(self._opened)), lambda number: ())

@@ -13,8 +13,9 @@ import secrets
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -24,7 +25,10 @@ from labelwise.arrays import Ids
 from labelwise.blocks import Progress
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.running.parts import Values
+from labelwise.running.ray_address import CLIENT, Place, check_joined, check_listens, wanted
+from labelwise.running.ray_connection import Connection, first_line
 from labelwise.running.ray_parts import ClusterFailed, HeldShards, Lost
+from labelwise.running.ray_watch import Watch
 from labelwise.running.worker import Answer, Dumps, Worker
 
 try:
@@ -39,9 +43,11 @@ except ImportError as error:
 START_SECONDS = 45.0
 """How long nothing may come of starting an actor before the selection is given up."""
 PATIENCE_SECONDS = 5.0
-"""How long answers are waited for until the cluster's head is looked after."""
+"""How long answers are waited for until it is seen whether the cluster is there."""
 HEAD_SECONDS = 20.0
-"""How long the head may be silent."""
+"""How long the head may be silent: without it Ray would end this process after a minute."""
+CLIENT_SECONDS = 35.0
+"""The same through Ray's client, which tries for half a minute to connect again."""
 INLINE = 100_000
 """Ray sends arguments up to so many bytes with the call; larger ones are stored once for all."""
 
@@ -59,54 +65,31 @@ def connect(on: str = "ray", actors: int | None = None) -> None:
             from outside through Ray's client.
         actors: how many processes a cluster that is started here must have room for.
     """
-    if on != "ray" and not on.startswith("ray:"):
-        raise BadInput(f"on must be ray, ray:HOST:PORT or ray://HOST:PORT; got {on!r}")
+    address = wanted(on)
     if ray.is_initialized():
-        _check_joined(on[4:])
+        if on != "ray":
+            check_joined(address, _joined())
         return
     # Ray would put its own function in the place of print, in the whole process.
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
-    address = on if on.startswith("ray://") else on[4:] or os.environ.get("RAY_ADDRESS", "")
     if address:
         _join(address)
     else:
         _start_here(max(actors or 1, os.cpu_count() or 1))
 
 
-def _check_joined(address: str) -> None:
-    """Refuse another cluster than the one that this process has joined."""
-    head = _head()
-    if head is None or address in ("", "auto") or address.startswith("//"):
-        return
-    host, _, port = address.rpartition(":")
-    if port != str(head[1]) or _resolved(host) not in (_resolved(head[0]), "127.0.0.1"):
-        raise BadInput(
-            f"this process has joined the Ray cluster at {head[0]}:{head[1]}; call ray.shutdown() "
-            f"before it joins the one at {address}"
-        )
-
-
-def _resolved(host: str) -> str:
-    try:
-        return socket.gethostbyname(host)
-    except OSError:
-        return host
-
-
 def _join(address: str) -> None:
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdecimal() and not _answers(host, int(port)):
-        raise ClusterFailed(f"no Ray cluster answers at {address}; check the address and the port")
+    check_listens(address)
+    ray.shutdown()  # what a lost connection of Ray's client has left
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except ImportError as error:
-        raise MissingDependency(
-            f"joining {address} needs Ray's client; run pip install 'ray[client]'"
-        ) from error
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Ray Client connection timed out")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (RayError, RuntimeError, ValueError, OSError) as error:
         raise ClusterFailed(
-            f"cannot join the Ray cluster at {address} ({_first_line(error)}); it must run the "
-            "same Python and Ray, and with RAY_AUTH_MODE=token this process needs its token"
+            f"cannot join the Ray cluster at {address} ({first_line(error)}); it must run the "
+            "same Python and Ray, ray:// needs the port of its client server and ray: that of its "
+            "head, and with RAY_AUTH_MODE=token this process needs its token"
         ) from error
 
 
@@ -128,20 +111,44 @@ def _start_here(processes: int) -> None:
             _node_ip_address="127.0.0.2" if sys.platform == "linux" else None,
         )
     except (RayError, RuntimeError, OSError) as error:
-        raise ClusterFailed(f"Ray cannot be started here ({_first_line(error)})") from error
+        raise ClusterFailed(f"Ray cannot be started here ({first_line(error)})") from error
 
 
-def _answers(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=5).close()
-    except OSError:
-        return False
-    return True
+def _client() -> Any:
+    """Ray's client, if this process has joined a cluster through it; else None."""
+    stub: Any = ray.util.client.ray
+    return stub.get_context() if stub.is_connected() else None
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__
+def _joined() -> str:
+    """The address of the cluster that this process has joined."""
+    client = _client()
+    if client is not None:
+        return f"{CLIENT}{client.client_worker._conn_str}"
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _watch(address: str) -> Watch:
+    """Look after the head, without which Ray's client may wait for ever."""
+    client, place = _client(), Place.of(address)
+    if client is None:
+        return Watch(lambda: place is None or place.listens(), patience=HEAD_SECONDS)
+    connection = client.client_worker
+
+    def hang_up() -> None:
+        """Let fail what waits for an answer; to close the connection would wait for one, too."""
+        connection._in_shutdown = True
+        if connection.channel is not None:
+            connection.channel.close()
+
+    # What the cluster has is known to its head alone.
+    return Watch(lambda: bool(_resources()), patience=CLIENT_SECONDS, lost=hang_up)
+
+
+def _connection() -> Connection:
+    address = _joined()
+    known: Any = {"is_joined": ray.is_initialized, "leave": ray.shutdown, "answers": RayError}
+    return Connection(address, _watch(address), **known)
 
 
 class Process(NamedTuple):
@@ -170,7 +177,7 @@ class RayActors:
 
     Example:
         >>> import labelwise
-        >>> features = np.arange(5.0)[:, None]  # 0 1 2 3 4 on a line
+        >>> features = np.array([[0.0], [1.0], [2.4], [3.0], [5.0]])  # on a line
         >>> with RayActors(2) as actors:
         ...     print(labelwise.select("k_center", 3, features=features, on=actors).ids)
         [4 0 2]
@@ -198,14 +205,16 @@ class RayActors:
         if count is not None and (isinstance(count, bool) or count != int(count) or count < 1):
             raise BadInput(f"actors must be a whole number, 1 or more; got {count!r}")
         connect(on, count)
-        self._head = _head()
-        self._looked = self._heard = time.monotonic()
+        self._connection = _connection()
         self._start_seconds, self._gpus = start_seconds, gpus
-        count = count or max(int(_resources().get("CPU", 1)), 1)
-        self.generations = [0] * count
-        self.processes: list[Process] = [Process("", 0)] * count
-        self._handles = [self._start() for _ in range(count)]
+        self.generations: list[int] = []
+        self.processes: list[Process] = []
+        self._handles: list[Any] = []
         try:
+            with self._connection.use():
+                count = count or max(int(_resources().get("CPU", 1)), 1)
+                self._handles = [self._start() for _ in range(count)]
+            self.generations, self.processes = [0] * count, [Process("", 0)] * count
             self._greet(range(count))
         except BaseException:
             self.close()
@@ -222,27 +231,33 @@ class RayActors:
 
     def close(self) -> None:
         """End the processes; the cluster stays."""
-        if ray.is_initialized():
+        with suppress(ClusterFailed):
+            self._connection.check()
             for handle in self._handles:
                 _end(handle)
         self._handles = []
+        self._connection.close()
 
     def send(self, number: int, method: str, *arguments: Any) -> Any:
         """Call a method of an actor; the answer comes later."""
         self._check_open()
-        with _connected():
+        with self._connection.use():
             return getattr(self._handles[number], method).remote(*arguments)
 
     def store(self, payload: bytes) -> Any:
         """One copy in the object store for all actors of a node, unless it is small."""
-        return ray.put(payload) if len(payload) > INLINE else payload
+        if len(payload) <= INLINE:
+            return payload
+        self._check_open()
+        with self._connection.use():
+            return ray.put(payload)
 
     def collect(self, answers: Sequence[Any]) -> list[Answer | Lost]:
         """The answers, as soon as all have come or will never come."""
         while True:
-            self._check_head()
+            self._check_open()
             try:
-                with _connected():
+                with self._connection.use():
                     return list(ray.get(answers, timeout=PATIENCE_SECONDS))
             except GetTimeoutError:
                 continue
@@ -250,7 +265,7 @@ class RayActors:
                 raise  # a fault of ours, and no lost actor
             except RayError as error:
                 if len(answers) == 1:
-                    return [Lost(_first_line(error))]
+                    return [Lost(first_line(error))]
                 return [self.collect([answer])[0] for answer in answers]
 
     def replace(self, numbers: Sequence[int]) -> None:
@@ -263,8 +278,9 @@ class RayActors:
         self._greet(numbers)
 
     def _check_open(self) -> None:
-        if not ray.is_initialized() or not self._handles:  # Ray would look for another cluster
-            raise ClusterFailed("these actors have ended, or ray.shutdown() was called; start new")
+        self._connection.check()  # Ray would look for another cluster
+        if not self._handles:
+            raise ClusterFailed("these actors have ended; start new ones")
 
     def _start(self) -> Any:
         options = {"num_cpus": 1, "num_gpus": self._gpus, "max_restarts": 0}
@@ -273,22 +289,23 @@ class RayActors:
     def _greet(self, numbers: Sequence[int]) -> None:
         """Wait until actors have started; every one that has gives the others time."""
         ours = version("labelwise")
-        asked = {self.send(number, "hello"): number for number in numbers}
+        with self._connection.use():
+            asked = {self.send(number, "hello"): number for number in numbers}
         waiting, since = list(asked), time.monotonic()
         while waiting:
-            with _connected():
+            with self._connection.use():
                 done, waiting = ray.wait(waiting, num_returns=1, timeout=PATIENCE_SECONDS)
             if not done:
-                self._check_head()
                 if time.monotonic() - since > self._start_seconds:
                     raise ClusterFailed(self._why_late(len(waiting)))
                 continue
             since = time.monotonic()
             try:
-                theirs, self.processes[asked[done[0]]] = ray.get(done[0])
+                with self._connection.use():
+                    theirs, self.processes[asked[done[0]]] = ray.get(done[0])
             except RayError as error:
                 raise ClusterFailed(
-                    f"an actor ended while it started ({_first_line(error)}); every node needs the "
+                    f"an actor ended while it started ({first_line(error)}); every node needs the "
                     "same labelwise as this one"
                 ) from error
             if theirs != ours:
@@ -309,23 +326,6 @@ class RayActors:
             "nodes"
         )
 
-    def _check_head(self) -> None:
-        """See now and then whether the head is there: without it Ray would end this process."""
-        now = time.monotonic()
-        if self._head is None or now - self._looked < PATIENCE_SECONDS:
-            return
-        self._looked = now
-        if _answers(*self._head):
-            self._heard = now
-        elif now - self._heard > HEAD_SECONDS:
-            ray.shutdown()
-            self._handles = []
-            host, port = self._head
-            raise ClusterFailed(
-                f"the head of the Ray cluster, {host}:{port}, has not answered for "
-                f"{now - self._heard:.0f} s; start the cluster and the selection again"
-            )
-
 
 _REMOTE = ray.remote(_Actor)
 
@@ -333,34 +333,8 @@ _REMOTE = ray.remote(_Actor)
 def _end(handle: Any) -> None:
     try:
         ray.kill(handle)
-    except (RayError, RuntimeError, ValueError):
-        return  # it has ended already
-
-
-def _head() -> tuple[str, int] | None:
-    """Where the cluster's head listens; None where Ray's client hides it."""
-    address = getattr(ray.get_runtime_context(), "gcs_address", None)
-    if not address or _through_client():
-        return None
-    host, _, port = address.rpartition(":")
-    return host, int(port)
-
-
-@contextmanager
-def _connected() -> Iterator[None]:
-    """Say that the cluster is gone if Ray's client does: after half a minute without it."""
-    try:
-        yield
-    except ConnectionError as error:
-        raise ClusterFailed(
-            f"the connection to the Ray cluster is lost ({_first_line(error)}); start the cluster "
-            "and the selection again"
-        ) from error
-
-
-def _through_client() -> bool:
-    client: Any = ray.util.client.ray
-    return bool(client.is_connected())
+    except (RayError, RuntimeError, ValueError, OSError):
+        return  # it has ended already, or the cluster has
 
 
 class RayShards(HeldShards):
@@ -386,6 +360,11 @@ def dataset_rows(dataset: Any, *, seconds: float = START_SECONDS) -> dict[str, A
             call this before they start.
         seconds: how long nothing may come of it.
     """
+    if _client() is not None:
+        raise BadInput(
+            "Ray Data does not run through Ray's client (ray://); select on a node of the cluster, "
+            "with on='ray:HOST:PORT'"
+        )
     pieces = dataset.to_numpy_refs()
     asked = [_DESCRIBED.remote(piece) for piece in pieces]
     waiting = asked

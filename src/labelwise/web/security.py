@@ -148,15 +148,21 @@ class Guard:
             return _unknown(
                 scope, "this server needs its token; open the address with ?token= in it"
             )
+        wrong = _unknown(scope, "the token is wrong; open the address that the server printed")
+        refusal = self._refuse_token(scope, given, wrong)
+        return refusal or (self._let_in(scope) if given is asked else None)
+
+    def _refuse_token(self, scope: Scope, given: str, wrong: Response) -> Response | None:
+        """What a token is answered with: ``wrong``, or that there were too many; None if right."""
         address = scope["client"][0] if scope.get("client") else ""
         wait = self._attempts.wait(address)
         if wait > 0:
             after = {"Retry-After": str(int(wait) + 1)}
             return refuse(429, f"too many wrong tokens; try again in {int(wait) + 1} s", after)
-        if not hmac.compare_digest(given.encode(), token.encode()):
-            self._attempts.wrong(address)
-            return _unknown(scope, "the token is wrong; open the address that the server printed")
-        return self._let_in(scope) if given is asked else None
+        if hmac.compare_digest(given.encode(), (self._policy.token or "").encode()):
+            return None
+        self._attempts.wrong(address)
+        return wrong
 
     def _has_pass(self, headers: Headers) -> bool:
         given = cookie_parser(headers.get("cookie", "")).get(self._policy.cookie, "")

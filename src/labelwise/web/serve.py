@@ -38,23 +38,9 @@ def serve(
         ready: Called with the page's address, token included, once it can be opened.
     """
     app = create_app(project, token=token, host=host, allow_hosts=allow_hosts, trains=trains)
-    listener = _listen(host, port)
+    listener = listen(host, port)
     address = address_of(host, listener.getsockname()[1], token)
-    logging.getLogger("labelwise.web").addHandler(logging.StreamHandler())
-    config = uvicorn.Config(
-        app,
-        access_log=False,  # addresses may hold a token, and names are nobody's business
-        log_level="warning",
-        proxy_headers=False,  # nobody may choose the address under which they are counted
-        server_header=False,
-        ws="none",
-        http=Connection,
-        h11_max_incomplete_event_size=HEAD_BYTES,
-        timeout_keep_alive=KEEP_ALIVE,
-        lifespan="on",
-        timeout_graceful_shutdown=GRACE,
-    )
-    allow_files()
+    config = server_config(app)
     with listener:
         _Server(config, app, lambda: ready(address) if ready else None).run([listener])
 
@@ -68,6 +54,25 @@ def address_of(host: str, port: int, token: str | None = None) -> str:
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     name = f"[{name}]" if ":" in name else name
     return f"http://{name}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+
+
+def server_config(app: Any) -> uvicorn.Config:
+    """How a server of ours runs an application: what it takes on, logs and tells of itself."""
+    logging.getLogger("labelwise.web").addHandler(logging.StreamHandler())
+    allow_files()
+    return uvicorn.Config(
+        app,
+        access_log=False,  # addresses may hold a token, and names are nobody's business
+        log_level="warning",
+        proxy_headers=False,  # nobody may choose the address under which they are counted
+        server_header=False,
+        ws="none",
+        http=Connection,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        timeout_keep_alive=KEEP_ALIVE,
+        lifespan="on",
+        timeout_graceful_shutdown=GRACE,
+    )
 
 
 class _Server(uvicorn.Server):
@@ -87,7 +92,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound already, so that a port in use is an error before anything starts."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

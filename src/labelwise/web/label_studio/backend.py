@@ -12,7 +12,6 @@ offers), or as ``Authorization: Bearer``; without a token only this machine can 
 
 import base64
 import binascii
-import hmac
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -248,22 +247,13 @@ class BackendGuard(Guard):
     """The guard of the labelling page, for callers that are programs: no cookies, no pages."""
 
     def _refuse_stranger(self, scope: Scope, headers: Headers) -> Response | None:
-        token = self._policy.token
-        if token is None:
+        if self._policy.token is None:
             return None
         ask = {"WWW-Authenticate": 'Basic realm="labelwise"'}
         given = password_in(headers.get("authorization", ""))
         if not given:
             return refuse(401, "this backend needs its token, as the password of Basic Auth", ask)
-        address = scope["client"][0] if scope.get("client") else ""
-        wait = self._attempts.wait(address)
-        if wait > 0:
-            after = {"Retry-After": str(int(wait) + 1)}
-            return refuse(429, f"too many wrong tokens; try again in {int(wait) + 1} s", after)
-        if not hmac.compare_digest(given.encode(), token.encode()):
-            self._attempts.wrong(address)
-            return refuse(401, "the token is wrong", ask)
-        return None
+        return self._refuse_token(scope, given, refuse(401, "the token is wrong", ask))
 
     def _refuse_origin(self, scope: Scope, headers: Headers) -> Response | None:
         """No page in any browser has business here."""

@@ -13,14 +13,15 @@ from typing import Any
 
 from labelwise.campaign.events import Event, Resolved, Skipped, Told, Withdrawn
 from labelwise.campaign.ledger import Ledger
+from labelwise.campaign.vanished import KEEPER
 from labelwise.errors import BadInput
 from labelwise.web.label_studio.formats import Said
 from labelwise.web.label_studio.order import read_json, write_json
 
 OWNED = ".told.json"
 SKIPPED = "skipped in Label Studio"
-KEEPER, DELETED = "labelwise", "its task was deleted in Label Studio"
-"""Who skips items whose tasks are gone, and why."""
+DELETED = "its task was deleted in Label Studio"
+"""Why items whose tasks are gone are skipped."""
 
 AT_ONCE = 5000
 """So many items are followed in one step of the record."""

@@ -1,6 +1,5 @@
 """Run the ML backend for Label Studio until it is told to end."""
 
-import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -13,7 +12,7 @@ from labelwise.web.label_studio.backend import Backend, create_backend
 from labelwise.web.label_studio.client import Client
 from labelwise.web.label_studio.connect import connect
 from labelwise.web.label_studio.http import token_from
-from labelwise.web.serve import GRACE, _listen, address_of
+from labelwise.web.serve import address_of, listen, server_config
 from labelwise.web.supervisor import Supervisor
 
 
@@ -64,7 +63,7 @@ def serve(
         start=worker.start,
         stop=worker.stop,
     )
-    listener = _listen(host, port)
+    listener = listen(host, port)
     address = address_of(host, listener.getsockname()[1])
 
     def introduce() -> None:
@@ -81,17 +80,7 @@ def serve(
         if reach is not None:  # Label Studio calls back at once, so this thread must be free
             threading.Thread(target=introduce, daemon=True).start()
 
-    logging.getLogger("labelwise.web").addHandler(logging.StreamHandler())
-    config = uvicorn.Config(
-        app,
-        access_log=False,
-        log_level="warning",
-        proxy_headers=False,  # nobody may choose the address under which they are counted
-        server_header=False,
-        ws="none",
-        lifespan="on",
-        timeout_graceful_shutdown=GRACE,
-    )
+    config = server_config(app)
     with listener:
         _Server(config, begin).run([listener])
 
