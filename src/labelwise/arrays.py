@@ -80,6 +80,20 @@ def float64(array: Array) -> Array:
     return namespace(array).astype(array, namespace(array).float64, copy=False)
 
 
+def working(array: Array) -> Array:
+    """The array in a precision to compute with, float32 or float64, and without a gradient.
+
+    Numbers of two bytes and less become float32, all others float64.
+    """
+    xp = namespace(array)
+    if getattr(array, "requires_grad", False):
+        array = array.detach()
+    if array.dtype in (xp.float32, xp.float64):
+        return array
+    short = xp.isdtype(array.dtype, "real floating") or array.dtype.itemsize <= 2
+    return xp.astype(array, xp.float32 if short else xp.float64)
+
+
 def precision(rows: Array) -> float:
     """The relative spacing of the numbers in an array; whole numbers count as float64."""
     xp = namespace(rows)

@@ -26,7 +26,8 @@ def in_pieces(function: Callable[..., Array], rows: Rows, *beside: Array) -> Arr
 
     Args:
         function: of some rows and what lies beside them, to an array with one entry per row; what
-            it makes of a row must not depend on the others.
+            it makes of a row must not depend on the others. Or to one entry, such as a sum: there
+            is then one for every piece.
         rows: of the block.
         beside: arrays with one entry per row, cut like the rows.
 

@@ -243,8 +243,8 @@ class GreedyStrategy(Strategy):
         """All rows are measured, then counted anew for every pick; for few of them if bounded."""
         fewest = min(2, job.budget) if self.bounded else job.budget
         return Cost(
-            passes=(fewest, job.budget + (1 if self.bounded else 2)),
-            usual=min(3 + job.budget // 300, 6, job.budget + 1) if self.bounded else None,
+            passes=(fewest, job.budget + 2),
+            usual=min(4 + job.budget // 300, 7, job.budget + 2) if self.bounded else None,
             columns=job.budget / (6 if self.bounded else 1),
             item_bytes=64.0 + job.picked_bytes,
             state_bytes=32.0 + job.picked_bytes,

@@ -5,7 +5,7 @@ import pytest
 
 import labelwise
 from labelwise.blocks import LocalShards, Shard
-from labelwise.kernels.centring import Shifted, near_origin
+from labelwise.kernels.centring import Moved, near_origin
 from labelwise.kernels.kmeans import features, kmeans
 
 
@@ -19,7 +19,7 @@ def test_the_shift_does_not_depend_on_blocks(cuts):
     parts = np.split(np.arange(300), cuts)
     shards = LocalShards(Shard(ids[part], {"features": rows[part]}) for part in parts)
     found = near_origin(shards, features)
-    assert isinstance(found, Shifted)
+    assert isinstance(found, Moved)
     first = rows[np.argsort(ids)[:64]].astype(np.float64)
     np.testing.assert_array_equal(found.shift, first.mean(axis=0))
     np.testing.assert_allclose(found({"features": rows}), rows - first.mean(axis=0), atol=1e-6)
@@ -54,3 +54,15 @@ def test_kmeans_picks_are_the_same_near_and_far():
     near = labelwise.select("kmeans", 12, features=rows, seed=1)
     far = labelwise.select("kmeans", 12, features=rows + 2.0**14, seed=1)  # nothing is rounded
     assert near.ids.tolist() == far.ids.tolist()
+
+
+def test_rows_of_extreme_size_are_scaled_where_that_is_wanted():
+    rows = np.ldexp(far_rows(1.0).astype(np.float64) - 1, 300)
+    shards = LocalShards.of(features=rows)
+    assert near_origin(shards, features) is features
+    found = near_origin(shards, features, scaled=True)
+    assert isinstance(found, Moved)
+    assert found.shift is None
+    assert np.log2(found.scale) == pytest.approx(-300, abs=4)
+    np.testing.assert_array_equal(found({"features": rows}) / found.scale, rows)
+    np.testing.assert_array_equal(found.back(np.array([found.scale**2])), 1.0)

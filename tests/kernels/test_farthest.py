@@ -22,7 +22,7 @@ def slow_farthest_first(rows, k, centres=None):
         if len(points):
             scores = np.min([((rows - point) ** 2).sum(axis=1) for point in points], axis=0)
         else:
-            scores = (rows**2).sum(axis=1)
+            scores = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
         scores[picked] = -1
         picked.append(int(scores.argmax()))
     return picked
@@ -121,3 +121,49 @@ def test_a_broken_row_is_refused(value, word):
     rows[7, 1] = value
     with pytest.raises(BadInput, match=f"scored item 7 as {word}"):
         farthest_first(rows, 3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_pick_is_farthest_from_the_mean_wherever_that_is(seed):
+    rows = make_features(200, 5, seed)
+    factored = Factored(make_features(200, 3, seed + 50), rows)
+    for found, plain in [(rows + 5, rows), (factored, factored.dense())]:
+        far = np.argmax(((plain - plain.mean(axis=0)) ** 2).sum(axis=1))
+        assert farthest_first(found, 1).tolist() == [far]
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint8", "bool", "float16", "bfloat16"])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_numbers_of_any_kind_are_computed_with(kind, library):
+    if (kind, library) == ("bfloat16", "numpy"):
+        pytest.skip("NumPy has no bfloat16")
+    torch = pytest.importorskip("torch")
+    whole = np.random.default_rng(0).integers(0, 2, size=(60, 12))
+    rows = torch.asarray(whole).to(getattr(torch, kind))
+    rows = rows.numpy() if library == "numpy" else rows
+    expected = slow_farthest_first(whole, 20)
+    assert farthest_first(rows, 20).tolist() == expected
+    assert farthest_first(Factored(rows, rows), 5).tolist() == slow_farthest_first(
+        Factored(whole, whole).dense(), 5
+    )
+    assert farthest_first(rows, 5, whole[:2]).tolist() == slow_farthest_first(whole, 5, whole[:2])
+
+
+def test_tensors_with_a_gradient_are_rows_too():
+    torch = pytest.importorskip("torch")
+    rows = make_features(50, 3, 0)
+    found = farthest_first(torch.tensor(rows, requires_grad=True), 10)
+    assert found.tolist() == slow_farthest_first(rows, 10)
+
+
+@pytest.mark.parametrize(
+    ("centres", "message"),
+    [
+        (np.ones((2, 4)), r"centers must have the columns of the rows, \[3\]; got \[4\]"),
+        (np.ones(3), "centers must be an array with two axes or Factored; got shape"),
+        (Factored(np.ones((2, 3)), np.ones((2, 3))), r"columns of the rows, \[3\]; got \[3, 3\]"),
+    ],
+)
+def test_centres_that_are_not_like_the_rows_are_refused(centres, message):
+    with pytest.raises(BadInput, match=message):
+        farthest_first(make_features(10, 3), 2, centres)

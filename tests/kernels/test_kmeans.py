@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+import labelwise
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import kmeans as module
@@ -83,3 +84,13 @@ def test_nearest_to_centres_matches_a_loop():
 def test_more_clusters_than_rows_is_an_error():
     with pytest.raises(BadInput, match="k must be from 1 to 3, the number of rows; got 4"):
         kmeans(np.ones((3, 2)), 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "power"), [(np.float32, -80), (np.float64, -20), (np.float64, -400), (np.float64, 400)]
+)
+def test_picks_near_centres_do_not_depend_on_the_scale(kind, power):
+    rows = make_features(200, 4).astype(kind)
+    near = labelwise.select("kmeans", 9, features=rows, seed=2)
+    far = labelwise.select("kmeans", 9, features=np.ldexp(rows, power), seed=2)
+    assert near.ids.tolist() == far.ids.tolist()

@@ -180,3 +180,33 @@ def test_a_rest_of_mass_that_is_only_rounding_does_not_keep_the_draw_waiting(mon
     picks = kmeans_plus_plus(rows, 6, 0, rows[-1:])
     assert len(set(picks.tolist())) == 6
     assert sorted(picks[:3].tolist()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_law_holds_for_rows_far_from_the_origin(kind):
+    rows = 0.1 * np.random.default_rng(0).normal(size=(100, 3))
+    rows[99] += 10
+    rows = (rows + 1e4).astype(kind)
+    drawn = [99 in kmeans_plus_plus(rows, 2, seed) for seed in range(200)]
+    assert np.mean(drawn) > 0.9  # the mass of all others is a hundredth of its own
+
+
+@pytest.mark.parametrize("factored", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "power"), [(np.float32, -100), (np.float32, 90), (np.float64, -530), (np.float64, 505)]
+)
+def test_draws_do_not_depend_on_the_scale(kind, power, factored):
+    rows = make_features(300, 4).astype(kind)
+    scaled = np.ldexp(rows, power)  # nothing is rounded
+    first = make_features(300, 3, 1).astype(kind)
+    both = (Factored(first, rows), Factored(first, scaled)) if factored else (rows, scaled)
+    for seed in range(3):
+        near, far = (kmeans_plus_plus(given, 12, seed).tolist() for given in both)
+        assert near == far
+
+
+def test_whole_numbers_are_drawn_from():
+    rows = np.random.default_rng(0).integers(0, 9, size=(50, 3))
+    expected = kmeans_plus_plus(rows.astype(np.float64), 6, 1).tolist()
+    assert kmeans_plus_plus(rows, 6, 1).tolist() == expected
+    assert kmeans_plus_plus(rows, 6, 1, rows[:1].astype(np.int8)).tolist() != expected

@@ -27,8 +27,8 @@ def test_matches_the_slow_version(seed):
 
 def test_covers_a_line_from_its_ends():
     selection = labelwise.select("k_center", 3, features=np.arange(5.0)[:, None])
-    assert selection.ids.tolist() == [4, 0, 2]
-    assert selection.scores.tolist() == [16.0, 16.0, 4.0]
+    assert selection.ids.tolist() == [0, 4, 2]
+    assert selection.scores.tolist() == [4.0, 16.0, 4.0]  # the first: from the mean
 
 
 def test_the_radius_is_at_most_twice_the_best():

@@ -11,13 +11,14 @@ Plain arrays ``(n, d)`` go through the same functions.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from labelwise import arrays
-from labelwise.arrays import Array, namespace
+from labelwise.arrays import Array, namespace, to_numpy
 from labelwise.errors import BadInput
 
 FEW = 16
@@ -55,6 +56,38 @@ class Factored:
 
 Embedding = Any
 """An array ``(n, d)`` or a `Factored`."""
+
+
+def given(rows: Embedding, centres: Embedding | None) -> tuple[Embedding, Embedding | None]:
+    """Rows and centres as a user gives them, in one library and a precision to compute with."""
+    held, join = _apart(rows, "rows")
+    if centres is None or not len(centres):
+        return join(*map(arrays.working, held)), None
+    others, _ = _apart(centres, "centers")
+    widths, found = ([int(array.shape[1]) for array in some] for some in (held, others))
+    if widths != found:
+        raise BadInput(f"centers must have the columns of the rows, {widths}; got {found}")
+    pairs = [_alike(*map(arrays.working, pair)) for pair in zip(held, others, strict=True)]
+    held, others = zip(*pairs, strict=True)
+    return join(*held), join(*others)
+
+
+def _apart(rows: Embedding, name: str) -> tuple[Any, Callable[..., Embedding]]:
+    """The arrays that rows are made of, and what makes the rows of them again."""
+    if isinstance(rows, Factored):
+        return (rows.a, rows.h), Factored
+    if not arrays.is_array(rows) or rows.ndim != 2:
+        shape = f"shape {tuple(rows.shape)}" if hasattr(rows, "shape") else type(rows).__name__
+        raise BadInput(f"{name} must be an array with two axes or Factored; got {shape}")
+    return (rows,), lambda array: array
+
+
+def _alike(rows: Array, others: Array) -> tuple[Array, Array]:
+    """Both in the library and on the device of the first, in the finer of their precisions."""
+    xp = namespace(rows)
+    near = arrays.like(to_numpy(others) if isinstance(rows, np.ndarray) else others, rows)
+    kind = xp.result_type(rows.dtype, near.dtype)
+    return xp.astype(rows, kind, copy=False), xp.astype(near, kind, copy=False)
 
 
 def size(rows: Embedding) -> int:

@@ -1,7 +1,7 @@
 r"""Farthest-first: again and again the item farthest from all centres so far.
 
 With centres :math:`C`, the next pick is the item with the largest
-:math:`\min_{c \in C} \lVert x_i - x_c \rVert^2`; without any, the item of the largest norm.
+:math:`\min_{c \in C} \lVert x_i - x_c \rVert^2`; without any, the item farthest from the mean.
 Distances only fall as centres are added, so picks are settled in exact blocks
 (`labelwise.kernels.greedy`) and near ties in float64.
 
@@ -9,6 +9,8 @@ Cost: at most :math:`n b d` multiplications, in matrix products; rows whose old 
 that of the current pick are not touched. Memory: a few numbers per row.
 """
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,20 +21,23 @@ from labelwise.arrays import (
     Floats,
     Ids,
     device,
-    is_array,
+    like,
     namespace,
     row_dots,
     to_numpy,
 )
-from labelwise.blocks import LocalShards, Rows, Shard
+from labelwise.blocks import LocalShards, Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
-from labelwise.kernels.centring import Shifted, near_origin
+from labelwise.kernels.centring import Moved, near_origin
+from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.factored import (
     Embedding,
     Factored,
     float64,
+    given,
     products,
+    products_with,
     size,
     squared_norms,
     take,
@@ -55,7 +60,7 @@ class State(NamedTuple):
     Attributes:
         norms: squared norms of the rows that are measured, which may be shifted.
         nearest: squared distances to the nearest centre, or infinity.
-        lengths: squared norms of the rows as they are, by which the first pick goes.
+        lengths: squared distances to the mean, by which a first pick without centres goes.
     """
 
     norms: Array
@@ -101,27 +106,98 @@ def _slice(rows: Embedding, first: int, last: int) -> Embedding:
     return rows[first:last]
 
 
-def start(rows: Rows, labelled: Rows | None, embed: Any) -> State:
+@dataclass(frozen=True)
+class Plan:
+    """How rows are measured.
+
+    Attributes:
+        embed: reads rows, moved near the origin where that helps.
+        plain: reads them as they are.
+        mean: of all rows as they are, ``(d,)``, or ``(K, d)`` of `Factored`; None with centres
+            from the start.
+        moved: the same where ``embed`` puts it.
+    """
+
+    embed: Any
+    plain: Any
+    mean: Floats | None = None
+    moved: Floats | None = None
+
+    def __call__(self, rows: Rows) -> Embedding:
+        """The rows to measure."""
+        return self.embed(rows)
+
+
+def begin(shards: Shards, labelled: Rows | None, embed: Any) -> Plan:
+    """Look where the rows are, and without labelled ones for their mean, in one pass."""
+    there = near_origin(shards, embed)
+    if labelled is not None:
+        return Plan(there, embed)
+    mean = shards.sum(_total, embed) / max(len(shards), 1)
+    if not np.isfinite(mean).all():  # let the row be named that makes it so
+        mean = np.zeros_like(mean)
+    shift = there.shift if isinstance(there, Moved) and there.shift is not None else 0.0
+    return Plan(there, embed, mean, mean - shift)
+
+
+def _total(shard: Shard, embed: Any) -> Floats:
+    """The sum of a block's rows in float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(to_numpy(in_pieces(partial(_sum, embed), shard.rows)).sum(axis=0))
+
+
+def _sum(embed: Any, some: Rows) -> Array:
+    """The sum of some rows, with an axis before it for the sums of other pieces."""
+    rows = embed(some)
+    if isinstance(rows, Factored):
+        xp: Any = namespace(rows.h)
+        both = double_chunks(rows.a, rows.h)
+        return sum(xp.matmul(xp.matrix_transpose(a), h) for a, h in both)[None]
+    return sum(namespace(rows).sum(chunk, axis=0) for (chunk,) in double_chunks(rows))[None]
+
+
+def _from_mean(rows: Embedding, mean: Floats) -> Array:
+    """Squared distance of every row to the mean, ``(n,)``."""
+    if isinstance(rows, Factored):
+        there = like(mean, rows.h, dtype=rows.h.dtype)
+        lengths = squared_norms(rows) - 2 * products_with(rows, there)
+        return (lengths + float(np.vdot(mean, mean))).clip(min=0)
+    centre, step = like(mean, rows, dtype=rows.dtype), max(CHUNK_ON_DEVICE // len(mean), 64)
+    parts = [  # a copy of all rows could be more than a GPU holds
+        arrays.squared_norms(rows[first : first + step] - centre)
+        for first in range(0, max(len(rows), 1), step)
+    ]
+    return namespace(rows).concat(parts) if len(parts) > 1 else parts[0]
+
+
+def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
     """Measure every row against the labelled items."""
-    norms = in_pieces(lambda some: squared_norms(embed(some)), rows)
-    lengths = norms
-    if isinstance(embed, Shifted):
-        lengths = in_pieces(lambda some: squared_norms(embed.read(some)), rows)
+    sizes = in_pieces(partial(_sizes, plan), rows)
+    norms, lengths = sizes[:, 0], sizes[:, -1]
     xp = namespace(norms)
     if labelled is None:
         return State(norms, xp.full_like(norms, xp.inf), lengths)
-    return State(norms, nearest_distances(embed(rows), norms, embed(labelled)), lengths)
+    return State(norms, nearest_distances(plan(rows), norms, plan(labelled)), lengths)
 
 
-def score(state: State, embed: Any) -> Array:
-    """Return the squared distance to the nearest centre, ``(n,)``."""
+def _sizes(plan: Plan, rows: Rows) -> Array:
+    """The squared norms and, without centres, squared distances to the mean, ``(n, 1 or 2)``."""
+    there = plan(rows)
+    columns = [squared_norms(there)]
+    if plan.moved is not None:
+        columns.append(_from_mean(there, plan.moved))
+    return namespace(columns[0]).stack(columns, axis=1)
+
+
+def score(state: State, plan: Plan) -> Array:
+    """Return the squared distance to the nearest centre, or to the mean, ``(n,)``."""
     xp = namespace(state.nearest)
     return xp.where(xp.isinf(state.nearest), state.lengths, state.nearest)
 
 
-def add(state: State, rows: Rows, picked: Rows, embed: Any) -> State:
+def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
     """Count the picked items as centres."""
-    distances = nearest_distances(embed(rows), state.norms, embed(picked))
+    distances = nearest_distances(plan(rows), state.norms, plan(picked))
     nearest = namespace(distances).minimum(state.nearest, distances)
     return State(state.norms, nearest, state.lengths)
 
@@ -129,18 +205,18 @@ def add(state: State, rows: Rows, picked: Rows, embed: Any) -> State:
 def slack(state: State) -> Array:
     """How far rounding may have moved each distance: the norms cancel in it."""
     xp = namespace(state.norms)
-    size = xp.where(xp.isinf(state.nearest), state.lengths, state.norms + state.nearest)
+    size = state.norms + xp.where(xp.isinf(state.nearest), state.lengths, state.nearest)
     return size * (32 * float(xp.finfo(state.norms.dtype).eps))
 
 
-def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, embed: Any) -> Floats:
+def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Plan) -> Floats:
     """The score from its definition, in float64, ``(n,)``."""
-    plain = embed.read if isinstance(embed, Shifted) else embed
     centres = [part for part in (labelled, picked) if part is not None]
-    if not centres:
-        return np.asarray(to_numpy(squared_norms(float64(plain(rows)))), dtype=np.float64)
+    if not centres and plan.mean is not None:
+        return np.asarray(to_numpy(_from_mean(float64(plan.plain(rows)), plan.mean)))
     found = [
-        _exact_distances(embed(rows), embed(part), plain(rows), plain(part)) for part in centres
+        _exact_distances(plan(rows), plan(part), plan.plain(rows), plan.plain(part))
+        for part in centres
     ]
     return np.asarray(np.min(found, axis=0))
 
@@ -178,7 +254,7 @@ def farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
     return AheadStrategy(
         ahead=FarthestAhead,
-        begin=lambda shards, labelled, budget, seed: near_origin(shards, embed),
+        begin=lambda shards, labelled, budget, seed: begin(shards, labelled, embed),
         start=start,
         score=score,
         add=add,
@@ -193,13 +269,7 @@ def embedding_rows(rows: Embedding) -> tuple[dict[str, Any], Any]:
     """Rows for blocks, and the function that makes the embedding of them again."""
     if isinstance(rows, Factored):
         return {"a": rows.a, "h": rows.h}, _factored
-    if not is_array(rows) or rows.ndim != 2:
-        raise BadInput(f"rows must be an array with two axes or Factored; got {_shape(rows)}")
     return {"features": rows}, _features
-
-
-def _shape(rows: Any) -> str:
-    return f"shape {tuple(rows.shape)}" if hasattr(rows, "shape") else type(rows).__name__
 
 
 def _factored(rows: Rows) -> Factored:
@@ -224,8 +294,9 @@ def farthest_first(rows: Embedding, k: int, centers: Embedding | None = None) ->
     Example:
         >>> import numpy as np
         >>> farthest_first(np.arange(5.0)[:, None], 3)  # 0 1 2 3 4 on a line
-        array([4, 0, 2])
+        array([0, 4, 2])
     """
+    rows, centers = given(rows, centers)
     names, embed = embedding_rows(rows)
     count = len(rows)
     if not 0 <= k <= count:
@@ -233,6 +304,6 @@ def farthest_first(rows: Embedding, k: int, centers: Embedding | None = None) ->
     if k == 0:
         return np.empty(0, dtype=np.int64)
     shards = LocalShards([Shard(np.arange(count, dtype=np.int64), names)])
-    labelled = None if centers is None or not len(centers) else embedding_rows(centers)[0]
+    labelled = None if centers is None else embedding_rows(centers)[0]
     strategy = farthest_strategy(embed, name="farthest_first", needs=(), good_for="", reference="")
     return greedy.pick(strategy, shards, labelled, k, seed=0).ids

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Array, Floats, Ids, largest, like, namespace, squared_norms, to_numpy
 from labelwise.blocks import Rows, Shard, Shards, as_shards
 from labelwise.errors import BadInput
-from labelwise.kernels.centring import Shifted, near_origin
+from labelwise.kernels.centring import Moved, near_origin
 from labelwise.kernels.farthest import CHUNK
 from labelwise.kernels.seeding import draw_far_items
 
@@ -76,7 +76,7 @@ def kmeans(
     shards = as_shards(rows)
     if not 1 <= k <= len(shards):
         raise BadInput(f"k must be from 1 to {len(shards)}, the number of rows; got {k}")
-    read = near_origin(shards, read)
+    read = near_origin(shards, read, scaled=True)
     ids, _ = draw_far_items(shards, read, k, seed, name="k-means++ seeding")
     centres = to_numpy(read(shards.rows(ids))).astype(np.float64)
     before = np.inf
@@ -91,8 +91,12 @@ def kmeans(
         shards.progress("k-means", done, rounds)
     labels = np.concatenate(shards.map(_labels))
     distances = np.concatenate(shards.map(_distances))
-    shift = read.shift if isinstance(read, Shifted) else 0.0
-    return Clusters(centres + shift, labels, distances, done)
+    if isinstance(read, Moved):
+        centres = centres / read.scale + (0.0 if read.shift is None else read.shift)
+        distances = read.back(distances)
+        if np.isinf(distances).any():
+            raise BadInput("squared distances of the rows are infinite; scale them down")
+    return Clusters(centres, labels, distances, done)
 
 
 def _assign(
@@ -174,8 +178,15 @@ def nearest_to_centres(ids: Ids, clusters: Clusters) -> tuple[Ids, Floats]:
         ids: ``(n,)`` in the order of the clusters' labels.
         clusters: from `kmeans`.
     """
-    order = np.lexsort((ids, np.round(clusters.distances, 9), clusters.labels))
+    order = np.lexsort((ids, _told_apart(clusters), clusters.labels))
     labels = clusters.labels[order]
     starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
     best = order[starts]
     return ids[best], clusters.distances[best]
+
+
+def _told_apart(clusters: Clusters) -> Floats:
+    """The distances without the digits that rounding may have made, so that equal rows tie."""
+    apart = squared_norms(clusters.centres - clusters.centres.mean(axis=0))
+    scale = np.ldexp(1.0, int(np.frexp(max(clusters.distances.max(), apart.max()))[1]))
+    return np.asarray(np.round(clusters.distances / scale * 2.0**30))

@@ -24,8 +24,9 @@ from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
 from labelwise.blocks import GrowingRows, LocalShards, Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import clocks
+from labelwise.kernels.centring import Moved, near_origin
 from labelwise.kernels.clocks import PICK, Rings
-from labelwise.kernels.factored import Embedding, squared_distances, squared_norms, take
+from labelwise.kernels.factored import Embedding, given, squared_distances, squared_norms, take
 from labelwise.kernels.farthest import embedding_rows, nearest_distances
 
 FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
@@ -33,6 +34,8 @@ FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
 bounds and few rings do; afterwards; at most; and how many of them should do."""
 RING_COST, ROW_COST = 100, 16
 """What a ring and a row cost beside the inner products that measure them, in inner products."""
+NOTHING = 1e-290
+"""A sum of D^2 up to this is none: clocks of such rates would ring after an infinite time."""
 PATIENCE = 1.0
 """How much cheaper measuring all rows again must be; 0 does it after every pick."""
 
@@ -59,8 +62,12 @@ def draw_far_items(
         name: what progress is reported as.
 
     Returns:
-        ids ``(k,)`` in the order drawn, and their D^2 at that moment (the first: its norm).
+        ids ``(k,)`` in the order drawn, and their D^2 at that moment (the first: its norm, of the
+        rows as `labelwise.kernels.centring` moves them).
     """
+    if not isinstance(embed, Moved):  # norms, by which the largest goes, do not outlast a shift
+        embed = near_origin(shards, embed, shifted=first != "largest", scaled=True)
+    moved = embed if isinstance(embed, Moved) else Moved(embed)
     best = shards.map(clocks.start, embed, seed, first)
     draw = _Draw(shards, embed, seed, k, name)
     if centres is None:
@@ -68,9 +75,9 @@ def draw_far_items(
         draw.accept([item], [norm], embed(shards.rows(np.array([item]))))
         draw.bound(norm)
     else:
-        draw.refresh(centres)
+        draw.refresh(moved.move(centres))
     draw.run()
-    return np.array(draw.ids, dtype=np.int64), np.array(draw.scores)
+    return np.array(draw.ids, dtype=np.int64), moved.back(np.array(draw.scores))
 
 
 def _accept_in_turn(
@@ -137,11 +144,13 @@ class _Draw:
         taken = np.array(self.ids, dtype=np.int64)
         masses = self.shards.map(function, *arguments, taken, self.seed, self._epoch)
         self._mass = float(sum(masses))
+        if not self._mass < np.inf:
+            raise BadInput("squared distances of the rows add up to infinity; scale them down")
 
     def run(self) -> None:
         rate = 1.0
         while len(self.ids) < self.k:
-            if self._mass <= 0:
+            if self._mass <= NOTHING:
                 self._fill()
                 return
             before = len(self.ids)
@@ -242,6 +251,7 @@ def kmeans_plus_plus(
         >>> sorted((ids // 2).tolist())  # almost surely one of each pair
         [0, 1]
     """
+    rows, centers = given(rows, centers)
     names, embed = embedding_rows(rows)
     count = len(rows)
     if not 0 <= k <= count:
@@ -251,5 +261,4 @@ def kmeans_plus_plus(
     if k == 0:
         return np.empty(0, dtype=np.int64)
     shards = LocalShards([Shard(np.arange(count, dtype=np.int64), names)])
-    centres = None if centers is None or not len(centers) else centers
-    return draw_far_items(shards, embed, k, seed, centres=centres, first=first)[0]
+    return draw_far_items(shards, embed, k, seed, centres=centers, first=first)[0]

@@ -15,7 +15,7 @@ from labelwise.arrays import Array, Floats, like, namespace, row_dots, to_numpy
 from labelwise.blocks import Rows, Shard, take_rows
 from labelwise.kernels.doubles import double_chunks
 from labelwise.pieces import in_pieces
-from labelwise.strategy import ScoreStrategy
+from labelwise.strategy import Cost, Job, ScoreStrategy
 
 LEAST = 1e-12
 """What a probability counts as at least where its logarithm is taken."""
@@ -95,5 +95,13 @@ def uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
         several=True,
         score=score,
         summarise=summarise,
+        cost=_cost,
         **facts,
     )
+
+
+def _cost(job: Job) -> Cost:
+    """One pass, after one for the scales of several models; no more is kept than can be picked."""
+    members = job.shapes.get("member_probabilities", ((1,),))[0][0]
+    passes = 1 if max(job.models, members) == 1 else 2
+    return Cost(passes=(passes, passes), item_bytes=0.0, held_bytes=128.0 * job.budget)

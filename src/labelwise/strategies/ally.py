@@ -48,8 +48,9 @@ from labelwise.arrays import (
 )
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput, UnknownName
+from labelwise.kernels.centring import near_origin
 from labelwise.kernels.farthest import farthest_first
-from labelwise.kernels.kmeans import kmeans
+from labelwise.kernels.kmeans import features, kmeans
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "ally"
@@ -214,14 +215,14 @@ def _drawn_apart(
     shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
 ) -> Picks:
     """One by one, in proportion to the dual times the squared distance to the nearest pick."""
-    drawn: list[int] = []
+    read, drawn = near_origin(shards, features, scaled=True), list[int]()
     centre: Array | None = None
     while len(drawn) < budget:
-        wait, item = min(shards.map(_next, centre, options.seed, len(drawn)))
+        wait, item = min(shards.map(_next, read, centre, options.seed, len(drawn)))
         if not np.isfinite(wait):
             break
         drawn.append(item)
-        centre = shards.rows(np.array([item]))["features"]
+        centre = read(shards.rows(np.array([item])))
         shards.progress("ally", len(drawn), budget)
     by_id = np.argsort(pool.ids)
     picks = by_id[np.searchsorted(pool.ids, np.array(drawn, dtype=np.int64), sorter=by_id)]
@@ -230,7 +231,7 @@ def _drawn_apart(
     return np.concatenate([picks, rest]), {"filled": len(rest)}
 
 
-def _next(shard: Shard, centre: Array | None, seed: int, pick: int) -> tuple[float, int]:
+def _next(shard: Shard, read: Any, centre: Array | None, seed: int, pick: int) -> tuple[float, int]:
     """The block's first clock to ring: how long it takes, and whose it is."""
     if not len(shard):
         return np.inf, -1
@@ -239,15 +240,14 @@ def _next(shard: Shard, centre: Array | None, seed: int, pick: int) -> tuple[flo
         rates = duals
         shard.state[KEY] = np.full(len(shard), np.inf)
     else:
-        rates = duals * _nearest(shard, centre)
+        rates = duals * _nearest(shard, read(shard.rows), centre)
     waits = _waits(rates, shard.ids, seed, NOISE, pick)
     best = np.lexsort((shard.ids, waits))[0]
     return float(waits[best]), int(shard.ids[best])
 
 
-def _nearest(shard: Shard, centre: Array) -> Floats:
+def _nearest(shard: Shard, rows: Array, centre: Array) -> Floats:
     """Squared distance to the nearest pick, ``(n,)``; 0 where it could be rounding alone."""
-    rows = shard.rows["features"]
     distances = to_numpy(squared_distances(rows, centre)[:, 0]).astype(np.float64)
     norms = to_numpy(squared_norms(rows)).astype(np.float64)
     distances[distances <= 32 * precision(rows) * norms] = 0

@@ -5,7 +5,7 @@ With :math:`C` the labelled and already picked items, the next pick is
 .. math:: \arg\max_i \; \min_{c \in C} \lVert x_i - x_c \rVert^2 .
 
 The radius this leaves is at most twice the best possible one. With :math:`C` empty, the first
-pick is the item with the largest norm.
+pick is the item farthest from the mean of the pool.
 
 Cost: at most ``n b d`` multiplications in matrix products (`labelwise.kernels.farthest`); memory
 ``O(n)``.
