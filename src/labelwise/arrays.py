@@ -80,18 +80,20 @@ def float64(array: Array) -> Array:
     return namespace(array).astype(array, namespace(array).float64, copy=False)
 
 
+def detached(array: Array) -> Array:
+    """The array without what a tensor may know of how it was computed: only its numbers count."""
+    return array.detach() if getattr(array, "requires_grad", False) else array
+
+
 def working(array: Array) -> Array:
-    """The array in a precision to compute with, float32 or float64, and without a gradient.
+    """The array in a precision to compute with, float32 or float64, and `detached`.
 
     Numbers of two bytes and less become float32, all others float64.
     """
-    xp = namespace(array)
-    if getattr(array, "requires_grad", False):
-        array = array.detach()
+    array, xp = detached(array), namespace(array)
     if array.dtype in (xp.float32, xp.float64):
         return array
-    short = xp.isdtype(array.dtype, "real floating") or array.dtype.itemsize <= 2
-    return xp.astype(array, xp.float32 if short else xp.float64)
+    return xp.astype(array, xp.float32 if array.dtype.itemsize <= 2 else xp.float64)
 
 
 def precision(rows: Array) -> float:

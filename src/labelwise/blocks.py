@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, device, is_array, like, namespace, take, to_numpy
+from labelwise.arrays import Array, Ids, detached, device, is_array, like, namespace, take, to_numpy
 from labelwise.errors import BadInput, UnknownName
 
 Rows = Mapping[str, Any]
@@ -419,13 +419,13 @@ def as_shards(rows: Any, name: str = "rows") -> Shards:
     if isinstance(rows, list | tuple) and rows and all(is_array(block) for block in rows):
         ends = np.cumsum([len(block) for block in rows])
         return LocalShards(
-            Shard(RowNumbers(end - len(block), end, keep=True), {"features": block})
+            Shard(RowNumbers(end - len(block), end, keep=True), {"features": detached(block)})
             for block, end in zip(rows, ends.tolist(), strict=True)
         )
     if is_array(rows):
         if rows.ndim != 2:
             raise BadInput(f"{name} must have two axes (items, columns); got shape {rows.shape}")
-        return LocalShards.of(features=rows)
+        return LocalShards.of(features=detached(rows))
     if not hasattr(rows, "map"):
         kind = type(rows).__name__
         raise BadInput(f"{name} must be an array, a list of arrays or shards; got {kind}")

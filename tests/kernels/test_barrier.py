@@ -386,6 +386,30 @@ def test_rows_that_no_draw_reaches_are_filled_up_and_said():
     assert info["counts"][4:] == [0, 0]
 
 
+@pytest.mark.parametrize("at_a_time", [5, 4096])
+def test_the_spectrum_counts_rows_that_were_filled_up(at_a_time, monkeypatch):
+    monkeypatch.setattr(barrier_sampler, "SUMMED", at_a_time)
+    pool = np.random.default_rng(0).standard_t(2.5, (400, 4))
+    with pytest.warns(LabelwiseWarning, match="were added with weight 1"):
+        ids, weights, info = randomized_bss(pool, budget=399, seed=0)
+    assert info["filled"] > 5
+    spectrum = relative_spectrum(pool, ids, weights)
+    np.testing.assert_allclose(info["spectrum"], spectrum, rtol=1e-8)
+    assert (info["spectrum_min"], info["spectrum_max"]) == pytest.approx(spectrum[[0, -1]].tolist())
+    low, high = info["spectrum_bounds"]
+    assert low < spectrum[0] and spectrum[-1] < high < 1.3
+
+
+def test_fewer_than_three_labels_per_direction_are_warned_of():
+    pool = make_pool("gaussian", 40, 4, 0)
+    with pytest.warns(LabelwiseWarning, match="budget is 11 for 4 directions.*ask for 12 or more"):
+        randomized_bss(pool, budget=11, seed=0)
+    with pytest.warns(LabelwiseWarning, match="budget is 9 for 4 directions.*ask for 10 or more"):
+        randomized_bss(pool[:10], budget=9, seed=0)
+    randomized_bss(pool, budget=12, seed=0)
+    randomized_bss(pool[:10], budget=10, seed=0)
+
+
 # what must not matter
 
 
@@ -447,10 +471,12 @@ def test_degenerate_pools_give_valid_draws(n, d, zeros, copies, share, seed):
     assert len(ids) == len(set(ids.tolist())) == budget
     assert info["rank"] == rank
     assert np.isfinite(weights).all() and (weights > 0).all()
-    drawn = np.asarray(info["counts"]) > 0 if info["rounds"] else np.ones(budget, dtype=bool)
-    spectrum = relative_spectrum(pool, ids[drawn], weights[drawn])
+    spectrum = relative_spectrum(pool, ids, weights)
     np.testing.assert_allclose(spectrum, info["spectrum"], atol=1e-6)
+    assert info["spectrum_min"] == info["spectrum"][0]
+    assert info["spectrum_max"] == info["spectrum"][-1]
     if info["rounds"]:
+        drawn = np.asarray(info["counts"]) > 0
         assert (np.abs(pool[ids[drawn]]).sum(axis=1) > 0).all()
 
 
@@ -464,6 +490,9 @@ def test_degenerate_pools_give_valid_draws(n, d, zeros, copies, share, seed):
         ({"budget": 0}, "budget must be a whole number from 1 to 20; got 0"),
         ({"budget": 21}, "budget must be a whole number from 1 to 20; got 21"),
         ({"budget": 7.5}, "budget must be a whole number"),
+        ({"budget": True}, "budget must be a whole number from 1 to 20; got True"),
+        ({"budget": "9"}, "budget must be a whole number from 1 to 20; got '9'"),
+        ({"gamma": "x"}, "gamma must be between 0 and 1, without them; got 'x'"),
         ({"budget": 2}, "budget is 2 but the rows have rank 3"),
     ],
 )

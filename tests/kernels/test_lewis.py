@@ -295,7 +295,8 @@ def test_too_few_rounds_are_an_error_that_says_how_far_it_came():
     [
         ({"p": 0}, "p must be a positive number; got 0"),
         ({"p": np.inf}, "p must be a positive number; got inf"),
-        ({"p": 1, "tol": 0}, "tol must be positive; got 0"),
+        ({"p": "2"}, "p must be a positive number; got '2'"),
+        ({"p": 1, "tol": 0}, "tol must be a positive number; got 0"),
         ({"p": 1, "max_iterations": 0}, "max_iterations must be at least 1; got 0"),
         ({"p": 1, "damping": -1}, "damping must be positive; got -1"),
     ],

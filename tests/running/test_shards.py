@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +114,7 @@ def test_what_is_no_probability_is_refused(row, words):
 def test_half_precision_and_whole_numbers_are_computed_in_float():
     for dtype in (np.float16, np.int8, np.int64):
         rows = np.arange(20).reshape(10, 2).astype(dtype)
+        rows[9] += 1
         assert gathered(rows)[1].dtype in (np.float32, np.float64)
         assert labelwise.select("k_center", 2, features=rows).ids.tolist() == [9, 0]
 
@@ -181,19 +181,22 @@ def test_a_file_of_anything_but_real_numbers_is_refused(strange, tmp_path):
         labelwise.select("lewis", 1, features=[np.ones((4, 2)), tmp_path / "rows.npy"])
 
 
+def test_lists_of_words_in_a_file_are_refused(tmp_path):
+    parquet.write_table(pyarrow.table({"words": [["a", "b"], ["c", "d"]]}), tmp_path / "p.parquet")
+    with pytest.raises(BadInput, match="features must hold numbers; got values of type object"):
+        labelwise.select("kmeans", 1, features=tmp_path / "p.parquet")
+
+
+def test_complex_rows_are_refused_where_no_one_looked_before():
+    sources = {"features": open_source(1j * np.ones((4, 2)), "features")}
+    with pytest.raises(BadInput, match="features must hold real numbers; got complex128"):
+        open_shards(sources)[0].map(lambda shard: shard.rows["features"])
+
+
 def test_complex_tensors_are_refused():
     torch = pytest.importorskip("torch")
     with pytest.raises(BadInput, match=r"must hold real numbers; got torch.complex64"):
         labelwise.select("kmeans", 1, features=torch.ones((4, 2), dtype=torch.complex64))
-
-
-def test_a_matrix_is_taken_as_the_numbers_it_holds():
-    features = make_features(40, 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
-        matrix = np.matrix(features)
-    expected = labelwise.select("kmeans", 5, features=features).ids.tolist()
-    assert labelwise.select("kmeans", 5, features=matrix).ids.tolist() == expected
 
 
 def test_numbers_beyond_float64_keep_its_precision():

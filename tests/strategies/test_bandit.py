@@ -108,6 +108,17 @@ def test_an_arm_without_its_rows_is_refused_even_if_it_is_not_drawn():
             select(bandit.STRATEGY, shards, 2, seed=seed)
 
 
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["features", "probabilities"])
+def test_rows_that_the_drawn_arm_does_not_read_are_checked_too(name, broken):
+    rows = {"features": FEATURES, "probabilities": PROBABILITIES}[name].copy()
+    rows[23, 1] = broken
+    assert len({choose(1, seed=seed).info["arm"] for seed in range(6)}) == 2
+    for seed in range(6):
+        with pytest.raises(BadInput, match=f"{name} of item 23"):
+            choose(seed=seed, **{name: rows})
+
+
 def test_arms_and_rounds_may_be_texts_of_the_command_line():
     rounds = json.dumps([entry | {"arm": "badge"} for entry in ROUNDS[:1]])
     picks = choose(arms="badge, random", rounds=rounds)
@@ -128,6 +139,8 @@ def test_arms_and_rounds_may_be_texts_of_the_command_line():
         ({"rounds": [{"arm": "badge"}]}, BadInput, "round 0 must hold arm, probability, reward"),
         ({"p_min": 0.7}, BadInput, "p_min must be from 0 to 1/2"),
         ({"delta": 0.0}, BadInput, "delta must be above 0 and below 1"),
+        ({"p_min": "x"}, BadInput, "p_min must be from 0 to 1/2 for 2 arms; got 'x'"),
+        ({"delta": "x"}, BadInput, "delta must be above 0 and below 1; got 'x'"),
     ],
 )
 def test_refuses_options_that_make_no_sense(options, error, words):

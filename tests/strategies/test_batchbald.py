@@ -136,10 +136,17 @@ def test_large_batches_are_warned_of():
     assert "budget is 101" in str(caught[0].message)
 
 
-@pytest.mark.parametrize("wrong", [0, -5, 2.5])
+@pytest.mark.parametrize("wrong", [0, -5, 2.5, True, "9"])
 def test_refuses_a_wrong_number_of_configurations(wrong):
     with pytest.raises(BadInput, match="configurations must be a whole number above 0; got"):
         pick(make_members(5), 2, configurations=wrong)
+
+
+def test_the_number_of_configurations_may_be_one_of_numpy():
+    expected = pick(make_members(20), 4, configurations=9)
+    found = pick(make_members(20), 4, configurations=np.int32(9))
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert found.info == expected.info
 
 
 @settings(max_examples=25, deadline=None)

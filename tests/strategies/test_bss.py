@@ -128,8 +128,19 @@ def test_one_label_keeps_one_direction():
 
 
 def test_few_labels_per_direction_are_noted():
-    assert "caution" in pick(make_pool(100, 5), 10).info
+    with pytest.warns(LabelwiseWarning, match="budget is 10 for 6 directions, fewer than 3 labels"):
+        assert "caution" in pick(make_pool(100, 5), 10).info
     assert "caution" not in pick(make_pool(100, 5), 18).info
+
+
+def test_the_spectrum_is_that_of_the_picks_where_some_were_filled_up():
+    pool = np.random.default_rng(0).standard_t(2.5, (400, 4))
+    with pytest.warns(LabelwiseWarning, match="were added with weight 1"):
+        selection = pick(pool, 399, bias=False)
+    basis = np.linalg.qr(pool)[0]
+    values = np.linalg.eigvalsh((basis[selection.ids].T * selection.weights) @ basis[selection.ids])
+    assert selection.info["filled"] > 0
+    np.testing.assert_allclose(selection.info["spectrum"], values, rtol=1e-8)
 
 
 def test_the_whole_pool_is_taken_with_weights_of_one():
@@ -166,6 +177,7 @@ def test_info_is_plain_and_has_no_entry_per_round():
         ({"basis": "wavelets"}, "basis must be one of features, polynomial, fourier"),
         ({"bias": 1}, "bias must be True or False; got 1"),
         ({"mode": "theory", "epsilon": 2.0}, "epsilon must be above 0 and at most 1; got 2.0"),
+        ({"mode": "theory", "epsilon": "x"}, "epsilon must be above 0 and at most 1; got 'x'"),
         ({"basis": "polynomial", "degree": 0}, "degree must be a whole number"),
         ({"basis": "fourier", "frequencies": 0}, "frequencies must be a whole number"),
     ],

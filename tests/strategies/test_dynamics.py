@@ -249,6 +249,15 @@ def test_redundancy_changes_scores_after_every_step(step, normalize, library):
     assert picks.ids.tolist() == expected
 
 
+def test_redundancy_may_be_given_in_numbers_of_numpy():
+    rows, _, _ = last_layer(n=80, d=3)
+    expected, found = (
+        labelwise.select("dynamics", 20, **rows, redundancy={"step": step, "coef": coef})
+        for step, coef in ((3, -0.5), (np.int64(3), np.float32(-0.5)))
+    )
+    assert found.ids.tolist() == expected.ids.tolist()
+
+
 def test_a_penalty_spreads_the_batch_and_a_reward_aligns_it():
     rows, _, _ = last_layer(n=300, d=8)
     own = dense_gradients(rows, rows["probabilities"].argmax(axis=1))
@@ -316,6 +325,7 @@ def test_a_hundred_classes_are_no_obstacle(name):
         ({"redundancy": 5}, BadInput, "redundancy must be None or a mapping; got 5"),
         ({"redundancy": {"coeff": 1}}, UnknownName, "redundancy has no entry 'coeff'; choose from"),
         ({"redundancy": {"step": 0}}, BadInput, "step of redundancy must be a whole number from 1"),
+        ({"redundancy": {"step": True}}, BadInput, "step of redundancy must be a whole number"),
         ({"redundancy": {"coef": float("inf")}}, BadInput, "coef of redundancy must be a finite"),
         ({"redundancy": {"normalize": "max"}}, BadInput, "normalize of redundancy must be one of"),
     ],

@@ -203,6 +203,11 @@ def test_the_wrong_options_are_refused():
         run(rows, sampling="without")
     with pytest.raises(BadInput, match="p must be a positive number; got -1"):
         run(rows, p=-1)
+    for name, wrong in (("p", "2"), ("p", True), ("tol", "1e-3"), ("rtol", [0.1])):
+        with pytest.raises(BadInput, match=f"^{name} must be a number; got "):
+            run(rows, **{name: wrong})
+        with pytest.raises(BadInput, match=f"^{name} must be a number; got "):
+            labelwise.select("lewis", 5, features=rows, **{name: wrong})
     with pytest.raises(UnknownName, match="lewis has no option 'q'"):
         run(rows, q=1)
 

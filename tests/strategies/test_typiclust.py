@@ -11,12 +11,35 @@ from tests.conftest import make_features
 def slow_typicality(rows, neighbours):
     distances = np.sqrt(((rows[:, None] - rows[None]) ** 2).sum(axis=2))
     nearest = np.sort(distances, axis=1)[:, 1 : neighbours + 1]
-    return 1 / (nearest.mean(axis=1) + 1e-5)
+    means = nearest.mean(axis=1)
+    return 1 / (means + 1e-5 * means.mean())
 
 
-def test_typicality_matches_all_distances():
-    rows = make_features(700, 3)
-    np.testing.assert_allclose(_typicality(rows, 20), slow_typicality(rows, 20), rtol=1e-6)
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_typicality_matches_all_distances(shift):
+    rows = make_features(700, 3) + shift
+    np.testing.assert_allclose(_typicality(rows, 20), slow_typicality(rows, 20), rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-20, 1e-18, 1e-5, 1e20])
+def test_picks_do_not_depend_on_the_scale_of_the_features(scale):
+    features = np.random.default_rng(0).normal(size=(40, 4))
+    expected = labelwise.select("typiclust", 8, features=features)
+    found = labelwise.select("typiclust", 8, features=scale * features)
+    assert found.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(scale * found.scores, expected.scores, rtol=1e-9)
+
+
+def test_copies_are_equally_typical_and_more_so_than_the_rest():
+    rows = np.concatenate([make_features(30, 5), np.repeat(make_features(1, 5, seed=1), 6, axis=0)])
+    typical = _typicality(rows + 100.0, 5)
+    assert len(set(typical[30:].tolist())) == 1
+    assert np.isfinite(typical).all() and typical[30] > 1e3 * typical[:30].max()
+
+
+def test_items_with_enough_copies_each_are_all_equally_typical():
+    rows = np.repeat([[0.0, 1.0], [3.0, 4.0]], 4, axis=0)
+    assert len(set(_typicality(rows, 3).tolist())) == 1
 
 
 def three_blobs():
@@ -45,6 +68,13 @@ def test_a_lone_item_is_typical():
     assert _typicality(np.ones((1, 2)), 1).tolist() == [1.0]
 
 
-def test_a_wrong_option_is_an_error():
-    with pytest.raises(labelwise.BadInput, match="at least 1; got 0, 20"):
-        labelwise.select("typiclust", 2, features=three_blobs(), clusters=0)
+@pytest.mark.parametrize("wrong", [0, 2.5, "7", True])
+def test_a_wrong_option_is_an_error(wrong):
+    with pytest.raises(labelwise.BadInput, match=f"at least 1; got {wrong!r}, 20"):
+        labelwise.select("typiclust", 2, features=three_blobs(), clusters=wrong)
+
+
+def test_options_may_be_whole_numbers_of_numpy():
+    expected = labelwise.select("typiclust", 4, features=three_blobs(), clusters=3).ids.tolist()
+    found = labelwise.select("typiclust", 4, features=three_blobs(), clusters=np.int64(3))
+    assert found.ids.tolist() == expected

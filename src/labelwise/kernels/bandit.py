@@ -23,6 +23,7 @@ Guarantees", AISTATS 2011 (Exp4.P).
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -56,10 +57,10 @@ def arm_probabilities(
     """
     count = len(arms)
     least = 1 / (10 * count) if p_min is None else p_min
-    if not 0 <= least <= 1 / count:
-        raise BadInput(f"p_min must be from 0 to 1/{count} for {count} arms; got {p_min}")
-    if not 0 < delta < 1:
-        raise BadInput(f"delta must be above 0 and below 1; got {delta}")
+    if not (isinstance(least, Real) and 0 <= least <= 1 / count):
+        raise BadInput(f"p_min must be from 0 to 1/{count} for {count} arms; got {p_min!r}")
+    if not (isinstance(delta, Real) and 0 < delta < 1):
+        raise BadInput(f"delta must be above 0 and below 1; got {delta!r}")
     bound = math.sqrt(math.log(count / delta) / count)
     logs = np.zeros(count)  # of the weights, which would overflow after many rounds
     for number, past in enumerate(rounds):
@@ -76,7 +77,7 @@ def _checked(past: Mapping[str, Any], number: int, arms: Sequence[str]) -> tuple
     if past["arm"] not in arms:
         raise BadInput(f"round {number} drew {past['arm']!r}, no arm of {', '.join(arms)}")
     for name in FIELDS[1:]:
-        if isinstance(past[name], bool) or not isinstance(past[name], int | float | np.number):
+        if isinstance(past[name], bool) or not isinstance(past[name], Real):
             raise BadInput(f"the {name} of round {number} must be a number; got {past[name]!r}")
     probability, reward = float(past["probability"]), float(past["reward"])
     if not 0 < probability <= 1:

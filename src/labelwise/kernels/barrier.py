@@ -24,6 +24,7 @@ FOCS 2015.
 
 import warnings
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,8 @@ def randomized_bss(
         ``normaliser``, ``spectrum`` (eigenvalues of the weighted Gram matrix of whitened rows,
         smallest first; the pool's own are all 1) with ``spectrum_min``, ``spectrum_max`` and the
         ``spectrum_bounds`` that the barriers guarantee, ``condition`` (a bound on the largest
-        ``beta_j K_j``), ``counts``, and ``filled`` (rows that no draw reached).
+        ``beta_j K_j``), ``counts``, and ``filled`` (rows that no draw reached; the spectrum counts
+        them, with their weight of 1).
 
     Example:
         >>> import numpy as np
@@ -98,24 +100,41 @@ def randomized_bss(
     shards = as_shards(V, "V")
     if (gamma is None) == (budget is None):
         raise BadInput(f"give either gamma or budget; got gamma={gamma} and budget={budget}")
-    if budget is not None and not (
-        isinstance(budget, int | np.integer) and 0 < budget <= len(shards)
-    ):
-        raise BadInput(f"budget must be a whole number from 1 to {len(shards)}; got {budget}")
+    whole = isinstance(budget, Integral) and not isinstance(budget, bool)
+    if budget is not None and not (whole and 0 < budget <= len(shards)):
+        raise BadInput(f"budget must be a whole number from 1 to {len(shards)}; got {budget!r}")
     transform = whiten(shards, read_features).transform
     if budget is None:
         assert gamma is not None
         draws = draw_by_theory(shards, read_features, transform, gamma=gamma, seed=seed)
     else:
+        warn_of_few(transform.shape[1], budget, len(shards))
         draws = draw_by_budget(shards, read_features, transform, budget=budget, seed=seed)
     return draws.ids, draws.weights, {**draws.info, "counts": draws.counts.tolist()}
 
 
 def theory_gamma(epsilon: float) -> float:
     """The gamma for a relative error of ``epsilon``, which is in (0, 1]."""
-    if not 0 < epsilon <= 1:
-        raise BadInput(f"epsilon must be above 0 and at most 1; got {epsilon}")
+    if not (isinstance(epsilon, Real) and 0 < epsilon <= 1):
+        raise BadInput(f"epsilon must be above 0 and at most 1; got {epsilon!r}")
     return float(min(np.sqrt(epsilon) / 3, WIDEST))
+
+
+def warn_of_few(rank: int, budget: int, n: int) -> bool:
+    """Warn of fewer than three labels per direction, unless they are all there is.
+
+    Returns:
+        Whether there are so few.
+    """
+    few = rank <= budget < min(3 * rank, n)
+    if few:
+        warnings.warn(
+            f"budget is {budget} for {rank} directions, fewer than 3 labels for each; ask for "
+            f"{min(3 * rank, n)} or more",
+            LabelwiseWarning,
+            stacklevel=3,
+        )
+    return few
 
 
 def budget_gamma(rank: int, budget: int) -> float:
@@ -133,8 +152,8 @@ def draw_by_theory(
     seed: int,
 ) -> Draws:
     """Run until the theory's guarantee holds; needing more than ``most`` rows is an error."""
-    if not 0 < gamma < 1:
-        raise BadInput(f"gamma must be between 0 and 1, without them; got {gamma}")
+    if not (isinstance(gamma, Real) and 0 < gamma < 1):
+        raise BadInput(f"gamma must be between 0 and 1, without them; got {gamma!r}")
     rank = check_rank(transform)
     candidates = Candidates(shards, read, transform, seed)
     middle = 2 * rank * (1 - gamma**2) / gamma**2
@@ -169,7 +188,7 @@ def draw_by_budget(
     draws = record.finish(n, record.expected())
     if len(draws.ids) == budget:
         return draws
-    return _fill(draws, shards.ids, candidates.leverage, budget)
+    return _fill(draws, record.barriers.matrix(), candidates, shards.ids, budget)
 
 
 def check_rank(transform: Floats) -> int:
@@ -259,10 +278,18 @@ def _too_few(leverage: Floats, rank: int, rounds: float, gamma: float, most: int
     )
 
 
-def _fill(draws: Draws, ids: Ids, leverage: Floats, budget: int) -> Draws:
-    """Add the rows of highest leverage that were not drawn, each standing for itself."""
+def _fill(draws: Draws, matrix: Floats, candidates: Candidates, ids: Ids, budget: int) -> Draws:
+    """Add the rows of highest leverage that were not drawn, each standing for itself.
+
+    Args:
+        draws: what was drawn.
+        matrix: ``B``, ``(r, r)``.
+        candidates: of all rows.
+        ids: of all rows.
+        budget: how many there shall be.
+    """
     missing = budget - len(draws.ids)
-    scores = comparable(leverage)
+    scores = comparable(candidates.leverage)
     scores[np.isin(ids, draws.ids)] = -1.0
     added = ids[largest(scores, missing, ids)]
     warnings.warn(
@@ -272,9 +299,12 @@ def _fill(draws: Draws, ids: Ids, leverage: Floats, budget: int) -> Draws:
         LabelwiseWarning,
         stacklevel=2,
     )
+    gram, (lowest, highest) = candidates.gram(added), draws.info["spectrum_bounds"]
+    spectrum = np.linalg.eigvalsh(matrix / draws.info["normaliser"] + gram)
+    highest += float(np.linalg.norm(gram, 2))  # what is added lifts no eigenvalue by more
     return Draws(
         np.concatenate([draws.ids, added]),
         np.concatenate([draws.weights, np.ones(missing)]),
         np.concatenate([draws.counts, np.zeros(missing, dtype=np.int64)]),
-        {**draws.info, "filled": missing},
+        {**draws.info, "filled": missing, **_spectrum(spectrum, lowest, highest)},
     )

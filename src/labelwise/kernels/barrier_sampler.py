@@ -47,6 +47,9 @@ AHEAD = 31
 PIECE = 1 << 16
 """How many items are timed at a time: so few that they stay in cache."""
 
+SUMMED = 4096
+"""How many rows are brought here at a time to add up their outer products."""
+
 TRIED = 4
 """How many candidates are measured at a time."""
 
@@ -123,6 +126,15 @@ class Candidates:
         rows = float64(self._read(self._shards.rows(different)))
         whitened = to_numpy(rows @ like(self._transform, rows)) * np.sqrt(len(self._ids))
         return np.asarray(whitened[back])
+
+    def gram(self, ids: Ids) -> Floats:
+        """The mean over the pool of ``v v^T`` for the given items alone, ``(r, r)``."""
+        rank = self._transform.shape[1]
+        total = np.zeros((rank, rank))
+        for first in range(0, len(ids), SUMMED):
+            rows = self._whitened(ids[first : first + SUMMED])
+            total += rows.T @ rows
+        return np.asarray(total / len(self._ids))
 
     def draw(self, barriers: "Barriers") -> tuple[int, Floats, float]:
         """One row from the law of this round: its id, ``v`` and ``v^T E v``."""

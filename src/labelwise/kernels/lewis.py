@@ -25,6 +25,7 @@ derived here.
 """
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,10 +84,10 @@ class Lewis:
     damping: float | None = None
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.p) and self.p > 0):
-            raise BadInput(f"p must be a positive number; got {self.p}")
-        if not self.tol > 0:
-            raise BadInput(f"tol must be positive; got {self.tol}")
+        if not (isinstance(self.p, Real) and 0 < self.p < np.inf):
+            raise BadInput(f"p must be a positive number; got {self.p!r}")
+        if not (isinstance(self.tol, Real) and self.tol > 0):
+            raise BadInput(f"tol must be a positive number; got {self.tol!r}")
         if self.max_iterations < 1:
             raise BadInput(f"max_iterations must be at least 1; got {self.max_iterations}")
         if self.damping is not None and not self.damping > 0:

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array
+from labelwise.blocks import each
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.running.shards import Sources
-from labelwise.running.sources import Around, Source
+from labelwise.running.sources import Around, ArraySource, Source
 
 try:
     import torch
@@ -54,10 +55,35 @@ def on_device(sources: Sources, device: str) -> Sources:
     def moved(source: Source) -> Source:
         return source if _is_there(source, place) else DeviceSource(source, place, *threads)
 
-    return {
-        name: [moved(part) for part in value] if isinstance(value, list) else moved(value)
-        for name, value in sources.items()
-    }
+    return {name: each(value, moved) for name, value in sources.items()}
+
+
+def beside_tensors(sources: Sources, device: str) -> Sources:
+    """The same rows, all read as tensors where some of them are tensors already.
+
+    Arrays in memory are brought there once, and whole, as the tensors are; files as in `on_device`.
+
+    Args:
+        sources: from `labelwise.running.shards.open_sources`.
+        device: where the tensors are, from `labelwise.running.shards.tensor_device`.
+    """
+    place = _device(device)
+
+    def brought(source: Source) -> Source:
+        if not (source.in_memory and source.is_numpy):
+            return source
+        return ArraySource(_tensor(source.read(0, source.shape[0])).to(place))
+
+    return on_device({name: each(value, brought) for name, value in sources.items()}, device)
+
+
+def _tensor(rows: Any) -> torch.Tensor:
+    """A host array as a tensor, without a copy where torch can read what is there."""
+    dtype = _dtype(rows)
+    same = rows.dtype.isnative and rows.dtype.itemsize == dtype.itemsize
+    if same and rows.flags.c_contiguous and rows.flags.writeable:
+        return torch.from_numpy(rows)
+    return _filled(torch.empty(rows.shape, dtype=dtype), rows)
 
 
 def _device(name: str) -> torch.device:
@@ -177,9 +203,11 @@ class DeviceSource(Around):
 
 
 def _dtype(rows: Array) -> torch.dtype:
-    """What torch calls the type of the numbers."""
+    """What torch calls the type of the numbers; it has none beyond float64."""
     if isinstance(rows, torch.Tensor):
         return rows.dtype
+    if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
+        return torch.float64
     return torch.from_numpy(np.empty(0, dtype=rows.dtype.newbyteorder("="))).dtype
 
 

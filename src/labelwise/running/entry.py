@@ -22,6 +22,7 @@ from labelwise.running.shards import (
     _labelled_ids,
     open_shards,
     open_sources,
+    tensor_device,
 )
 from labelwise.running.spill import Spill
 from labelwise.selection import Selection
@@ -60,7 +61,8 @@ def select(
 
     Each representation is a NumPy array, a torch tensor (on any device), or the path of a .npy or
     .parquet file, of a folder of them or a pattern (``"pool-*.npy"``); a list of them is one per
-    model. Give those that the strategy needs.
+    model. Give those that the strategy needs. Tensors beside arrays or files: all are computed with
+    where the tensors are.
 
     Args:
         strategy: a name from `labelwise.strategies`, or a strategy.
@@ -99,7 +101,7 @@ def select(
         >>> import numpy as np
         >>> features = np.arange(5.0)[:, None]  # 0 1 2 3 4 on a line
         >>> select("k_center", 3, features=features).ids
-        array([4, 0, 2])
+        array([0, 4, 2])
         >>> select("k_center", 2, features=features, labelled=[4]).ids
         array([0, 2])
     """
@@ -139,11 +141,12 @@ def select(
     folder = None if resume is None else Path(resume)
     facts = call.facts(values, sources, device) if folder is not None else {}
     spill = call.spill(sources, memory)
-    if device is not None:
-        from labelwise.running.device_blocks import on_device
+    place = tensor_device(sources) if device is None else device
+    if place is not None:
+        from labelwise.running.device_blocks import beside_tensors, on_device
 
         call = call._replace(ids=own_ids(ids, sources, _count(sources)))  # a file's, not a tensor's
-        sources = on_device(sources, device)
+        sources = (beside_tensors if device is None else on_device)(sources, place)
     return call.here(sources, spill, folder, facts)
 
 

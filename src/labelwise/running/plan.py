@@ -139,7 +139,7 @@ def plan(
     >>> features = np.zeros((1000, 16), dtype=np.float32)
     >>> found = plan(labelwise.strategies()["k_center"], {"features": features}, 10)
     >>> found.cost.passes, found.bytes_read
-    ((2, 11), (128000, 704000))
+    ((2, 12), (128000, 768000))
     """
     names = needed(strategy, given) or tuple(given)[:1]
     if not names:

@@ -4,6 +4,7 @@ Masking of taken items, refusal of NaN, ties, and the check of the batch size li
 it calls (`labelwise.kernels.picking` and its greedy loop), not in the strategies.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,17 +65,25 @@ def check_count(budget: int) -> None:
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Diagnostics as values that JSON can hold."""
-    return {name: _plain_value(value) for name, value in values.items()}
+    """Diagnostics as values that strict JSON can hold.
+
+    It has no infinity and no NaN: they are the texts that ``float`` reads.
+
+    >>> plain({"gamma": np.inf, "ranks": np.array([3, 4]), "loss": [0.5, -np.inf, np.nan]})
+    {'gamma': 'inf', 'ranks': [3, 4], 'loss': [0.5, '-inf', 'nan']}
+    """
+    return {str(name): _plain_value(value) for name, value in values.items()}
 
 
 def _plain_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return plain(value)
-    if isinstance(value, np.generic):
-        return value.item()
     if is_array(value):
-        return to_numpy(value).tolist()
+        value = to_numpy(value).tolist()
     if isinstance(value, list | tuple):
         return [_plain_value(entry) for entry in value]
-    return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, bool | int) else str(value)

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, device, namespace, row_sums, squared_norms, take, to_numpy
+from labelwise.arrays import (
+    Array,
+    Ids,
+    device,
+    namespace,
+    row_sums,
+    squared_norms,
+    take,
+    to_numpy,
+    working,
+)
 from labelwise.blocks import (
     CutsRows,
     LocalShards,
@@ -56,7 +66,7 @@ def open_sources(representations: Mapping[str, Any]) -> dict[str, Source | list[
             sources[name] = [open_source(v, f"{name}[{j}]") for j, v in enumerate(value)]
         else:
             sources[name] = open_source(value, name)
-    lengths = {name: source.shape[0] for name, source in flat(sources) if _check_axes(name, source)}
+    lengths = {name: source.shape[0] for name, source in flat(sources) if _check_form(name, source)}
     first, count = next(iter(lengths.items()))
     for name, length in lengths.items():
         if length != count:
@@ -73,13 +83,46 @@ def flat(sources: Sources) -> Iterator[tuple[str, Source]]:
             yield name, value
 
 
-def _check_axes(name: str, source: Source) -> bool:
+def _check_form(name: str, source: Source) -> bool:
     expected = REPRESENTATIONS[name.split("[")[0]]
     if len(source.shape) != len(expected.axes):
         raise BadInput(f"{name} must have shape {expected.shape}; got {source.shape}")
     if 0 in source.shape[1:]:
         raise BadInput(f"{name} has no columns; got shape {source.shape}")
+    if source.shape[0]:
+        _check_numbers(name, source.read(0, 0))
     return True
+
+
+def _check_numbers(name: str, rows: Array) -> None:
+    """Refuse rows of anything but real numbers, whose type is all that counts here."""
+    xp = namespace(rows)
+    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiubc":
+        raise BadInput(f"{name} must hold numbers; got values of type {rows.dtype}")
+    if xp.isdtype(rows.dtype, "complex floating"):
+        raise BadInput(
+            f"{name} must hold real numbers; got {rows.dtype}: give real and imaginary parts as "
+            "columns, or absolute values"
+        )
+
+
+def tensor_device(sources: Sources) -> str | None:
+    """Where the tensors among the rows are, to bring the others there; None if there is no need.
+
+    Tensors on two devices are refused: none of them is the one to compute on.
+    """
+    every = list(flat(sources))
+    places = {name: str(device(source.read(0, 0))) for name, source in every if not source.is_numpy}
+    for name, place in places.items():
+        first, other = next(iter(places.items()))
+        if place != other:
+            raise BadInput(
+                f"{first} is on {other} but {name} on {place}; bring them to one device, or name "
+                "it with device"
+            )
+    if len(places) in (0, len(every)):
+        return None
+    return next(iter(places.values()))
 
 
 class BlockRows(CutsRows):
@@ -217,13 +260,11 @@ class _Piece(Mapping[str, Any]):
 def _working(name: str, rows: Array) -> Array:
     """Rows in a precision to compute with: float32 or float64; votes for classes stay whole."""
     xp = namespace(rows)
-    if rows.dtype in (xp.float32, xp.float64):
-        return rows
-    if name.split("[")[0] == "member_votes" and xp.isdtype(rows.dtype, ("integral", "bool")):
-        return xp.astype(rows, xp.int64)
-    if xp.isdtype(rows.dtype, "real floating") or rows.dtype.itemsize <= 2:
-        return xp.astype(rows, xp.float32)
-    return xp.astype(rows, xp.float64)
+    if rows.dtype not in (xp.float32, xp.float64):
+        if name.split("[")[0] == "member_votes" and xp.isdtype(rows.dtype, ("integral", "bool")):
+            return xp.astype(rows, xp.int64)
+        _check_numbers(name, rows)  # of sources that came another way than `open_sources`
+    return working(rows)
 
 
 Listed = Callable[[], Ids]

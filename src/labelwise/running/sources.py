@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, is_array, precision, take
+from labelwise.arrays import Array, Ids, detached, is_array, precision, take
 from labelwise.errors import BadInput, MissingDependency
 
 KINDS = (".npy", ".parquet")
@@ -68,9 +68,12 @@ class ArraySource:
     """An array in memory, or a memory-mapped one."""
 
     def __init__(self, array: Array, *, in_memory: bool = True) -> None:
-        """Read from ``array``, whose first axis is the item."""
-        self._array = array
+        """Read from ``array``, whose first axis is the item.
+
+        Only its numbers count, not how a tensor was computed, which a model's outputs may know.
+        """
         self.in_memory, self.is_numpy = in_memory, isinstance(array, np.ndarray)
+        self._array = np.asarray(array) if self.is_numpy else detached(array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,8 +93,7 @@ class ArraySource:
 
     def read(self, first: int, last: int) -> Array:
         """A view of the rows, no copy; in a file, they are read when they are used."""
-        block = self._array[first:last]
-        return block.view(np.ndarray) if isinstance(block, np.memmap) else block
+        return self._array[first:last]
 
     def take(self, positions: Any) -> Array:
         """A copy of the rows."""
@@ -99,7 +101,11 @@ class ArraySource:
 
 
 class NpySource:
-    """A ``.npy`` file. Each range is mapped by itself, so that what was read does not stay."""
+    """A ``.npy`` file. Each range is mapped by itself, so that what was read does not stay.
+
+    From a file that is stored column by column, a range is copied: it lies in as many places as
+    there are columns.
+    """
 
     in_memory, is_numpy = False, True
 
@@ -109,11 +115,8 @@ class NpySource:
             whole = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
             raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
-        if not whole.flags.c_contiguous:
-            raise BadInput(
-                f"{name}: {path} is stored column by column; save np.ascontiguousarray(...) instead"
-            )
         self._path, self._dtype, self._offset = path, whole.dtype, whole.offset
+        self._by_columns = not whole.flags.c_contiguous
         self.shape: tuple[int, ...] = whole.shape
 
     @property
@@ -130,12 +133,15 @@ class NpySource:
         last = min(last, self.shape[0])
         if last <= first:
             return np.empty((0, *self.shape[1:]), dtype=self._dtype)
+        if self._by_columns:
+            whole = np.memmap(self._path, self._dtype, "r", self._offset, self.shape, order="F")
+            return np.ascontiguousarray(whole[first:last])
         offset = self._offset + first * self.bytes_per_row
         shape = (last - first, *self.shape[1:])
         return np.memmap(self._path, self._dtype, "r", offset, shape)
 
     def read(self, first: int, last: int) -> Array:
-        """A view of the rows, which are read when they are used."""
+        """The rows: a view where they are stored one after the other, read when they are used."""
         return np.asarray(self._map(first, last))
 
     def take(self, positions: Any) -> Array:
@@ -349,6 +355,10 @@ def open_source(value: Any, name: str) -> Source:
         return open_remote(value, name)
     if isinstance(value, str | Path):
         return _open_file(Path(value), name)
+    if isinstance(value, np.ma.MaskedArray):
+        raise BadInput(
+            f"{name} is a masked array; give {name}.filled(...), or leave out its masked items"
+        )
     if not is_array(value):
         raise BadInput(
             f"{name} must be an array, a torch tensor or a path to .npy or .parquet; "

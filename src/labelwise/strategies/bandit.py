@@ -27,7 +27,8 @@ what came of it. One round of a campaign is
 and the next call gets these ``rounds``. Which arm is drawn is a function of the seed and the number
 of past rounds.
 
-Cost: that of the arm.
+Cost: that of the arm, and one pass in which all rows are checked, those that only other arms read
+too: whether a pool is refused must not hang on the draw.
 
 Reference: W.-N. Hsu, H.-T. Lin, "Active Learning by Learning", AAAI 2015; one draw per batch as in
 Ash et al., "Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds", ICLR 2020.
@@ -82,8 +83,9 @@ def choose(
         ``probabilities``, those of all arms by name.
     """
     opened, past = _open_arms(arms), _past(rounds)
+    given = shards.map(_look)[0]
     for strategy in opened.values():
-        _check_rows(strategy, shards.map(_names)[0])
+        _check_rows(strategy, given)
     chances = arm_probabilities(past, list(opened), p_min=p_min, delta=delta)
     noise = float(row_noise(seed, np.array([len(past)]), DRAWS)[0])
     drawn = min(int(np.searchsorted(np.cumsum(chances), noise, side="right")), len(opened) - 1)
@@ -124,7 +126,10 @@ def _open_arms(arms: Arms) -> dict[str, Strategy]:
     return {name: get(name).with_options(**options) for name, options in arms.items()}
 
 
-def _names(shard: Shard) -> tuple[str, ...]:
+def _look(shard: Shard) -> tuple[str, ...]:
+    """The representations of a block, each of which is read, and so checked."""
+    for name in shard.rows:
+        shard.rows[name]
     return tuple(shard.rows)
 
 
@@ -164,12 +169,15 @@ def _reads(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
 
 
 def _cost(job: Job) -> Cost:
-    """That of the dearest arm, as far as it can be told."""
+    """That of the dearest arm, as far as it can be told, after a pass of checks."""
     arms = _open_arms(job.options["arms"]).values()
     costs = [arm.costs(job._replace(options=arm.options)) for arm in arms]
     return Cost(
-        passes=(min(cost.passes[0] for cost in costs), max(cost.passes[1] for cost in costs)),
-        usual=max(cost.expected for cost in costs),
+        passes=(
+            1 + min(cost.passes[0] for cost in costs),
+            1 + max(cost.passes[1] for cost in costs),
+        ),
+        usual=1 + max(cost.expected for cost in costs),
         columns=max(cost.columns for cost in costs),
         item_bytes=max(cost.item_bytes for cost in costs),
         state_bytes=min(cost.state_bytes for cost in costs),

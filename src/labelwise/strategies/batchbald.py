@@ -32,6 +32,7 @@ Acquisition for Deep Bayesian Active Learning", NeurIPS 2019.
 
 import warnings
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def choose(
     _check(configurations, budget)
     ids = shards.ids
     members = _members(shards, ids[:1])
-    labels = PickedLabels(len(members), configurations, seed)
+    labels = PickedLabels(len(members), int(configurations), seed)
     bald = np.concatenate(shards.map(_measure, no_picks(len(members)), None, True))
     picked = [int(largest(comparable(bald), 1, ids)[0])]
     gains, drawn = [float(bald[picked[0]])], 0
@@ -112,7 +113,8 @@ def choose(
 
 
 def _check(configurations: int, budget: int) -> None:
-    if not isinstance(configurations, int) or configurations < 1:
+    whole = isinstance(configurations, Integral) and not isinstance(configurations, bool)
+    if not whole or configurations < 1:
         raise BadInput(f"configurations must be a whole number above 0; got {configurations!r}")
     if budget > LARGE:
         warnings.warn(

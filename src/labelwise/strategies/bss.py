@@ -25,7 +25,13 @@ from typing import Any
 from labelwise.arrays import Floats
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.barrier import Draws, draw_by_budget, draw_by_theory, theory_gamma
+from labelwise.kernels.barrier import (
+    Draws,
+    draw_by_budget,
+    draw_by_theory,
+    theory_gamma,
+    warn_of_few,
+)
 from labelwise.kernels.bases import Columns, Finer, fourier, polynomial
 from labelwise.kernels.leverage import whiten
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
@@ -107,8 +113,8 @@ def _affordable(transform: Floats, budget: int, n: int) -> tuple[Floats, dict[st
     """The directions that so few labels can cover, and what is said about it."""
     rank = transform.shape[1]
     if rank <= budget or budget == n:
-        few = {"caution": "fewer than 3 labels per direction"} if budget < min(3 * rank, n) else {}
-        return transform, few
+        few = warn_of_few(rank, budget, n)
+        return transform, {"caution": "fewer than 3 labels per direction"} if few else {}
     kept = max(1, budget // 3)
     warnings.warn(
         f"budget is {budget} but the columns have rank {rank}; bss keeps only the {kept} first "

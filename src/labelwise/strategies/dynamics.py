@@ -45,6 +45,7 @@ Leveraging Training Dynamics", NeurIPS 2022.
 
 import math
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,9 +151,9 @@ def _redundancy(given: Mapping[str, Any]) -> Redundancy:
             known = ", ".join(Redundancy._fields)
             raise UnknownName(f"redundancy has no entry {name!r}; choose from {known}")
     steps = Redundancy(**given)
-    if isinstance(steps.step, bool) or not isinstance(steps.step, int) or steps.step < 1:
+    if isinstance(steps.step, bool) or not isinstance(steps.step, Integral) or steps.step < 1:
         raise BadInput(f"step of redundancy must be a whole number from 1; got {steps.step!r}")
-    if not isinstance(steps.coef, int | float) or not math.isfinite(steps.coef):
+    if not isinstance(steps.coef, Real) or not math.isfinite(steps.coef):
         raise BadInput(f"coef of redundancy must be a finite number; got {steps.coef!r}")
     if steps.normalize not in NORMALIZE:
         choices = ", ".join(NORMALIZE)

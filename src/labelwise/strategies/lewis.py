@@ -25,6 +25,7 @@ Sampling for Multiple Deep Models", ICLR 2024, Algorithm 1 and Appendix B.
 
 import math
 from functools import partial
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +70,9 @@ def choose(
     """
     if sampling not in SAMPLINGS:
         raise BadInput(f"sampling must be one of {', '.join(SAMPLINGS)}; got {sampling!r}")
+    for name, value in {"p": p, "tol": tol, "rtol": 0.0 if rtol is None else rtol}.items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise BadInput(f"{name} must be a number; got {value!r}")
     # float64 products, so that a draw does not depend on the split of float32 rows
     settings = Lewis(p=p, tol=tol, rtol=rtol, double=True)
     try:

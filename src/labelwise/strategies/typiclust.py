@@ -6,7 +6,9 @@ item: the one with the highest
 
 .. math:: \Bigl( \tfrac{1}{k} \sum_{j \in \mathrm{NN}_k(i)} \lVert x_i - x_j \rVert \Bigr)^{-1} ,
 
-over the :math:`k` nearest neighbours in its cluster. Made for few labels, when a model's
+over the :math:`k` nearest neighbours in its cluster. To each mean distance is added a
+hundred-thousandth of the cluster's average one, so that copies of an item have a finite score
+whatever the scale of the features. Made for few labels, when a model's
 uncertainty means little.
 
 Cost: k-means, then all distances inside a cluster; in a cluster of more than `DENSE` items, among
@@ -15,6 +17,9 @@ the `DENSE` nearest its centre.
 Reference: G. Hacohen, A. Dekel, D. Weinshall, "Active Learning on a Budget: Opposite Strategies
 Suit High and Low Budgets", ICML 2022.
 """
+
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +31,8 @@ from labelwise.kernels.kmeans import Clusters, assign, kmeans
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DENSE = 4096
+SOFTENED = 1e-5
+"""What is added to the mean distances, as a part of their own mean."""
 
 
 def choose(
@@ -43,8 +50,11 @@ def choose(
         clusters: at most so many clusters.
         neighbours: how many nearest neighbours make an item typical.
     """
-    if clusters < 1 or neighbours < 1:
-        raise BadInput(f"clusters and neighbours must be at least 1; got {clusters}, {neighbours}")
+    if not (_is_count(clusters) and _is_count(neighbours)):
+        raise BadInput(
+            "clusters and neighbours must be whole numbers, at least 1; "
+            f"got {clusters!r}, {neighbours!r}"
+        )
     known = 0 if labelled is None else len(labelled["features"])
     count = min(known + budget, clusters, len(shards))
     found = kmeans(shards, count, seed)
@@ -54,6 +64,10 @@ def choose(
         covered = np.bincount(nearest, minlength=count)
     ids, scores = _pick(shards, found, covered, budget, neighbours)
     return Choice(ids, scores=scores, info={"clusters": count, "inertia": found.inertia})
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _pick(
@@ -92,19 +106,26 @@ def _typical(shards: Shards, found: Clusters, cluster: int, neighbours: int) -> 
 
 
 def _typicality(rows: Floats, neighbours: int) -> Floats:
-    """One over the mean distance to the nearest neighbours, ``(n,)``; 1 for a lone item."""
-    count = len(rows)
-    if count == 1:
-        return np.ones(1)
-    typical = np.empty(count)
+    """One over the mean distance to the nearest neighbours, ``(n,)``; 1 if all are copies."""
+    count, rows = len(rows), rows - rows[0]  # the cluster may be far from the origin
+    largest = np.abs(rows).max()
+    if not largest:
+        return np.ones(count)
+    size = np.ldexp(1.0, int(np.frexp(largest)[1]) - 1)  # a power of two: nothing is rounded
+    rows = rows / size
+    means = np.empty(count)
     norms = np.einsum("id,id->i", rows, rows)
     for first in range(0, count, 512):
-        block = norms[first : first + 512, None] + norms - 2 * rows[first : first + 512] @ rows.T
+        block = rows[first : first + 512]
+        squares = norms[first : first + 512, None] + norms - 2 * block @ rows.T
         own = np.arange(len(block))
-        block[own, first + own] = np.inf
-        nearest = np.partition(np.maximum(block, 0), neighbours - 1, axis=1)[:, :neighbours]
-        typical[first : first + 512] = 1 / (np.sqrt(nearest).mean(axis=1) + 1e-5)
-    return typical
+        squares[own, first + own] = np.inf
+        nearest = np.argpartition(squares, neighbours - 1, axis=1)[:, :neighbours]
+        # measured anew, so that copies are at distance 0 exactly
+        distances = [np.linalg.norm(block - rows[column], axis=1) for column in nearest.T]
+        means[first : first + 512] = np.mean(distances, axis=0)
+    softening = SOFTENED * (means.mean() or 1.0)  # 0 where every item has copies enough
+    return np.asarray(1 / (means + softening) / size)
 
 
 def _cost(job: Job) -> Cost:
