@@ -25,7 +25,11 @@ def score(
     *,
     nearest: bool = False,
 ) -> Array:
-    """The squared distance of every item of a block to the mean of all blocks, ``(n,)``."""
+    """The squared distance of every item of a block to the mean of all blocks, ``(n,)``.
+
+    Options:
+        nearest: whether the nearest items are picked rather than the farthest.
+    """
     count = sum(items for _, items in summary)
     mean = np.sum([total for total, _ in summary], axis=0) / count
     features = float64(rows["features"])
@@ -39,5 +43,5 @@ STRATEGY = ScoreStrategy(
     summarise=summarise,
     score=score,
     good_for="finding outliers, and learning how to write a strategy",
-    reference="an example of these pages; for a real one, give authors, title, venue and year",
+    reference="an example of these pages (2026); a real one has authors, title, venue and year",
 )

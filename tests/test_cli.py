@@ -18,6 +18,7 @@ import pytest
 
 import labelwise
 from labelwise.cli import run
+from labelwise.strategy import Job
 from tests.conftest import make_features, make_probabilities
 
 COMMAND = [sys.executable, "-c", "from labelwise.cli import main; main()"]
@@ -100,10 +101,15 @@ def test_items_keep_the_ids_that_are_given(folder, capsys):
     assert picked("p.csv") == (1000 + plain).tolist()
 
 
+def k_center_cost(budget):
+    """What the strategy declares for the pool of the folder."""
+    return labelwise.strategies()["k_center"].costs(Job(300, budget, {"features": ((6,),)}, {}))
+
+
 def test_an_estimate_comes_before_the_work(folder, capsys):
     _, out, err = answer(capsys, "select", "f.npy", "-s", "k_center", "-b", "4", "-o", "p.csv")
     assert "pool: 300 items (features 6), 14 KiB, read in one block" in err
-    assert "plan: k_center reads the rows at most 5 times" in err
+    assert f"plan: k_center reads the rows at most {k_center_cost(4).passes[1]} times" in err
     assert "pool:" not in out
 
 
@@ -121,7 +127,27 @@ def test_warnings_of_the_library_are_one_line_notes(folder, capsys):
     [
         (["nofile.npy", "-s", "k_center"], "there is no file nofile.npy"),
         (["f.npy", "-s", "k_centre"], "no strategy is called 'k_centre'; choose from"),
-        (["f.npy", "-s", "margin"], "margin needs probabilities"),
+        (
+            ["f.npy", "-s", "margin"],
+            "margin needs probabilities, or member_probabilities; got features; "
+            "give --probabilities FILE",
+        ),
+        (["f.npy", "-s", "badge"], "got features; give --probabilities FILE"),
+        (["--probabilities", "p.npy", "-s", "k_center"], "give a FILE of features"),
+        (["f.npy", "g.npy", "-s", "k_center"], "takes one array of features; got a list of 2"),
+        (["", "-s", "k_center"], "features: '' is no file; give its name"),
+        (["empty.npy", "-s", "k_center"], "the pool has no items"),
+        (["f.npy", "-s", "k_center", "--labelled", "f.npy"], "f.npy is no text in UTF-8; give one"),
+        (["f.npy", "-s", "k_center", "--ids", "f.npy"], "f.npy is no text in UTF-8; give one id"),
+        (["f.npy", "-s", "lewis", "--option", "rtol=abc"], "takes a number, or none; got 'abc'"),
+        (["f.npy", "-s", "bss", "--option", "rtol=abc"], "takes a number, or none; got 'abc'"),
+        (["f.npy", "-s", "bss", "--option", "length_scale=abc"], "takes a number, or none; got"),
+        (["f.npy", "-s", "herding", "--option", "bandwidth=abc"], "takes a number, or none; got"),
+        (
+            ["f.npy", "--probabilities", "p.npy", "-s", "sparse_iht", "--option", "alpha=abc"],
+            "option alpha of sparse_iht takes a number, or none; got 'abc'",
+        ),
+        (["f.npy", "-s", "kmeans", "--option", "rounds=-1"], "rounds must be a whole number, 0 or"),
         (["f.npy", "-s", "lewis", "--option", "q=1"], "lewis has no option 'q'; choose from p"),
         (
             ["f.npy", "-s", "lewis", "--option", "p=two"],
@@ -137,6 +163,7 @@ def test_an_error_is_one_line_and_exit_code_1(folder, capsys, arguments, message
     Path("bad.txt").write_text("1\ntwo\n")
     Path("bad.csv").write_text("item\n1\n")
     Path("far.txt").write_text("999\n")
+    np.save("empty.npy", np.empty((0, 4)))
     code, out, err = answer(capsys, "select", *arguments, "-b", "5", "-o", "picks.csv")
     problem = [line for line in err.splitlines() if not line.startswith(("pool:", "plan:"))]
     assert (code, out) == (1, "")
@@ -146,7 +173,12 @@ def test_an_error_is_one_line_and_exit_code_1(folder, capsys, arguments, message
 
 @pytest.mark.parametrize(
     ("out", "message"),
-    [("picks.txt", "cannot write 'picks.txt'"), ("no/picks.csv", "there is no folder no")],
+    [
+        ("picks.txt", "cannot write 'picks.txt'"),
+        ("no/picks.csv", "there is no folder no"),
+        (".", "labelwise: . is a folder; give the name of a file"),
+        ("/proc/picks.csv", "cannot write to the folder /proc"),
+    ],
 )
 def test_a_result_that_cannot_be_written_is_refused_before_the_work(folder, capsys, out, message):
     code, _, err = answer(capsys, "select", "f.npy", "-s", "k_center", "-b", "5", "-o", out)
@@ -201,7 +233,9 @@ def test_one_strategy_is_shown_with_its_options(capsys):
     assert code == 0
     assert "reads features, of one or several models" in out
     for option, default in labelwise.strategies()["lewis"].options.items():
-        assert f"--option {option}={default}\n" in out
+        assert f"--option {option}={default}\n    " in out
+    assert "\n    the norm of the loss, any positive number.\n" in out
+    assert '\n    "with_replacement" or "poisson".\n' in out
 
 
 def test_the_version_is_that_of_the_package(capsys):
@@ -214,6 +248,22 @@ def test_help_teaches_with_an_example(capsys, arguments):
     code, out, _ = answer(capsys, *arguments)
     assert code == 0
     assert "labelwise demo" in out or "labelwise select f.npy --strategy lewis" in out
+
+
+def test_the_demo_refuses_more_labels_than_it_has_images(folder, capsys):
+    code, _, err = answer(capsys, "demo", "--labels", "100000")
+    assert code == 1 and "--labels must be at most 1200, the images that are not" in err
+
+
+def test_a_benchmark_refuses_a_number_of_seeds_that_cannot_be(folder, capsys):
+    code, _, err = answer(capsys, "benchmark", "run", "sparse-table2-mnist", "--seeds", "-1")
+    assert (code, err) == (1, "labelwise: --seeds must be 1 or more; got -1\n")
+
+
+def test_a_report_refuses_a_file_where_its_pictures_should_go(folder, capsys):
+    arguments = ["benchmark", "report", "results.jsonl", "--figures", "f.npy"]
+    code, _, err = answer(capsys, *arguments)
+    assert (code, err) == (1, "labelwise: f.npy is a file; give a folder\n")
 
 
 def test_the_demo_prints_a_table_and_writes_a_page(folder, capsys):
@@ -243,7 +293,8 @@ def test_help_takes_little_longer_than_the_imports_it_cannot_do_without():
 
 def test_nothing_heavy_is_imported_to_start():
     heavy = ["torch", "sklearn", "matplotlib", "pyarrow", "pandas", "ray", "scipy.optimize"]
-    code = f"import sys, labelwise.cli; print([name for name in {heavy} if name in sys.modules])"
+    there = f"[name for name in {heavy} if name in sys.modules]"
+    code = f"import sys, labelwise.cli.commands; print({there})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
 
@@ -263,13 +314,45 @@ def interrupted(*arguments, after):
     return process.returncode, rest
 
 
-def test_an_interruption_leaves_no_file_and_says_so(folder):
+def test_an_interruption_is_one_line_and_leaves_no_file(folder):
     np.save("big.npy", np.random.default_rng(0).normal(size=(40_000, 32)))
     arguments = ["select", "big.npy", "-s", "k_center", "-b", "30000", "-o", "picks.csv"]
     code, rest = interrupted(*arguments, after=0.3)
     assert code == 130
-    assert rest == "labelwise: interrupted; nothing was written\n"
+    assert rest == "labelwise: interrupted\n"
     assert [path.name for path in folder.iterdir() if "picks" in path.name] == []
+
+
+def test_an_interruption_while_commands_are_imported_is_one_line(folder):
+    """The import of Typer stands for any: it interrupts the command as Ctrl-C would."""
+    Path("typer.py").write_text("raise KeyboardInterrupt\n")
+    done = subprocess.run(
+        [*COMMAND, "--help"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "labelwise: interrupted\n"
+
+
+def test_an_interrupted_simulation_says_where_its_rounds_are(folder):
+    np.save("y.npy", np.arange(300) % 3)
+    arguments = ["simulate", "f.npy", "--labels", "y.npy", "--results", "s.jsonl", "--seeds", "50"]
+    with subprocess.Popen(
+        [*COMMAND, *arguments, "--workers", "1", "--strategies", "margin"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        while not (Path("s.jsonl").exists() and Path("s.jsonl").stat().st_size):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        last = process.stderr.read().splitlines()[-1]
+    assert process.returncode == 130
+    goes_on = "the rounds so far are in s.jsonl, the same command goes on from there"
+    assert last == f"labelwise: interrupted; {goes_on}"
 
 
 def on_a_terminal(*arguments):
@@ -299,17 +382,20 @@ def test_a_terminal_shows_the_strategies_as_a_table_with_references():
     assert "ICLR 2018" in text and "\t" not in text
 
 
-BLOCKED = """
+EXTRAS = "torch sklearn matplotlib pyarrow pandas joblib sqlalchemy fastapi PIL".split()
+BLOCKED = f"""
 import sys
+EXTRAS = {EXTRAS}
 from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"torch", "sklearn", "matplotlib", "pyarrow", "pandas", "joblib"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name.split(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
 from labelwise.cli import run
+from labelwise.strategy import Job
 sys.exit(run(sys.argv[1:]))
 """
 
@@ -329,6 +415,7 @@ def test_the_core_works_without_any_extra(folder):
     ("arguments", "extra"),
     [
         (["demo"], "labelwise[demo]"),
+        (["start", "f.npy", "--classes", "a,b"], "labelwise[web]"),
         (["select", "f.npy", "-s", "k_center", "-b", "5", "-o", "p.parquet"], "labelwise[parquet]"),
     ],
 )
@@ -337,6 +424,25 @@ def test_a_missing_extra_is_named(folder, arguments, extra):
     assert done.returncode == 1
     assert done.stderr.startswith("labelwise: ") and done.stderr.count("\n") == 1
     assert f"pip install '{extra}'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [
+        ("SklearnLearner", "sklearn"),
+        ("TorchLearner", "torch"),
+        ("SkorchLearner", "skorch"),
+        ("HuggingFaceClassifier", "huggingface"),
+    ],
+)
+def test_a_learner_without_its_package_names_the_extra_that_has_it(name, extra):
+    code = BLOCKED.replace("from labelwise.cli import run", "import labelwise").replace(
+        "sys.exit(run(sys.argv[1:]))", f"labelwise.{name}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("labelwise.errors.MissingDependency: ")
+    assert last.endswith(f"run pip install 'labelwise[{extra}]'")
 
 
 def test_representations_of_one_number_per_item_reach_the_strategy(folder, capsys):
@@ -358,8 +464,11 @@ def test_a_dry_run_says_what_it_would_take_and_picks_nothing(folder, capsys):
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert lines[0] == "pool: 300 items (features 6), 14 KiB, read in one block"
-    assert lines[1].startswith("plan: k_center reads the rows at most 5 times, as a rule about 3")
-    assert lines[2] == "bytes read: 28 KiB, at most 70 KiB"
+    cost = k_center_cost(4)
+    often = f"at most {cost.passes[1]} times, as a rule about {cost.expected:.0f}"
+    assert lines[1].startswith(f"plan: k_center reads the rows {often}")
+    low, high = (round(300 * 6 * 8 * passes / 1024) for passes in cost.passes)
+    assert lines[2] == f"bytes read: {low} KiB, at most {high} KiB"
     assert re.match(r"kept in memory: 6\d bytes per item \(19 KiB\); .* may go to disk", lines[3])
     assert re.match(r"time: about \d.* seconds \(all rows are read in", lines[4])
     assert lines[5].startswith("memory that may be taken: ")
@@ -401,7 +510,7 @@ def test_an_interrupted_selection_says_how_to_go_on(folder):
     assert code == 130
     note, last = rest.splitlines()
     assert note.startswith("note: ") and note.endswith("in going-on; the same command goes on")
-    assert last == "labelwise: interrupted; nothing was written"
+    assert last == "labelwise: interrupted"
     assert Path("going-on/selection.json").exists() and not Path("picks.csv").exists()
 
 

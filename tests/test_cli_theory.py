@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import labelwise
 from labelwise.cli import run
 from labelwise.theory import explain, plan
+from labelwise.theory.budgets import whole
 from tests.conftest import make_features, make_probabilities
 from tests.test_cli import COMMAND, without_extras
 
@@ -47,7 +49,7 @@ def test_plan_prints_what_the_library_finds(folder, capsys):
     assert out.startswith("300 items, p = 1, error 0.2\n")
     for name, model in zip(("f.npy", "g.npy"), found.models, strict=True):
         assert re.search(rf"{name} +{model.columns} +{model.rank} .* {model.total:.1f} ", out)
-    assert re.search(rf"rule of thumb +{found.budgets[0].labels:,.0f} ", out)
+    assert re.search(rf"rule of thumb +{whole(found.budgets[0].labels):,} ", out)
     assert "All numbers are guidance" in out and "- T = " in out
 
 
@@ -217,3 +219,46 @@ def test_a_file_is_planned_in_less_memory_than_it_has(folder):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["models"][0]["rank"] == 256
+
+
+def test_plan_says_the_same_numbers_in_its_table_and_its_sentences(folder, capsys):
+    np.save("n.npy", np.random.default_rng(0).normal(size=(2000, 16)))
+    code, out, _ = answer(capsys, "plan", "n.npy")
+    assert code == 0 and re.search(r"rule of thumb +160 +160 ", out)
+    (sentence,) = re.findall(r"start with about 160 labels; ([\d,]+) with lewis are", out)
+    assert re.search(rf"  lewis +{sentence} ", out)
+
+
+def test_plan_cuts_no_name_and_no_heading_on_a_narrow_terminal(folder, monkeypatch, capsys):
+    monkeypatch.setattr("labelwise.cli.plan.table_console", lambda: Console(width=80))
+    Path("f.npy").rename("features_of_my_own_model_after_training.npy")
+    code, out, _ = answer(capsys, "plan", "features_of_my_own_model_after_training.npy", "g.npy")
+    head, *lines = [line for line in out.splitlines() if line.strip()][1:]
+    names = ["model", "cols", "rank", "eff. d", "K", "peak", "top 1%", "top 10%", "eff. n", "T"]
+    assert code == 0
+    assert [name for name in [*names, "bound"] if name not in head] == [] and "…" not in out
+    cells = [line[1:].split(" ")[0] for line in lines[1:] if not line.startswith("eff. d")]
+    assert "".join(cells).startswith("features_of_my_own_model_after_training.npyg.npy")
+
+
+@pytest.mark.parametrize("classes", ["-2", "0"])
+def test_explain_refuses_a_number_of_classes_that_cannot_be(folder, capsys, classes):
+    code, _, err = answer(capsys, "explain", "picks.csv", "f.npy", "--classes", classes)
+    assert (code, err) == (1, f"labelwise: classes must be 1 or more; got {classes}\n")
+
+
+@pytest.mark.parametrize("name", ["noise.csv", "noise.jsonl"])
+def test_explain_refuses_picks_that_are_no_text(folder, capsys, name):
+    Path(name).write_bytes(b"\x93NUMPY\x01\x00\xff\xfe")
+    code, _, err = answer(capsys, "explain", name, "f.npy")
+    assert code == 1 and err.startswith(f"labelwise: {name} is no text in UTF-8; ")
+
+
+def test_the_help_of_explain_shows_no_default_where_there_is_none(capsys):
+    assert "[default: ()]" not in answer(capsys, "explain", "--help")[1]
+
+
+@pytest.mark.parametrize("arguments", [["plan", ""], ["explain", "picks.csv", ""]])
+def test_an_empty_name_is_no_folder(folder, capsys, arguments):
+    code, _, err = answer(capsys, *arguments)
+    assert (code, err) == (1, "labelwise: features: '' is no file; give its name\n")

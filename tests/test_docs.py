@@ -3,6 +3,8 @@
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +51,10 @@ def test_the_example_of_the_readme_is_short():
     assert len([line for line in example.splitlines() if line.strip()]) <= 15
 
 
-def test_the_example_of_the_readme_ends_with_70_labels_that_teach_the_network():
+def test_the_example_of_the_readme_ends_with_70_labels_that_teach_the_network(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     (example,) = blocks((ROOT / "README.md").read_text(), "python")
     names: dict[str, object] = {}
     exec(compile(example, "README.md", "exec"), names)
@@ -58,13 +63,23 @@ def test_the_example_of_the_readme_ends_with_70_labels_that_teach_the_network():
     assert (names["learner"].predict(images) == digits).mean() > 0.75
 
 
+def test_the_example_of_the_readme_needs_no_torch(tmp_path):
+    (example,) = blocks((ROOT / "README.md").read_text(), "python")
+    code = f"{example}\nimport sys\nassert 'torch' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 WITH_CODE = [page for page in PAGES if blocks(page.read_text(), "(?:python|console)")]
 
 
 @pytest.mark.parametrize("page", named(WITH_CODE))
-def test_the_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch, capsys):
+def test_the_examples_of_a_page_run_in_order_in_an_empty_folder(
+    page, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    np.save("features.npy", np.random.default_rng(0).normal(size=(500, 6)))
     names: dict[str, object] = {}
     text = UPDATE["MARKED"].sub("", page.read_text())
     for language, block in re.findall(r"```(python|console)\n(.*?)```", text, re.S):

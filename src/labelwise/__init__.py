@@ -38,6 +38,15 @@ _LATER = {
 }
 """The modules by what they give; imported when asked for."""
 
+_EXTRAS = {
+    "Campaign": "web",
+    "HuggingFaceClassifier": "huggingface",
+    "SklearnLearner": "sklearn",
+    "SkorchLearner": "skorch",
+    "open_storage": "web",
+}
+"""The extras that bring what these need; the others need torch."""
+
 __all__ = [
     "BadInput",
     "Campaign",
@@ -87,7 +96,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == __name__:
             raise
+        extra = _EXTRAS.get(name, "torch")
         raise MissingDependency(
-            f"{name} needs the package {error.name}; install labelwise with its extra, "
-            "as pip install 'labelwise[torch]'"
+            f"{name} needs the package {error.name}; run pip install 'labelwise[{extra}]'"
         ) from error

@@ -1,10 +1,54 @@
-"""What commands share."""
+"""What commands share, and what is tried before their work."""
 
 import doctest
+from pathlib import Path
 
-from labelwise.cli import console
+import pytest
+
+import labelwise
+from labelwise.cli import console, outputs, strategies
+from labelwise.errors import BadInput
 
 
-def test_names_are_cut_at_commas():
-    found = doctest.testmod(console)
+@pytest.mark.parametrize("module", [console, strategies])
+def test_examples_run(module):
+    found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0
+
+
+def test_an_interruption_says_what_is_kept(tmp_path):
+    results = tmp_path / "rounds.jsonl"
+    try:
+        console.keeps(results)
+        assert console.interrupted().startswith("interrupted before the first round was finished")
+        results.write_text("{}\n")
+        assert f"the rounds so far are in {results}, the same" in console.interrupted()
+    finally:
+        console.keeps(None)
+    assert console.interrupted() == "interrupted"
+
+
+def test_a_file_can_be_written_where_its_folder_can(tmp_path):
+    outputs.check_file(tmp_path / "new.csv")
+    outputs.check_file(tmp_path / "no" / "new.html", make_folder=True)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(BadInput, match="there is no folder "):
+        outputs.check_file(tmp_path / "no" / "new.html")
+    with pytest.raises(BadInput, match="is a folder; give the name of a file"):
+        outputs.check_file(tmp_path)
+
+
+def test_a_file_is_no_folder(tmp_path):
+    outputs.check_folder(tmp_path)
+    outputs.check_folder(tmp_path / "new")
+    Path(tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="is a file; give a folder"):
+        outputs.check_folder(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", labelwise.strategies())
+def test_every_option_that_a_docstring_explains_has_its_meaning(name):
+    strategy = labelwise.strategies()[name]
+    meanings = strategies.option_meanings(strategy)
+    assert list(meanings) == list(strategy.options)
+    assert all(len(about) > 15 and "``" not in about for about in meanings.values())

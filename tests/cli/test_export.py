@@ -152,3 +152,9 @@ def test_a_batch_for_a_spreadsheet_can_be_told_when_it_is_filled_in(tmp_path, mo
     write("batch.csv", [row | {"label": "high"} for row in rows])
     assert answer(capsys, "tell", "batch.csv", "--by", "ann")[0] == 0
     assert set(ledger().labels.values()) == {"high"} and len(ledger().labels) == 6
+
+
+@pytest.mark.parametrize("command", ["export", "report", "ask"])
+def test_a_folder_is_no_file_to_write(folder, capsys, command):
+    code, _, err = answer(capsys, command, "--out", ".")
+    assert (code, err) == (1, "labelwise: . is a folder; give the name of a file\n")

@@ -105,3 +105,14 @@ def test_no_text_of_the_record_can_steer_the_terminal(event):
 def test_a_negative_number_of_lines_is_refused(folder, capsys):
     code, _, err = answer(capsys, "history", "--last", "-1")
     assert code == 1 and "--last must be 0 or more; got -1" in err
+
+
+def test_an_item_to_which_nothing_happened_is_said_to_be_so(folder, capsys):
+    asked = {int(row["id"]) for row in ask(capsys)}
+    quiet = min(set(range(60)) - asked)
+    code, out, _ = answer(capsys, "history", "--item", str(quiet))
+    assert code == 0
+    assert out == f"nothing has happened to item {quiet} yet; it was never asked for\n"
+    code, out, err = answer(capsys, "history", "--item", "9999")
+    assert (code, out) == (1, "")
+    assert err == "labelwise: the campaign has no item 9999; check the id\n"

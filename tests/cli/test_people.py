@@ -137,3 +137,8 @@ def test_classes_can_be_added_to_numbers_that_were_told(tmp_path, monkeypatch, c
     settings = Project.open().desk().settings
     assert settings.classes == ("0", "1", "2")
     assert set(ledger().labels.values()) <= set(settings.classes)
+
+
+def test_an_item_that_was_never_asked_for_cannot_be_skipped(folder, capsys):
+    code, _, err = answer(capsys, "skip", "9999")
+    assert (code, err) == (1, "labelwise: item 9999 was never asked for; check the id\n")

@@ -82,7 +82,7 @@ def test_an_interruption_before_the_training_left_nothing(folder, capsys):
     del sys.modules["impatient"]
     length = Project.open("c").desk().ledger().length
     code, out, err = answer(capsys, "train", "--campaign", "c")
-    assert (code, out, err) == (130, "", "labelwise: interrupted; nothing was written\n")
+    assert (code, out, err) == (130, "", "labelwise: interrupted\n")
     assert Project.open("c").desk().ledger().length == length
 
 

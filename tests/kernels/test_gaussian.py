@@ -44,3 +44,9 @@ def test_the_median_is_over_pairs_of_different_rows():
 )
 def test_a_median_of_zero_is_replaced(rows, expected):
     assert median_distance(rows) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1e170, 1e300])
+def test_the_median_of_rows_of_any_size(size):
+    rows = make_features(30, 4)
+    assert median_distance(rows * size) / size == pytest.approx(np.median(pdist(rows)))

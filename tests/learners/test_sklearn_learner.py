@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron
 from sklearn.neighbors import KNeighborsClassifier
@@ -30,6 +31,32 @@ def regression(**changes):
     return MLPRegressor(
         **({"hidden_layer_sizes": (4,), "solver": "lbfgs", "max_iter": 9} | changes)
     )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        network(max_iter=5),
+        make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000)),
+        LogisticRegression,
+    ],
+    ids=["instance", "pipeline", "class"],
+)
+def test_an_estimator_or_its_class_does_for_a_function_that_makes_it(given):
+    learner = SklearnLearner(given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learner.fit(IMAGES, DIGITS, seed=3)
+        expected = given() if isinstance(given, type) else clone(given)
+        names = [name for name in expected.get_params() if name.endswith("random_state")]
+        expected.set_params(**dict.fromkeys(names, 3)).fit(IMAGES, DIGITS)
+    assert (learner.predict(IMAGES) == expected.predict(IMAGES)).all()
+    assert learner.estimator is not given and not hasattr(given, "classes_")
+
+
+def test_what_is_no_estimator_is_refused():
+    with pytest.raises(BadInput, match="or a function that gives one; got str"):
+        SklearnLearner("LogisticRegression")
 
 
 def trained(estimator, inputs=IMAGES, targets=DIGITS, **arguments):

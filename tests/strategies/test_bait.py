@@ -1,5 +1,7 @@
 """BAIT against greedy search over the trace, with every matrix multiplied out and inverted anew."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
+from labelwise.kernels import fisher_blocks
 from labelwise.running.run import select
 from labelwise.strategies import bait
 from labelwise.strategies.bait import STRATEGY
@@ -134,8 +137,8 @@ def test_the_order_and_the_split_of_rows_do_not_matter():
 def test_few_rows_at_a_time_give_the_same_picks(monkeypatch):
     rows = make_rows(40)
     expected = pick(rows, 5)
-    monkeypatch.setattr(bait, "NUMBERS", 1)
-    monkeypatch.setattr(bait, "FISHER_ROWS", 7)
+    monkeypatch.setattr(fisher_blocks, "NUMBERS", 1)
+    monkeypatch.setattr(fisher_blocks, "FISHER_ROWS", 7)
     found = pick(rows, 5)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-8)
@@ -202,3 +205,88 @@ def test_degenerate_pools_give_as_many_as_asked(n, d, classes, seed):
     assert (selection.scores > -1e-9).all()
     before, after = selection.info["objective_before"], selection.info["objective_after"]
     assert after <= before + 1e-12
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("known", [0, 5])
+@pytest.mark.parametrize("size", [1e-150, 1e-100, 1e100, 1e149])
+def test_features_of_any_size_give_the_picks_of_ordinary_ones(size, known, task):
+    rows, labelled = make_rows(25), make_rows(known, seed=50) if known else None
+
+    def times(some):
+        return some and {**some, "features": some["features"] * size}
+
+    there = times(rows), 4, times(labelled)
+    selection = pick(*there, task=task, ridge=0.01 * size * size)
+    expected = pick(rows, 4, labelled, task=task, ridge=0.01)
+    assert selection.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(selection.scores, expected.scores, rtol=1e-9)
+    after = expected.info["objective_after"]
+    assert selection.info["objective_after"] == pytest.approx(after)
+
+
+def exact_trace(matrix, fisher):
+    """``tr(M^-1 F)`` in fractions, by Gauss-Jordan elimination of both."""
+    matrix, fisher = ([list(map(Fraction, row)) for row in some] for some in (matrix, fisher))
+    for i in range(len(matrix)):
+        pivot = matrix[i][i]
+        matrix[i], fisher[i] = ([x / pivot for x in some[i]] for some in (matrix, fisher))
+        for j in (j for j in range(len(matrix)) if j != i):
+            factor = matrix[j][i]
+            for some in (matrix, fisher):
+                some[j] = [x - factor * y for x, y in zip(some[j], some[i], strict=True)]
+    return sum(fisher[i][i] for i in range(len(fisher)))
+
+
+def exact_picks(features, budget):
+    """Regression on whole numbers with a ridge of 1: nothing is rounded."""
+    each = [np.outer(row, row) for row in features.astype(int)]
+    fisher, unit = sum(each).tolist(), np.eye(features.shape[1], dtype=int)
+
+    def trace(picked):
+        return exact_trace((unit + sum(each[i] for i in picked)).tolist(), fisher)
+
+    picked = []
+    for _ in range(2 * budget):
+        left = [i for i in range(len(each)) if i not in picked]
+        picked.append(min(left, key=lambda i: (trace([*picked, i]), i)))
+    while len(picked) > budget:
+        picked.remove(min(picked, key=lambda i: (trace([j for j in picked if j != i]), -i)))
+    return picked
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_features_in_the_thousands_cost_no_digits(seed):
+    features = np.round(2200 * np.random.default_rng(seed).normal(size=(24, 3)))
+    selection = pick({"features": features}, 8)
+    assert selection.ids.tolist() == exact_picks(features, 8)
+
+
+def test_many_picks_with_tiny_features_and_ridge_are_those_of_ordinary_ones():
+    features = np.random.default_rng(0).normal(size=(40, 4))
+    tiny = pick({"features": features * 1e-150}, 8, ridge=1e-306)
+    assert tiny.ids.tolist() == pick({"features": features}, 8, ridge=1e-6).ids.tolist()
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (1e5, r"ridge is 1, and the information .* more than float64 can do; give a ridge"),
+        (1e100, "more than float64 can do"),
+        (1e149, "more than float64 can do"),
+        (1e-100, "less than float64 can do; give a smaller ridge"),
+        (1e-150, "less than float64 can do"),
+        (1e170, "squares are beyond what float64 can hold"),
+        (1e-170, "squares are beyond what float64 can hold"),
+    ],
+)
+def test_a_ridge_of_another_size_than_the_features_is_refused(size, message):
+    with pytest.raises(BadInput, match=message):
+        pick({"features": make_features(30, 4) * size}, 3)
+
+
+def test_items_that_rounding_cannot_tell_apart_are_refused(monkeypatch):
+    monkeypatch.setattr(bait, "LARGEST", np.inf)
+    features = np.random.default_rng(1).normal(size=(30, 5))
+    with pytest.raises(BadInput, match="give a larger ridge to bait"):
+        pick({"features": features}, 2, ridge=1e-12)

@@ -133,7 +133,7 @@ def test_leaves_nothing_behind():
     assert not shard.state
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e200])
 def test_refuses_an_entropy_weight_that_is_no_number(wrong):
     with pytest.raises(BadInput, match="entropy_weight must be a finite number"):
         pick(make_members(5), 2, entropy_weight=wrong)
@@ -154,3 +154,33 @@ def test_degenerate_pools_are_picked_whole(n, size, classes, spread, seed):
     selection = pick(members, n)
     assert sorted(selection.ids.tolist()) == list(range(n))
     assert (selection.weights >= 0).all() and selection.weights.sum() > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tiny_weights_are_as_exact_as_large_ones(seed):
+    members = make_members(200, seed=seed)
+    selection = pick(members, 30)
+    seen, weights = slow_frank_wolfe(vectors(members), 30)
+    assert selection.ids.tolist() == seen
+    np.testing.assert_allclose(selection.weights, weights, rtol=1e-9)
+
+
+def test_weights_are_the_same_to_the_last_digit_for_any_split():
+    members, order = make_members(300, size=5), np.random.default_rng(1).permutation(300)
+    expected = pick(members, 20, entropy_weight=0.7)
+    for blocks in (2, 7, 50):
+        parts = [
+            Shard(part, {"member_probabilities": members[part]})
+            for part in np.array_split(order, blocks)
+        ]
+        found = select(STRATEGY.with_options(entropy_weight=0.7), LocalShards(parts), 20)
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert found.weights.tolist() == expected.weights.tolist()
+
+
+@pytest.mark.parametrize("entropy_weight", [1e100, -1e100, 1e20])
+def test_a_huge_entropy_weight_leaves_the_sums_numbers(entropy_weight):
+    members = make_members(30)
+    selection = pick(members, 1, entropy_weight=entropy_weight)
+    _, weights = slow_frank_wolfe(vectors(members, entropy_weight), 1)
+    np.testing.assert_allclose(selection.weights, weights)

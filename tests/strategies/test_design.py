@@ -12,6 +12,7 @@ from labelwise.running.run import select
 from labelwise.strategies.design import STRATEGY
 from tests.conftest import make_features
 from tests.kernels.sparse_twin import shards_of
+from tests.strategies.test_sparse_greedy import SIZES
 
 
 def slow_design(features, labelled, budget, regularisation=0.01):
@@ -119,3 +120,21 @@ def test_degenerate_pools_match_deflating_the_kernel(seed):
 def test_a_regularisation_that_makes_no_sense_is_refused():
     with pytest.raises(BadInput, match="regularisation must be a number above 0; got 0"):
         picked(make_features(9, 3), 2, regularisation=0)
+
+
+@pytest.mark.parametrize(("size", "dtype"), SIZES)
+def test_features_of_any_size_give_the_picks_of_ordinary_ones(size, dtype):
+    features, labelled = make_features(60, 5), make_features(6, 5, 9)
+    there, known = (features * size).astype(dtype), (labelled * size).astype(dtype)
+    selection = picked(there, 12, 3, labelled=known)
+    assert selection.ids.tolist() == slow_design(features, labelled, 12)
+    mean = (features**2).sum(axis=1).mean()
+    assert selection.info["mu"] / size**2 == pytest.approx(0.01 * mean, rel=1e-6)
+    ordinary = picked(features, 12, labelled=labelled)
+    np.testing.assert_allclose(selection.scores / size**2, ordinary.scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e170])
+def test_features_whose_squares_are_no_numbers_are_refused(size):
+    with pytest.raises(BadInput, match="squares are beyond what float64 can hold; multiply all"):
+        picked(make_features(20, 4) * size, 3)

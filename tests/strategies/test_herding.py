@@ -137,3 +137,20 @@ def test_degenerate_pools_match_the_whole_kernel(seed):
 def test_options_that_make_no_sense_are_refused(option):
     with pytest.raises(BadInput, match=f"{option} must be .*; got 0"):
         picked(make_features(9, 3), 2, **{option: 0})
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("size", [1e-170, 1e170, 1e-300, 1e300, 1e-24])
+def test_features_of_any_size_give_the_picks_of_ordinary_ones(size, given):
+    features, labelled = make_features(60, 5), make_features(4, 5, 9)
+    bandwidth = 2.0 if given else np.median(pdist(features))
+    options = {"bandwidth": bandwidth * size} if given else {}
+    selection = picked(features * size, 12, 3, labelled=labelled * size, **options)
+    assert selection.ids.tolist() == slow_herding(features, labelled, 12, bandwidth)
+    assert selection.info["bandwidth"] / size == pytest.approx(bandwidth)
+
+
+@pytest.mark.parametrize(("size", "bandwidth"), [(1e200, 1.0), (1.0, 1e-300)])
+def test_a_bandwidth_beside_which_distances_are_no_numbers_is_refused(size, bandwidth):
+    with pytest.raises(BadInput, match="features are too large for a bandwidth of 1"):
+        picked(make_features(20, 4) * size, 3, bandwidth=bandwidth)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels import pursuit
+from labelwise.kernels import greedy, pursuit
 from labelwise.running.run import select
 from labelwise.strategies.sparse_greedy import STRATEGY
 from tests.kernels.sparse_twin import Twin, make_members, make_rows, shards_of, softmax, twin_of
@@ -238,3 +238,70 @@ def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, gain, bet
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(BadInput, match=message):
         picked(make_rows(9, 3, 3), 2, **options)
+
+
+SIZES = [
+    (1e100, np.float64),
+    (1e-100, np.float64),
+    (1e149, np.float64),
+    (1e-149, np.float64),
+    (1e25, np.float32),
+    (1e-24, np.float32),
+]
+"""Features of these sizes have squares, or products of squares, that are infinite or zero."""
+
+
+def resized(rows, size, dtype):
+    return {**rows, "features": (rows["features"] * size).astype(dtype)}
+
+
+@pytest.mark.parametrize("gain", ["linear", "exact"])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (0.01, 0.1)])
+@pytest.mark.parametrize(("size", "dtype"), SIZES)
+def test_features_of_any_size_give_the_picks_of_ordinary_ones(
+    size, dtype, alpha, beta, gain, route
+):
+    rows, options = make_rows(60, 6, 4), {"alpha": alpha, "gain": gain, "polish": False}
+    selection = picked(resized(rows, size, dtype), 8, 3, beta=beta * size * size, **options)
+    twin = twin_of(rows, 8, alpha, beta)
+    support, w = twin.greedy(gain)
+    assert selection.ids.tolist() == support
+    np.testing.assert_allclose(selection.weights, 60 * w[support] / 8, rtol=1e-4, atol=1e-6)
+    assert selection.info["f"] / size**2 == pytest.approx(twin.f(w, support), rel=1e-4)
+    assert selection.info["beta"] == beta * size * size
+    ordinary = picked(rows, 8, beta=beta, **options)
+    scores = selection.scores / size**2
+    np.testing.assert_allclose(scores, ordinary.scores, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(("size", "dtype"), SIZES)
+def test_looking_ahead_gives_the_picks_of_features_of_any_size(size, dtype):
+    rows, budget = make_rows(300, 6, 4), 40
+    shards = shards_of(resized(rows, size, dtype), 2)
+    strategy = STRATEGY.with_options(temperature=2.0, alpha=1e-3, beta=0.0)
+    found = greedy.pick(strategy, shards, None, budget, 0, ahead=True)
+    expected = picked(rows, budget, alpha=1e-3, beta=0.0)
+    assert found.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(found.scores / size**2, expected.scores, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("size", [1e-24, 1e-15])
+def test_tiny_float32_features_are_not_lost_beside_a_pull_that_holds_all_weights(size):
+    rows = make_rows(60, 6, 4)
+    selection = picked(resized(rows, size, np.float32), 8, alpha=0.01, beta=0.1)
+    assert selection.ids.tolist() == twin_of(rows, 8, 0.01, 1e6).greedy()[0]
+    np.testing.assert_allclose(selection.weights, 60 / 8, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e170])
+def test_features_whose_squares_are_no_numbers_are_refused(size):
+    with pytest.raises(BadInput, match="squares are beyond what float64 can hold; multiply all"):
+        picked(resized(make_rows(20, 4, 3), size, np.float64), 4)
+
+
+def test_a_pull_that_hides_all_gains_is_refused():
+    rows = resized(make_rows(20, 4, 3), 1e-100, np.float64)
+    with pytest.raises(BadInput, match=r"sparse_greedy: beta is 0\.1, beside which"):
+        picked(rows, 4, alpha=0.01, beta=0.1, gain="exact")
+    with pytest.raises(BadInput, match=r"too small for beta 1e\+200"):
+        picked(rows, 4, alpha=0.01, beta=1e200)

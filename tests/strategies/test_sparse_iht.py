@@ -12,6 +12,7 @@ from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.running.run import select
 from labelwise.strategies.sparse_iht import STRATEGY
 from tests.kernels.sparse_twin import make_members, make_rows, shards_of, twin_of
+from tests.strategies.test_sparse_greedy import SIZES, resized
 
 
 def picked(rows, budget, blocks=1, order=None, **options):
@@ -185,3 +186,39 @@ def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, step):
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(BadInput, match=message):
         picked(make_rows(9, 3, 3), 2, **options)
+
+
+@pytest.mark.parametrize("compare_with_greedy", [True, False])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (1e-3, 1e-4)])
+@pytest.mark.parametrize(("size", "dtype"), SIZES)
+def test_features_of_any_size_give_the_picks_of_ordinary_ones(
+    size, dtype, alpha, beta, compare_with_greedy
+):
+    rows, options = make_rows(60, 6, 4), {"compare_with_greedy": compare_with_greedy}
+    there = resized(rows, size, dtype)
+    selection = picked(there, 8, 3, alpha=alpha, beta=beta * size * size, **options)
+    expected = picked(rows, 8, alpha=alpha, beta=beta, **options)
+    assert selection.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(selection.weights, expected.weights, rtol=1e-4, atol=1e-4)
+    assert selection.info["f"] / size**2 == pytest.approx(expected.info["f"], rel=1e-3)
+
+
+@pytest.mark.parametrize("rules", [{}, {"prox_scale": "one"}, {"step": "active_half"}])
+@pytest.mark.parametrize("power", [-40, 40])
+def test_features_in_other_units_match_the_dense_twin(rules, power):
+    size = 2.0**power
+    rows = resized(make_rows(60, 6, 4), size, np.float64)
+    alpha, beta = 1e-3 * (size**-2 if rules.get("prox_scale") else 1), 1e-4 * size**2
+    rounds = 1 if rules.get("prox_scale") else 10  # f2 then drowns f1, by which iterates differ
+    selection = picked(rows, 8, alpha=alpha, beta=beta, iterations=rounds, polish=False, **rules)
+    twin_rules = {"scale": rules.get("prox_scale", "step"), "active_half": "step" in rules}
+    support, w, f = twin_of(rows, 8, alpha, beta).threshold(rounds, **twin_rules)
+    assert selection.ids.tolist() == support.tolist()
+    np.testing.assert_allclose(selection.weights, 60 * w[support] / 8, atol=1e-7)
+    assert selection.info["f"] == pytest.approx(f, rel=1e-6)
+
+
+def test_a_pull_that_hides_all_gradients_is_refused():
+    rows = resized(make_rows(20, 4, 3), 1e-24, np.float32)
+    with pytest.raises(BadInput, match=r"sparse_iht: beta is 1e-06, beside which .* is rounding"):
+        picked(rows, 4)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from labelwise.theory import reading
+from labelwise.theory.budgets import whole
 from labelwise.theory.embedding import Distortion
 from labelwise.theory.mmd import Discrepancy
 from labelwise.theory.planning import plan
@@ -73,6 +74,21 @@ def test_a_plan_is_read_from_features_to_pool():
     assert "provably enough" in lines
 
 
+def test_the_cheapest_bound_that_leaves_some_of_the_pool_is_named():
+    found = plan(np.random.default_rng(0).normal(size=(2000, 16)))
+    bss, lewis = found.budgets[1], found.budgets[2]
+    assert bss.draws > 2000 > lewis.labels and (bss.known, lewis.known) == (True, True)
+    assert not any(budget.known for budget in (found.budgets[0], *found.budgets[3:]))
+    lines = " | ".join(reading.read_plan(found))
+    assert f"160 labels; {whole(lewis.labels):,} with lewis are enough by its bound" in lines
+
+
+def test_weighted_picks_are_not_told_to_take_a_strategy_with_weights():
+    low = spectrum(0.5, 1.2)
+    assert reading.read_spectrum(low, weighted=True).endswith("seen too little; pick more")
+    assert "use bss or lewis" in reading.read_spectrum(low, weighted=False)
+
+
 def test_a_small_spiky_pool_is_called_so():
     rows = np.random.default_rng(0).normal(size=(2000, 3))
     rows[:, 2] = 0.0
@@ -83,6 +99,6 @@ def test_a_small_spiky_pool_is_called_so():
 
 
 def test_models_that_share_nothing_are_called_so():
-    lines = " | ".join(reading.read_plan(plan(blocks_apart(3, 40, 4))))
+    lines = " | ".join(reading.read_plan(plan(blocks_apart(3, 40, 4), error=0.01)))
     assert "sharing a selection saves little" in lines
-    assert "the bounds ask for more than the pool has" in lines
+    assert "the bounds ask for the whole pool or more" in lines

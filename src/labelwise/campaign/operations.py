@@ -71,7 +71,7 @@ def told(
     took = _seconds(seconds, labels)
     clean = {item: settings.label(labels[item], item) for item in whole_ids(labels)}
     if not anything:
-        _check_asked(ledger, clean)
+        _check_asked(ledger, clean, ", or give anything=True to take labels of any item")
     return [
         Told(now, item, label, by, took.get(item))
         for item, label in clean.items()
@@ -84,13 +84,10 @@ def _stands(ledger: Ledger, item: int, by: str, label: Label) -> bool:
     return by in votes and votes[by] == label and item not in ledger.skipped
 
 
-def _check_asked(ledger: Ledger, ids: Iterable[int]) -> None:
+def _check_asked(ledger: Ledger, ids: Iterable[int], remedy: str = "") -> None:
     for item in ids:
         if item not in ledger.asked_ids:
-            raise UnknownName(
-                f"item {item} was never asked for; check the id, or give anything=True to take "
-                "labels of any item"
-            )
+            raise UnknownName(f"item {item} was never asked for; check the id{remedy}")
 
 
 def _seconds(given: Seconds, labels: Mapping[int, Label]) -> dict[int, float]:

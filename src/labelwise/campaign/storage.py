@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from labelwise.campaign.events import Event
-from labelwise.errors import BadInput, Conflict
+from labelwise.errors import BadInput, Conflict, MissingDependency
 
 Decide = Callable[[list[Event]], Sequence[Event]]
 
@@ -103,8 +103,14 @@ def open_storage(url: str, *, create: bool = True) -> Storage:
         from labelwise.campaign.memory import MemoryStorage
 
         return MemoryStorage()
-    from labelwise.campaign.sql import open_sql
-
+    try:
+        from labelwise.campaign.sql import open_sql
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "sqlalchemy":
+            raise
+        raise MissingDependency(
+            "a campaign needs SQLAlchemy; run pip install 'labelwise[web]'"
+        ) from error
     return open_sql(url, create=create)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from labelwise.cli.app import app
 from labelwise.cli.console import bars
 from labelwise.cli.hints import pasteable, quoted
+from labelwise.cli.outputs import check_file
 from labelwise.cli.project_option import CampaignOption, SpreadsheetOption, open_project
 from labelwise.cli.words import formula_note, many, person, safe
 from labelwise.errors import BadInput
@@ -72,6 +73,7 @@ def ask(
     """Write the items to label next to a file."""
     from labelwise.campaign.export import FORMATS, check_out, check_spreadsheet, write_table
 
+    check_file(out)
     check_out(out, FORMATS[:3])
     check_spreadsheet(out, spreadsheet)
     project = open_project(campaign)

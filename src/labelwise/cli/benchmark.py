@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from labelwise.cli.app import app
+from labelwise.cli.outputs import check_file, check_folder
 from labelwise.errors import BadInput, MissingDependency
 
 benchmark = typer.Typer(
@@ -64,6 +65,11 @@ def report(
     ] = None,
 ) -> None:
     """Compare the strategies in results files."""
+    for path in (out, csv):
+        if path is not None:
+            check_file(path, make_folder=True)
+    if figures is not None:
+        check_folder(figures)
     try:
         from labelwise.benchmark.report.writing import BASELINES, write_report
     except ImportError as error:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from labelwise.cli.benchmark import benchmark
-from labelwise.cli.console import table_console
-from labelwise.errors import LabelwiseError, MissingDependency
+from labelwise.cli.console import keeps, table_console
+from labelwise.errors import BadInput, MissingDependency
 
 
 @benchmark.command("list")
@@ -100,6 +100,9 @@ def run(
     ] = Path("results.jsonl"),
 ) -> None:
     """Run an experiment."""
+    keeps(out)
+    if seeds is not None and seeds < 1:
+        raise BadInput(f"--seeds must be 1 or more; got {seeds}")
     try:
         from labelwise.benchmark.runs import run_experiment
     except ImportError as error:
@@ -114,24 +117,17 @@ def run(
     chosen = None if strategies is None else [part.strip() for part in strategies.split(",")]
     count = protocol.seeds if seeds is None else seeds
     _announce(protocol, protocol.entered(chosen), count)
-    done = [0, 0]
-    try:
-        with bar_with_time_left(done) as progress:
-            lines = run_experiment(
-                protocol,
-                out,
-                strategies=chosen,
-                seeds=count,
-                device=device,
-                workers=cores() if workers is None and on is None else workers,
-                on=on,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        raise LabelwiseError(
-            f"interrupted after {done[0]} of {done[1]} rounds, which are in {out}; "
-            "the same command goes on from there"
-        ) from None
+    with bar_with_time_left() as progress:
+        lines = run_experiment(
+            protocol,
+            out,
+            strategies=chosen,
+            seeds=count,
+            device=device,
+            workers=cores() if workers is None and on is None else workers,
+            on=on,
+            progress=progress,
+        )
     _summarise(lines)
     print(f"All lines: {out}. Compare: labelwise benchmark report {out}")
 
@@ -149,16 +145,18 @@ def _announce(protocol: Any, entrants: Any, seeds: int) -> None:
 
 
 @contextmanager
-def bar_with_time_left(done: list[int]) -> Iterator[Any]:
+def bar_with_time_left() -> Iterator[Any]:
     """A progress callback; on a terminal a bar with the time left, elsewhere a line per tenth."""
     console = Console(stderr=True)
     if not console.is_terminal:
+        done = 0
 
         def say(stage: str, count: int, total: int) -> None:
+            nonlocal done
             step = max(1, total // 10)
-            if count and (count // step != done[0] // step or count == total):
+            if count and (count // step != done // step or count == total):
                 print(f"{stage}: {count} of {total}", file=sys.stderr, flush=True)
-            done[:] = count, total
+            done = count
 
         yield say
         return
@@ -177,7 +175,6 @@ def bar_with_time_left(done: list[int]) -> Iterator[Any]:
         bar = shown.add_task("rounds", total=None)
 
         def draw(stage: str, count: int, total: int) -> None:
-            done[:] = count, total
             shown.update(bar, completed=count, total=total)
 
         yield draw

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from labelwise.cli.app import app
+from labelwise.cli.outputs import check_file
 from labelwise.cli.project_option import CampaignOption, open_project
 from labelwise.errors import BadInput
 
@@ -39,6 +40,7 @@ def campaign_report(
     from labelwise.campaign.report import write_report
     from labelwise.campaign.report_facts import gather, shower
 
+    check_file(out)
     check_out(out, (".html", ".htm"))
     if not 0 <= picks <= 1000:
         raise BadInput(f"--picks must be from 0 to 1000; got {picks}")

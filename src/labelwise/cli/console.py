@@ -4,6 +4,8 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,12 +13,34 @@ from rich.console import Console
 from labelwise.cli.hints import pasteable
 from labelwise.errors import LabelwiseWarning
 
+_kept: ContextVar[Path | None] = ContextVar("kept", default=None)
+
 
 def fail(message: str, code: int) -> int:
     """Print an error as one line, and pass on the exit code."""
     line = pasteable(" ".join(message.replace(".;", ";").split()))
     print(f"labelwise: {line}", file=sys.stderr)
     return code
+
+
+def keeps(results: Path | None) -> None:
+    """Note the file in which a command keeps the rounds it has finished; None for none."""
+    _kept.set(results)
+
+
+def interrupted() -> str:
+    """What is said after an interruption.
+
+    Example:
+        >>> interrupted()
+        'interrupted'
+    """
+    results = _kept.get()
+    if results is None:
+        return "interrupted"
+    if not results.is_file():
+        return "interrupted before the first round was finished; the same command begins again"
+    return f"interrupted; the rounds so far are in {results}, the same command goes on from there"
 
 
 def names_in(text: str | None) -> list[str]:

@@ -11,7 +11,11 @@ from rich.table import Table
 
 from labelwise.cli.app import app
 from labelwise.cli.console import bars, table_console
-from labelwise.errors import MissingDependency
+from labelwise.cli.outputs import check_file
+from labelwise.errors import BadInput, MissingDependency
+
+DIGITS = 1797
+"""How many images the data set has."""
 
 
 @app.command()
@@ -40,9 +44,15 @@ def demo(
             f"the demo needs torch, scikit-learn and matplotlib ({error}); "
             "run pip install 'labelwise[demo]'"
         ) from error
+    check_file(out, make_folder=True)
     asked: dict[str, Any] = {"seeds": seeds, "labels": labels, "workers": workers}
     asked["strategies"] = tuple(strategy) if strategy else None
     plan = Plan(**{name: value for name, value in asked.items() if value is not None})
+    if plan.labels > DIGITS - plan.held_out:
+        raise BadInput(
+            f"--labels must be at most {DIGITS - plan.held_out}, the images that are not kept for "
+            f"measuring; got {plan.labels}"
+        )
     console = Console(stderr=True)
     begin = time.perf_counter()
     with bars(console, plain=True) as progress:

@@ -33,10 +33,11 @@ imbalance, alignment and the bound B; probabilities add the approximation ratio.
 @app.command(help=_EXPLAIN)
 def explain(
     picks: Annotated[
-        Path, typer.Argument(help="What labelwise select wrote.", metavar="PICKS", show_default="")
+        Path,
+        typer.Argument(help="What labelwise select wrote.", metavar="PICKS", show_default=False),
     ],
     features: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(help="Features (n, d); several files, several models.", metavar="FILE"),
     ],
     probabilities: Annotated[
@@ -58,7 +59,9 @@ def explain(
         Path | None,
         typer.Option(help="The items' ids, one per line; else row numbers.", metavar="FILE"),
     ] = None,
-    classes: Annotated[int | None, typer.Option(help="How many there are.", metavar="K")] = None,
+    classes: Annotated[
+        int | None, typer.Option(help="How many classes there are.", metavar="K")
+    ] = None,
     p: Annotated[float, typer.Option("--p", help="The norm of the loss.", metavar="P")] = 2.0,
     bias: Annotated[
         bool, typer.Option("--bias", help="Add a constant column to the features.")
@@ -67,12 +70,12 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Say how good a selection is."""
-    from labelwise.cli.files import load_array, open_pool, read_picks
+    from labelwise.cli.files import load_array, named, open_pool, read_picks
     from labelwise.theory.explaining import explain as measure
 
     chosen = read_picks(picks)
     given = load_array(labels, "labels")
-    files = {"features": list(features), "probabilities": probabilities}
+    files = {"features": named(features), "probabilities": probabilities}
     with bars(Console(stderr=True)) as progress:
         shards, rows, rtol = open_pool(files, ids=ids, labelled=labelled, progress=progress)
         own, rows = _split(given, ids, labelled, len(chosen), shards, rows)

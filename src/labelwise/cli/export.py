@@ -7,6 +7,7 @@ import typer
 
 from labelwise.cli.app import app
 from labelwise.cli.hints import pasteable
+from labelwise.cli.outputs import check_file
 from labelwise.cli.project_option import CampaignOption, SpreadsheetOption, open_project
 from labelwise.cli.words import formula_note, many
 from labelwise.errors import BadInput
@@ -47,6 +48,7 @@ def export(
     from labelwise.campaign import export as files
     from labelwise.cli.people import describer
 
+    check_file(out)
     files.check_out(out)
     files.check_spreadsheet(out, spreadsheet)
     if votes and out.suffix == ".json":

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ def open_pool(
     return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)
 
 
+def named(texts: Sequence[str], name: str = "features") -> list[Path]:
+    """Files by their names; the empty one, which would be this folder, is refused."""
+    if not all(texts):
+        raise BadInput(f"{name}: '' is no file; give its name")
+    return [Path(text) for text in texts]
+
+
 def read_picks(path: Path) -> Selection:
     """The ids and weights of a .csv, .jsonl or .parquet file that ``select`` wrote."""
     if not path.is_file():
@@ -64,7 +72,7 @@ Columns = tuple[list[int], list[float | None]]
 
 def _csv(path: Path) -> Columns:
     ids = read_ids(path)
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         texts = [row.get("weight") for row in csv.DictReader(file)]
     try:
         return ids, [float(text) if text else None for text in texts]
@@ -75,17 +83,20 @@ def _csv(path: Path) -> Columns:
 def _jsonl(path: Path) -> Columns:
     ids: list[int] = []
     weights: list[float | None] = []
-    with path.open() as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                entry = json.loads(line)
-                ids.append(int(entry["id"]))
-                weight = entry.get("weight")
-                weights.append(None if weight is None else float(weight))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise BadInput(f"line {number} of {path} is no pick ({error})") from None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is no text in UTF-8; give what labelwise select wrote") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            ids.append(int(entry["id"]))
+            weight = entry.get("weight")
+            weights.append(None if weight is None else float(weight))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadInput(f"line {number} of {path} is no pick ({error})") from None
     return ids, weights
 
 

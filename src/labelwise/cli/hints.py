@@ -50,7 +50,7 @@ def quoted(path: object) -> str:
 
 def _commands() -> list[str]:
     """The commands that take ``--campaign``, those of the group ``label-studio`` too."""
-    from labelwise.cli.app import app
+    from labelwise.cli.commands import app
 
     groups = [("", app), *((f"{g.name} ", g.typer_instance) for g in app.registered_groups)]
     found = []

@@ -11,7 +11,7 @@ from labelwise.cli.app import app
 from labelwise.cli.hints import pasteable
 from labelwise.cli.project_option import CampaignOption, open_project
 from labelwise.cli.words import clock, duration, learned, many, measured, percent, person, safe
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, UnknownName
 
 _HISTORY = """Tell what happened, oldest first; labels of one person in a row are one line.
 
@@ -51,6 +51,10 @@ def history(
     events = project.storage().read(project.name)
     if item is not None:
         events = [event for event in events if _befell(event, item)]
+        if not events and item not in project.items:
+            raise UnknownName(f"the campaign has no item {item}; check the id")
+        if not events and not as_json:
+            print(f"nothing has happened to item {item} yet; it was never asked for")
     if as_json:
         for event in events:
             print(json.dumps(to_json(event)))

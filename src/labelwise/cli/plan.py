@@ -12,6 +12,7 @@ from rich.table import Table
 
 from labelwise.cli.app import app
 from labelwise.cli.console import bars, table_console
+from labelwise.cli.outputs import check_file
 from labelwise.errors import MissingDependency
 
 _PLAN = """Say how many labels a pool needs, from .npy or .parquet files with one row per item.
@@ -22,17 +23,18 @@ _PLAN = """Say how many labels a pool needs, from .npy or .parquet files with on
 
   labelwise plan f.npy g.npy h.npy --error 0.05 --out plan.html
 
-Several files are several models' features. Prints the rank, the effective dimension, the \
-condition number K and the concentration of the leverage of each, T as models are added, and the \
-labels for the error, with the formulas. The numbers are guidance: upper bounds, or bounds whose \
-constants are unknown.
+Several files are several models' features. Prints of each the rank, the effective dimension \
+(eff. d), K (the number of items times the largest leverage), the largest leverage over the mean \
+(peak), what the top 1 and 10 % of items hold of it and how many items would share it equally \
+(eff. n); T as models are added with its bound; and the labels for the error, with the formulas. \
+The numbers are guidance: upper bounds, or bounds whose constants are unknown.
 """
 
 
 @app.command(help=_PLAN)
 def plan(
     features: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(help="Features (n, d); several files, several models.", metavar="FILE"),
     ],
     error: Annotated[
@@ -41,7 +43,10 @@ def plan(
     p: Annotated[float, typer.Option("--p", help="The norm of the loss.", metavar="P")] = 2.0,
     ridge: Annotated[
         float,
-        typer.Option(help="Of the effective dimension, over the mean eigenvalue.", metavar="R"),
+        typer.Option(
+            help="For eff. d: directions with less than R times the mean energy hardly count.",
+            metavar="R",
+        ),
     ] = 0.01,
     labelled: Annotated[
         Path | None,
@@ -54,17 +59,20 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Say how many labels a pool needs."""
+    if out is not None:
+        check_file(out)
     save = _drawing(out) if out else None
-    from labelwise.cli.files import open_pool
+    from labelwise.cli.files import named, open_pool
     from labelwise.theory.planning import plan as look
 
+    files = named(features)
     with bars(Console(stderr=True)) as progress:
-        shards, _, rtol = open_pool({"features": features}, labelled=labelled, progress=progress)
+        shards, _, rtol = open_pool({"features": files}, labelled=labelled, progress=progress)
         found = look(shards, error=error, p=p, ridge=ridge, rtol=rtol)
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
     else:
-        _show(found, [path.name for path in features])
+        _show(found, [path.name for path in files])
     if save is not None:
         save(found, out)
         if not as_json:
@@ -84,19 +92,23 @@ def _drawing(out: Path) -> Any:
 
 
 def _show(found: Any, names: list[str]) -> None:
+    from labelwise.theory.budgets import whole
     from labelwise.theory.reading import read_plan
 
     console = table_console()
     print(f"{found.items:,} items, p = {found.p:g}, error {found.error:g}")
-    console.print(_models(found, names))
+    console.print(_models(found, names, console.width))
     levels = ", ".join(f"{model.ridge:.3g}" for model in found.models)
-    print(f"eff. dim.: sum of ridge leverage scores at lambda = {levels}")
-    labels = Table("method", "labels", "draws", "formula and kind", box=SIMPLE_HEAD)
+    print(f"eff. d: sum of ridge leverage scores at lambda = {levels}")
+    labels = Table(box=SIMPLE_HEAD)
+    for name in ("method", "labels", "draws"):
+        labels.add_column(name, no_wrap=True)
+    labels.add_column("formula and kind")
     for budget in found.budgets:
         about = f"{escape(budget.formula)}\n[dim]{escape(budget.guidance)}[/dim]"
-        labels.add_row(budget.method, f"{budget.labels:,.0f}", _short(budget.draws), about)
+        labels.add_row(budget.method, f"{whole(budget.labels):,}", _short(budget.draws), about)
     console.print(labels)
-    printed, proved = f"{found.pool_printed:,.0f}", f"{found.pool_proved:,.0f}"
+    printed, proved = f"{whole(found.pool_printed):,}", f"{whole(found.pool_proved):,}"
     print(
         f"pool size: {printed} by K log d + K/error, {proved} by max(K log(20 d)/.0289, 2K/error)"
     )
@@ -106,9 +118,13 @@ def _show(found: Any, names: list[str]) -> None:
         console.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _models(found: Any, names: list[str]) -> Table:
-    head = ("model", "columns", "rank", "eff. dim.", "K", "max/mean", "top 1 %", "top 10 %")
-    table = Table(*head, "eff. items", "T", "bound", box=SIMPLE_HEAD)
+def _models(found: Any, names: list[str], width: int) -> Table:
+    """A line per model; nothing is cut on a terminal of 80 columns."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0) if width >= 100 else 0)
+    table.add_column("model", overflow="fold")  # a long name goes on in the next line
+    head = ("cols", "rank", "eff. d", "K", "peak", "top 1%", "top 10%", "eff. n", "T", "bound")
+    for name in head:
+        table.add_column(name, no_wrap=True)
     for name, model in zip(names, found.models, strict=True):
         table.add_row(
             escape(name),
@@ -117,8 +133,8 @@ def _models(found: Any, names: list[str]) -> Table:
             f"{model.effective_dimension:.1f}",
             f"{model.condition:,.0f}",
             f"{model.max_over_mean:.1f}",
-            f"{100 * model.top_1:.0f} %",
-            f"{100 * model.top_10:.0f} %",
+            f"{100 * model.top_1:.0f}%",
+            f"{100 * model.top_10:.0f}%",
             f"{model.effective_items:,.0f}",
             f"{model.total:.1f}",
             f"{model.bound:.0f}",
@@ -127,4 +143,6 @@ def _models(found: Any, names: list[str]) -> Table:
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if value < 1e7 else f"{value:.1e}"
+    from labelwise.theory.budgets import whole
+
+    return f"{whole(value):,}" if value < 1e7 else f"{value:.1e}"

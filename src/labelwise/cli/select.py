@@ -1,7 +1,7 @@
 """``labelwise select``: pick items from files."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -13,8 +13,10 @@ from rich.console import Console
 import labelwise
 from labelwise.cli.app import app
 from labelwise.cli.console import bars
+from labelwise.cli.outputs import check_file
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.selection import check_format
+from labelwise.strategy import Strategy
 
 _SELECT = """Pick the items worth labelling, from .npy or .parquet files with one row per item.
 
@@ -158,8 +160,14 @@ def select(
         "duals": duals,
     }
     given = {name: v[0] if len(v) == 1 else v for name, v in files.items() if v}
+    for name, paths in files.items():
+        if paths and not all(paths):
+            raise BadInput(f"{name}: '' is no file; give its name")
+    _check_needs(chosen, given)
     known = {"ids": ids and read_ids(ids), "labelled": labelled and read_ids(labelled)}
     found = plan(chosen.with_options(**options), given, budget, timed=dry_run)
+    if found is not None and not found.items:
+        raise BadInput("the pool has no items; give files with at least one row")
     if dry_run:
         _say_plan(found, memory)
         return
@@ -185,6 +193,22 @@ def select(
     picks.save(out)
     size = f", worth {picks.effective_size():.0f} equally weighted" if chosen.weighted else ""
     print(f"{len(picks)} picks written to {out}{size}")
+
+
+def _check_needs(strategy: Strategy, given: Mapping[str, Any]) -> None:
+    """Refuse files that are not enough for a strategy, and name the options that are missing."""
+    from labelwise.running.plan import needed
+
+    gaps = [set(names) - set(given) for names in (strategy.needs, *strategy.or_needs)]
+    try:
+        needed(strategy, given)
+    except BadInput as error:
+        missing = min(gaps, key=len)
+        if not missing:  # files enough, but of too many models
+            raise
+        options = [f"--{name.replace('_', '-')} FILE" for name in sorted(missing - {"features"})]
+        wanted = ["a FILE of features"] * ("features" in missing) + options
+        raise BadInput(f"{error}; give {' and '.join(wanted)}") from None
 
 
 def _say_plan(found: Any, memory: float | None) -> None:
@@ -226,9 +250,9 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
 
 def _check_out(path: Path) -> None:
     """Find out before the work whether its result can be written."""
-    check_format(path)
-    if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
+    if not path.is_dir():
+        check_format(path)
+    check_file(path)
     if path.suffix == ".parquet":
         try:
             import_module("pyarrow")

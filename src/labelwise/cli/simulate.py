@@ -10,8 +10,9 @@ from rich.table import Table
 
 from labelwise.cli.app import app
 from labelwise.cli.benchmark_run import bar_with_time_left, cores
-from labelwise.cli.console import names_in, table_console
-from labelwise.errors import BadInput, LabelwiseError, MissingDependency
+from labelwise.cli.console import keeps, names_in, table_console
+from labelwise.cli.outputs import check_file
+from labelwise.errors import BadInput, MissingDependency
 
 _SIMULATE = """Hide the labels you have, replay, and say how many labels each strategy saves.
 
@@ -95,6 +96,7 @@ def simulate(
     ] = None,
 ) -> None:
     """Say how many labels each strategy would have saved."""
+    keeps(results)
     try:
         from labelwise.benchmark.report.writing import write_report
         from labelwise.benchmark.simulate import make_plan, run_plan
@@ -107,6 +109,7 @@ def simulate(
         ) from error
     if out.suffix.lower() not in (".html", ".htm"):
         raise BadInput(f"the page is HTML; got --out {out}")
+    check_file(out, make_folder=True)
     own = read_own_data(
         data,
         labels=labels,
@@ -131,23 +134,16 @@ def simulate(
         weights=weights,
     )
     _announce(own, plan, seeds)
-    done = [0, 0]
-    try:
-        with bar_with_time_left(done) as progress:
-            lines = run_plan(
-                own,
-                plan,
-                results,
-                seeds=seeds,
-                device=device,
-                workers=cores() if workers is None else workers,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        raise LabelwiseError(
-            f"interrupted after {done[0]} of {done[1]} rounds, which are in {results}; "
-            "the same command goes on from there"
-        ) from None
+    with bar_with_time_left() as progress:
+        lines = run_plan(
+            own,
+            plan,
+            results,
+            seeds=seeds,
+            device=device,
+            workers=cores() if workers is None else workers,
+            progress=progress,
+        )
     _show(savings(lines), plan, seeds)
     write_report(
         lines,

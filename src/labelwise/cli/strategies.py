@@ -1,5 +1,8 @@
 """``labelwise strategies``: list what can decide."""
 
+import inspect
+import re
+import textwrap
 from typing import Annotated
 
 import typer
@@ -11,6 +14,8 @@ from rich.table import Table
 import labelwise
 from labelwise.cli.app import app
 from labelwise.strategy import Strategy
+
+_IN = " " * 4
 
 
 @app.command()
@@ -56,6 +61,23 @@ def _show(strategy: Strategy) -> None:
     print(f"{strategy.name}: {strategy.good_for}")
     print(f"reads {_needs(strategy)}" + (", of one or several models" if strategy.several else ""))
     print("its picks carry weights" if strategy.weighted else "its picks carry no weights")
+    meanings = option_meanings(strategy)
     for option, default in strategy.options.items():
         print(f"--option {option}={default}")
+        if option in meanings:
+            print(textwrap.fill(meanings[option], 96, initial_indent=_IN, subsequent_indent=_IN))
     print(strategy.reference)
+
+
+def option_meanings(strategy: Strategy) -> dict[str, str]:
+    """What the options mean, as the docstring of the strategy's main function says.
+
+    Example:
+        >>> option_meanings(labelwise.strategies()["disagreement"])["candidates"][:36]
+        'the batch is drawn from so many time'
+    """
+    text = inspect.getdoc(strategy.main) or ""
+    sections = re.findall(r"^(?:Args|Options):\n((?:    .*\n?|\n)+)", text, re.M)
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", "\n".join(sections), re.M)
+    plain = {name: " ".join(about.replace("``", "").split()) for name, about in entries}
+    return {name: about for name, about in plain.items() if name in strategy.options}

@@ -16,6 +16,7 @@ from labelwise.arrays import (
     squared_norms,
 )
 from labelwise.kernels.doubles import double_products
+from labelwise.kernels.units import in_units, near_one
 
 KERNELS = 1 << 22
 """How many kernels are held at a time (32 MB)."""
@@ -23,11 +24,13 @@ KERNELS = 1 << 22
 
 def median_distance(features: Floats) -> float:
     """The median distance between two different rows; where that is 0, the mean, or 1."""
+    unit = near_one(float(np.abs(features).max(initial=0.0)))
+    features = in_units(features, unit)
     distances = np.sqrt(squared_distances(features, features)[np.triu_indices(len(features), 1)])
     median = float(np.median(distances)) if len(distances) else 0.0
-    if median > 0:
-        return median
-    return (float(distances.mean()) if len(distances) else 0.0) or 1.0
+    if median == 0:
+        median = float(distances.mean()) if len(distances) else 0.0
+    return median / unit or 1.0
 
 
 def kernel_sums(features: Array, norms: Array, points: Array, bandwidth: float) -> Array:

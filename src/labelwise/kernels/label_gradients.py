@@ -30,6 +30,7 @@ from labelwise.blocks import Rows
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.factored import Factored
+from labelwise.kernels.units import in_units
 
 LAWS = ("calibrated", "label_smoothing")
 SMALLEST_PROBABILITY = 1e-12
@@ -43,11 +44,13 @@ class Law(NamedTuple):
         kind: ``calibrated`` (softmax at another temperature) or ``label_smoothing``.
         temperature: of the calibrated softmax.
         rho: the mass that smoothing spreads evenly over the classes.
+        unit: what features are multiplied by (`labelwise.kernels.units`), and vectors with them.
     """
 
     kind: str = "calibrated"
     temperature: float = 1.0
     rho: float = 0.1
+    unit: float = 1.0
 
     def check(self) -> "Law":
         """Refuse values that make no sense."""
@@ -80,13 +83,13 @@ def label_gradients(rows: Rows, law: Law) -> tuple[Factored, Array]:
         law: how the labels are distributed (with members: by their mean, whatever is said here).
 
     Returns:
-        The means as ``n`` Kronecker rows, in the precision of the features, and ``(n,)``
-        deviations in float64.
+        The means as ``n`` Kronecker rows, in the precision of the features (or in float64, where
+        the law has another unit than 1), and ``(n,)`` deviations in float64.
     """
     if is_bayesian(rows):
         return _member_losses(rows["member_probabilities"])
     predicted, assumed = class_laws(rows, law)
-    features = rows["features"]
+    features = in_units(rows["features"], law.unit)
     xp = namespace(features)
     residuals = xp.astype(predicted - assumed, features.dtype, copy=False)
     spread = _spread(assumed)

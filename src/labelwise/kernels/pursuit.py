@@ -183,9 +183,10 @@ def most_columns(problem: Problem) -> int:
 class State(NamedTuple):
     """Beside the rows: factors of the vectors, and all that the scores are made of.
 
-    ``a`` is ``(n, K)``; ``h`` is ``(n, m)`` with members and ``(n, 0)`` with features, which are
-    read from the rows. ``columns`` are products with the picks; the others are ``(n,)``: squared
-    norms of the columns of Phi, rewards ``c``, products with ``-v``, scores and their rounding.
+    ``a`` is ``(n, K)``; ``h`` is ``(n, 0)`` where it is the features, which are read from the rows
+    (`Problem.keeps_features`). ``columns`` are products with the picks; the others are ``(n,)``:
+    squared norms of the columns of Phi, rewards ``c``, products with ``-v``; and scores and their
+    rounding, these in the units that were given.
     """
 
     a: Array
@@ -208,7 +209,7 @@ def start(rows: Rows, pursuit: Pursuit) -> State:
     first = float64(_products_anew(vectors, -problem.target))
     state = State(
         a=vectors.a,
-        h=h if problem.mode == "bayesian" else h[:, :0],
+        h=h if problem.keeps_features else h[:, :0],
         columns=xp.matrix_transpose(xp.empty(room, dtype=h.dtype, device=device(h))),
         norms=float64(squared_norms(vectors)) / problem.budget**2,
         costs=variances if problem.void else problem.alpha * variances,
@@ -239,12 +240,12 @@ def exact_scores(rows: Rows, pursuit: Pursuit) -> Floats:
     problem = pursuit.problem
     vectors, variances = host_vectors(rows, problem.law)
     if problem.void:
-        return variances
+        return np.asarray(variances / problem.square)
     matrix = pursuit.matrix() if pursuit.residual.matrix is None else pursuit.residual.matrix
     slopes = products_with(vectors, to_numpy(matrix)) / problem.budget
     norms = squared_norms(vectors) / problem.budget**2
     scores = greedy_scores(slopes, norms, problem.alpha * variances, problem.beta, pursuit.gain)
-    return np.asarray(scores)
+    return np.asarray(scores / problem.square)
 
 
 def _products_anew(vectors: Factored, matrix: Array) -> Array:
@@ -261,10 +262,18 @@ def _scored(state: State, inner: Array, pursuit: Pursuit) -> State:
     """The state with new scores, from the products of all vectors with the residual."""
     problem, norms, costs = pursuit.problem, state.norms, state.costs
     if problem.void:
-        return state._replace(scores=costs, slack=1e-12 * costs)
+        scores, slack = costs, 1e-12 * costs
+        return _shown(state, scores, slack, problem)
     rounding = ROUNDING * float(namespace(inner).finfo(state.a.dtype).eps)
     error = namespace(inner).sqrt(norms) * (rounding * pursuit.residual.scale)
     scores, slack = judged(inner / problem.budget, error, norms, costs, pursuit)
+    return _shown(state, scores, slack, problem)
+
+
+def _shown(state: State, scores: Array, slack: Array, problem: Problem) -> State:
+    """The state with scores in the units that were given."""
+    if problem.law.unit != 1:
+        scores, slack = scores / problem.square, slack / problem.square
     return state._replace(scores=scores, slack=slack)
 
 

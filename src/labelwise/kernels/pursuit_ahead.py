@@ -113,7 +113,8 @@ class PursuitAhead:
             weights = made.window_weights[count, :][like(places, made.places)]
             xp = namespace(weights)
             pursuit.extend(take(vectors, places), xp.concat([made.weights[count, :], weights]))
-        return Found(ids[:count].astype(np.int64), to_numpy(scores)[:count])
+        shown = to_numpy(scores)[:count] / pursuit.problem.square
+        return Found(ids[:count].astype(np.int64), shown)
 
     def _make(
         self, pursuit: Pursuit, windows: list[_Window], vectors: Factored, count: int

@@ -12,6 +12,10 @@ weights :math:`w \ge 0` on it that make
 small. The constant :math:`\beta (n - b)` of the items left out is dropped, and :math:`f_2` counts
 all of ``S``, also items of weight 0: their labels are bought as well.
 
+Features that are not of ordinary size are multiplied by a number :math:`s`
+(`labelwise.kernels.units`), and :math:`\beta` by :math:`s^2`: that multiplies :math:`f` by
+:math:`s^2` and changes neither picks nor weights. What is reported is in the units that were given.
+
 The matrix of all vectors is never formed. A vector is a Kronecker row, a combination of them is a
 ``(K, d)`` matrix, and what concerns ``S`` alone lives on the host, in float64.
 
@@ -42,11 +46,16 @@ from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.factored import Factored, squared_norms, weighted_sum
 from labelwise.kernels.label_gradients import SAME_TEMPERATURE, Law, is_bayesian, label_gradients
+from labelwise.kernels.units import power_of, unit_of
 from labelwise.strategy import Choice
 
 SIGMA_SCALES = ("none", "paper")
 ZERO = 1e-12
 """Mean vectors this much shorter than the features are rounding."""
+DROWNED = 1e-12
+"""Beside beta, less than this fraction of it is rounding."""
+STRONGEST, SHORTEST = 100, -460
+"""In other units, beta is two to this power at most, and features to this one at least."""
 
 
 class Terms(NamedTuple):
@@ -83,13 +92,15 @@ class Problem(NamedTuple):
     """What the objective is made of; small, and sent to every block.
 
     Attributes:
-        law: how the unknown labels are distributed.
+        law: how the unknown labels are distributed, and the unit of the features.
         mode: ``last_layer`` or ``bayesian``.
         n: how many candidates there are.
         budget: how many are picked, ``b``.
         target: ``v`` as a ``(K, d)`` matrix on the host.
         alpha: weight of the variances, for deviations without the factor ``1/n``.
-        beta: pull of the weights towards 1.
+        beta: pull of the weights towards 1, in the unit of the law.
+        given_beta: the same as it was given.
+        worth: about what an item adds to or takes off the objective beside that, as it was given.
         void: why all mean vectors are zero, or an empty string.
     """
 
@@ -100,7 +111,19 @@ class Problem(NamedTuple):
     target: Floats
     alpha: float
     beta: float
+    given_beta: float
+    worth: float
     void: str
+
+    @property
+    def keeps_features(self) -> bool:
+        """Whether the second factors of the vectors are not the features as they are."""
+        return self.mode == "bayesian" or self.law.unit != 1
+
+    @property
+    def square(self) -> float:
+        """What squares of vectors are divided by to be in the units that were given."""
+        return self.law.unit**2
 
     def residual(self, vectors: Factored, weights: Array) -> Array:
         """``Phi w - v`` for weights on the given vectors, ``(K, d)``."""
@@ -121,20 +144,39 @@ def pose(
     """
     law, terms = law.check(), terms.check()
     mode = "bayesian" if all(shards.map(_is_bayesian)) else "last_layer"
-    total, energy, scale = shards.sum(_totals, law)
-    n, target = len(shards), total / len(shards)
+    beta = defaults[mode][1] if terms.beta is None else terms.beta
+    n, (total, energy, scale, variance) = len(shards), shards.sum(_totals, law)
+    if mode == "last_layer" and (unit := _unit(shards, scale / n, beta)) != 1:
+        law = law._replace(unit=unit)
+        total, energy, scale, variance = shards.sum(_totals, law)
+    target = total / n
     alpha = defaults[mode][0] if terms.alpha is None else terms.alpha
     if terms.sigma_scale == "paper":
         alpha = alpha / n**2
     if terms.relative_alpha is not None:
         mean = float(largest_variances(shards, law, budget)[1].mean())
         alpha = terms.relative_alpha * float(np.vdot(target, target)) / mean if mean > 0 else 0.0
-    beta = defaults[mode][1] if terms.beta is None else terms.beta
     void = "" if energy > ZERO**2 * scale else "all expected gradients are zero"
     if mode == "last_layer" and law.kind == "calibrated":
         if abs(math.log(law.temperature)) < SAME_TEMPERATURE:
             void = "at temperature 1 all expected gradients are zero"
-    return Problem(law, mode, n, budget, target, alpha, beta, void)
+    worth = (energy / budget + alpha * variance) / n / law.unit**2
+    return Problem(law, mode, n, budget, target, alpha, beta * law.unit**2, beta, worth, void)
+
+
+def _unit(shards: Shards, square: float, beta: float) -> float:
+    """What features are multiplied by, so that neither their squares nor beta leave float64."""
+    unit = unit_of(shards, square)
+    if unit == 1 or beta == 0:
+        return unit
+    power = power_of(unit) - 1
+    held = min(power, (STRONGEST - power_of(beta)) // 2)
+    if held - power < SHORTEST:
+        raise BadInput(
+            f"features are up to {1 / unit:.3g}, too small for beta {beta}; multiply all features "
+            "by a number that brings them near 1, or give a smaller beta"
+        )
+    return 2.0**held
 
 
 def warn_if_void(problem: Problem, name: str) -> None:
@@ -148,20 +190,34 @@ def warn_if_void(problem: Problem, name: str) -> None:
         )
 
 
+def refuse_if_drowned(problem: Problem, name: str) -> None:
+    """Refuse a beta beside which no item can be told from another."""
+    if problem.worth < DROWNED * problem.given_beta and not problem.void:
+        raise BadInput(
+            f"{name}: beta is {problem.given_beta}, beside which what tells the items apart, about "
+            f"{problem.worth:.1g}, is rounding; give a smaller beta or multiply the features"
+        )
+
+
 def _is_bayesian(shard: Shard) -> bool:
     return is_bayesian(shard.rows)
 
 
-def _totals(shard: Shard, law: Law) -> tuple[Floats, float, float]:
-    """Sums of the mean vectors, of their squared norms, and of what those are compared with."""
-    vectors, _ = label_gradients(shard.rows, law)
+def _totals(shard: Shard, law: Law) -> tuple[Floats, float, float, float]:
+    """Sums of mean vectors, of their squares, of what those are compared with, of variances."""
+    with np.errstate(over="ignore", invalid="ignore"):  # features may be of any size
+        return _added(shard, law)
+
+
+def _added(shard: Shard, law: Law) -> tuple[Floats, float, float, float]:
+    vectors, deviations = label_gradients(shard.rows, law)
     total, energy, scale = np.zeros((vectors.a.shape[1], vectors.h.shape[1])), 0.0, 0.0
     for a, h in double_chunks(vectors.a, vectors.h):
         xp = namespace(h)
         total += to_numpy(xp.matmul(xp.matrix_transpose(a), h))
         energy += float(xp.sum(squared_norms(Factored(a, h))))
         scale += float(h.shape[0] if is_bayesian(shard.rows) else xp.sum(squared_norms(h)))
-    return total, energy, scale
+    return total, energy, scale, float(deviations @ deviations)
 
 
 def _largest_variances(shard: Shard, law: Law, budget: int) -> tuple[Ids, Floats]:
@@ -215,7 +271,8 @@ def answer(
     xp = namespace(residual)
     both = xp.stack([xp.sum(residual * residual), xp.sum(variances)])
     bias, variance = to_numpy(both).tolist()
-    f1 = bias + problem.beta * float(((weights - 1) ** 2).sum())
+    bias, variance = bias / problem.square, variance / problem.square
+    f1 = bias + problem.given_beta * float(((weights - 1) ** 2).sum())
     f2 = -problem.alpha * variance
     info = {
         "mode": problem.mode,
@@ -223,9 +280,9 @@ def answer(
         "f1": f1,
         "f2": f2,
         "bias": bias,
-        "bias_without_picks": float(np.vdot(problem.target, problem.target)),
+        "bias_without_picks": float(np.vdot(problem.target, problem.target)) / problem.square,
         "alpha": problem.alpha,
-        "beta": problem.beta,
+        "beta": problem.given_beta,
         "raw_weights": {
             "smallest": float(weights.min()),
             "mean": float(weights.mean()),

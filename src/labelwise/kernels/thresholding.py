@@ -214,7 +214,8 @@ class _Made(NamedTuple):
 def _made(shards: Shards, problem: Problem, rules: Rules, place: Array) -> _Made:
     recorded = not isinstance(place, np.ndarray) and rules.step == "exact"
     recorded = recorded and all(shards.map(stays))
-    if recorded and "cuda" in str(device(place)):
+    in_units = problem.law.unit == 1 or rules.prox_scale == "step"  # what the launches count on
+    if recorded and in_units and "cuda" in str(device(place)):
         pool, *others = shards.map(Dense.of, problem, rules)
         if pool is not None and not others:
             scan = Scan(pool.iterate, REPLAYED // ROUNDS)

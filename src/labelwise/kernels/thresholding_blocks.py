@@ -115,7 +115,7 @@ def prepare(shard: Shard, problem: Problem) -> None:
     vectors, deviations = label_gradients(shard.rows, problem.law)
     ids = np.ascontiguousarray(np.asarray(shard.ids, dtype=np.int64))
     sort = None if (ids[1:] > ids[:-1]).all() else np.argsort(ids, kind="stable")
-    h = vectors.h if problem.mode == "bayesian" else None
+    h = vectors.h if problem.keeps_features else None
     if 0 < bytes_on_device(shard) <= KEPT_BYTES and str(device(deviations)) != "cpu":
         vectors = float64(vectors)  # once, not in every iteration
         h = vectors.h
@@ -205,7 +205,7 @@ def worthiest(shard: Shard, problem: Problem, length: Array, rules: Rules, place
     part: _Part = shard.state[KEY]
     length = like(length, part.gradient)
     stepped = part.point - length * part.gradient
-    scale = length if rules.prox_scale == "step" else 1.0
+    scale = length if rules.prox_scale == "step" else 1 / problem.square
     costs = problem.alpha * part.variances
     worth = projection_scores(stepped, costs, scale, rules.projection)
     if isinstance(place, np.ndarray):

@@ -3,12 +3,13 @@
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
@@ -45,7 +46,7 @@ class SklearnLearner:
         >>> from sklearn.datasets import load_digits
         >>> from sklearn.linear_model import LogisticRegression
         >>> images, digits = load_digits(return_X_y=True)
-        >>> learner = SklearnLearner(lambda: LogisticRegression(max_iter=1000))
+        >>> learner = SklearnLearner(LogisticRegression(max_iter=1000))
         >>> report = learner.fit(images[:100], digits[:100], seed=0)
         >>> learner.represent(images, ["probabilities"])["probabilities"].shape
         (1797, 10)
@@ -53,18 +54,19 @@ class SklearnLearner:
 
     def __init__(
         self,
-        make_estimator: Callable[[], Any],
+        estimator: Any,
         *,
         features: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         """Remember how to make the model.
 
         Args:
-            make_estimator: gives a new estimator or Pipeline, not yet trained.
+            estimator: an estimator or Pipeline, of which every `fit` trains a copy; a class of
+                estimators; or a function without arguments that gives one, not yet trained.
             features: ``features(estimator, inputs) -> (n, d)`` of the trained estimator, where
                 the features above are not the ones wanted.
         """
-        self._make_estimator = make_estimator
+        self._make_estimator = _maker(estimator)
         self._features = features
         self._estimator: Any = None
 
@@ -125,6 +127,19 @@ class SklearnLearner:
         if "features" in names and self._features is not None:
             found["features"] = self._features(self.estimator, inputs)
         return {name: found[name] for name in names}
+
+
+def _maker(estimator: Any) -> Callable[[], Any]:
+    """What makes a fresh estimator; its own stays as it is."""
+    if isinstance(estimator, BaseEstimator):
+        return partial(clone, estimator)
+    if not callable(estimator):
+        raise BadInput(
+            "the estimator must be one of scikit-learn's, its class, or a function that gives one; "
+            f"got {type(estimator).__name__}"
+        )
+    make: Callable[[], Any] = estimator
+    return make
 
 
 def _last(estimator: Any) -> Any:

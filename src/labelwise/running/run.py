@@ -52,6 +52,8 @@ def select(
 def check_budget(budget: int, left: int) -> None:
     """Refuse a budget that is not a whole number from 0 to what is left."""
     check_count(budget)
+    if budget > left == 0:
+        raise BadInput(f"budget is {budget} but no unlabelled items are left; add some to the pool")
     if budget > left:
         raise BadInput(
             f"budget is {budget} but only {left} unlabelled items are left; ask for {left} or fewer"

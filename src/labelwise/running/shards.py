@@ -301,8 +301,8 @@ def _check_finite(name: str, rows: Array, listed: Listed) -> None:
     wrong = to_numpy(xp.any(~xp.isfinite(rows), axis=axes) if axes else ~xp.isfinite(rows))
     if wrong.any():
         raise BadInput(
-            f"{name} of item {listed()[wrong][0]} is NaN or infinite ({int(wrong.sum())} such "
-            "items in its block); mend or leave out these items"
+            f"{name} of item {listed()[wrong][0]} is NaN or infinite (items like it in its block: "
+            f"{int(wrong.sum())}); mend them or leave them out"
         )
 
 

@@ -93,7 +93,9 @@ def choose(
     """Pick items with large predicted duals.
 
     Options:
-        diversity: how picks are kept apart; the table above.
+        diversity: how picks are kept apart: "kmeans" (the best of every cluster), "k_center"
+            (farthest first among the best), "kmeans++" (drawn by dual times squared distance),
+            "noise" (drawn by dual) or "none".
         clusters: ``kmeans``: how many clusters, at most the budget; None for the budget, as in the
             paper.
         rounds: ``kmeans``: at most so many rounds.

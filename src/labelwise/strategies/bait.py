@@ -18,6 +18,8 @@ then ``b`` are taken back, each time that which raises it least (the same with a
 :math:`V_i` is never formed. Each candidate keeps :math:`V M^{-1} V^\top` and
 :math:`V M^{-1} F M^{-1} V^\top`, ``K x K`` each, and a pick changes :math:`M^{-1}` by a matrix of
 rank ``K``, so that bringing them up to date costs ``d K^2`` instead of ``d^2 K^2`` per candidate.
+Both fall as items are added, by a factor up to :math:`(|h|^2 / \lambda)^2`, and lose digits. They
+are made anew once four digits are lost, and a ridge is refused beside which that would not help.
 
 Cost: ``O(n d^2 K^2)`` once, then ``O(n d K^2)`` and ``O((K d)^2 K)`` per step. Memory: four
 ``K d x K d`` matrices and ``2 K^2`` numbers per candidate; ``memory_gib`` says how much may be
@@ -28,82 +30,39 @@ Fisher Embeddings", NeurIPS 2021.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-from labelwise.arrays import (
-    Array,
-    Floats,
-    Ids,
-    comparable,
-    device,
-    float64,
-    largest,
-    like,
-    namespace,
-    row_noise,
-    take,
-    to_numpy,
-)
+from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
 from labelwise.blocks import LocalShards, Rows, Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.fisher import fisher_products, fisher_roots, fisher_squares, fisher_sum
+from labelwise.kernels.fisher import fisher_roots
+from labelwise.kernels.fisher_blocks import (
+    ROUNDED,
+    Best,
+    Change,
+    Plan,
+    begin,
+    best_of,
+    block_fisher,
+    chunks,
+    forget,
+)
+from labelwise.kernels.units import unit_of
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
-KEY = "bait"
 TASKS = ("auto", "classification", "regression")
-NUMBERS = 1 << 20
-"""Numbers per temporary array."""
-FISHER_ROWS = 8192
-"""Rows whose Fisher information is summed up at a time."""
+LARGEST, LEAST = 2e7, 1e-100
+"""The objective before any pick is between these; with a larger one, rounding would decide."""
+FALLEN = 1e-4
+"""What candidates keep is made anew once it has fallen so far, with as many digits lost."""
+SMALLEST = 1e-280
+"""The ridge is taken as this at least, in the units of the features."""
 SUBSET = 12
 """The stream of noise by which a part of the pool is drawn."""
-
-
-class Plan(NamedTuple):
-    """``K`` (1 for regression), ``d``, and what the rows of ``V`` are multiplied by."""
-
-    regression: bool
-    classes: int
-    dimension: int
-    scale: float
-
-
-class Change(NamedTuple):
-    """What one item changes: the inverse of ``M`` becomes itself plus ``sign W W^T``.
-
-    Attributes:
-        item: its id.
-        sign: -1 where it is added, 1 where it is taken back.
-        root: ``W``, ``(K d, K)``.
-        image: the inverse before times ``F W``, ``(K d, K)``.
-        core: ``W^T F W``, ``(K, K)``.
-    """
-
-    item: int
-    sign: int
-    root: Floats
-    image: Floats
-    core: Floats
-
-
-@dataclass
-class Part:
-    """The candidates of a block: where they are, and what they keep of ``M``.
-
-    ``inner`` is ``V M^-1 V^T`` and ``outer`` is ``V M^-1 F M^-1 V^T``, both ``(n, K, K)``.
-    """
-
-    positions: NDArray[np.intp]
-    ids: Ids
-    open: NDArray[np.bool_]
-    inner: Array
-    outer: Array
 
 
 def choose(
@@ -135,11 +94,23 @@ def choose(
     count = _check(len(shards), plan, budget, ridge, candidates, memory_gib)
     ids = shards.ids
     chosen = np.sort(ids[largest(row_noise(seed, ids, SUBSET), count, ids)])
-    fisher, inverse = _matrices(shards, labelled, budget, plan, ridge)
+    fisher = shards.sum(block_fisher, plan)
+    unit = unit_of(shards, float(np.trace(fisher)) / len(shards))
+    if unit != 1:  # the features times a number, and the ridge times its square: the same problem
+        plan = plan._replace(unit=unit)
+        fisher = shards.sum(block_fisher, plan)
+    known = 0 if labelled is None else len(labelled["features"])
+    if labelled is not None and known:
+        fisher += block_fisher(Shard(np.arange(known), labelled), plan)
+    fisher /= len(shards) + known
+    anew = partial(_inverse, plan, ridge, labelled, budget)
+    inverse = anew(None)
     before = float(np.vdot(inverse, fisher))
-    added, gains = _run(shards, plan, fisher, inverse, chosen, min(2 * budget, count), -1)
+    _check_ridge(ridge, before, fisher)
+    added, gains = _run(shards, plan, fisher, inverse, anew, chosen, min(2 * budget, count), -1)
     picked = LocalShards([Shard(added, shards.rows(added))])
-    dropped, _ = _run(picked, plan, fisher, inverse, added, len(added) - budget, 1)
+    inverse = anew(picked.rows(added))
+    dropped, _ = _run(picked, plan, fisher, inverse, anew, added, len(added) - budget, 1)
     kept = ~np.isin(added, dropped)
     info = {
         "task": "regression" if plan.regression else "classification",
@@ -188,40 +159,40 @@ def _check(
     return count
 
 
-def _matrices(
-    shards: Shards, labelled: Rows | None, budget: int, plan: Plan, ridge: float
-) -> tuple[Floats, Floats]:
-    """``F`` and the inverse of ``M`` before any pick, ``(K d, K d)`` each."""
-    fisher = shards.sum(_fisher, plan)
-    unit = np.eye(len(fisher))
+def _inverse(
+    plan: Plan, ridge: float, labelled: Rows | None, budget: int, picked: Rows | None
+) -> Floats:
+    """The inverse of ``M`` with the given picks, from its definition."""
+    unit = np.eye(plan.classes * plan.dimension)
+    ridge = min(max(ridge * plan.unit**2, SMALLEST), 1 / SMALLEST)
+    seen = [rows for rows in (labelled, picked) if rows is not None and len(rows["features"])]
+    if not seen:
+        return unit / ridge
     known = 0 if labelled is None else len(labelled["features"])
-    if labelled is None or not known:
-        return fisher / len(shards), unit / ridge
-    theirs = _fisher(Shard(np.arange(known), labelled), plan)
-    inverse = linalg.cho_solve(linalg.cho_factor(theirs / (known + budget) + ridge * unit), unit)
-    return (fisher + theirs) / (len(shards) + known), inverse
+    total = ridge * unit
+    for rows in seen:
+        share = (1 if rows is labelled else budget) / (known + budget)
+        total += share * block_fisher(Shard(np.arange(len(rows["features"])), rows), plan)
+    try:
+        return np.asarray(linalg.cho_solve(linalg.cho_factor(total), unit))
+    except np.linalg.LinAlgError as error:
+        raise BadInput(ROUNDED) from error
 
 
-def _fisher(shard: Shard, plan: Plan) -> Floats:
-    """The sum of ``V^T V`` over a block, ``(K d, K d)``."""
-    total = np.zeros((plan.classes * plan.dimension,) * 2)
-    for _, features, probabilities in _chunks(shard.rows, np.arange(len(shard)), plan, FISHER_ROWS):
-        total += to_numpy(fisher_sum(features, probabilities))
-    return total
-
-
-def _chunks(
-    rows: Rows, positions: NDArray[np.intp], plan: Plan, step: int = 0
-) -> Iterator[tuple[slice, Array, Array | None]]:
-    """Features and probabilities (None for regression) in float64, some rows at a time."""
-    step = step or max(NUMBERS // (plan.classes * max(plan.dimension, plan.classes)), 1)
-    for first in range(0, len(positions), step):
-        at = slice(first, first + step)
-        features = float64(take(rows["features"], positions[at]))
-        if plan.regression:
-            yield at, features, None
-        else:
-            yield at, features, float64(take(rows["probabilities"], positions[at]))
+def _check_ridge(ridge: float, before: float, fisher: Floats) -> None:
+    """Refuse a ridge beside which rounding would decide; ``before`` is the objective at first."""
+    if before > LARGEST:
+        enough = 1.1 * ridge * before / LARGEST
+        raise BadInput(
+            f"ridge is {ridge:.3g}, and the information in the pool is {before:.1g} times that, "
+            f"more than float64 can do; give a ridge of {enough:.2g} or more, or "
+            "divide the features"
+        )
+    if before < LEAST and fisher.any():
+        raise BadInput(
+            f"ridge is {ridge:.3g}, and the information in the pool is only {before:.1g} times "
+            "that, less than float64 can do; give a smaller ridge, or multiply the features"
+        )
 
 
 def _run(
@@ -229,69 +200,42 @@ def _run(
     plan: Plan,
     fisher: Floats,
     inverse: Floats,
+    anew: Callable[[Rows], Floats],
     chosen: Ids,
     steps: int,
     sign: int,
 ) -> tuple[Ids, Floats]:
-    """Add (sign -1) or take back (1) that many items, and bring the inverse up to date in place."""
+    """Add (sign -1) or take back (1) that many items, and bring the inverse up to date in place.
+
+    Once what the candidates keep has fallen so far that its rounding counts, all is made anew.
+    """
     if steps:
-        shards.map(_begin, plan, inverse, inverse @ fisher @ inverse, chosen)
+        shards.map(begin, plan, inverse, inverse @ fisher @ inverse, chosen)
     change: Change | None = None
-    ids, worths = [], []
+    ids: list[int] = []
+    worths, first = [], 0.0
     for step in range(steps):
         shards.progress("bait", step, steps)
-        found = [best for best in shards.map(_best, plan, change, sign) if best is not None]
-        worth, item = min(found, key=lambda best: (sign * best[0], -sign * best[1]))
-        ids.append(item)
-        worths.append(worth)
-        change = _change(shards, plan, item, fisher, inverse, sign)
-    shards.map(_forget)
+        best = _best(shards, plan, change, sign)
+        if sign < 0 and best.size < FALLEN * first:
+            picks = np.array(ids, dtype=np.int64)
+            inverse[:] = anew(shards.rows(picks))
+            left = np.setdiff1d(chosen, picks)
+            shards.map(begin, plan, inverse, inverse @ fisher @ inverse, left)
+            best, first = _best(shards, plan, None, sign), 0.0
+        first = first or best.size
+        ids.append(best.item)
+        worths.append(best.worth)
+        change = _change(shards, plan, best.item, fisher, inverse, sign)
+    shards.map(forget)
     return np.array(ids, dtype=np.int64), np.array(worths, dtype=np.float64)
 
 
-def _begin(shard: Shard, plan: Plan, inverse: Floats, outer: Floats, chosen: Ids) -> None:
-    """Give every candidate of a block its two matrices."""
-    positions = np.flatnonzero(np.isin(shard.ids, chosen))
-    features = shard.rows["features"]
-    xp = namespace(features)
-    shape = (len(positions), plan.classes, plan.classes)
-    kept = [xp.empty(shape, dtype=xp.float64, device=device(features)) for _ in range(2)]
-    for array, matrix in zip(kept, (inverse, outer), strict=True):
-        there = like(matrix, features)
-        for at, h, p in _chunks(shard.rows, positions, plan):
-            array[at] = plan.scale**2 * fisher_squares(h, p, there)
-    still = np.ones(len(positions), dtype=bool)
-    shard.state[KEY] = Part(positions, shard.ids[positions], still, *kept)
-
-
-def _best(shard: Shard, plan: Plan, change: Change | None, sign: int) -> tuple[float, int] | None:
-    """Bring a block up to date; the worth and id of its best candidate, None if it has none."""
-    part: Part = shard.state[KEY]
-    if change is not None:
-        part.open &= part.ids != change.item
-        _advance(part, shard.rows, plan, change)
-    if not part.open.any():
-        return None
-    xp = namespace(part.inner)
-    unit = xp.eye(plan.classes, dtype=xp.float64, device=device(part.inner))
-    solved = xp.linalg.solve(unit - sign * part.inner, part.outer)
-    worth = comparable(xp.linalg.trace(solved))[part.open]
-    ids = part.ids[part.open]
-    best = largest(-sign * worth, 1, -sign * ids)[0]
-    return float(worth[best]), int(ids[best])
-
-
-def _advance(part: Part, rows: Rows, plan: Plan, change: Change) -> None:
-    """Count one added or removed item in what the candidates keep."""
-    xp = namespace(part.inner)
-    for at, h, p in _chunks(rows, part.positions, plan):
-        y = plan.scale * fisher_products(h, p, like(change.root, h))
-        z = plan.scale * fisher_products(h, p, like(change.image, h))
-        turned = xp.matrix_transpose(y)
-        cross = xp.matmul(z, turned)
-        core = xp.matmul(y, xp.matmul(like(change.core, h), turned))
-        part.inner[at] += change.sign * xp.matmul(y, turned)
-        part.outer[at] += change.sign * (cross + xp.matrix_transpose(cross)) + core
+def _best(shards: Shards, plan: Plan, change: Change | None, sign: int) -> Best:
+    """Bring all blocks up to date and find the best candidate."""
+    found = [best for best in shards.map(best_of, plan, change, sign) if best is not None]
+    best = min(found, key=lambda best: (sign * best.worth, -sign * best.item))
+    return best._replace(size=max(part.size for part in found))
 
 
 def _change(
@@ -299,20 +243,19 @@ def _change(
 ) -> Change:
     """What one item changes; the inverse is brought up to date in place."""
     rows = shards.rows(np.array([item], dtype=np.int64))
-    ((_, h, p),) = _chunks(rows, np.arange(1), plan)
+    ((_, h, p),) = chunks(rows, np.arange(1), plan)
     across = plan.scale * np.asarray(to_numpy(fisher_roots(h, p)))[0]
     reach = inverse @ across.T
-    factor = np.linalg.cholesky(np.eye(len(across)) - sign * (across @ reach))
+    try:
+        factor = np.linalg.cholesky(np.eye(len(across)) - sign * (across @ reach))
+    except np.linalg.LinAlgError as error:
+        raise BadInput(ROUNDED) from error
     root = linalg.solve_triangular(factor, reach.T, lower=True).T
     seen = fisher @ root
     image = inverse @ seen
     for first in range(0, len(inverse), 1024):
         inverse[first : first + 1024] += sign * (root[first : first + 1024] @ root.T)
     return Change(item, sign, root, image, root.T @ seen)
-
-
-def _forget(shard: Shard) -> None:
-    shard.state.pop(KEY, None)
 
 
 def _cost(job: Job) -> Cost:

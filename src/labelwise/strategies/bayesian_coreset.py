@@ -27,19 +27,26 @@ members' probabilities.
 
 import math
 import warnings
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, comparable, largest, like, namespace, to_numpy
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.information import entropy
+from labelwise.kernels.units import power_of
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "bayesian_coreset"
 ARRIVED = 1e-8
 """The share of the sum of all vectors below which what is left of it is nothing."""
+HEAVIEST = 1e100
+"""Squares of a larger entropy weight would leave float64."""
+BITS = 31
+"""Of each of the two whole numbers by which a number is added up."""
 
 
 def choose(
@@ -54,10 +61,14 @@ def choose(
         seed: not used.
         entropy_weight: how much the entropy of the mean prediction counts (gamma above).
     """
-    if not math.isfinite(entropy_weight):
-        raise BadInput(f"entropy_weight must be a finite number; got {entropy_weight!r}")
-    # Rounding makes the sums, and all that follows from them, the same for any split into blocks.
-    total, sigma = (comparable(part) for part in shards.sum(_project, entropy_weight))
+    if not abs(entropy_weight) <= HEAVIEST:
+        raise BadInput(
+            f"entropy_weight must be a finite number, {HEAVIEST:g} at most; got {entropy_weight!r}"
+        )
+    # Sums of whole numbers, and all that follows from them, are the same for any split into blocks.
+    grid = _Grid.of(entropy_weight)
+    vectors, sizes = shards.sum(_project, entropy_weight, grid)
+    total, sigma = grid.number(vectors), grid.number(sizes)
     reached, picked, forced, repeats = np.zeros_like(total), _Picked(), 0, 0
     while len(picked.ids) < budget:
         left = total - reached
@@ -75,6 +86,33 @@ def choose(
             reached = picked.step(best, float(sigma), reached, left)
     shards.map(_forget)
     return _choice(picked, len(shards), total - reached, total, forced, repeats)
+
+
+class _Grid(NamedTuple):
+    """Whole numbers in place of floats: ``high`` steps, and ``low`` ones that are 2^31 times finer.
+
+    Items are at most ``2^31`` steps long, so that sums over fewer than ``2^32`` items are exact in
+    int64, and what is cut off is below the rounding of a sum in float64.
+    """
+
+    step: float
+
+    @classmethod
+    def of(cls, entropy_weight: float) -> "_Grid":
+        """The grid for vectors as long as they can be: a class is never less likely than 1e-12."""
+        return cls(2.0 ** (power_of(64.0 * (1 + abs(entropy_weight))) - BITS))
+
+    def whole(self, values: Array) -> NDArray[np.int64]:
+        """The sum over items of ``(n, ...)`` values, high and low: ``(2, ...)``."""
+        xp = namespace(values)
+        high = xp.round(values / self.step)
+        low = xp.round((values - high * self.step) / (self.step * 2.0**-BITS))
+        both = xp.astype(xp.stack([high, low]), xp.int64)
+        return np.asarray(to_numpy(xp.sum(both, axis=1)))
+
+    def number(self, whole: NDArray[np.int64]) -> Floats:
+        """The sums as floats."""
+        return np.asarray((whole[0] + whole[1] * 2.0**-BITS) * self.step)
 
 
 class _Picked:
@@ -114,13 +152,15 @@ def _vectors(members: Array, entropy_weight: float) -> Array:
     return xp.concat(parts) / math.sqrt(members.shape[1])
 
 
-def _project(shard: Shard, entropy_weight: float) -> tuple[Floats, Floats]:
-    """Keep the block's vectors and their sizes beside its rows; the sums of both."""
+def _project(
+    shard: Shard, entropy_weight: float, grid: _Grid
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Keep the block's vectors and their sizes beside its rows; the sums of both on the grid."""
     vectors = _vectors(shard.rows["member_probabilities"], entropy_weight)
     xp = namespace(vectors)
     sizes = xp.sqrt(xp.sum(vectors * vectors, axis=1) + 1e-6)
     shard.state[KEY] = (vectors, np.asarray(to_numpy(sizes), dtype=np.float64))
-    return np.asarray(to_numpy(xp.sum(vectors, axis=0))), np.asarray(to_numpy(xp.sum(sizes)))
+    return grid.whole(vectors), grid.whole(sizes)
 
 
 def _vector(shards: Shards, item: int, entropy_weight: float) -> Floats:

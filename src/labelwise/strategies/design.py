@@ -11,7 +11,9 @@ The ``(n, n)`` kernel is never formed. It always is :math:`H C H^\top` with
 :math:`C = (I + \mu^{-1} \sum_{s} h_s h_s^\top)^{-1}` over the labelled and picked items, so that
 :math:`K_{ii} = h_i^\top C h_i` and :math:`\lVert K_{:i} \rVert^2 = h_i^\top C G C h_i` with
 :math:`G = H^\top H`, and a pick changes both by two products with every row. ``regularisation``
-is :math:`\mu` as a fraction of the mean :math:`|h_i|^2`.
+is :math:`\mu` as a fraction of the mean :math:`|h_i|^2`, so that picks do not depend on the size of
+the features; those of very large or small numbers are read in other units
+(`labelwise.kernels.units`).
 
 Cost: :math:`O(n d^2)` once, then one pass over the features per pick, in float64, because much
 cancels in what is left; memory ``O(n + d^2)``.
@@ -29,6 +31,7 @@ from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, row_d
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks, double_products
+from labelwise.kernels.units import in_units, unit_of
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 
@@ -50,9 +53,9 @@ class Update(NamedTuple):
 class Design:
     """What is left to explain, as ``(d, d)`` matrices that stay on the driver."""
 
-    def __init__(self, gram: Floats, labelled: Floats, mu: float) -> None:
-        """Start from the candidates' ``G`` and from labelled features, ``(m, d)``."""
-        self._gram, self.mu = gram, mu
+    def __init__(self, gram: Floats, labelled: Floats, mu: float, unit: float = 1.0) -> None:
+        """Start from the candidates' ``G`` and labelled features, ``(m, d)``, in the same unit."""
+        self._gram, self.mu, self.unit = gram, mu, unit
         information = np.eye(len(gram)) + labelled.T @ labelled / mu
         self._inverse = np.linalg.inv(information).astype(np.float64, copy=False)
         left = self._inverse @ gram @ self._inverse
@@ -63,7 +66,8 @@ class Design:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def add(self, feature: Floats) -> None:
-        """Count one pick, ``(d,)``."""
+        """Count one pick, ``(d,)`` as it was given."""
+        feature = in_units(feature, self.unit)
         image = self._inverse @ feature
         far = self._gram @ image
         scale = float(feature @ image) + self.mu
@@ -74,10 +78,11 @@ class Design:
         self.start = None
 
     def scores(self, features: Floats) -> Floats:
-        """The scores from their definition, ``(n, d)`` to ``(n,)``."""
+        """The scores from their definition, ``(n, d)`` as they were given to ``(n,)``."""
+        features = in_units(features, self.unit)
         images = features @ self._inverse
         columns = np.vecdot(images @ self._gram, images)
-        return np.asarray(columns / (np.vecdot(images, features) + self.mu))
+        return np.asarray(columns / (np.vecdot(images, features) + self.mu) / self.unit**2)
 
 
 def begin(
@@ -88,20 +93,29 @@ def begin(
     *,
     regularisation: float = 0.01,
 ) -> Design:
-    """Add up ``G`` and count the labelled rows as chosen."""
+    """Add up ``G`` and count the labelled rows as chosen.
+
+    Options:
+        regularisation: mu as a fraction of the mean squared length of a row, above 0.
+    """
     if not 0 < regularisation < math.inf:
         raise BadInput(f"regularisation must be a number above 0; got {regularisation}")
-    gram = shards.sum(_gram)
+    gram = shards.sum(_gram, 1.0)
+    unit = unit_of(shards, float(np.trace(gram)) / len(shards))
+    if unit != 1:
+        gram = shards.sum(_gram, unit)
     known = np.empty((0, len(gram))) if labelled is None else to_numpy(labelled["features"])
+    known = in_units(known.astype(np.float64), unit)
     mean = float(np.trace(gram)) / len(shards)
-    return Design(gram, known.astype(np.float64), regularisation * mean if mean > 0 else 1.0)
+    return Design(gram, known, regularisation * mean if mean > 0 else 1.0, unit)
 
 
-def _gram(shard: Shard) -> Floats:
+def _gram(shard: Shard, unit: float) -> Floats:
     total = np.zeros((shard.rows["features"].shape[1],) * 2)
-    for (chunk,) in double_chunks(shard.rows["features"]):
-        xp = namespace(chunk)
-        total += to_numpy(xp.matmul(xp.matrix_transpose(chunk), chunk))
+    with np.errstate(over="ignore", invalid="ignore"):  # features may be of any size
+        for (chunk,) in double_chunks(shard.rows["features"]):
+            xp, chunk = namespace(chunk), in_units(chunk, unit)
+            total += to_numpy(xp.matmul(xp.matrix_transpose(chunk), chunk))
     return total
 
 
@@ -113,7 +127,7 @@ def start(rows: Rows, labelled: Rows | None, plan: Design) -> State:
     inverse, left = (like(matrix, features) for matrix in plan.start)
     chunks = [
         (row_dots(xp.matmul(chunk, inverse), chunk), row_dots(xp.matmul(chunk, left), chunk))
-        for (chunk,) in double_chunks(features)
+        for chunk in (in_units(chunk, plan.unit) for (chunk,) in double_chunks(features))
     ]
     diagonal, columns = zip(*chunks, strict=True)
     return State(xp.concat(list(diagonal)), xp.concat(list(columns)))
@@ -121,7 +135,8 @@ def start(rows: Rows, labelled: Rows | None, plan: Design) -> State:
 
 def score(state: State, plan: Design) -> Array:
     """How much of the rest each item explains, ``(n,)``."""
-    return state.columns / (state.diagonal + plan.mu)
+    scores = state.columns / (state.diagonal + plan.mu)
+    return scores if plan.unit == 1 else scores / plan.unit**2
 
 
 def advance(plan: Design, picked: Rows) -> Design:
@@ -134,7 +149,7 @@ def add(state: State, rows: Rows, picked: Rows, plan: Design) -> State:
     """Count one pick in a block."""
     features = rows["features"]
     vectors, scale, energy = plan.update
-    products = double_products(features, like(vectors, features))
+    products = double_products(features, like(in_units(vectors, plan.unit), features))
     near, far = products[:, 0], products[:, 1]
     xp = namespace(near)
     diagonal = state.diagonal - near * near / scale
@@ -149,7 +164,7 @@ def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Design) 
 
 def finish(plan: Design, shards: Shards, ids: Ids) -> Choice:
     """Report the regularisation."""
-    return Choice(ids, info={"mu": plan.mu})
+    return Choice(ids, info={"mu": plan.mu / plan.unit**2})
 
 
 def _cost(job: Job) -> Cost:

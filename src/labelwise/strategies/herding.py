@@ -41,6 +41,7 @@ from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.gaussian import kernel_sums, median_distance
+from labelwise.kernels.units import in_units, near_one
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 BANDWIDTH_ITEMS = 1000
@@ -50,9 +51,14 @@ NOISE_REFERENCES, NOISE_BANDWIDTH = 0, 1
 
 
 class Plan(NamedTuple):
-    """The kernel, how many items are chosen, and the references (until all blocks have started)."""
+    """The kernel, how many items are chosen, and the references (until all blocks have started).
+
+    Features, references and bandwidth are multiplied by ``unit``, by which the kernel does not
+    change, so that squares of distances are numbers.
+    """
 
     bandwidth: float
+    unit: float
     chosen: int
     references: Floats | None
     reference_count: int
@@ -76,7 +82,12 @@ def begin(
     bandwidth: float | None = None,
     references: int = 2000,
 ) -> Plan:
-    """Draw the references and settle the bandwidth."""
+    """Draw the references and settle the bandwidth.
+
+    Options:
+        bandwidth: h of the kernel, above 0; None for the median distance between items.
+        references: over how many drawn items the mean of the pool is taken.
+    """
     if bandwidth is not None and not 0 < bandwidth < math.inf:
         raise BadInput(f"bandwidth must be a number above 0; got {bandwidth}")
     if references < 1:
@@ -85,7 +96,10 @@ def begin(
         bandwidth = median_distance(drawn(shards, BANDWIDTH_ITEMS, seed, NOISE_BANDWIDTH))
     points = drawn(shards, references, seed, NOISE_REFERENCES)
     chosen = 0 if labelled is None else len(labelled["features"])
-    return Plan(bandwidth, chosen, points, len(points), len(points) == len(shards))
+    unit = near_one(bandwidth)
+    exact = len(points) == len(shards)
+    plan = Plan(bandwidth * unit, unit, chosen, None, len(points), exact)
+    return plan._replace(references=_measured(points, plan)[0])
 
 
 def drawn(shards: Shards, count: int, seed: int, stream: int) -> Floats:
@@ -99,13 +113,27 @@ def drawn(shards: Shards, count: int, seed: int, stream: int) -> Floats:
 
 def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
     """Measure every row against the references and the labelled items."""
-    features = rows["features"]
-    norms = namespace(features).concat([squared_norms(part) for (part,) in double_chunks(features)])
+    features, norms = _measured(rows["features"], plan)
     mean = kernel_sums(features, norms, like(plan.references, features), plan.bandwidth)
     mean = mean / plan.reference_count
     if labelled is None:
         return State(norms, mean, namespace(mean).zeros_like(mean))
-    return State(norms, mean, kernel_sums(features, norms, labelled["features"], plan.bandwidth))
+    known, _ = _measured(labelled["features"], plan)
+    return State(norms, mean, kernel_sums(features, norms, known, plan.bandwidth))
+
+
+def _measured(features: Array, plan: Plan) -> tuple[Array, Array]:
+    """Features in the plan's unit and their squared norms in float64, ``(n,)``."""
+    xp = namespace(features)
+    with np.errstate(over="ignore"):
+        features = in_units(features, plan.unit)
+        norms = xp.concat([squared_norms(part) for (part,) in double_chunks(features)])
+    if bool(xp.any(xp.isinf(norms))):
+        raise BadInput(
+            f"features are too large for a bandwidth of {plan.bandwidth / plan.unit:.3g}, beside "
+            "which their squares are beyond what float64 can hold; give a larger bandwidth"
+        )
+    return features, norms
 
 
 def score(state: State, plan: Plan) -> Array:
@@ -125,8 +153,9 @@ def advance(plan: Plan, picked: Rows) -> Plan:
 
 def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
     """Count new picks in a block."""
-    new = kernel_sums(rows["features"], state.norms, picked["features"], plan.bandwidth)
-    return state._replace(chosen=state.chosen + new)
+    features, new = (in_units(some["features"], plan.unit) for some in (rows, picked))
+    kernels = kernel_sums(features, state.norms, new, plan.bandwidth)
+    return state._replace(chosen=state.chosen + kernels)
 
 
 def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
@@ -134,7 +163,7 @@ def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     return Choice(
         ids,
         info={
-            "bandwidth": plan.bandwidth,
+            "bandwidth": plan.bandwidth / plan.unit,
             "references": plan.reference_count,
             "exact_mean": plan.exact,
         },

@@ -36,7 +36,14 @@ from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.pursuit import COLUMN_BYTES, Pursuit, State, exact_scores, update
 from labelwise.kernels.pursuit import start as start_block
 from labelwise.kernels.pursuit_ahead import PursuitAhead
-from labelwise.kernels.sparse import Terms, answer, pose, vectors_at, warn_if_void
+from labelwise.kernels.sparse import (
+    Terms,
+    answer,
+    pose,
+    refuse_if_drowned,
+    vectors_at,
+    warn_if_void,
+)
 from labelwise.kernels.sparse_steps import Gain, best_weights
 from labelwise.kernels.workplaces import workplace_of
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
@@ -70,7 +77,22 @@ def begin(
     rho: float = 0.1,
     sigma_scale: str = "none",
 ) -> Plan:
-    """Set up the problem; its vectors are averaged in one pass."""
+    """Set up the problem; its vectors are averaged in one pass.
+
+    Options:
+        alpha: weight of the uncertainty of the labels in the objective; None for the default.
+        relative_alpha: instead of alpha, free of units: the reward of an item of high variance as
+            a fraction of the objective without picks.
+        beta: how strongly the weights are pulled towards 1; None for the default.
+        tau: the step that a linear gain is worth.
+        gain: how a pick is valued: "linear" as in the paper, or "exact", by its best weight.
+        debias_steps: steps along the gradient of the weights after every pick.
+        polish: whether the weights are made the best ones at the end.
+        temperature: of the softmax that labels are assumed to follow; fit it on held-out labels.
+        label_law: "calibrated" (softmax at another temperature) or "label_smoothing".
+        rho: the mass that smoothing spreads evenly over the classes.
+        sigma_scale: "none", or "paper" to divide the deviations by the number of items.
+    """
     if gain not in ("linear", "exact"):
         raise BadInput(f"gain must be 'linear' or 'exact'; got {gain!r}")
     if not 0 < tau < math.inf:
@@ -80,6 +102,8 @@ def begin(
     law, terms = Law(label_law, temperature, rho), Terms(alpha, relative_alpha, beta, sigma_scale)
     problem = pose(shards, budget, law, terms, DEFAULTS)
     warn_if_void(problem, "sparse_greedy")
+    if gain == "exact":
+        refuse_if_drowned(problem, "sparse_greedy")
     pursuit = Pursuit(problem, Gain(gain, tau), debias_steps, workplace_of(shards))
     return Plan(pursuit, polish)
 

@@ -33,6 +33,7 @@ from labelwise.kernels.sparse import (
     answer,
     largest_variances,
     pose,
+    refuse_if_drowned,
     vectors_at,
     warn_if_void,
 )
@@ -72,18 +73,38 @@ def choose(
     rho: float = 0.1,
     sigma_scale: str = "none",
 ) -> Choice:
-    """Pick ``budget`` items; labelled rows do not matter."""
+    """Pick ``budget`` items; labelled rows do not matter.
+
+    Options:
+        alpha: weight of the uncertainty of the labels in the objective; None for the default.
+        relative_alpha: instead of alpha, free of units: the reward of an item of high variance as
+            a fraction of the objective without picks.
+        beta: how strongly the weights are pulled towards 1; None for the default.
+        iterations: how many at most; it ends earlier when they stand still.
+        projection: which items are kept: "corrected", or "printed" as in the paper.
+        prox_scale: the uncertainty counts with the length of the "step", or with "one".
+        step: how long a step is: "exact", or "active_half" as in the paper.
+        debias_steps: steps along the gradient of the weights after every iteration.
+        polish: whether the weights are made the best ones at the end.
+        compare_with_greedy: whether the greedy batch is made too and the better one returned; None
+            where that costs no more than the iterations.
+        temperature: of the softmax that labels are assumed to follow; fit it on held-out labels.
+        label_law: "calibrated" (softmax at another temperature) or "label_smoothing".
+        rho: the mass that smoothing spreads evenly over the classes.
+        sigma_scale: "none", or "paper" to divide the deviations by the number of items.
+    """
     rules = _check(Rules(projection, prox_scale, step, debias_steps), iterations)
     shards = in_one_block(shards)
     law = Law(label_law, temperature, rho)
     problem = pose(shards, budget, law, Terms(alpha, relative_alpha, beta, sigma_scale), DEFAULTS)
     if problem.void:
         warn_if_void(problem, "sparse_iht")
-        ids, _ = largest_variances(shards, law, budget)
-        picked = vectors_at(shards.rows(ids), law)
+        ids, _ = largest_variances(shards, problem.law, budget)
+        picked = vectors_at(shards.rows(ids), problem.law)
         return answer(problem, ids, picked, np.ones(budget), {"polished": False})
+    refuse_if_drowned(problem, "sparse_iht")
     best, made = threshold(shards, problem, rules, iterations)
-    picked = vectors_at(shards.rows(best.ids), law)
+    picked = vectors_at(shards.rows(best.ids), problem.law)
     weights = best_weights(picked[0], best.weights, problem) if polish else best.weights
     facts = {"iterations": made, "polished": polish}
     choice = answer(problem, best.ids, picked, weights, facts)
@@ -109,7 +130,7 @@ def _better(choice: Choice, problem: Problem, shards: Shards, seed: int, polish:
     """The thresholded batch, or the greedy one where that reaches a lower objective."""
     strategy = GREEDY.with_options(
         alpha=problem.alpha,
-        beta=problem.beta,
+        beta=problem.given_beta,
         gain="exact",
         debias_steps=5,
         polish=polish,

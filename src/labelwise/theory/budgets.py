@@ -63,6 +63,7 @@ class Budget:
             draws is known.
         formula: where the number comes from, with its constants.
         guidance: what kind of number it is.
+        known: whether it is a bound whose constants are all known, so that it can be relied on.
     """
 
     method: str
@@ -70,6 +71,7 @@ class Budget:
     labels: float
     formula: str
     guidance: str
+    known: bool = False
 
 
 def label_budgets(
@@ -115,11 +117,15 @@ def label_budgets(
     ]
     rounds = _BSS_PACE * wide * (1 - gamma**2) / gamma**2
     formula = f"1.56 d (1 - g^2) / g^2, g = min(sqrt(error) / 3, 0.1165) = {gamma:.4f}, d = {wide}"
-    found.append(Budget("bss", rounds, min(rounds, items), formula, "bound, measured constant"))
+    found.append(
+        Budget("bss", rounds, min(rounds, items), formula, "bound, measured constant", True)
+    )
     if p == 2:
         draws = max(total * math.log(20 * rank) / _CHERNOFF, 2 * total / error)
         formula = "max(T log(20 d) / 0.0289, 2 T / error)"
-        found.append(_lewis("lewis", draws, items, law, formula, "bound, all constants known"))
+        found.append(
+            _lewis("lewis", draws, items, law, formula, "bound, all constants known", True)
+        )
     growth = total * rank ** max(p / 2 - 1, 0.0)
     logs = _log(rank) ** 2 * _log(rank * total / error)
     for power in (2, 4):
@@ -164,6 +170,15 @@ def expected_distinct(law: Any, draws: float) -> float:
         return float(-np.expm1(draws * np.log1p(-np.minimum(shares, 1.0))).sum())
 
 
+def whole(value: float) -> int:
+    """A number of items or labels as it is shown: rounded up, but not for an error of rounding.
+
+    >>> whole(160.0000001), whole(160.2)
+    (160, 161)
+    """
+    return math.ceil(value * (1 - 1e-6))
+
+
 def check_error(error: float) -> None:
     """Refuse an error that is not above 0 and at most 1."""
     if not 0 < error <= 1:
@@ -171,11 +186,17 @@ def check_error(error: float) -> None:
 
 
 def _lewis(
-    method: str, draws: float, items: int, law: Floats | None, formula: str, guidance: str
+    method: str,
+    draws: float,
+    items: int,
+    law: Floats | None,
+    formula: str,
+    guidance: str,
+    sure: bool = False,
 ) -> Budget:
     known = law is not None and law.sum() > 0
     labels = expected_distinct(law, draws) if known else min(draws, items)
-    return Budget(method, draws, labels, formula, guidance)
+    return Budget(method, draws, labels, formula, guidance, sure)
 
 
 def _log(value: float) -> float:

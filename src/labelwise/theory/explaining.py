@@ -32,7 +32,7 @@ from labelwise.theory.findings import (
     measure_shared,
     measure_size,
 )
-from labelwise.theory.imbalance import class_counts
+from labelwise.theory.imbalance import check_classes, class_counts
 from labelwise.theory.pool import as_pool, count_models
 
 
@@ -106,6 +106,7 @@ def explain(
     >>> found["spectrum"]["inside"]
     True
     """
+    check_classes(classes)
     shards = as_pool(features, probabilities=probabilities)
     if labelled is not None and not len(read_features(labelled, 0)):
         labelled = None

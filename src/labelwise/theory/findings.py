@@ -119,7 +119,8 @@ def measure_one_model(case: Case, model: int) -> list[Finding]:
         "unseen": spectrum.unseen,
     }
     formula = "eigenvalues of sum over picks of w v v^T, v white over the pool"
-    found = [Finding(f"spectrum{suffix}", values, formula, reading.read_spectrum(spectrum))]
+    said = reading.read_spectrum(spectrum, weighted=case.picks.weights is not None)
+    found = [Finding(f"spectrum{suffix}", values, formula, said)]
     distortion = embedding_distortion(case.picks, case.shards, p=case.p, seed=case.seed, **known)
     values = {
         "p": distortion.p,

@@ -2,6 +2,7 @@
 
 import math
 
+from labelwise.theory.budgets import whole
 from labelwise.theory.embedding import Distortion
 from labelwise.theory.mmd import Discrepancy
 from labelwise.theory.planning import Plan
@@ -24,8 +25,8 @@ def read_size(effective: float, picks: int) -> str:
     return text + "few picks carry almost everything, expect noisy training"
 
 
-def read_spectrum(found: Spectrum) -> str:
-    """On the eigenvalues of the weighted picks."""
+def read_spectrum(found: Spectrum, weighted: bool = False) -> str:
+    """On the eigenvalues of the picks; ``weighted`` says whether they have weights of their own."""
     text = f"the picks see between {found.lower:.2f} and {found.upper:.2f} of the pool's energy "
     text += f"over its {found.rank} directions"
     if found.unseen:
@@ -34,7 +35,8 @@ def read_spectrum(found: Spectrum) -> str:
         return text + ": all within [3/4, 5/4], a weighted least-squares fit is close to the pool's"
     low = found.lower < BAND[0]
     side = "some directions are seen too little" if low else "some count too much"
-    return text + f": not all within [3/4, 5/4], {side}; pick more, or use bss or lewis"
+    remedy = "pick more" if weighted else "pick more, or use bss or lewis, whose picks have weights"
+    return text + f": not all within [3/4, 5/4], {side}; {remedy}"
 
 
 def read_distortion(found: Distortion) -> str:
@@ -189,11 +191,12 @@ def _read_total(plan: Plan) -> str:
 
 
 def _read_labels(plan: Plan) -> str:
-    thumb, bss = plan.budgets[0], plan.budgets[1]
-    text = f"for an error of {plan.error:g}, start with about {math.ceil(thumb.labels):,} labels"
-    if bss.draws >= plan.items:
-        return text + "; the bounds ask for more than the pool has, which is not unusual"
-    return text + f"; {math.ceil(bss.labels):,} with bss are enough by its bound"
+    text = f"for an error of {plan.error:g}, start with about {whole(plan.budgets[0].labels):,} "
+    sure = [budget for budget in plan.budgets if budget.known and whole(budget.labels) < plan.items]
+    if not sure:
+        return text + "labels; the bounds ask for the whole pool or more, which is not unusual"
+    best = min(sure, key=lambda budget: budget.labels)
+    return text + f"labels; {whole(best.labels):,} with {best.method} are enough by its bound"
 
 
 def _read_pool(plan: Plan) -> str:
@@ -202,9 +205,9 @@ def _read_pool(plan: Plan) -> str:
     if plan.items >= plan.pool_printed:
         return (
             f"{plan.items:,} items are as many as the bound asks for "
-            f"({math.ceil(plan.pool_printed):,}), with its constants taken as 1"
+            f"({whole(plan.pool_printed):,}), with its constants taken as 1"
         )
     return (
-        f"the bound asks for {math.ceil(plan.pool_printed):,} items but there are "
+        f"the bound asks for {whole(plan.pool_printed):,} items but there are "
         f"{plan.items:,}: rare directions of the law may be missing, add unlabelled items"
     )
