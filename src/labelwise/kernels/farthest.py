@@ -113,8 +113,8 @@ class Plan:
     Attributes:
         embed: reads rows, moved near the origin where that helps.
         plain: reads them as they are.
-        mean: of all rows as they are, ``(d,)``, or ``(K, d)`` of `Factored`; None with centres
-            from the start.
+        mean: of all rows as they are, ``(d,)``, or ``(K, d)`` of `Factored`; None where it plays
+            no part.
         moved: the same where ``embed`` puts it.
     """
 
@@ -134,8 +134,8 @@ def begin(shards: Shards, labelled: Rows | None, embed: Any) -> Plan:
     if labelled is not None:
         return Plan(there, embed)
     mean = shards.sum(_total, embed) / max(len(shards), 1)
-    if not np.isfinite(mean).all():  # let the row be named that makes it so
-        mean = np.zeros_like(mean)
+    if not np.isfinite(mean).all():  # the row that makes it so will be refused by its norm
+        return Plan(there, embed)
     shift = there.shift if isinstance(there, Moved) and there.shift is not None else 0.0
     return Plan(there, embed, mean, mean - shift)
 
@@ -156,18 +156,13 @@ def _sum(embed: Any, some: Rows) -> Array:
     return sum(namespace(rows).sum(chunk, axis=0) for (chunk,) in double_chunks(rows))[None]
 
 
-def _from_mean(rows: Embedding, mean: Floats) -> Array:
+def _from_mean(rows: Embedding, norms: Array, mean: Floats) -> Array:
     """Squared distance of every row to the mean, ``(n,)``."""
     if isinstance(rows, Factored):
-        there = like(mean, rows.h, dtype=rows.h.dtype)
-        lengths = squared_norms(rows) - 2 * products_with(rows, there)
-        return (lengths + float(np.vdot(mean, mean))).clip(min=0)
-    centre, step = like(mean, rows, dtype=rows.dtype), max(CHUNK_ON_DEVICE // len(mean), 64)
-    parts = [  # a copy of all rows could be more than a GPU holds
-        arrays.squared_norms(rows[first : first + step] - centre)
-        for first in range(0, max(len(rows), 1), step)
-    ]
-    return namespace(rows).concat(parts) if len(parts) > 1 else parts[0]
+        inner = products_with(rows, like(mean, rows.h, dtype=rows.h.dtype))
+    else:
+        inner = arrays.row_products(rows, like(mean, rows, dtype=rows.dtype)[None, :])[:, 0]
+    return (norms - 2 * inner + float(np.vdot(mean, mean))).clip(min=0)
 
 
 def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
@@ -185,7 +180,7 @@ def _sizes(plan: Plan, rows: Rows) -> Array:
     there = plan(rows)
     columns = [squared_norms(there)]
     if plan.moved is not None:
-        columns.append(_from_mean(there, plan.moved))
+        columns.append(_from_mean(there, columns[0], plan.moved))
     return namespace(columns[0]).stack(columns, axis=1)
 
 
@@ -213,12 +208,19 @@ def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Plan) ->
     """The score from its definition, in float64, ``(n,)``."""
     centres = [part for part in (labelled, picked) if part is not None]
     if not centres and plan.mean is not None:
-        return np.asarray(to_numpy(_from_mean(float64(plan.plain(rows)), plan.mean)))
+        return _exactly_from_mean(float64(plan.plain(rows)), plan.mean)
     found = [
         _exact_distances(plan(rows), plan(part), plan.plain(rows), plan.plain(part))
         for part in centres
     ]
     return np.asarray(np.min(found, axis=0))
+
+
+def _exactly_from_mean(rows: Embedding, mean: Floats) -> Floats:
+    """Squared distance of a few rows to the mean, ``(n,)``."""
+    if isinstance(rows, Factored):
+        return np.asarray(to_numpy(_from_mean(rows, squared_norms(rows), mean)))
+    return np.asarray(to_numpy(arrays.squared_norms(rows - like(mean, rows))))
 
 
 def _exact_distances(
