@@ -15,6 +15,7 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, like, to_numpy
 from labelwise.blocks import Rows, Shard, Shards, take_rows
 from labelwise.kernels.factored import Embedding, Factored
+from labelwise.kernels.units import power_of
 
 FEW = 64
 """So many items are looked at: those with the smallest ids, so that blocks play no part."""
@@ -99,7 +100,7 @@ def _power(numbers: Floats) -> int:
     """The power of two that the largest number of most rows is of; 0 where all are zero."""
     largest = np.abs(numbers).max(axis=1)
     largest = largest[(largest > 0) & (largest < np.inf)]
-    return int(np.frexp(np.median(largest))[1]) if len(largest) else 0
+    return power_of(float(np.median(largest))) if len(largest) else 0
 
 
 def _first(shard: Shard, read: Read) -> tuple[Ids, Floats, int, bool]:

@@ -94,7 +94,7 @@ def _device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, TypeError) as error:
         raise BadInput(
             f"device is {name!r}, which torch cannot use here ({str(error).splitlines()[0]}); "
-            "give 'cuda', 'cpu' or leave it out"
+            "give one that it can, such as 'cpu', or leave it out"
         ) from error
 
 
