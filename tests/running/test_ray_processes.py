@@ -12,6 +12,7 @@ from labelwise.errors import BadInput
 from labelwise.running import ray_processes as ray_processes_module
 from labelwise.running.ray_parts import RESTORES, ClusterFailed
 from labelwise.running.ray_processes import RayProcess, ray_processes
+from labelwise.running.ray_shards import RayActors
 from tests.running.ray_fixtures import two_actors  # noqa: F401
 from tests.running.test_ray_parts import CrewHere
 
@@ -77,7 +78,13 @@ def test_processes_of_a_cluster_work_side_by_side(actors, tmp_path):
     assert len({os.getpid(), *(pid for pid, _ in found)}) == 3
 
 
-def test_processes_that_are_no_longer_needed_end_in_the_middle_of_a_call(actors):
+@pytest.mark.parametrize("pause", [0, 0.5])
+def test_processes_that_are_no_longer_needed_end_in_the_middle_of_a_call(
+    actors, monkeypatch, pause
+):
+    """Also where much time goes by between the end of the call and the end of the waiting."""
+    close = RayActors.close
+    monkeypatch.setattr(RayActors, "close", lambda crew: (close(crew), time.sleep(pause)))
     begin, before = time.monotonic(), waiting_threads()
     with ray_processes("ray", 1) as (process,):
         calls = [process.submit(time.sleep, seconds) for seconds in (0, 1000, 0)]

@@ -24,9 +24,9 @@ class RayProcess:
         """``function(*arguments)`` over there; calls are made one after the other."""
         return self._waiter.submit(self._call, self._crew.dumps((function, arguments)))
 
-    def shutdown(self) -> None:
-        """Wait until the call that is being made has ended, and make no other."""
-        self._waiter.shutdown(cancel_futures=True)
+    def shutdown(self, *, wait: bool = True) -> None:
+        """Make no call after the one that is being made; wait until that has ended, if asked."""
+        self._waiter.shutdown(wait=wait, cancel_futures=True)
 
     def _call(self, payload: bytes) -> Any:
         why = ""
@@ -66,6 +66,8 @@ def ray_processes(
         try:
             yield processes
         finally:
+            for process in processes:  # before a call ends, lest the next of its process begin
+                process.shutdown(wait=False)
             crew.close()  # ends calls that nobody waits for
             for process in processes:
                 process.shutdown()
