@@ -467,8 +467,8 @@ def test_a_dry_run_says_what_it_would_take_and_picks_nothing(folder, capsys):
     cost = k_center_cost(4)
     often = f"at most {cost.passes[1]} times, as a rule about {cost.expected:.0f}"
     assert lines[1].startswith(f"plan: k_center reads the rows {often}")
-    low, high = (round(300 * 6 * 8 * passes / 1024) for passes in cost.passes)
-    assert lines[2] == f"bytes read: {low} KiB, at most {high} KiB"
+    most, usual = (round(300 * 6 * 8 * n / 1024) for n in (cost.passes[1], cost.expected))
+    assert lines[2] == f"bytes read: at most {most} KiB, as a rule about {usual} KiB"
     assert re.match(r"kept in memory: 6\d bytes per item \(19 KiB\); .* may go to disk", lines[3])
     assert re.match(r"time: about \d.* seconds \(all rows are read in", lines[4])
     assert lines[5].startswith("memory that may be taken: ")

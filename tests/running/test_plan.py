@@ -154,6 +154,20 @@ def test_passes_are_said_in_words(cost, text):
     assert times_text(cost) == text
 
 
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        (Cost(passes=(2, 2)), "128 KiB"),
+        (Cost(passes=(1, 100)), "at most 6 MiB"),
+        (Cost(passes=(1, 100), usual=4), "at most 6 MiB, as a rule about 256 KiB"),
+        (Cost(passes=(1, math.inf)), "64 KiB, more if it needs to"),
+    ],
+)
+def test_the_bytes_read_are_said_as_the_passes_are(cost, text):
+    found = plan.plan(STRATEGIES["k_center"], {"features": np.zeros((1024, 8))}, 10)
+    assert list(replace(found, cost=cost).lines())[2] == f"bytes read: {text}"
+
+
 def test_the_pool_is_described_by_its_shapes():
     given = {"features": [np.zeros((1000, 4)), np.zeros((1000, 6), np.float32)]}
     found = plan.plan(STRATEGIES["lewis"], given, 10)

@@ -97,9 +97,7 @@ class Plan:
     def lines(self) -> Iterator[str]:
         """All that is known, a line each."""
         yield from self.short()
-        low, high = self.bytes_read
-        most = f"at most {size_text(high)}" if math.isfinite(high) else "more if it needs to"
-        yield f"bytes read: {size_text(low) if low == high else f'{size_text(low)}, {most}'}"
+        yield f"bytes read: {self._bytes_text()}"
         kept = f"{self.cost.item_bytes:,.0f} bytes per item"
         kept += f" ({size_text(self.items * self.cost.item_bytes)})"
         if self.cost.held_bytes:
@@ -115,6 +113,17 @@ class Plan:
                 "cannot be told" if self.seconds is None else f"about {seconds_text(self.seconds)}"
             )
             yield f"time: {said} ({pace}, by {self.pace.blocks} of the blocks)"
+
+    def _bytes_text(self) -> str:
+        """In the same words as the passes."""
+        low, high = self.bytes_read
+        if low == high:
+            return size_text(low)
+        if not math.isfinite(high):
+            return f"{size_text(low)}, more if it needs to"
+        usual = size_text(self.items * self.row_bytes * self.cost.expected)
+        usual = f", as a rule about {usual}" if self.cost.usual is not None else ""
+        return f"at most {size_text(high)}{usual}"
 
 
 def plan(

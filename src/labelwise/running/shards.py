@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -12,12 +12,7 @@ from labelwise.arrays import (
     Array,
     Ids,
     device,
-    namespace,
-    row_sums,
-    squared_norms,
     take,
-    to_numpy,
-    working,
 )
 from labelwise.blocks import (
     CutsRows,
@@ -30,8 +25,8 @@ from labelwise.blocks import (
     each,
 )
 from labelwise.errors import BadInput
-from labelwise.learner import REPRESENTATIONS
 from labelwise.pool import check_ids
+from labelwise.running.row_checks import check_form, check_rows, working_rows
 from labelwise.running.sources import ParquetSource, Source, open_source
 
 BLOCK_BYTES = 64 << 20
@@ -66,7 +61,9 @@ def open_sources(representations: Mapping[str, Any]) -> dict[str, Source | list[
             sources[name] = [open_source(v, f"{name}[{j}]") for j, v in enumerate(value)]
         else:
             sources[name] = open_source(value, name)
-    lengths = {name: source.shape[0] for name, source in flat(sources) if _check_form(name, source)}
+    for name, source in flat(sources):
+        check_form(name, source)
+    lengths = {name: source.shape[0] for name, source in flat(sources)}
     first, count = next(iter(lengths.items()))
     for name, length in lengths.items():
         if length != count:
@@ -81,29 +78,6 @@ def flat(sources: Sources) -> Iterator[tuple[str, Source]]:
             yield from ((f"{name}[{j}]", source) for j, source in enumerate(value))
         else:
             yield name, value
-
-
-def _check_form(name: str, source: Source) -> bool:
-    expected = REPRESENTATIONS[name.split("[")[0]]
-    if len(source.shape) != len(expected.axes):
-        raise BadInput(f"{name} must have shape {expected.shape}; got {source.shape}")
-    if 0 in source.shape[1:]:
-        raise BadInput(f"{name} has no columns; got shape {source.shape}")
-    if source.shape[0]:
-        _check_numbers(name, source.read(0, 0))
-    return True
-
-
-def _check_numbers(name: str, rows: Array) -> None:
-    """Refuse rows of anything but real numbers, whose type is all that counts here."""
-    xp = namespace(rows)
-    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiubc":
-        raise BadInput(f"{name} must hold numbers; got values of type {rows.dtype}")
-    if xp.isdtype(rows.dtype, "complex floating"):
-        raise BadInput(
-            f"{name} must hold real numbers; got {rows.dtype}: give real and imaginary parts as "
-            "columns, or absolute values"
-        )
 
 
 def tensor_device(sources: Sources) -> str | None:
@@ -158,7 +132,7 @@ class BlockRows(CutsRows):
     def __getitem__(self, name: str) -> Any:
         rows = self.unchecked(name)
         if name not in self._checked:
-            _check_all(name, rows, self.kept)
+            check_rows(name, rows, self.kept)
             self._checked.add(name)
         return rows
 
@@ -167,7 +141,7 @@ class BlockRows(CutsRows):
         if name in self._compact:
             return self._compact[name]
         source = self._sources[name]
-        rows = each(source, lambda part: _working(name, self._read(part)))
+        rows = each(source, lambda part: working_rows(name, self._read(part)))
         if self._without is None:
             return rows
         keep = self._keep()
@@ -207,10 +181,10 @@ class BlockRows(CutsRows):
         taken = {}
         for name, source in self._sources.items():
             parts = source if isinstance(source, list) else [source]
-            rows = [_working(name, part.take(positions + self._first)) for part in parts]
+            rows = [working_rows(name, part.take(positions + self._first)) for part in parts]
             taken[name] = rows if parts is source else rows[0]
             if name not in self._checked:
-                _check_all(name, taken[name], lambda: self._listed()[positions])
+                check_rows(name, taken[name], lambda: self._listed()[positions])
         return taken
 
     def _listed(self) -> Ids:
@@ -249,81 +223,12 @@ class _Piece(Mapping[str, Any]):
                 visit.rows[name] = visit.block.unchecked(name)
         rows = each(visit.rows[name], lambda array: array[span])
         if name not in visit.checked:
-            _check_all(name, rows, lambda: visit.block.kept()[span])
+            check_rows(name, rows, lambda: visit.block.kept()[span])
             with visit.lock:
                 visit.seen[name] += span.stop - span.start
                 if visit.seen[name] == visit.block.extent[0]:
                     visit.checked.add(name)
         return rows
-
-
-def _working(name: str, rows: Array) -> Array:
-    """Rows in a precision to compute with: float32 or float64; votes for classes stay whole."""
-    xp = namespace(rows)
-    if rows.dtype not in (xp.float32, xp.float64):
-        if name.split("[")[0] == "member_votes" and xp.isdtype(rows.dtype, ("integral", "bool")):
-            return xp.astype(rows, xp.int64)
-        _check_numbers(name, rows)  # of sources that came another way than `open_sources`
-    return working(rows)
-
-
-Listed = Callable[[], Ids]
-"""Lists the ids of some rows, where one is needed for a message."""
-
-
-def _check_all(name: str, rows: Any, listed: Listed) -> None:
-    """`_check_rows` of one model, or of every one of several."""
-    if not isinstance(rows, list):
-        _check_rows(name, rows, listed)
-        return
-    for number, some in enumerate(rows):
-        _check_rows(f"{name}[{number}]", some, listed)
-
-
-def _check_rows(name: str, rows: Array, listed: Listed) -> None:
-    """Refuse NaN, infinity, and probabilities that are none; the message names the item."""
-    xp = namespace(rows)
-    if not xp.isdtype(rows.dtype, "real floating"):
-        return  # whole numbers are always finite
-    if name.split("[")[0] in ("probabilities", "member_probabilities"):
-        _check_probabilities(name, rows, listed)
-        return
-    with np.errstate(over="ignore", invalid="ignore"):
-        # One quick pass, row by row so that other threads can go on; a slow look if it is odd.
-        flat = xp.reshape(rows, (rows.shape[0], math.prod(rows.shape[1:])))
-        total = xp.sum(squared_norms(flat))
-    if not bool(xp.isfinite(total)):
-        _check_finite(name, rows, listed)
-
-
-def _check_finite(name: str, rows: Array, listed: Listed) -> None:
-    xp, axes = namespace(rows), tuple(range(1, rows.ndim))
-    wrong = to_numpy(xp.any(~xp.isfinite(rows), axis=axes) if axes else ~xp.isfinite(rows))
-    if wrong.any():
-        raise BadInput(
-            f"{name} of item {listed()[wrong][0]} is NaN or infinite (items like it in its block: "
-            f"{int(wrong.sum())}); mend them or leave them out"
-        )
-
-
-def _check_probabilities(name: str, rows: Array, listed: Listed) -> None:
-    """Rows that add up to 1 and have no number below 0 have none that is NaN or infinite."""
-    xp, count = namespace(rows), rows.shape[0]
-    if not count:
-        return
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = to_numpy(row_sums(rows)).reshape(count, -1)
-        right = (np.abs(sums - 1) <= 1e-3).all(axis=1)
-        if right.all() and not float(xp.min(rows)) < -1e-6:
-            return
-    _check_finite(name, rows, listed)
-    low = to_numpy(xp.min(rows, axis=-1)).reshape(count, -1).min(axis=1)
-    position = int(np.flatnonzero(~right | (low < -1e-6))[0])
-    raise BadInput(
-        f"{name} of item {listed()[position]} are no probabilities "
-        f"(sum {sums[position].flat[0]:.4g}, smallest {low[position]:.4g}); "
-        "give each row as numbers from 0 that add up to 1"
-    )
 
 
 def open_shards(
