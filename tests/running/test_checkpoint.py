@@ -164,8 +164,8 @@ def test_the_public_call_resumes_from_files(tmp_path, monkeypatch):
         ({"strategy": "k_center"}, "strategy is design, now it is k_center"),
         ({"labelled": [1]}, "labelled is None, now it is 1 ids"),
         ({"ids": np.arange(30) + 5}, "ids is None"),
-        ({"regularisation": 0.5}, "options is {'regularisation': 0.01}"),
-        ({"features": make_features(30, 3, seed=8)}, "pool is "),
+        ({"regularisation": 0.5}, "options, regularisation is 0.01, now it is 0.5"),
+        ({"features": make_features(30, 3, seed=8)}, "pool, features, 1, sum is "),
     ],
 )
 def test_another_selection_is_refused(change, name, tmp_path):
@@ -190,7 +190,8 @@ def test_a_file_that_has_changed_is_another_pool(tmp_path):
     with pytest.raises(Interrupted):
         labelwise.select("design", 4, features=path, resume=folder, progress=stop)
     os.utime(path, (1, 1))
-    with pytest.raises(BadInput, match="on holds another selection: its pool is"):
+    words = r"f.npy, changed is 20\d\d.*, now it is 1970-01-01 00:00:01.000000000 UTC; delete"
+    with pytest.raises(BadInput, match=f"on holds another selection: its pool, features.*{words}"):
         labelwise.select("design", 4, features=path, resume=folder)
 
 

@@ -1,10 +1,14 @@
 """Two pools have the same facts exactly when they are the same pool."""
 
+import io
+import time
+
 import numpy as np
 import pytest
 
 from labelwise.running.fingerprint import ROWS, describe, digest
 from labelwise.running.shards import open_sources
+from tests.running.object_store import object_store
 
 
 def facts(value):
@@ -36,15 +40,38 @@ def test_files_are_known_by_path_size_and_time(rows, tmp_path):
     (found,) = facts(path)["features"]
     assert found["shape"] == rows.shape
     status = path.stat()
-    assert found["files"] == [[str(path), status.st_size, status.st_mtime_ns]]
+    second = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(status.st_mtime_ns // 10**9))
+    changed = f"{second}.{status.st_mtime_ns % 10**9:09d} UTC"
+    assert found["files"] == {str(path): {"bytes": status.st_size, "changed": changed}}
     assert facts(np.load(path, mmap_mode="r")) == facts(path)
+
+
+def test_an_object_is_known_by_size_and_age(rows):
+    pytest.importorskip("pyarrow")
+    with object_store() as server:
+        server.objects["pool/f.npy"] = written(rows)
+        url = server.url("pool/f.npy")
+        (before,) = facts(url)["features"]
+        ((path, told),) = before["files"].items()
+        assert (path, told["bytes"]) == ("pool/f.npy", len(written(rows)))
+        assert facts(url)["features"] == [before]
+        server.changed = "Tue, 03 Mar 2026 10:00:00 GMT"
+        assert facts(url)["features"] != [before]
+        server.objects["pool/f.npy"] = written(rows[:5])
+        assert "secret" not in str(facts(url))
+
+
+def written(rows):
+    file = io.BytesIO()
+    np.save(file, rows)
+    return file.getvalue()
 
 
 def test_all_files_of_a_folder_count(rows, tmp_path):
     np.save(tmp_path / "a.npy", rows)
     np.save(tmp_path / "b.npy", rows)
     (found,) = facts(tmp_path)["features"]
-    assert [name.rsplit("/", 1)[1] for name, _, _ in found["files"]] == ["a.npy", "b.npy"]
+    assert list(found["files"]) == [str(tmp_path / "a.npy"), str(tmp_path / "b.npy")]
     before = facts(tmp_path)
     np.save(tmp_path / "c.npy", rows)
     assert facts(tmp_path) != before

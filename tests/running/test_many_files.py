@@ -87,7 +87,8 @@ def test_parts_that_do_not_fit_together_are_refused(features, tmp_path):
     ):
         open_source(folder, "features")
     np.save(folder / "pool-002.npy", np.ones((4, 5)))
-    with pytest.raises(BadInput, match="numbers of different types; save them alike"):
+    words = "pool-002.npy holds numbers of type float64 but pool-000.npy float32; save them alike"
+    with pytest.raises(BadInput, match=words):
         open_source(folder, "features")
 
 

@@ -197,11 +197,26 @@ def _begin(folder: Path, facts: Mapping[str, Any]) -> None:
             )
         _write_json(folder / FACTS, given)
     elif before != given:
-        name = next(name for name in {**before, **given} if before.get(name) != given.get(name))
+        place, old, new = _difference(before, given)
         raise BadInput(
-            f"{folder} holds another selection: its {name} is {_brief(before.get(name))}, now it "
-            f"is {_brief(given.get(name))}; delete the folder, or give another one"
+            f"{folder} holds another selection: its {place} is {_brief(old)}, now it is "
+            f"{_brief(new)}; delete the folder, or give another one"
         )
+
+
+def _difference(before: Any, given: Any) -> tuple[str, Any, Any]:
+    """Where two descriptions first differ, in words, and what stands there.
+
+    >>> _difference({"pool": {"rows": 5, "columns": 2}}, {"pool": {"rows": 5, "columns": 3}})
+    ('pool, columns', 2, 3)
+    """
+    if isinstance(before, list) and isinstance(given, list) and len(before) == len(given) > 0:
+        before, given = (dict(enumerate(value, 1)) for value in (before, given))
+    if not (isinstance(before, dict) and isinstance(given, dict)):
+        return "", before, given
+    name = next(name for name in {**before, **given} if before.get(name) != given.get(name))
+    rest, old, new = _difference(before.get(name), given.get(name))
+    return ", ".join(filter(None, [str(name), rest])), old, new
 
 
 def _brief(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from labelwise.arrays import is_array, to_numpy
 from labelwise.running.many_files import part_paths
-from labelwise.running.remote_files import is_remote, without_secret
+from labelwise.running.remote_files import is_remote, remote_facts
 from labelwise.running.shards import Sources
 from labelwise.running.sources import Source
 
@@ -37,11 +38,11 @@ def _describe(value: Any, source: Source, name: str) -> dict[str, Any]:
     if isinstance(value, np.memmap) and value.filename is not None:
         value = Path(value.filename)
     if is_remote(value):
-        facts["files"] = [without_secret(value)]  # it goes to disk
+        facts["files"] = remote_facts(value, name)
         return facts
     if not is_array(value):
         files = part_paths(Path(value), name) if not Path(value).is_file() else [Path(value)]
-        facts["files"] = [_file_facts(path) for path in files]
+        facts["files"] = {str(path.absolute()): _file_facts(path) for path in files}
         return facts
     facts["sum"] = 0
     for first in range(0, source.shape[0], ROWS):
@@ -50,9 +51,11 @@ def _describe(value: Any, source: Source, name: str) -> dict[str, Any]:
     return facts
 
 
-def _file_facts(path: Path) -> list[Any]:
+def _file_facts(path: Path) -> dict[str, Any]:
     status = path.stat()
-    return [str(path.absolute()), status.st_size, status.st_mtime_ns]
+    second, rest = divmod(status.st_mtime_ns, 10**9)
+    changed = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return {"bytes": status.st_size, "changed": f"{changed}.{rest:09d} UTC"}
 
 
 def digest(ids: Any) -> str | None:

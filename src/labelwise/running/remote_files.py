@@ -25,6 +25,10 @@ HEADER = 1 << 12
 """How many bytes are fetched to find the header of a .npy file; as a rule it has 128."""
 GAP = 1 << 16
 """Rows are fetched with one request if no more bytes than this lie between them."""
+AGES = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created")
+"""Where file systems say which state of a file they have, those that tell more first."""
+SECRETS = "(?i)([?&][^=&]*(?:sig|token|key|secret|credential|password)[^=&]*=)[^&]*"
+"""What a web server is asked for with, and must not be written down."""
 
 
 def is_remote(value: Any) -> bool:
@@ -44,6 +48,35 @@ def open_remote(url: str, name: str) -> Source:
         url: what fsspec or pyarrow can open; credentials are taken from where these look for them.
         name: what it is called in errors.
     """
+    files, paths = _found(url, name)
+    url = without_secret(url)
+    kinds = {PurePosixPath(one).suffix for one in paths}
+    if len(kinds) > 1 or not kinds <= set(KINDS):
+        raise BadInput(f"{name}: {url} cannot be read; give .npy files or .parquet files")
+    if kinds == {".parquet"}:
+        return RemoteParquetSource(files, paths, f"{name}: {url}")
+    parts = [RemoteNpySource(files, one, f"{name}: {url}") for one in paths]
+    return parts[0] if len(parts) == 1 else Parts(parts, [Path(one) for one in paths], name)
+
+
+def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
+    """By path, the size of every file that a URL stands for, and what its store says of its age.
+
+    Args:
+        url: as `open_remote` takes it.
+        name: what it is called in errors.
+    """
+    files, paths = _found(url, name)
+    facts = {}
+    for path in paths:
+        told = files.info(path)
+        changed = next((told[word] for word in AGES if told.get(word) is not None), None)
+        facts[path] = {"bytes": told.get("size"), "changed": str(changed)}
+    return facts
+
+
+def _found(url: str, name: str) -> tuple[Any, list[str]]:
+    """The file system that a URL names, and the paths of its files there; none is an error."""
     files, path = _file_system(url, name)
     url = without_secret(url)
     try:
@@ -52,13 +85,7 @@ def open_remote(url: str, name: str) -> Source:
         raise BadInput(f"{name}: {url} cannot be reached ({_line(error)})") from error
     if not paths:
         raise UnknownName(f"{name}: there is no file {url}, or no .npy or .parquet file in it")
-    kinds = {PurePosixPath(one).suffix for one in paths}
-    if len(kinds) > 1 or not kinds <= set(KINDS):
-        raise BadInput(f"{name}: {url} cannot be read; give .npy files or .parquet files")
-    if kinds == {".parquet"}:
-        return RemoteParquetSource(files, paths, f"{name}: {url}")
-    parts = [RemoteNpySource(files, one, f"{name}: {url}") for one in paths]
-    return parts[0] if len(parts) == 1 else Parts(parts, [Path(one) for one in paths], name)
+    return files, paths
 
 
 def _file_system(url: str, name: str) -> tuple[Any, str]:
@@ -108,8 +135,10 @@ def without_secret(url: str) -> str:
     Example:
         >>> without_secret("s3://key:secret@bucket/features.npy")
         's3://bucket/features.npy'
+        >>> without_secret("https://host/features.npy?X-Amz-Signature=0a1b&part=2")
+        'https://host/features.npy?X-Amz-Signature=...&part=2'
     """
-    return re.sub("//[^/]*@", "//", url)
+    return re.sub(SECRETS, r"\1...", re.sub("//[^/]*@", "//", url))
 
 
 def _line(error: BaseException) -> str:

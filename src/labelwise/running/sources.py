@@ -169,8 +169,8 @@ class Parts:
                 )
             if (source.bytes_per_row, source.precision) != (first.bytes_per_row, first.precision):
                 raise BadInput(
-                    f"{name}: {path.name} and {paths[0].name} hold numbers of different types; "
-                    "save them alike"
+                    f"{name}: {path.name} holds numbers of type {source.read(0, 0).dtype} but "
+                    f"{paths[0].name} {first.read(0, 0).dtype}; save them alike"
                 )
         self._ends = np.cumsum([source.shape[0] for source in sources])
         self.shape: tuple[int, ...] = (int(self._ends[-1]), *first.shape[1:])
