@@ -1,6 +1,7 @@
 """Rows that look like those of a trained network, for all tests."""
 
 import os
+import signal
 
 import numpy as np
 from hypothesis import settings
@@ -12,6 +13,15 @@ from numpy.typing import NDArray
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("exploring", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the processes that tests start.
+
+    A shell in the background and nohup have it ignored, which children inherit.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def make_features(n: int, d: int, seed: int = 0, clusters: int = 5) -> NDArray[np.float64]:
