@@ -1,13 +1,17 @@
 """Farthest-first in exact blocks against a version that measures everything again."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import labelwise
+from labelwise.blocks import Shard
 from labelwise.errors import BadInput
-from labelwise.kernels import farthest, greedy, greedy_blocks
-from labelwise.kernels.factored import Factored
+from labelwise.kernels import farthest, greedy, greedy_blocks, greedy_window
+from labelwise.kernels.factored import Factored, features
 from labelwise.kernels.farthest import farthest_first, nearest_distances
 from tests.conftest import make_features
 
@@ -43,8 +47,9 @@ def test_matches_the_slow_version(dtype, seed):
 def test_matches_the_slow_version_in_many_small_steps(fetch, known, monkeypatch):
     for name, value in {"LEAST": 8, "SAMPLE": 5, "KNOWN": known, "MARGIN": 1.1}.items():
         monkeypatch.setattr(greedy, name, value)
-    for name, value in {"PIECE": 16, "STEP": 2, "HOT": 4, "READ": 1 << 10, "FETCH": fetch}.items():
+    for name, value in {"PIECE": 16, "STEP": 2, "READ": 1 << 10, "FETCH": fetch}.items():
         monkeypatch.setattr(greedy_blocks, name, value)
+    monkeypatch.setattr(greedy_window, "HOT", 4)
     rows = make_features(500, 6, 1).astype(np.float32)
     assert farthest_first(rows, 200).tolist() == slow_farthest_first(rows, 200)
 
@@ -132,6 +137,17 @@ def test_the_first_pick_is_farthest_from_the_mean_wherever_that_is(seed):
         assert farthest_first(found, 1).tolist() == [far]
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_rows_are_added_up_in_float64_whatever_they_are_in(kind, library):
+    torch = pytest.importorskip("torch")
+    rows = (make_features(40_000, 110, 1) + 3000).astype(kind)  # so many that they are cut
+    given = rows if library == "numpy" else torch.asarray(rows)
+    found = farthest._total(Shard(np.arange(len(rows)), {"features": given}), features)
+    exactly = [math.fsum(column) for column in rows.T.tolist()]
+    np.testing.assert_allclose(found, exactly, rtol=1e-13)
+
+
 @pytest.mark.parametrize("kind", ["int64", "uint8", "bool", "float16", "bfloat16"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_numbers_of_any_kind_are_computed_with(kind, library):
@@ -167,3 +183,23 @@ def test_tensors_with_a_gradient_are_rows_too():
 def test_centres_that_are_not_like_the_rows_are_refused(centres, message):
     with pytest.raises(BadInput, match=message):
         farthest_first(make_features(10, 3), 2, centres)
+
+
+@pytest.mark.parametrize("labelled", [None, [3, 50]])
+@pytest.mark.parametrize("far", [0.0, 300.0])
+@pytest.mark.parametrize(
+    ("kind", "power"),
+    [(np.float16, 3), (np.float32, -100), (np.float32, 90), (np.float64, -600), (np.float64, 600)],
+)
+def test_picks_and_scores_do_not_depend_on_the_scale(kind, power, far, labelled):
+    rows = (make_features(300, 4) + far).astype(kind)
+    scaled = np.ldexp(rows, power)  # nothing is rounded
+    near, extreme = (
+        labelwise.select("k_center", 40, features=given, labelled=labelled)
+        for given in (rows, scaled)
+    )
+    assert near.ids.tolist() == extreme.ids.tolist()
+    with np.errstate(over="ignore"):  # the squares of the largest leave float64
+        np.testing.assert_allclose(extreme.scores, np.ldexp(near.scores, 2 * power), rtol=1e-9)
+    if labelled is None:
+        assert near.ids.tolist() == slow_farthest_first(rows, 40)

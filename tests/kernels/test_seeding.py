@@ -7,8 +7,7 @@ from scipy.stats import chisquare
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import clocks, seeding
-from labelwise.kernels.factored import Factored
-from labelwise.kernels.farthest import embedding_rows
+from labelwise.kernels.factored import Factored, embedding_rows
 from labelwise.kernels.seeding import draw_far_items, kmeans_plus_plus
 from tests.conftest import make_features
 
@@ -118,13 +117,6 @@ def test_a_block_of_single_precision_keeps_sixteen_bytes_a_row(monkeypatch):
     assert held == 16 * 5000 and len(part.rung) < 2000
 
 
-@pytest.mark.parametrize("ids", [np.arange(5, 25), np.array([40, 3, 17, 9]), np.empty(0, int)])
-def test_wanted_items_are_found_where_they_are(ids):
-    wanted = np.array([9, 24, 2, 40, 300])
-    slow = [place for place, item in enumerate(ids.tolist()) if item in wanted.tolist()]
-    assert clocks._places(ids, wanted).tolist() == slow
-
-
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e15])
 def test_the_first_clocks_ring_at_bounds_of_the_distance(size):
     rows = (size * make_features(500, 4)).astype(np.float32)
@@ -136,6 +128,15 @@ def test_the_first_clocks_ring_at_bounds_of_the_distance(size):
     distances = ((rows.astype(np.float64) - rows[7].astype(np.float64)) ** 2).sum(axis=1)
     rates = block.state[clocks.KEY].rates
     assert rates[7] == 0 and (np.delete(rates, 7) >= np.delete(distances, 7)).all()
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 21])
+def test_clocks_set_a_few_at_a_time_ring_as_if_set_together(kept, monkeypatch):
+    rows = make_features(900, 4).astype(np.float32)
+    monkeypatch.setattr(clocks, "KEPT", kept)
+    expected = draw_in_blocks(rows, np.arange(900), [100])
+    monkeypatch.setattr(clocks, "SPAN", 7)
+    assert draw_in_blocks(rows, np.arange(900), [100]) == expected
 
 
 def test_copies_of_a_centre_are_drawn_only_when_nothing_else_is_left():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from labelwise.errors import BadInput
-from labelwise.kernels.units import in_units, near_one, power_of, unit_of
+from labelwise.kernels.units import MOST, ORDINARY, in_units, near_one, power_of, unit_for, unit_of
 from tests.kernels.sparse_twin import shards_of
 
 
@@ -58,7 +58,22 @@ def test_numbers_that_cannot_be_brought_to_one_are_brought_as_near_as_can_be():
     assert near_one(3.0) == near_one(0.0) == near_one(np.inf) == 1.0
 
 
-@pytest.mark.parametrize(("number", "power"), [(1.0, 1), (0.75, 0), (8.0, 4), (9.0, 4)])
+@pytest.mark.parametrize("size", [4, 8])
+def test_the_unit_brings_a_power_to_one_as_far_as_numbers_of_its_size_go(size):
+    for power in range(-1073, 1025):
+        unit = unit_for(power, size)
+        if abs(power) <= ORDINARY:
+            assert unit == 1.0
+        elif abs(power) <= MOST[size]:
+            assert unit == 2.0**-power
+        else:
+            assert unit == 2.0 ** (-MOST[size] if power > 0 else MOST[size])
+
+
+@pytest.mark.parametrize(
+    ("number", "power"),
+    [(0.0, 0), (np.inf, 0), (np.nan, 0), (1.0, 1), (0.75, 0), (8.0, 4), (9.0, 4)],
+)
 def test_the_power_is_the_smallest_above(number, power):
     assert power_of(number) == power
-    assert 2.0 ** (power - 1) <= number < 2.0**power
+    assert not 0 < number < np.inf or 2.0 ** (power - 1) <= number < 2.0**power

@@ -138,7 +138,7 @@ def test_large_batches_are_warned_of():
 
 @pytest.mark.parametrize("wrong", [0, -5, 2.5, True, "9"])
 def test_refuses_a_wrong_number_of_configurations(wrong):
-    with pytest.raises(BadInput, match="configurations must be a whole number above 0; got"):
+    with pytest.raises(BadInput, match="configurations must be a whole number, 1 or more; got"):
         pick(make_members(5), 2, configurations=wrong)
 
 

@@ -324,7 +324,7 @@ def test_a_hundred_classes_are_no_obstacle(name):
         ({"pseudo": "max"}, BadInput, "pseudo must be one of argmax, sample; got 'max'"),
         ({"redundancy": 5}, BadInput, "redundancy must be None or a mapping; got 5"),
         ({"redundancy": {"coeff": 1}}, UnknownName, "redundancy has no entry 'coeff'; choose from"),
-        ({"redundancy": {"step": 0}}, BadInput, "step of redundancy must be a whole number from 1"),
+        ({"redundancy": {"step": 0}}, BadInput, "step of redundancy must be a whole number, 1"),
         ({"redundancy": {"step": True}}, BadInput, "step of redundancy must be a whole number"),
         ({"redundancy": {"coef": float("inf")}}, BadInput, "coef of redundancy must be a finite"),
         ({"redundancy": {"normalize": "max"}}, BadInput, "normalize of redundancy must be one of"),

@@ -230,7 +230,7 @@ def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, gain, bet
     [
         ({"gain": "best"}, "gain must be 'linear' or 'exact'; got 'best'"),
         ({"tau": 0.0}, "tau must be a number above 0; got 0.0"),
-        ({"debias_steps": -1}, "debias_steps must be 0 or more; got -1"),
+        ({"debias_steps": -1}, "debias_steps must be a whole number, 0 or more; got -1"),
         ({"temperature": -2.0}, "temperature must be a number above 0; got -2.0"),
         ({"alpha": -2.0}, "alpha must be 0 or more; got -2.0"),
     ],

@@ -179,8 +179,8 @@ def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, step):
         ({"projection": "other"}, "projection must be one of corrected, printed; got 'other'"),
         ({"prox_scale": 2.0}, "prox_scale must be one of step, one; got 2.0"),
         ({"step": "half"}, "step must be one of exact, active_half; got 'half'"),
-        ({"iterations": 0}, "iterations must be 1 or more; got 0"),
-        ({"debias_steps": -1}, "debias_steps must be 0 or more; got -1"),
+        ({"iterations": 0}, "iterations must be a whole number, 1 or more; got 0"),
+        ({"debias_steps": -1}, "debias_steps must be a whole number, 0 or more; got -1"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):

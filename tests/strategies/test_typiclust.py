@@ -70,7 +70,7 @@ def test_a_lone_item_is_typical():
 
 @pytest.mark.parametrize("wrong", [0, 2.5, "7", True])
 def test_a_wrong_option_is_an_error(wrong):
-    with pytest.raises(labelwise.BadInput, match=f"at least 1; got {wrong!r}, 20"):
+    with pytest.raises(labelwise.BadInput, match=f"1 or more; got {wrong!r}"):
         labelwise.select("typiclust", 2, features=three_blobs(), clusters=wrong)
 
 
@@ -78,3 +78,13 @@ def test_options_may_be_whole_numbers_of_numpy():
     expected = labelwise.select("typiclust", 4, features=three_blobs(), clusters=3).ids.tolist()
     found = labelwise.select("typiclust", 4, features=three_blobs(), clusters=np.int64(3))
     assert found.ids.tolist() == expected
+
+
+@pytest.mark.parametrize("far", [0.0, 500.0])
+@pytest.mark.parametrize(("kind", "power"), [(np.float32, -100), (np.float32, 90), (np.float64, 0)])
+def test_labelled_items_cover_their_clusters_at_any_scale_and_place(kind, power, far):
+    rows = make_features(300, 4, clusters=9) * 0.05 + far
+    near = labelwise.select("typiclust", 12, features=rows, labelled=[5, 77, 200], seed=1)
+    extreme = np.ldexp(rows.astype(kind), power)
+    found = labelwise.select("typiclust", 12, features=extreme, labelled=[5, 77, 200], seed=1)
+    assert found.ids.tolist() == near.ids.tolist()

@@ -24,6 +24,7 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_numpy
 from labelwise.blocks import LocalShards, Rows, Shard, Shards, each
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_whole
 
 MOST_COLUMNS = 4096
 """More columns than this are refused: whitening needs their square in memory."""
@@ -178,7 +179,7 @@ def polynomial(shards: Shards, degree: int, *, centred: bool) -> Polynomial:
         degree: at least 1.
         centred: whether to subtract the mean. With a constant column the span stays the same.
     """
-    _check_count("degree", degree)
+    check_whole("degree", degree, 1)
     mean, spread, noise = _moments(shards)
     columns = comb(len(mean) + degree, degree) - 1
     if columns > MOST_COLUMNS:
@@ -207,7 +208,7 @@ def fourier(
             it: a typical distance of two items, divided by the root of 2.
         seed: decides the frequencies and phases.
     """
-    _check_count("frequencies", count)
+    check_whole("frequencies", count, 1)
     if count > MOST_COLUMNS:
         raise BadInput(f"frequencies must be at most {MOST_COLUMNS}; got {count}")
     if length_scale is not None and not (np.isfinite(length_scale) and length_scale > 0):
@@ -218,11 +219,6 @@ def fourier(
     frequencies = generator.standard_normal((len(mean), count)) / length
     phases = generator.uniform(0, 2 * np.pi, count)
     return Fourier(frequencies, phases - mean @ frequencies)
-
-
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise BadInput(f"{name} must be a whole number, 1 or more; got {value!r}")
 
 
 def _moments(shards: Shards) -> tuple[Floats, Floats, float]:

@@ -3,34 +3,32 @@ r"""Rows moved to where squared distances are exact: near the origin, and of ord
 :math:`|x - y|^2 = |x|^2 + |y|^2 - 2 \, x \cdot y` is made of matrix products, but loses as many
 digits as :math:`|x|^2` has more than the distance. Distances do not change when all rows are
 shifted, and squares of very large or very small numbers are infinite or zero, which those of
-multiples of them are not. So where a look at a few rows says that it is worth a copy of every
-block, the mean of these few is taken from all, and all are multiplied by a power of two.
+multiples of them are not (`labelwise.kernels.units`). So where a look at a few rows says that it is
+worth a copy of every block, the mean of these few is taken from all, and all are multiplied by a
+power of two.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, like, to_numpy
 from labelwise.blocks import Rows, Shard, Shards, take_rows
 from labelwise.kernels.factored import Embedding, Factored
-from labelwise.kernels.units import power_of
+from labelwise.kernels.units import power_of, unit_for
 
 FEW = 64
 """So many items are looked at: those with the smallest ids, so that blocks play no part."""
 FAR = 16.0
 """Rows are shifted whose mean is at least so many times their spread, both squared."""
-ORDINARY, FURTHEST = 32, {4: 100, 8: 900}
-"""Numbers up to two to this power, and down to its inverse, are of ordinary size; and the power
-that numbers of 4 or 8 bytes are multiplied by at most."""
 
 Read = Callable[[Rows], Embedding]
 
 
 @dataclass(frozen=True)
 class Moved:
-    """Reads rows, takes ``shift`` from them and multiplies by ``scale``, a power of two.
+    """Reads rows, takes ``shift`` from them if there is one and multiplies by ``unit``.
 
     `labelwise.kernels.factored.Factored` rows are never shifted, since products of shifted factors
     are not the shifted products.
@@ -38,7 +36,7 @@ class Moved:
 
     read: Read
     shift: Floats | None = None
-    scale: float = 1.0
+    unit: float = 1.0
 
     def __call__(self, rows: Rows) -> Embedding:
         """The moved rows."""
@@ -47,27 +45,38 @@ class Moved:
     def move(self, there: Embedding) -> Embedding:
         """Rows that were read already, moved."""
         if isinstance(there, Factored):
-            return Factored(there.a, there.h * self.scale)
+            return Factored(there.a, self._sized(there.h))
         if self.shift is not None:
             there = there - like(self.shift, there, dtype=there.dtype)
-        return there * self.scale if self.scale != 1 else there
+        return self._sized(there)
 
-    def back(self, squares: Floats) -> Floats:
+    def _sized(self, numbers: Array) -> Array:
+        if self.unit == 1:
+            return numbers
+        with np.errstate(over="ignore"):  # a number that becomes infinite is refused by its norm
+            return numbers * self.unit
+
+    def unshifted(self) -> "Moved":
+        """The same without the shift, which rounds."""
+        return self if self.shift is None else replace(self, shift=None)
+
+    def back(self, moved: Floats) -> Floats:
+        """Where rows were before they were moved."""
+        return np.asarray(moved / self.unit + (0.0 if self.shift is None else self.shift))
+
+    def squares_back(self, squares: Floats) -> Floats:
         """Squared distances of rows as they are; infinite where float64 ends."""
         with np.errstate(over="ignore"):
-            return np.asarray(squares / self.scale / self.scale)
+            return np.asarray(squares / self.unit / self.unit)
 
 
-def near_origin(
-    shards: Shards, read: Read, *, shifted: bool = True, scaled: bool = False
-) -> Moved | Read:
-    """``read``, or the same with a move where that makes distances exact.
+def near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Moved:
+    """``read``, with a move where that makes distances exact; one that moves already is left so.
 
     Args:
         shards: the rows.
         read: gives the ``(n, d)`` array of a block, or `Factored`.
         shifted: whether rows far from the origin are shifted.
-        scaled: whether rows of very large or small numbers are multiplied.
 
     Example:
         >>> from labelwise.blocks import LocalShards
@@ -75,9 +84,11 @@ def near_origin(
         >>> near_origin(pool, lambda rows: rows["features"]).shift
         array([1002.])
     """
+    if isinstance(read, Moved):
+        return read
     parts = [part for part in shards.map(_first, read) if len(part[0])]
     if not parts:
-        return read
+        return Moved(read)
     ids = np.concatenate([part[0] for part in parts])
     few = np.concatenate([part[1] for part in parts])[np.argsort(ids)[:FEW]]
     (_, _, size, factored), *_ = parts
@@ -87,13 +98,9 @@ def near_origin(
         mean = few.mean(axis=0)
         spread = np.square(few - mean).sum(axis=1).mean()
         far = shifted and not factored and bool((mean @ mean) > FAR * spread)
-    shift, scale = np.ldexp(mean, power) if far else None, 1.0
-    if far:
-        power += _power(few - mean)
-    if scaled and abs(power) > ORDINARY:
-        most = FURTHEST.get(size, 900)
-        scale = 2.0 ** int(np.clip(-power, -most, most))
-    return read if shift is None and scale == 1 else Moved(read, shift, scale)
+    if not far:
+        return Moved(read, None, unit_for(power, size))
+    return Moved(read, np.ldexp(mean, power), unit_for(power + _power(few - mean), size))
 
 
 def _power(numbers: Floats) -> int:

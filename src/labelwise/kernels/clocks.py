@@ -7,6 +7,7 @@ Memory: a norm and a rate in the precision of the rows and the time of a ring fo
 bytes of float32 rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,13 +17,17 @@ import numpy as np
 from labelwise.arrays import Floats, Ids, largest, row_clocks, row_noise, to_numpy
 from labelwise.blocks import Rows, Shard, join_rows, take_rows
 from labelwise.errors import BadInput
-from labelwise.kernels.factored import Embedding, size, squared_norms
+from labelwise.kernels.factored import ROUNDED, Embedding, size, squared_norms
 from labelwise.kernels.farthest import nearest_distances
+from labelwise.kernels.places import places
 from labelwise.pieces import in_pieces
+from labelwise.threads import side_by_side, spans
 
 KEY = "seeding"
 KEPT = 1 << 21
 """A block whose embedding has at most so many numbers keeps it instead of making it again."""
+SPAN = 1 << 15
+"""How many numbers of a block are worked on at a time: they stay in a core's cache."""
 FEW_CENTRES = 32
 """Rows are measured against fewer centres than this in pieces, where little of it is products."""
 PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4
@@ -49,7 +54,7 @@ class Part:
     def rounding(self, positions: Any = slice(None)) -> Any:
         """Distances that could be rounding alone: copies of a centre are never drawn."""
         norms = to_numpy(self.norms)[positions]
-        return norms * (32 * np.finfo(norms.dtype).eps)
+        return norms * (ROUNDED * np.finfo(norms.dtype).eps)
 
 
 @dataclass
@@ -120,28 +125,36 @@ def refresh(
 def bound(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> float:
     """Start the clocks at bounds of D^2 to a centre of this squared norm; return their mass."""
     part: Part = shard.state[KEY]
-    norms = to_numpy(part.norms)
-    finest = np.finfo(norms.dtype)
-    rates = (np.sqrt(norms.astype(np.float64)) + np.sqrt(norm)) ** 2
-    rates *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
-    rates = np.minimum(rates, float(finest.max)).astype(norms.dtype)
+    rates = _in_spans(partial(_bounds, norm), to_numpy(part.norms))
     return _restart(shard, rates, taken, seed, epoch)
+
+
+def _bounds(norm: float, norms: Any) -> Any:
+    """What squared distances to a centre of this squared norm are at most, by the norms of rows."""
+    finest = np.finfo(norms.dtype)
+    bounds = np.sqrt(norms, dtype=np.float64)
+    bounds += np.sqrt(norm)
+    bounds *= bounds
+    bounds *= 1 + 8 * float(finest.eps)  # they stay bounds in spite of rounding
+    return np.minimum(bounds, float(finest.max), out=bounds).astype(norms.dtype)
 
 
 def _restart(shard: Shard, rates: Any, taken: Ids, seed: int, epoch: int) -> float:
     part: Part = shard.state[KEY]
     ids = shard.ids
-    rates[_places(ids, taken)] = 0
+    rates[places(ids, taken)] = 0
     part.rates, part.rung = rates, part.rung[:0]
-    part.rings = _waits(rates, seed, ids, RING, epoch)
+    part.rings = _in_spans(lambda some, theirs: _waits(some, seed, theirs, RING, epoch), rates, ids)
     return float(rates.sum(dtype=np.float64))
 
 
-def _places(ids: Ids, wanted: Ids) -> Any:
-    """Where a block has the wanted items, as far as it has them."""
-    if len(ids):  # most are elsewhere, and a few are found much faster
-        wanted = wanted[(wanted >= ids.min()) & (wanted <= ids.max())]
-    return np.flatnonzero(np.isin(ids, wanted)) if len(wanted) else np.empty(0, dtype=np.intp)
+def _in_spans(function: Callable[..., Any], *arrays: Any) -> Any:
+    """``function(*arrays)``, ``(n,)``, of host arrays with one entry per row, some at a time."""
+
+    def some(span: slice) -> Any:
+        return function(*(array[span] for array in arrays))
+
+    return np.concatenate(side_by_side(some, spans(len(arrays[0]), SPAN)))
 
 
 def _waits(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:

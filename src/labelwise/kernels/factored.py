@@ -19,10 +19,13 @@ import numpy as np
 
 from labelwise import arrays
 from labelwise.arrays import Array, namespace, to_numpy
+from labelwise.blocks import LocalShards, Rows, Shard
 from labelwise.errors import BadInput
 
 FEW = 16
 """Fewer rows than this are few."""
+ROUNDED = 32
+"""A squared distance, made of norms and a product, may be off by so many roundings of the norms."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,37 @@ class Factored:
 
 Embedding = Any
 """An array ``(n, d)`` or a `Factored`."""
+
+
+def features(rows: Rows) -> Array:
+    """The features as they are, ``(n, d)``."""
+    return rows["features"]
+
+
+def factors(rows: Rows) -> Factored:
+    """The rows ``a_i x h_i`` of two representations ``a`` and ``h``."""
+    return Factored(rows["a"], rows["h"])
+
+
+def embedding_rows(rows: Embedding) -> tuple[dict[str, Any], Callable[[Rows], Embedding]]:
+    """Rows for blocks, and the function that makes the embedding of them again."""
+    if isinstance(rows, Factored):
+        return {"a": rows.a, "h": rows.h}, factors
+    return {"features": rows}, features
+
+
+def one_block(
+    rows: Embedding, k: int, centres: Embedding | None
+) -> tuple[LocalShards, Callable[[Rows], Embedding], Embedding | None]:
+    """Rows as a user gives them in one block, how they are read from it, and the centres.
+
+    Row numbers are the ids; ``k`` of them are wanted, and more than there are is an error.
+    """
+    rows, centres = given(rows, centres)
+    if not 0 <= k <= len(rows):
+        raise BadInput(f"k must be from 0 to {len(rows)}, the number of rows; got {k}")
+    names, embed = embedding_rows(rows)
+    return LocalShards([Shard(np.arange(len(rows), dtype=np.int64), names)]), embed, centres
 
 
 def given(rows: Embedding, centres: Embedding | None) -> tuple[Embedding, Embedding | None]:

@@ -22,7 +22,6 @@ from labelwise.blocks import GrowingRows, Rows, Shards, on_host, take_rows
 from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy
 from labelwise.kernels.greedy_blocks import (
     CONTENDERS,
-    Window,
     bar_for,
     catch_up,
     propose,
@@ -30,6 +29,7 @@ from labelwise.kernels.greedy_blocks import (
     sampled_bounds,
     start,
 )
+from labelwise.kernels.greedy_window import Window
 from labelwise.kernels.workplaces import in_one_block, workplace_of
 from labelwise.strategy import Choice, GreedyStrategy
 
@@ -71,6 +71,8 @@ def pick(
         loop.pick_one_at_a_time()
     ids = np.array(loop.ids, dtype=np.int64)
     scores = np.array(loop.scores, dtype=np.float64)
+    if isinstance(strategy, AheadStrategy) and strategy.back is not None:
+        scores = strategy.back(loop.plan, scores)
     if strategy.finish is None:
         return Choice(ids, scores=scores)
     choice = strategy.finish(loop.plan, shards, ids)

@@ -42,9 +42,14 @@ class Ahead(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class AheadStrategy(GreedyStrategy):
-    """A greedy strategy that can look ahead: ``ahead(strategy, shards, labelled) -> Ahead``."""
+    """A greedy strategy that can look ahead: ``ahead(strategy, shards, labelled) -> Ahead``.
+
+    Where its plan measures rows in another unit than they are in (`labelwise.kernels.units`),
+    ``back(plan, scores)`` are the scores in that of the rows.
+    """
 
     ahead: Callable[[GreedyStrategy, Shards, Rows | None], Ahead]
+    back: Callable[[Any, Floats], Floats] | None = None
 
 
 def certain_ones(certain: NDArray[np.bool_]) -> int:

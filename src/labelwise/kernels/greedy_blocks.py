@@ -1,10 +1,10 @@
-"""Exact blocks of greedy picks: what a block of rows remembers, proposes, and how it is settled.
+"""Exact blocks of greedy picks: what a block of rows remembers, and what it proposes.
 
 For strategies whose scores only fall, an old score is an upper bound. `sampled_bounds` finds from a
 few rows how far scores have fallen, and so a bar that as many rows reach as are wanted. `propose`
 brings up to date only the rows of a block whose bounds reach it, each until it falls below: most do
-so long before they have counted all picks. `Window` settles picks from what all blocks propose, for
-as long as the best row is certain to beat every row below the bar.
+so long before they have counted all picks. From what all blocks propose, picks are settled
+(`labelwise.kernels.greedy_window`).
 """
 
 from collections.abc import Callable
@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, float64, namespace, put, take, to_numpy
-from labelwise.blocks import GrowingRows, Rows, Shard, beside, each, join_rows, on_host, take_rows
+from labelwise.blocks import GrowingRows, Rows, Shard, beside, each, on_host, take_rows
 from labelwise.errors import BadInput
+from labelwise.kernels.places import places
 from labelwise.strategy import GreedyStrategy
 from labelwise.threads import side_by_side, spans
 
@@ -27,8 +28,6 @@ PIECE, STEP = 1 << 14, 128
 are above the bar then count twice as many, and so on."""
 READ, FETCH = 32, 128
 """To read a row among all others, or by itself, takes as long as to count so many picks in it."""
-HOT, IN = 256, 32
-"""How many of the proposals count every pick at once: so many, or one in so many of all."""
 CONTENDERS = 256
 """How many tied rows of a block are proposed when it proposes its best."""
 
@@ -54,7 +53,7 @@ class Part:
         if not len(new_ids):
             return
         self.picked.append(beside(new, self.taken))
-        here = _places(ids, new_ids)
+        here = places(ids, new_ids)
         put(self.taken, here, True)
         self.bounds[here] = -np.inf
 
@@ -80,16 +79,8 @@ class Proposal:
     freshened: int = 0
 
 
-def _places(ids: Ids, wanted: Ids) -> Any:
-    """Where a block has the wanted items, as far as it has them."""
-    if len(wanted) == 1:
-        return np.flatnonzero(ids == wanted[0])
-    if len(ids):  # most are elsewhere, and a few are found much faster
-        wanted = wanted[(wanted >= ids.min()) & (wanted <= ids.max())]
-    return np.flatnonzero(np.isin(ids, wanted)) if len(wanted) else np.empty(0, dtype=np.intp)
-
-
-def _take_state(state: Any, positions: Any) -> Any:
+def take_state(state: Any, positions: Any) -> Any:
+    """The state of the rows at some positions."""
     return type(state)(*(take(field, positions) for field in state))
 
 
@@ -98,12 +89,13 @@ def _host_state(state: Any) -> Any:
     return type(state)(*(to_numpy(part) for part in state))
 
 
-def _put_state(state: Any, positions: Any, new: Any) -> None:
+def put_state(state: Any, positions: Any, new: Any) -> None:
+    """Overwrite the state of the rows at some positions, in place."""
     for whole, part in zip(state, new, strict=True):
         put(whole, positions, part)
 
 
-def _scores(
+def checked_scores(
     strategy: GreedyStrategy, state: Any, plan: Any, ids: Callable[[], Ids]
 ) -> tuple[Floats, Floats]:
     """Scores and how far each may be off, on the host; NaN and infinity are refused.
@@ -122,7 +114,7 @@ def _scores(
 
 def _bounds(strategy: GreedyStrategy, state: Any, plan: Any, ids: Callable[[], Ids]) -> Floats:
     """What the scores are at most."""
-    return np.add(*_scores(strategy, state, plan, ids))
+    return np.add(*checked_scores(strategy, state, plan, ids))
 
 
 def _measured(strategy: GreedyStrategy, state: Any, plan: Any) -> tuple[Array, Array]:
@@ -156,7 +148,7 @@ def propose_best(
     lowest = xp.full_like(scores, -xp.inf)
     bar = float(xp.max(xp.where(part.taken, lowest, scores - slack))) if len(shard) else 0.0
     if not bar < np.inf:  # NaN, too
-        _scores(strategy, part.state, plan, lambda: shard.ids)
+        checked_scores(strategy, part.state, plan, lambda: shard.ids)
     # Everything up to here, and the comparison, is done where the rows are: only ties travel.
     ties = to_numpy(xp.nonzero((scores + slack >= bar) & ~part.taken)[0])
     if len(ties) > CONTENDERS:
@@ -201,8 +193,8 @@ def _freshen(
         first, count = int(part.seen[some].min()), STEP
         while len(some) and first < len(part.picked):
             new = _some_picks(part.picked, first, count)
-            state = strategy.add(_take_state(part.state, some), theirs, new, plan)
-            _put_state(part.state, some, state)
+            state = strategy.add(take_state(part.state, some), theirs, new, plan)
+            put_state(part.state, some, state)
             bounds = _bounds(strategy, state, plan, partial(shard.ids_at, some))
             part.bounds[some] = bounds
             first, count = min(first + count, len(part.picked)), 2 * count
@@ -253,94 +245,12 @@ def propose(shard: Shard, strategy: GreedyStrategy, plan: Any, bar: float) -> Pr
     top = np.flatnonzero(part.bounds >= bar)  # most of the stale ones have fallen below it
     others = part.bounds.copy()
     others[top] = -np.inf
-    ids, state = shard.ids_at(top), _take_state(part.state, top)
+    ids, state = shard.ids_at(top), take_state(part.state, top)
     return Proposal(
         ids,
         on_host(take_rows(shard.rows, top)),
         _host_state(state),
-        *_scores(strategy, state, plan, lambda: ids),
+        *checked_scores(strategy, state, plan, lambda: ids),
         float(others.max(initial=-np.inf)),
         len(stale),
     )
-
-
-class Window:
-    """The proposals of all blocks, from which picks are made.
-
-    The hot rows, those with the highest bounds, count every pick at once; ``cold`` bounds the
-    others, of which row ``i`` has counted the first ``seen[i]`` picks.
-    """
-
-    def __init__(self, parts: list[Proposal], strategy: GreedyStrategy, plan: Any) -> None:
-        """Join the proposals."""
-        self._outside = max(part.outside for part in parts)
-        parts = [part for part in parts if len(part.ids)] or parts[:1]
-        self.ids = np.concatenate([part.ids for part in parts])
-        self.rows = join_rows([part.rows for part in parts])
-        states = [part.state._asdict() for part in parts]
-        self._state = type(parts[0].state)(**join_rows(states))
-        slack = np.concatenate([part.slack for part in parts])
-        self._upper = np.concatenate([part.scores for part in parts]) + slack
-        self._seen = np.zeros(len(self.ids), dtype=np.int64)
-        self._picked = GrowingRows()
-        self._strategy, self._size = strategy, max(HOT, len(self.ids) // IN)
-        self._hot_state: Any = None
-        self._heat(plan)
-
-    def contenders(self, plan: Any) -> tuple[Any, Floats] | None:
-        """The rows that may be best, and their scores; None if a row outside may be better."""
-        while True:
-            bar = (self._scores - self._slack).max(initial=-np.inf)
-            if bar == self._cold == -np.inf:
-                return None
-            if bar <= self._cold:
-                self._cool()
-                if not self._heat(plan):  # more ties than hot rows: look at more
-                    self._size *= 2
-                    self._heat(plan)
-            elif bar <= self._outside:
-                return None
-            else:
-                ties = np.flatnonzero(self._scores + self._slack >= bar)
-                return self._hot[ties], self._scores[ties]
-
-    def pick(self, winner: int) -> dict[str, Any]:
-        """Take a row out of the race; its representations are returned."""
-        self._upper[winner] = -np.inf
-        return take_rows(self.rows, np.array([winner]))
-
-    def count(self, row: Rows, plan: Any) -> None:
-        """Count a pick in all hot rows."""
-        self._picked.append(row)
-        self._hot_state = self._strategy.add(self._hot_state, self._hot_rows, row, plan)
-        self._measure(plan)
-
-    def _measure(self, plan: Any) -> None:
-        scores, self._slack = _scores(
-            self._strategy, self._hot_state, plan, lambda: self.ids[self._hot]
-        )
-        self._scores = np.where(self._upper[self._hot] == -np.inf, -np.inf, scores)
-
-    def _heat(self, plan: Any) -> bool:
-        """Choose the hot rows anew; whether any of them had to be brought up to date."""
-        self._hot, self._cold = np.arange(len(self.ids)), -np.inf
-        if self._size < len(self.ids):
-            order = np.argpartition(-self._upper, self._size)
-            self._hot, self._cold = order[: self._size], float(self._upper[order[self._size]])
-        self._hot = self._hot[self._upper[self._hot] > -np.inf]
-        self._hot_rows = take_rows(self.rows, self._hot)
-        self._hot_state = _take_state(self._state, self._hot)
-        first = int(self._seen[self._hot].min(initial=len(self._picked)))
-        stale = first < len(self._picked)
-        if stale:
-            new = self._picked.since(first)
-            self._hot_state = self._strategy.add(self._hot_state, self._hot_rows, new, plan)
-        self._measure(plan)
-        return stale
-
-    def _cool(self) -> None:
-        """Write what the hot rows have counted back among the others."""
-        _put_state(self._state, self._hot, self._hot_state)
-        taken = self._upper[self._hot] == -np.inf
-        self._upper[self._hot] = np.where(taken, -np.inf, self._scores + self._slack)
-        self._seen[self._hot] = len(self._picked)

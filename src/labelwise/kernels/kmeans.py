@@ -21,8 +21,10 @@ from labelwise.arrays import Array, Floats, Ids, largest, like, namespace, squar
 from labelwise.blocks import Rows, Shard, Shards, as_shards
 from labelwise.errors import BadInput
 from labelwise.kernels.centring import Moved, near_origin
+from labelwise.kernels.factored import features
 from labelwise.kernels.farthest import CHUNK
 from labelwise.kernels.seeding import draw_far_items
+from labelwise.kernels.units import power_of
 
 KEY = "kmeans"
 
@@ -36,22 +38,23 @@ class Clusters:
         labels: ``(n,)`` number of each row's cluster.
         distances: ``(n,)`` squared distance of each row to its centre.
         rounds: how many rounds were made.
+        moved: how rows were read, so that distances were exact.
     """
 
     centres: Floats
     labels: NDArray[np.int64]
     distances: Floats
     rounds: int
+    moved: Moved
 
     @property
     def inertia(self) -> float:
         """The sum of squared distances, which the rounds make smaller."""
         return float(self.distances.sum())
 
-
-def features(rows: Rows) -> Array:
-    """The rows as they are."""
-    return rows["features"]
+    def nearest(self, rows: Array) -> NDArray[np.int64]:
+        """The cluster whose centre is nearest, of other rows than the clustered ones, ``(m,)``."""
+        return assign(self.moved.move(rows), self.moved.move(self.centres))[0]
 
 
 def kmeans(
@@ -76,27 +79,24 @@ def kmeans(
     shards = as_shards(rows)
     if not 1 <= k <= len(shards):
         raise BadInput(f"k must be from 1 to {len(shards)}, the number of rows; got {k}")
-    read = near_origin(shards, read, scaled=True)
-    ids, _ = draw_far_items(shards, read, k, seed, name="k-means++ seeding")
-    centres = to_numpy(read(shards.rows(ids))).astype(np.float64)
+    moved = near_origin(shards, read)
+    ids, _ = draw_far_items(shards, moved, k, seed, name="k-means++ seeding")
+    centres = to_numpy(moved(shards.rows(ids))).astype(np.float64)
     before = np.inf
     done = 0
     while True:
-        sums, counts, inertia = shards.sum(_assign, read, centres)
+        sums, counts, inertia = shards.sum(_assign, moved, centres)
         if done == rounds or not before - inertia > tolerance * inertia:
             break
         before = inertia
-        centres = _move(shards, read, centres, sums, counts)
+        centres = _move(shards, moved, centres, sums, counts)
         done += 1
         shards.progress("k-means", done, rounds)
     labels = np.concatenate(shards.map(_labels))
-    distances = np.concatenate(shards.map(_distances))
-    if isinstance(read, Moved):
-        centres = centres / read.scale + (0.0 if read.shift is None else read.shift)
-        distances = read.back(distances)
-        if np.isinf(distances).any():
-            raise BadInput("squared distances of the rows are infinite; scale them down")
-    return Clusters(centres, labels, distances, done)
+    distances = moved.squares_back(np.concatenate(shards.map(_distances)))
+    if np.isinf(distances).any():
+        raise BadInput("squared distances of the rows are infinite; scale them down")
+    return Clusters(moved.back(centres), labels, distances, done, moved)
 
 
 def _assign(
@@ -188,5 +188,5 @@ def nearest_to_centres(ids: Ids, clusters: Clusters) -> tuple[Ids, Floats]:
 def _told_apart(clusters: Clusters) -> Floats:
     """The distances without the digits that rounding may have made, so that equal rows tie."""
     apart = squared_norms(clusters.centres - clusters.centres.mean(axis=0))
-    scale = np.ldexp(1.0, int(np.frexp(max(clusters.distances.max(), apart.max()))[1]))
+    scale = np.ldexp(1.0, power_of(max(clusters.distances.max(), apart.max())))
     return np.asarray(np.round(clusters.distances / scale * 2.0**30))

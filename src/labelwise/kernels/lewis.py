@@ -175,7 +175,7 @@ def leave_weights(
         return LewisWeights(none, 0, 0.0, basis.rank)
     try:
         rounds, residual = _iterate(shards, read, settings, basis, place)
-        total = sum(shards.map(_leave_powers, settings.p))
+        total = sum(shards.map(_leave_powers))
     finally:
         shards.map(_forget_rounds)
     shards.map(_scale, basis.rank / total)  # for p < 2 the common factor converges slowest
@@ -306,7 +306,7 @@ def _moved(squares: Array, y: Array, step: _Step) -> _Rows:
     return _Rows(moved, powers, root, xp.max(change))
 
 
-def _leave_powers(shard: Shard, p: float) -> float:
+def _leave_powers(shard: Shard) -> float:
     """Leave the weights of a block after the last round, and return their sum.
 
     For p > 2 they are the leverage scores of the reweighted rows, which add up to the rank.

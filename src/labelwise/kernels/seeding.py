@@ -21,13 +21,21 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
-from labelwise.blocks import GrowingRows, LocalShards, Rows, Shard, Shards
+from labelwise.blocks import GrowingRows, Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import clocks
-from labelwise.kernels.centring import Moved, near_origin
+from labelwise.kernels.centring import near_origin
 from labelwise.kernels.clocks import PICK, Rings
-from labelwise.kernels.factored import Embedding, given, squared_distances, squared_norms, take
-from labelwise.kernels.farthest import embedding_rows, nearest_distances
+from labelwise.kernels.factored import (
+    Embedding,
+    embedding_rows,
+    features,
+    one_block,
+    squared_distances,
+    squared_norms,
+    take,
+)
+from labelwise.kernels.farthest import nearest_distances
 
 FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
 """How many rings are looked at together: before any row was measured, when the clocks ring at mere
@@ -65,19 +73,18 @@ def draw_far_items(
         ids ``(k,)`` in the order drawn, and their D^2 at that moment (the first: its norm, of the
         rows as `labelwise.kernels.centring` moves them).
     """
-    if not isinstance(embed, Moved):  # norms, by which the largest goes, do not outlast a shift
-        embed = near_origin(shards, embed, shifted=first != "largest", scaled=True)
-    moved = embed if isinstance(embed, Moved) else Moved(embed)
-    best = shards.map(clocks.start, embed, seed, first)
-    draw = _Draw(shards, embed, seed, k, name)
+    # Norms, by which the largest goes, do not outlast a shift.
+    moved = near_origin(shards, embed, shifted=first != "largest")
+    best = shards.map(clocks.start, moved, seed, first)
+    draw = _Draw(shards, moved, seed, k, name)
     if centres is None:
         _, norm, item = max(best, key=lambda entry: (entry[0], -entry[2]))
-        draw.accept([item], [norm], embed(shards.rows(np.array([item]))))
+        draw.accept([item], [norm], moved(shards.rows(np.array([item]))))
         draw.bound(norm)
     else:
         draw.refresh(moved.move(centres))
     draw.run()
-    return np.array(draw.ids, dtype=np.int64), moved.back(np.array(draw.scores))
+    return np.array(draw.ids, dtype=np.int64), moved.squares_back(np.array(draw.scores))
 
 
 def _accept_in_turn(
@@ -105,10 +112,6 @@ def _accept_in_turn(
     return accepted
 
 
-def _as_it_is(rows: Rows) -> Embedding:
-    return rows
-
-
 class _Draw:
     """The picks so far, and the centres added since all rows were last measured."""
 
@@ -116,7 +119,8 @@ class _Draw:
         self.shards, self.embed, self.seed, self.k, self.name = shards, embed, seed, k, name
         self.ids: list[int] = []
         self.scores: list[float] = []
-        self._centres, self._restore = GrowingRows(), _as_it_is
+        self._centres = GrowingRows()
+        self._restore: Callable[[Rows], Embedding] = features
         self._epoch, self._turn, self._measured = 0, 0, 0
         self._now, self._mass = 0.0, 0.0
         self._known: tuple[Ids, Any] = np.empty(0, dtype=np.int64), np.empty(0)
@@ -251,14 +255,9 @@ def kmeans_plus_plus(
         >>> sorted((ids // 2).tolist())  # almost surely one of each pair
         [0, 1]
     """
-    rows, centers = given(rows, centers)
-    names, embed = embedding_rows(rows)
-    count = len(rows)
-    if not 0 <= k <= count:
-        raise BadInput(f"k must be from 0 to {count}, the number of rows; got {k}")
+    shards, embed, centers = one_block(rows, k, centers)
     if first not in ("uniform", "largest"):
         raise BadInput(f"first must be 'uniform' or 'largest'; got {first!r}")
     if k == 0:
         return np.empty(0, dtype=np.int64)
-    shards = LocalShards([Shard(np.arange(count, dtype=np.int64), names)])
     return draw_far_items(shards, embed, k, seed, centres=centers, first=first)[0]

@@ -1,12 +1,18 @@
-r"""Features of any size, multiplied by a power of two where their squares would not be numbers.
+r"""Numbers of any size, multiplied by a power of two where their squares would not be numbers.
 
 Squares of numbers above about :math:`10^{154}` are infinite and those below :math:`10^{-162}` are
 zero, and in float32 that is so from :math:`10^{19}` and :math:`10^{-23}` on. Multiplying by a power
-of two rounds nothing. So where a sum of squares says that the features are not of ordinary size,
-their largest number is looked for, and they are read in other units, in float64. Features of
-ordinary size are read as they are.
+of two rounds nothing. So rows that are not of ordinary size are read in another *unit*: multiplied
+by the power of two that brings them to about 1. What is ordinary, and how far a unit goes, is said
+here. How large rows are is found in one of two ways:
 
-Cost: nothing for ordinary features; for others one more pass, and a float64 copy of what is read.
+* where a pass adds up squares in float64 anyway, from their sum, and only if that is odd from the
+  largest number (`unit_of`); rows are then read in float64 (`in_units`);
+* before any pass, from a look at a few rows, by whoever measures distances
+  (`labelwise.kernels.centring`); rows keep their precision.
+
+Cost: nothing for ordinary rows; for others one more pass with `unit_of`, and a copy of what is
+read.
 """
 
 import math
@@ -19,10 +25,42 @@ ORDINARY = 30
 """Numbers up to two to this power, and down to its inverse, are of ordinary size."""
 FURTHEST = 500
 """Squares of numbers up to two to this power, and down to its inverse, are numbers themselves."""
+MOST = {4: 100, 8: 1000}
+"""Numbers of so many bytes are multiplied by two to this power at most, or its inverse at least."""
 
 
-LIMIT = 1000
-"""Numbers are multiplied by two to this power at most."""
+def power_of(number: float) -> int:
+    """The smallest power of two above a positive number; 0 for zero and what is not finite."""
+    return math.frexp(number)[1]
+
+
+def unit_for(power: int, size: int = 8) -> float:
+    """What brings numbers of about two to this power near 1, or 1 if they are ordinary already.
+
+    Args:
+        power: of the numbers (`power_of`).
+        size: how many bytes a number has, 4 or 8.
+
+    Example:
+        >>> unit_for(30), unit_for(-50) == 2.0**50, unit_for(-120, size=4) == 2.0**100
+        (1.0, True, True)
+    """
+    return 1.0 if abs(power) <= ORDINARY else 2.0 ** -max(min(power, MOST[size]), -MOST[size])
+
+
+def near_one(number: float) -> float:
+    """What brings a number to about 1: a power of two, or 1 if its size is ordinary already.
+
+    Example:
+        >>> near_one(3.0), near_one(0.0), near_one(2.0**-51)
+        (1.0, 1.0, 1125899906842624.0)
+    """
+    return unit_for(power_of(number))
+
+
+def in_units(features: Array, unit: float) -> Array:
+    """The features as they are where the unit is 1; else multiplied by it, in float64."""
+    return features if unit == 1 else float64(features) * unit
 
 
 def unit_of(shards: Shards, square: float) -> float:
@@ -43,36 +81,12 @@ def unit_of(shards: Shards, square: float) -> float:
     if 2.0 ** (-2 * ORDINARY) <= square <= 2.0 ** (2 * ORDINARY):
         return 1.0
     largest = max(shards.map(_largest))
-    if not 0 < largest < math.inf:  # nothing to scale, or what the scores will be refused for
-        return 1.0
     if abs(power_of(largest)) > FURTHEST:
         raise BadInput(
             f"features are up to {largest:.3g}, and their squares are beyond what float64 can "
             "hold; multiply all features by a number that brings them near 1"
         )
     return near_one(largest)
-
-
-def near_one(number: float) -> float:
-    """What brings a number to about 1: a power of two, or 1 if its size is ordinary already.
-
-    Example:
-        >>> near_one(3.0), near_one(0.0), near_one(2.0**-51)
-        (1.0, 1.0, 1125899906842624.0)
-    """
-    if not 0 < number < math.inf or abs(power_of(number)) <= ORDINARY:
-        return 1.0
-    return 2.0 ** -max(min(power_of(number), LIMIT), -LIMIT)
-
-
-def power_of(number: float) -> int:
-    """The smallest power of two above a positive number."""
-    return math.frexp(number)[1]
-
-
-def in_units(features: Array, unit: float) -> Array:
-    """The features as they are where the unit is 1; else multiplied by it, in float64."""
-    return features if unit == 1 else float64(features) * unit
 
 
 def _largest(shard: Shard) -> float:

@@ -49,8 +49,10 @@ from labelwise.arrays import (
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.centring import near_origin
+from labelwise.kernels.checks import check_whole
+from labelwise.kernels.factored import ROUNDED, features
 from labelwise.kernels.farthest import farthest_first
-from labelwise.kernels.kmeans import features, kmeans
+from labelwise.kernels.kmeans import kmeans
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "ally"
@@ -116,14 +118,14 @@ def choose(
         raise UnknownName(
             f"no diversity is called {diversity!r}; choose from {', '.join(DIVERSITIES)}"
         )
-    if clusters is not None and not 1 <= clusters <= budget:
-        raise BadInput(f"clusters must be from 1 to the budget, {budget}; got {clusters}")
-    if rounds < 0:
-        raise BadInput(f"rounds must be 0 or more; got {rounds}")
-    if candidates < 1:
-        raise BadInput(f"candidates must be 1 or more; got {candidates}")
+    count = budget if clusters is None else clusters
+    check_whole("clusters", count, 1)
+    if count > budget:
+        raise BadInput(f"clusters must be from 1 to the budget, {budget}; got {count}")
+    check_whole("rounds", rounds, 0)
+    check_whole("candidates", candidates, 1)
     pool = _ranked(shards)
-    options = Options(budget if clusters is None else clusters, rounds, candidates, seed)
+    options = Options(count, rounds, candidates, seed)
     picks, info = DIVERSITIES[diversity](shards, labelled, pool, budget, options)
     return Choice(pool.ids[picks], scores=pool.duals[picks], info=info)
 
@@ -217,7 +219,7 @@ def _drawn_apart(
     shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
 ) -> Picks:
     """One by one, in proportion to the dual times the squared distance to the nearest pick."""
-    read, drawn = near_origin(shards, features, scaled=True), list[int]()
+    read, drawn = near_origin(shards, features), list[int]()
     centre: Array | None = None
     while len(drawn) < budget:
         wait, item = min(shards.map(_next, read, centre, options.seed, len(drawn)))
@@ -252,7 +254,7 @@ def _nearest(shard: Shard, rows: Array, centre: Array) -> Floats:
     """Squared distance to the nearest pick, ``(n,)``; 0 where it could be rounding alone."""
     distances = to_numpy(squared_distances(rows, centre)[:, 0]).astype(np.float64)
     norms = to_numpy(squared_norms(rows)).astype(np.float64)
-    distances[distances <= 32 * precision(rows) * norms] = 0
+    distances[distances <= ROUNDED * precision(rows) * norms] = 0
     shard.state[KEY] = np.minimum(shard.state[KEY], distances)
     nearest: Floats = shard.state[KEY]
     return nearest

@@ -94,15 +94,7 @@ def choose(
     count = _check(len(shards), plan, budget, ridge, candidates, memory_gib)
     ids = shards.ids
     chosen = np.sort(ids[largest(row_noise(seed, ids, SUBSET), count, ids)])
-    fisher = shards.sum(block_fisher, plan)
-    unit = unit_of(shards, float(np.trace(fisher)) / len(shards))
-    if unit != 1:  # the features times a number, and the ridge times its square: the same problem
-        plan = plan._replace(unit=unit)
-        fisher = shards.sum(block_fisher, plan)
-    known = 0 if labelled is None else len(labelled["features"])
-    if labelled is not None and known:
-        fisher += block_fisher(Shard(np.arange(known), labelled), plan)
-    fisher /= len(shards) + known
+    plan, fisher = _mean_fisher(shards, labelled, plan)
     anew = partial(_inverse, plan, ridge, labelled, budget)
     inverse = anew(None)
     before = float(np.vdot(inverse, fisher))
@@ -133,6 +125,22 @@ def _plan(shards: Shards, labelled: Rows | None, budget: int, task: str) -> Plan
     known = 0 if labelled is None else len(labelled["features"])
     scale = math.sqrt(budget / (known + budget))
     return Plan(regression, int(classes), int(rows["features"].shape[1]), scale)
+
+
+def _mean_fisher(shards: Shards, labelled: Rows | None, plan: Plan) -> tuple[Plan, Floats]:
+    """``F`` over all items, labelled ones too, ``(K d, K d)``, and the plan with its unit.
+
+    Features times a number, and the ridge times its square, are the same problem.
+    """
+    fisher = shards.sum(block_fisher, plan)
+    unit = unit_of(shards, float(np.trace(fisher)) / len(shards))
+    if unit != 1:
+        plan = plan._replace(unit=unit)
+        fisher = shards.sum(block_fisher, plan)
+    known = 0 if labelled is None else len(labelled["features"])
+    if labelled is not None and known:
+        fisher += block_fisher(Shard(np.arange(known), labelled), plan)
+    return plan, fisher / (len(shards) + known)
 
 
 def _check(

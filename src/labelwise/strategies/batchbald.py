@@ -32,14 +32,14 @@ Acquisition for Deep Bayesian Active Learning", NeurIPS 2019.
 
 import warnings
 from collections.abc import Iterator
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, comparable, float64, largest, take, to_numpy
 from labelwise.blocks import Rows, Shard, Shards
-from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.errors import LabelwiseWarning
+from labelwise.kernels.checks import check_whole
 from labelwise.kernels.information import (
     Outcomes,
     PickedLabels,
@@ -113,9 +113,7 @@ def choose(
 
 
 def _check(configurations: int, budget: int) -> None:
-    whole = isinstance(configurations, Integral) and not isinstance(configurations, bool)
-    if not whole or configurations < 1:
-        raise BadInput(f"configurations must be a whole number above 0; got {configurations!r}")
+    check_whole("configurations", configurations, 1)
     if budget > LARGE:
         warnings.warn(
             f"budget is {budget}; batchbald tells candidates apart poorly in batches above "

@@ -27,6 +27,7 @@ import numpy as np
 from labelwise.arrays import Array, Floats, comparable, row_noise, to_numpy
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_whole
 from labelwise.kernels.votes import vote_entropy
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
@@ -57,10 +58,7 @@ def choose(
         candidates: the batch is drawn from so many times the budget (from all items where there
             are fewer); 1 takes the highest without a draw.
     """
-    if isinstance(candidates, bool) or not isinstance(candidates, int | np.integer):
-        raise BadInput(f"candidates must be a whole number; got {candidates!r}")
-    if candidates < 1:
-        raise BadInput(f"candidates must be 1 or more; got {candidates}")
+    check_whole("candidates", candidates, 1)
     parts = shards.map(_wavering)
     models = np.concatenate([part.models for part in parts])
     entropy = np.concatenate([part.entropy for part in parts])

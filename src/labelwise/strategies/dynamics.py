@@ -45,7 +45,7 @@ Leveraging Training Dynamics", NeurIPS 2022.
 
 import math
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,7 @@ import numpy as np
 from labelwise.arrays import Floats, Ids, comparable, largest, like, namespace, to_numpy
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput, UnknownName
+from labelwise.kernels.checks import check_whole
 from labelwise.kernels.factored import Factored, products, products_with, squared_norms
 from labelwise.kernels.pseudo_gradients import (
     Pseudo,
@@ -151,8 +152,7 @@ def _redundancy(given: Mapping[str, Any]) -> Redundancy:
             known = ", ".join(Redundancy._fields)
             raise UnknownName(f"redundancy has no entry {name!r}; choose from {known}")
     steps = Redundancy(**given)
-    if isinstance(steps.step, bool) or not isinstance(steps.step, Integral) or steps.step < 1:
-        raise BadInput(f"step of redundancy must be a whole number from 1; got {steps.step!r}")
+    check_whole("step of redundancy", steps.step, 1)
     if not isinstance(steps.coef, Real) or not math.isfinite(steps.coef):
         raise BadInput(f"coef of redundancy must be a finite number; got {steps.coef!r}")
     if steps.normalize not in NORMALIZE:

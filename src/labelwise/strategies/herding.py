@@ -39,6 +39,7 @@ from labelwise.arrays import (
 )
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_whole
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.gaussian import kernel_sums, median_distance
 from labelwise.kernels.units import in_units, near_one
@@ -90,8 +91,7 @@ def begin(
     """
     if bandwidth is not None and not 0 < bandwidth < math.inf:
         raise BadInput(f"bandwidth must be a number above 0; got {bandwidth}")
-    if references < 1:
-        raise BadInput(f"references must be 1 or more; got {references}")
+    check_whole("references", references, 1)
     if bandwidth is None:
         bandwidth = median_distance(drawn(shards, BANDWIDTH_ITEMS, seed, NOISE_BANDWIDTH))
     points = drawn(shards, references, seed, NOISE_REFERENCES)

@@ -14,15 +14,8 @@ Reference: O. Sener, S. Savarese, "Active Learning for Convolutional Neural Netw
 Approach", ICLR 2018, Algorithm 1.
 """
 
-from labelwise.arrays import Array
-from labelwise.blocks import Rows
+from labelwise.kernels.factored import features
 from labelwise.kernels.farthest import farthest_strategy
-
-
-def features(rows: Rows) -> Array:
-    """The embedding in which distances are measured, ``(n, d)``."""
-    return rows["features"]
-
 
 STRATEGY = farthest_strategy(
     features,

@@ -15,7 +15,7 @@ import numpy as np
 
 from labelwise.arrays import row_noise
 from labelwise.blocks import Rows, Shards
-from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_whole
 from labelwise.kernels.kmeans import kmeans, nearest_to_centres
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
@@ -28,8 +28,7 @@ def choose(
     Options:
         rounds: at most so many rounds of moving the centres; 0 keeps the centres that were drawn.
     """
-    if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0:
-        raise BadInput(f"rounds must be a whole number, 0 or more; got {rounds!r}")
+    check_whole("rounds", rounds, 0)
     clusters = kmeans(shards, budget, seed, rounds=rounds)
     ids, distances = nearest_to_centres(shards.ids, clusters)
     sizes = np.bincount(clusters.labels, minlength=budget)

@@ -30,12 +30,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, comparable
+from labelwise.arrays import Floats, comparable
 from labelwise.blocks import Rows, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import draws
 from labelwise.kernels.leverage import read_features
 from labelwise.kernels.lewis import WEIGHTS, Lewis, forget_weights, leave_weights
+from labelwise.kernels.workplaces import first_id
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "lewis_scores"
@@ -100,8 +101,8 @@ class _Scores(NamedTuple):
 
 def _leave_scores(shards: Shards, settings: Lewis) -> tuple[_Scores, dict[str, Any]]:
     """Leave the largest Lewis weight of every item over all models; diagnostics."""
-    first = next(ids for ids in shards.map(_first_id) if len(ids))
-    features = shards.rows(first)["features"]
+    first = next(item for item in shards.map(first_id) if item is not None)
+    features = shards.rows(np.array([first]))["features"]
     models = len(features) if isinstance(features, list | tuple) else 1
     ranks, iterations, totals = [], [], []
     for model in range(models):
@@ -124,10 +125,6 @@ def _leave_scores(shards: Shards, settings: Lewis) -> tuple[_Scores, dict[str, A
         "iterations": iterations,
     }
     return scores, info
-
-
-def _first_id(shard: Shard) -> Ids:
-    return shard.ids[:1].copy()
 
 
 def _keep_largest(shard: Shard) -> _Scores:

@@ -31,6 +31,7 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, to_numpy
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_whole
 from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy
 from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.pursuit import COLUMN_BYTES, Pursuit, State, exact_scores, update
@@ -97,8 +98,7 @@ def begin(
         raise BadInput(f"gain must be 'linear' or 'exact'; got {gain!r}")
     if not 0 < tau < math.inf:
         raise BadInput(f"tau must be a number above 0; got {tau}")
-    if debias_steps < 0:
-        raise BadInput(f"debias_steps must be 0 or more; got {debias_steps}")
+    check_whole("debias_steps", debias_steps, 0)
     law, terms = Law(label_law, temperature, rho), Terms(alpha, relative_alpha, beta, sigma_scale)
     problem = pose(shards, budget, law, terms, DEFAULTS)
     warn_if_void(problem, "sparse_greedy")

@@ -26,6 +26,7 @@ import numpy as np
 from labelwise.blocks import Rows, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
+from labelwise.kernels.checks import check_whole
 from labelwise.kernels.label_gradients import Law
 from labelwise.kernels.sparse import (
     Problem,
@@ -119,10 +120,8 @@ def _check(rules: Rules, iterations: int) -> Rules:
         value = getattr(rules, name)
         if value not in known:
             raise BadInput(f"{name} must be one of {', '.join(known)}; got {value!r}")
-    if iterations < 1:
-        raise BadInput(f"iterations must be 1 or more; got {iterations}")
-    if rules.debias_steps < 0:
-        raise BadInput(f"debias_steps must be 0 or more; got {rules.debias_steps}")
+    check_whole("iterations", iterations, 1)
+    check_whole("debias_steps", rules.debias_steps, 0)
     return rules
 
 

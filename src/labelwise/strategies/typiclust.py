@@ -18,19 +18,18 @@ Reference: G. Hacohen, A. Dekel, D. Weinshall, "Active Learning on a Budget: Opp
 Suit High and Low Budgets", ICML 2022.
 """
 
-from numbers import Integral
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, Ids, comparable, to_numpy
 from labelwise.blocks import Rows, Shards
-from labelwise.errors import BadInput
-from labelwise.kernels.kmeans import Clusters, assign, kmeans
+from labelwise.kernels.checks import check_whole
+from labelwise.kernels.kmeans import Clusters, kmeans
+from labelwise.kernels.units import power_of
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DENSE = 4096
+"""In a larger cluster, only so many items are compared with each other."""
 SOFTENED = 1e-5
 """What is added to the mean distances, as a part of their own mean."""
 
@@ -50,24 +49,16 @@ def choose(
         clusters: at most so many clusters.
         neighbours: how many nearest neighbours make an item typical.
     """
-    if not (_is_count(clusters) and _is_count(neighbours)):
-        raise BadInput(
-            "clusters and neighbours must be whole numbers, at least 1; "
-            f"got {clusters!r}, {neighbours!r}"
-        )
+    check_whole("clusters", clusters, 1)
+    check_whole("neighbours", neighbours, 1)
     known = 0 if labelled is None else len(labelled["features"])
     count = min(known + budget, clusters, len(shards))
     found = kmeans(shards, count, seed)
     covered = np.zeros(count, dtype=np.int64)
     if labelled is not None:
-        nearest, _ = assign(labelled["features"], found.centres)
-        covered = np.bincount(nearest, minlength=count)
+        covered = np.bincount(found.nearest(labelled["features"]), minlength=count)
     ids, scores = _pick(shards, found, covered, budget, neighbours)
     return Choice(ids, scores=scores, info={"clusters": count, "inertia": found.inertia})
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _pick(
@@ -111,7 +102,7 @@ def _typicality(rows: Floats, neighbours: int) -> Floats:
     largest = np.abs(rows).max()
     if not largest:
         return np.ones(count)
-    size = np.ldexp(1.0, int(np.frexp(largest)[1]) - 1)  # a power of two: nothing is rounded
+    size = 2.0 ** (power_of(largest) - 1)  # nothing is rounded
     rows = rows / size
     means = np.empty(count)
     norms = np.einsum("id,id->i", rows, rows)
