@@ -5,13 +5,14 @@ strategies. The list of representations is closed: strategies and learners meet 
 nothing else.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from labelwise.arrays import Array
-from labelwise.errors import UnknownName
+from labelwise.errors import BadInput, UnknownName
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,22 @@ def check_names(names: Sequence[str], offered: Sequence[str], who: str) -> None:
             raise UnknownName(f"no representation is called {name!r}; choose from {known}")
         if name not in offered:
             raise UnknownName(f"{who} cannot give {name}; it gives {', '.join(offered)}")
+
+
+def check_seed(seed: Any, below: int = 2**63) -> int:
+    """The seed as an int; refuse what is no whole number from 0 to ``below``.
+
+    >>> check_seed(3)
+    3
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise BadInput(f"seed must be a whole number; got {seed!r}") from None
+    if not 0 <= number < below:
+        limit = "0 or more" if number < 0 else f"below {below}"
+        raise BadInput(f"seed must be {limit}; got {number}")
+    return number
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -70,24 +69,32 @@ def test_processes_give_the_lines_of_one_process(tmp_path):
 
 
 COMMAND = "import labelwise.cli.benchmark_run; from labelwise.cli import main; main()"
+KILLED = """
+import os, signal
+from labelwise.benchmark import runs
+append = runs.append
+def append_four(path, line):
+    append(path, line)
+    if path.read_bytes().count(b"\\n") == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+runs.append = append_four
+"""
 
 
 @pytest.mark.slow
 def test_killed_in_the_middle_the_same_command_goes_on(tmp_path):
     given = "benchmark run ally-fig2-mnist --scale small --dataset digits --workers 1".split()
     given += ["--strategies", "random,margin", "--seeds", "2", "--out"]
-    start = [sys.executable, "-c", COMMAND, *given]
     path = tmp_path / "r.jsonl"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([*start, path], env=environment, stdout=subprocess.DEVNULL)
-    end = time.monotonic() + 60
-    while time.monotonic() < end and (not path.is_file() or path.read_bytes().count(b"\n") < 4):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert 4 <= len(read(path)) < 24
-    for file in (path, tmp_path / "whole.jsonl"):
-        subprocess.run([*start, file], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+    def start(program, file):
+        command = [sys.executable, "-c", program, *given, file]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.run(command, env=environment, stdout=subprocess.DEVNULL).returncode
+
+    assert start(KILLED + COMMAND, path) == -signal.SIGKILL
+    assert len(read(path)) == 4
+    assert start(COMMAND, path) == start(COMMAND, tmp_path / "whole.jsonl") == 0
     assert plain(read(path)) == plain(read(tmp_path / "whole.jsonl"))
     assert len(read(path)) == 24
 

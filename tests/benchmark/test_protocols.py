@@ -182,3 +182,17 @@ def test_a_data_set_that_is_not_at_hand_is_an_error_that_says_how_to_get_it(tmp_
     monkeypatch.setenv("LABELWISE_DATA", str(tmp_path))
     with pytest.raises(BadInput, match="run labelwise data fetch mnist"):
         check_data(get("sparse-table2-mnist"))
+
+
+def test_the_ablation_has_both_terms_in_balance_and_as_printed():
+    found = {(e.strategy, *sorted(e.options.items())) for e in get("sparse-fig4-ablation").entrants}
+    for name, alpha, beta in (("sparse_greedy", 2.0, 0.5), ("sparse_iht", 1.0, 1e-3)):
+        assert (name, ("beta", beta), ("relative_alpha", 0.003)) in found
+        assert (name, ("alpha", alpha), ("beta", beta), ("sigma_scale", "paper")) in found
+
+
+def test_columns_in_small_units_are_standardised():
+    rows = np.random.default_rng(0).normal(2e-9, 1e-9, size=(300, 1)) * np.ones((1, 2))
+    rows[:, 1] = 7.0
+    found = scenes._standard(rows)(rows)
+    assert found[:, 0].std() == pytest.approx(1, rel=1e-4) and (found[:, 1] == 0).all()

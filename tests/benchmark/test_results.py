@@ -38,6 +38,7 @@ FULL = Round(
     device="cpu",
     versions={"labelwise": "0.1.0"},
     started="2025-01-02T03:04:05",
+    code="0.1.0+0123456789ab",
 )
 
 
@@ -71,7 +72,7 @@ def test_a_line_holds_the_documented_names_and_the_format(path):
     assert line["format"] == 1
     assert line["picks"] == [7, 5] and line["weights"] == [30.0, 10.5]
     assert line["seconds"]["select"] == 0.01 and line["higher_is_better"] is True
-    assert len(line) == 25
+    assert len(line) == 26
 
 
 @given(st.floats(), st.one_of(st.none(), st.floats()))
@@ -167,3 +168,11 @@ def test_runs_differ_by_options_but_not_by_their_order():
     first = make_round(0, options={"a": 1, "b": 2}).key
     assert first == make_round(3, options={"b": 2, "a": 1}).key
     assert first != make_round(0, options={"a": 1}).key
+
+
+def test_a_line_from_before_the_code_was_noted_is_read():
+    line = json.loads(to_json(FULL))
+    del line["code"]
+    old = from_json(json.dumps(line))
+    assert old.code == "" and old.key == FULL.key
+    assert FULL.code == from_json(to_json(FULL)).code == "0.1.0+0123456789ab"

@@ -42,6 +42,7 @@ def test_every_round_is_a_complete_line(tmp_path):
         assert set(line.seconds) == {"train", "represent", "select"} and line.seconds["train"] > 0
         assert line.peak_megabytes > 50 and line.imbalance >= 1 and line.started
         assert set(line.versions) == {"labelwise", "torch", "numpy"}
+        assert line.code == devices.code()
     assert margin[0].weights is None and margin[0].effective_size is None
     assert len(sparse[0].weights) == 10 and 1 <= sparse[0].effective_size <= 10.001
     assert margin[0].validation_labels == 0  # only a calibration spends those labels

@@ -82,3 +82,17 @@ def test_sentence_transformers_are_asked_for_or_used(monkeypatch):
     stand_in = types.SimpleNamespace(SentenceTransformer=Encoder)
     monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
     np.testing.assert_array_equal(sentence_rows(TEXTS, "mini")[:, 0], [len(t) for t in TEXTS])
+
+
+def test_columns_in_small_units_are_scaled_and_constant_ones_are_not():
+    metres = np.random.default_rng(0).normal(3e-9, 1e-9, size=(200, 1))
+    rows = Scale.of(metres)(metres)
+    assert rows.mean() == pytest.approx(0, abs=1e-6) and rows.std() == pytest.approx(1, rel=1e-5)
+    for constant in (0.0, 0.1, 1e-30, 1e9):
+        values = np.full((7, 1), constant)
+        assert Scale.of(values).spread.item() == 1
+
+
+def test_a_text_unlike_all_that_were_looked_at_has_a_row_of_usual_size():
+    rows = TextRows.of(["a red rose", "a red rose"])
+    assert np.abs(rows(["a rose"])).max() < 10

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy import sparse
 from torch.utils.data import IterableDataset, TensorDataset
 
 from labelwise.errors import BadInput
@@ -175,6 +176,9 @@ class Stream(IterableDataset):
         (np.array(["a", "b"]), "inputs must be numbers of 64 bits at most; got an array of <U1"),
         (np.zeros(2, dtype=complex), "numbers of 64 bits at most; got an array of complex128"),
         (np.zeros(2, dtype=np.longdouble), "64 bits at most; got an array of float128"),
+        (sparse.csr_array(np.eye(3)), r"sparse matrix of \(3, 3\); give inputs.toarray\(\)"),
+        (sparse.csr_matrix(np.eye(3)), r"sparse matrix of \(3, 3\); give inputs.toarray\(\)"),
+        (np.ma.masked_array([1.0, 2.0], [0, 1]), "inputs hold masked entries; fill them or leave"),
         (np.array(3.0), "one row per item; got a single number"),
         (torch.tensor(3.0), "one row per item; got a single number"),
         ({}, "same number of items; got an empty mapping"),

@@ -20,6 +20,17 @@ def test_whole_numbers_are_classes(targets):
     assert classes and values.dtype == torch.int64 and values.tolist() == [1, 0, 2]
 
 
+@pytest.mark.parametrize("kind", [">i2", ">u8", "uint16", "uint64"])
+def test_whole_numbers_of_any_type_and_byte_order_are_classes(kind):
+    values, classes = as_targets(np.array([1, 0, 2]).astype(kind)[::-1], 3, "cross_entropy")
+    assert classes and values.dtype == torch.int64 and values.tolist() == [2, 0, 1]
+
+
+def test_values_of_another_byte_order_are_the_same_values():
+    values, classes = as_targets(np.array([0.5, 1.5], dtype=">f4"), 2, "mse")
+    assert not classes and values.dtype == torch.float32 and values.tolist() == [[0.5], [1.5]]
+
+
 def test_two_classes_may_be_true_and_false():
     values, classes = as_targets(np.array([True, False]), 2, "cross_entropy")
     assert classes and values.tolist() == [1, 0]
@@ -53,6 +64,8 @@ def test_the_kind_of_targets_decides_under_a_loss_of_the_users():
         (["a", "b", "c"], "mse", "targets must be numbers; got <U1: number the classes from 0"),
         ([0.0, 1.0, 2.0], "cross_entropy", "whole number; got torch.float64 of shape"),
         ([[0], [1], [2]], "cross_entropy", r"got torch.int64 of shape \(3, 1\)"),
+        (np.ma.masked_array([0, 1, 2], [0, 1, 0]), "mse", "targets hold masked entries; fill them"),
+        (np.ones(3, np.longdouble), "mse", "targets must be numbers of 64 bits at most; got float"),
         ([0.0, np.nan, 2.0], "mse", "targets must be finite; item 1 is not"),
         ([[0.0, 1.0], [0.0, 1.0], [0.0, -np.inf]], "mse", "must be finite; item 2 is not"),
     ],

@@ -141,6 +141,20 @@ def test_a_single_output_is_a_column():
     assert find_head(module, None, BATCH) == "0"
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
+def test_features_that_are_whole_numbers_are_refused_in_words(dtype):
+    kind = str(dtype).removeprefix("torch.")
+    with pytest.raises(BadInput, match=rf"refuses whole numbers \({kind}\) as inputs: .*float32"):
+        call(nn.Linear(2, 3), torch.ones(4, 2, dtype=dtype))
+    with pytest.raises(BadInput, match=rf"refuses whole numbers \({kind}\)"):
+        call(nn.Linear(2, 3), {"input": torch.ones(4, 2, dtype=dtype)})
+
+
+def test_other_errors_of_a_module_are_its_own():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        call(nn.Linear(2, 3), torch.ones(4, 5))
+
+
 def test_batches_are_arguments():
     class Sum(nn.Module):
         def forward(self, a, b):

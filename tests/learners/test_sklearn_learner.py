@@ -3,7 +3,9 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron
@@ -11,6 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import REPRESENTATIONS
@@ -187,9 +190,9 @@ def test_the_report_says_whether_training_ended_by_itself():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0, 2.0], r"300 targets but weights of shape \(2,\)"),
-        (np.r_[-1.0, np.ones(299)], "not negative; got -1.0"),
-        (np.r_[np.nan, np.ones(299)], "finite and not negative; got nan"),
+        ([1.0, 2.0], r"300 items but weights of shape \(2,\)"),
+        (np.r_[-1.0, np.ones(299)], "not negative; item 0 has -1.0"),
+        (np.r_[np.nan, np.ones(299)], "finite and not negative; item 0 has nan"),
         (np.zeros(300), "all weights are zero"),
     ],
 )
@@ -233,3 +236,61 @@ def test_every_representation_is_written_with_its_shape():
     assert REPRESENTATIONS["features"].shape == "(n, d)"
     assert REPRESENTATIONS["duals"].shape == "(n,)"
     assert all(representation.axes[0] == "n" for representation in REPRESENTATIONS.values())
+
+
+def test_a_model_that_counts_its_steps_by_pairs_of_classes_reports_the_most():
+    inputs, targets = load_iris(return_X_y=True)
+    learner = SklearnLearner(SVC())
+    report = learner.fit(inputs, targets, seed=0)
+    assert np.size(learner.estimator.n_iter_) > 1
+    assert report.steps == np.max(learner.estimator.n_iter_) > 0
+
+
+@pytest.mark.parametrize("form", [pd.DataFrame, lambda rows: rows.tolist()], ids=["frame", "lists"])
+@pytest.mark.parametrize("estimator", [network(max_iter=5), LogisticRegression(max_iter=5)])
+def test_frames_and_lists_are_represented_as_arrays(estimator, form):
+    names = ["features", "probabilities"]
+    names += ["logits"] if isinstance(estimator, MLPClassifier) else []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learner = trained(clone(estimator), form(IMAGES))
+        rows = learner.represent(form(IMAGES), names)
+        wanted = trained(clone(estimator)).represent(IMAGES, names)
+    for name in names:
+        assert type(rows[name]) is np.ndarray
+        np.testing.assert_allclose(rows[name], wanted[name], rtol=1e-9)
+
+
+def test_sparse_inputs_stay_sparse_features():
+    rows = sparse.csr_array(IMAGES)
+    learner = trained(LogisticRegression(max_iter=500), rows)
+    assert learner.represent(rows, ["features"])["features"] is rows
+    found = trained(network(), rows).represent(rows, ["features", "logits"])
+    assert found["features"].shape == (300, 7) and type(found["logits"]) is np.ndarray
+
+
+def test_labels_of_one_class_are_refused():
+    for estimator in (network(), LogisticRegression()):
+        with pytest.raises(BadInput, match="all 5 labels are class cat; a classifier needs two"):
+            trained(estimator, IMAGES[:5], ["cat"] * 5)
+
+
+@pytest.mark.parametrize(
+    ("seed", "message"),
+    [
+        (-1, "seed must be 0 or more; got -1"),
+        (2**32, "seed must be below 4294967296; got 4294967296"),
+        (0.5, "seed must be a whole number; got 0.5"),
+    ],
+)
+def test_seeds_that_scikit_learn_cannot_take_are_refused(seed, message):
+    with pytest.raises(BadInput, match=message):
+        SklearnLearner(network).fit(IMAGES, DIGITS, seed=seed)
+
+
+def test_large_weights_are_those_ratios():
+    weights = np.linspace(1, 3, 60)
+    one = trained(network(), IMAGES[:60], DIGITS[:60], weights=weights)
+    other = trained(network(), IMAGES[:60], DIGITS[:60], weights=2.0**1020 * weights)
+    for ours, theirs in zip(one.estimator.coefs_, other.estimator.coefs_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)

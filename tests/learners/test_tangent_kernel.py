@@ -137,6 +137,22 @@ def test_whole_numbers_go_through_an_embedding():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda rows: np.ascontiguousarray(rows[::-1])[::-1],
+        lambda rows: rows.astype(">f8"),
+        lambda rows: np.frombuffer(rows.tobytes()).reshape(rows.shape),
+        lambda rows: rows.tolist(),
+    ],
+    ids=["turned", "big-endian", "read-only", "lists"],
+)
+def test_arrays_of_any_layout_give_the_same_kernel(form):
+    rows = np.random.default_rng(0).normal(size=(4, 3))
+    net = nn.Linear(3, 2).double()
+    np.testing.assert_array_equal(tangent_kernel(net, form(rows)), tangent_kernel(net, rows))
+
+
 def test_the_theory_takes_it():
     kernel = tangent_kernel(network("mlp"), inputs("mlp", 20), dtype=torch.float64)
     assert abs(subset_mmd(kernel, 10).squared) < kernel.diagonal().mean()

@@ -104,6 +104,16 @@ def test_a_descent_outside_the_theorem_is_refused(options, message):
         convergence_bounds(np.eye(2), np.ones(2), **options)
 
 
+def test_a_kernel_that_no_gradients_have_is_refused():
+    with pytest.raises(BadInput, match="has the eigenvalue -1; one of gradients has none below 0"):
+        convergence_bounds(np.diag([1.0, -1.0]), np.ones(2), rate=0.5, steps=3)
+
+
+def test_targets_that_are_zero_have_no_error_to_bound():
+    assert generalisation_bound(np.eye(2), np.zeros(2)) == 0
+    assert generalisation_bounds(np.eye(2), np.zeros(2)) == (0, 0)
+
+
 def test_a_negative_jitter_is_refused():
     with pytest.raises(BadInput, match="jitter must be zero or a positive number"):
         generalisation_bound(np.eye(2), np.ones(2), jitter=-1.0)

@@ -105,5 +105,11 @@ def test_wrong_shapes_are_refused():
         training_dynamics(np.eye(2), np.ones(2), np.ones((2, 1)))
     with pytest.raises(BadInput, match="labelled gradient has 2 numbers"):
         approximation_ratio(np.eye(3), np.ones(2))
+    with pytest.raises(BadInput, match="labelled gradient holds NaN"):
+        approximation_ratio(np.eye(2), np.array([0.0, np.nan]))
+    with pytest.raises(BadInput, match=r"products must be 2 finite numbers; got \(3,\)"):
+        approximation_ratio_of_gram(np.eye(2), np.ones(3))
+    with pytest.raises(BadInput, match="products must be 2 finite numbers"):
+        approximation_ratio_of_gram(np.eye(2), [np.inf, 0.0])
     with pytest.raises(BadInput, match="gradients holds NaN"):
         approximation_ratio(np.array([[np.nan]]))

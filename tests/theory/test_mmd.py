@@ -116,3 +116,12 @@ def test_wrong_sizes_are_refused():
         pool_mmd(Selection(np.array([0])), np.eye(3))
     with pytest.raises(BadInput, match="the kernel has 2 rows"):
         pool_mmd(Selection(np.array([0, 2])), np.eye(3), kernel=np.eye(2))
+
+
+def test_numbers_that_are_none_are_refused():
+    rows = np.eye(4)
+    rows[3, 0] = np.nan
+    with pytest.raises(BadInput, match="the features hold NaN or infinity"):
+        pool_mmd(Selection(np.array([0, 1])), rows)
+    with pytest.raises(BadInput, match="between holds NaN"):
+        two_group_mmd(np.eye(2), np.eye(2), np.full((2, 2), np.nan))

@@ -142,3 +142,11 @@ def test_shares_grow_evenly_between_whole_items():
 def test_bad_input_is_refused(features, options, message):
     with pytest.raises(BadInput, match=message):
         plan(features, **options)
+
+
+@pytest.mark.parametrize(
+    ("energies", "ridge"), [([1.0, 2.0], -1.0), ([1.0, np.nan], 1.0), ([np.inf], 1.0)]
+)
+def test_an_effective_dimension_needs_numbers(energies, ridge):
+    with pytest.raises(BadInput, match="energies and ridge must be finite"):
+        effective_dimension(energies, ridge)

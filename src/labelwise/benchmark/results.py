@@ -64,6 +64,8 @@ class Round:
         device: where it ran.
         versions: of labelwise, torch, numpy.
         started: ISO time.
+        code: version and digest of the source that made it; empty in lines from before it was
+            noted.
 
     Example:
         >>> first = Round("toy", "small", "digits", "mlp", "random", 0, 0, 20, "accuracy", 0.5)
@@ -95,6 +97,7 @@ class Round:
     device: str = "cpu"
     versions: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
+    code: str = ""
 
     def __post_init__(self) -> None:
         for name, least in (("round", 0), ("labels", 0), ("validation_labels", 0)):

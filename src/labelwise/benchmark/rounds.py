@@ -151,6 +151,7 @@ class Run:
             device=devices.described(self._device),
             versions=devices.versions(),
             started=self._started,
+            code=devices.code(),
         )
         self.round += 1
         return line

@@ -117,7 +117,7 @@ def _standard(values: NDArray[Any]) -> Any:
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
     mean: Floats = some.mean(axis=axes, keepdims=True)
     spread: Floats = some.std(axis=axes, keepdims=True)
-    spread[spread < 1e-8 * (1 + np.abs(mean))] = 1  # a column that never changes
+    spread[spread <= 1e-8 * np.abs(mean)] = 1  # a column that never changes
     centre, scale = mean.astype(np.float32), spread.astype(np.float32)
     return lambda rows: (rows.astype(np.float32) - centre) / scale
 

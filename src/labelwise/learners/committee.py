@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
-from labelwise.learner import REPRESENTATIONS, FitReport, Learner, check_names
+from labelwise.learner import REPRESENTATIONS, FitReport, Learner, check_names, check_seed
 
 INSTEAD = {
     "member_probabilities": ("probabilities",),
@@ -91,7 +91,7 @@ class Committee:
             The mean loss, the most steps, whether all converged, the seconds of all together, and
             the most labels that any used. `reports` holds every learner's own.
         """
-        self.reports = {}
+        self.reports, seed = {}, check_seed(seed)
         for number, (name, learner) in enumerate(self.learners.items()):
             own = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
             self.reports[name] = learner.fit(inputs, targets, weights, seed=own)

@@ -61,7 +61,7 @@ class Scale:
         mean = sum(block.sum(axis=axes, keepdims=True) for block in _blocks(values)) / count
         squares = sum(((b - mean) ** 2).sum(axis=axes, keepdims=True) for b in _blocks(values))
         spread = np.sqrt(squares / count)
-        spread[spread < 1e-8 * (1 + np.abs(mean))] = 1
+        spread[spread <= 1e-8 * np.abs(mean)] = 1  # by rounding; small units are no rounding
         return cls(mean, spread)
 
     def __call__(self, rows: Arrays) -> NDArray[np.float32]:
@@ -133,7 +133,8 @@ class TextRows:
         found = decompose(counts, wanted, n_iter=5, random_state=0)[2]
         rows = counts @ found.T
         mean = rows.mean(axis=0)
-        spread = max(float((rows - mean).std()), 1e-12)
+        spread = float((rows - mean).std())
+        spread = spread if spread > 1e-8 else 1.0  # all texts are alike
         names = words.get_feature_names_out().tolist()
         return cls(names, words.idf_, found, mean, spread)
 

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from torch import Tensor
 from torch.utils.data import IterableDataset, default_collate
 
@@ -130,6 +131,11 @@ def as_items(inputs: Any) -> Items:
         return ArrayItems(_with_items(_mapped(Path(inputs))))
     if isinstance(inputs, np.ndarray):
         return ArrayItems(_with_items(_numbers(inputs)))
+    if issparse(inputs):
+        raise BadInput(
+            f"inputs are a sparse matrix of {inputs.shape}; give inputs.toarray(), or fewer "
+            "columns made of them"
+        )
     if hasattr(inputs, "to_numpy"):
         return as_items(inputs.to_numpy())
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], list | int | float):
@@ -155,6 +161,8 @@ def _mapped(path: Path) -> NDArray[Any]:
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[Any]:
+    if np.ma.is_masked(array):
+        raise BadInput("inputs hold masked entries; fill them or leave these items out")
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise BadInput(f"inputs must be numbers of 64 bits at most; got an array of {array.dtype}")
     return array

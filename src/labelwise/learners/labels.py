@@ -7,8 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelwise.arrays import to_numpy
 from labelwise.errors import BadInput
+from labelwise.learners.inputs import as_tensor
+from labelwise.learners.weights import as_numbers, mean_one
 
 
 def as_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
@@ -23,10 +24,7 @@ def as_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
         ``(m,)`` int64 classes and True, or ``(m, k)`` values and False.
     """
     if not isinstance(targets, Tensor):
-        array = np.asarray(targets)
-        if array.dtype.kind not in "biuf":
-            raise BadInput(f"targets must be numbers; got {array.dtype}: number the classes from 0")
-        targets = torch.from_numpy(np.array(array))
+        targets = _tensor(targets)
     if targets.ndim == 0 or len(targets) != count:
         raise BadInput(f"there are {count} items but targets of shape {tuple(targets.shape)}")
     if count == 0:
@@ -43,6 +41,17 @@ def as_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
     if not bool(torch.isfinite(values).all()):
         raise BadInput(f"targets must be finite; item {_first(~torch.isfinite(values))} is not")
     return values.reshape(count, -1), False
+
+
+def _tensor(targets: Any) -> Tensor:
+    try:
+        array = as_numbers(targets, "targets")
+    except BadInput as error:
+        hint = "" if np.ma.is_masked(targets) else ": number the classes from 0"
+        raise BadInput(f"{error}{hint}") from None
+    if array.dtype.itemsize > 8:
+        raise BadInput(f"targets must be numbers of 64 bits at most; got {array.dtype}")
+    return as_tensor(array)
 
 
 def check_targets(targets: Tensor, classes: bool, outputs: int) -> None:
@@ -74,18 +83,7 @@ def as_weights(weights: Any, count: int) -> Tensor:
     """``(m,)`` weights of mean 1; ones for None."""
     if weights is None:
         return torch.ones(count)
-    values = torch.from_numpy(np.array(to_numpy(weights), dtype=np.float64))
-    if values.shape != (count,):
-        raise BadInput(f"there are {count} items but weights of shape {tuple(values.shape)}")
-    wrong = ~(torch.isfinite(values) & (values >= 0))
-    if bool(wrong.any()):
-        position = _first(wrong)
-        raise BadInput(
-            f"weights must be finite and not negative; item {position} has {values[position]}"
-        )
-    if not bool(values.any()):
-        raise BadInput("all weights are zero; give None to count all items alike")
-    return values / values.mean()
+    return torch.from_numpy(mean_one(weights, count))
 
 
 def share_of(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:

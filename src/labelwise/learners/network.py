@@ -17,12 +17,16 @@ def call(module: nn.Module, batch: Batch) -> Tensor:
     A module may answer with a tensor, a tuple that begins with one, or an object with ``logits``
     (as the classifiers of Hugging Face do). An output ``(b,)`` counts as ``(b, 1)``.
     """
-    if isinstance(batch, Mapping):
-        answer = module(**batch)
-    elif isinstance(batch, tuple):
-        answer = module(*batch)
-    else:
-        answer = module(batch)
+    try:
+        answer = _answer(module, batch)
+    except RuntimeError as error:
+        kinds = whole_numbers(batch)
+        if not kinds or "type" not in str(error):
+            raise
+        raise BadInput(
+            f"the module refuses whole numbers ({kinds}) as inputs: {str(error).splitlines()[0]}; "
+            "give floating-point numbers, as inputs.astype('float32')"
+        ) from error
     answer = getattr(answer, "logits", answer)
     output = answer[0] if isinstance(answer, tuple) else answer
     if not isinstance(output, Tensor):
@@ -36,6 +40,20 @@ def call(module: nn.Module, batch: Batch) -> Tensor:
             f"{tuple(output.shape)}"
         )
     return output
+
+
+def _answer(module: nn.Module, batch: Batch) -> Any:
+    if isinstance(batch, Mapping):
+        return module(**batch)
+    return module(*batch) if isinstance(batch, tuple) else module(batch)
+
+
+def whole_numbers(batch: Batch) -> str:
+    """The types of those inputs of a batch that are no floating-point numbers, in words."""
+    if isinstance(batch, Tensor):
+        return "" if batch.is_floating_point() else str(batch.dtype).removeprefix("torch.")
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    return ", ".join(dict.fromkeys(kind for part in parts if (kind := whole_numbers(part))))
 
 
 def find_head(module: nn.Module, name: str | None, batch: Batch) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from labelwise.errors import BadInput
+from labelwise.learner import check_seed
 from labelwise.learners import labels
 from labelwise.learners.inputs import Items, Part, as_items, ready, resident
 from labelwise.learners.network import call, evaluating, find_head, precision_of
@@ -29,17 +30,16 @@ def as_device(device: str | torch.device) -> torch.device:
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """All randomness of torch from the seed, and kernels that repeat; as before afterwards."""
-    if seed < 0:
-        raise BadInput(f"seed must be 0 or more; got {seed}")
+    number = check_seed(seed)
     on_gpu, cudnn = device.type == "cuda", torch.backends.cudnn
     before = cudnn.deterministic, cudnn.benchmark
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
-        torch.default_generator.manual_seed(int(seed))  # torch.manual_seed would seed all GPUs too
+        torch.default_generator.manual_seed(number)  # torch.manual_seed would seed all GPUs too
         try:
             if on_gpu:
                 cudnn.deterministic, cudnn.benchmark = True, False
                 with torch.cuda.device(device):
-                    torch.cuda.manual_seed(int(seed))
+                    torch.cuda.manual_seed(number)
             yield
         finally:
             cudnn.deterministic, cudnn.benchmark = before

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -75,12 +76,14 @@ class Settings:
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("batch_size", 1), ("patience", 1)):
             value = getattr(self, name)
+            if value is not None and not isinstance(value, Integral):
+                raise BadInput(f"{name} must be a whole number; got {value!r}")
             if value is not None and value < least:
                 raise BadInput(f"{name} must be {least} or more; got {value}")
-        if not self.lr > 0:
-            raise BadInput(f"lr must be above 0; got {self.lr}")
-        if not self.weight_decay >= 0:
-            raise BadInput(f"weight_decay must be 0 or more; got {self.weight_decay}")
+        if not 0 < self.lr < math.inf:
+            raise BadInput(f"lr must be above 0 and finite; got {self.lr}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise BadInput(f"weight_decay must be 0 or more and finite; got {self.weight_decay}")
         if self.stop_accuracy is not None and not 0 < self.stop_accuracy <= 1:
             raise BadInput(f"stop_accuracy must be above 0 and up to 1; got {self.stop_accuracy}")
         if self.weighting not in WEIGHTINGS:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -16,7 +17,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from labelwise.errors import BadInput
-from labelwise.learner import FitReport, check_names
+from labelwise.learner import FitReport, check_names, check_seed
+from labelwise.learners.weights import as_rows, mean_one
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda z: z,
@@ -87,11 +89,12 @@ class SklearnLearner:
             inputs: ``(m, ...)`` as the estimator takes them.
             targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
             weights: ``(m,)``, not negative.
-            seed: given to every ``random_state`` of the estimator.
+            seed: given to every ``random_state`` of the estimator; below 2**32.
         """
         estimator = self._make_estimator()
-        if is_classifier(_last(estimator)) and np.ndim(targets) != 1:
-            raise BadInput(f"give one class per item; got targets of shape {np.shape(targets)}")
+        seed = check_seed(seed, below=2**32)
+        if is_classifier(_last(estimator)):
+            _check_classes(np.asarray(targets))
         states = [name for name in estimator.get_params() if name.endswith("random_state")]
         estimator.set_params(**dict.fromkeys(states, seed))
         extra = {} if weights is None else _weight_argument(estimator, weights, len(targets))
@@ -103,9 +106,10 @@ class SklearnLearner:
         seconds = time.perf_counter() - begin
         self._estimator = estimator
         last = _last(estimator)
-        steps = np.max(getattr(last, "n_iter_", 0) or 0)
+        steps = getattr(last, "n_iter_", None)  # one number, or one per pair of classes or fold
         loss = getattr(last, "loss_", np.nan)
-        return FitReport(float(loss), int(steps), not unfinished, seconds)
+        most = 0 if steps is None else int(np.max(steps))
+        return FitReport(float(loss), most, not unfinished, seconds)
 
     def predict(self, inputs: Any) -> Any:
         """The trained estimator's predictions, ``(n,)`` or ``(n, k)``."""
@@ -142,6 +146,17 @@ def _maker(estimator: Any) -> Callable[[], Any]:
     return make
 
 
+def _check_classes(targets: NDArray[Any]) -> None:
+    """Refuse what is not one class per item, and labels of a single class."""
+    if targets.ndim != 1:
+        raise BadInput(f"give one class per item; got targets of shape {targets.shape}")
+    if len(targets) and (targets == targets[0]).all():
+        raise BadInput(
+            f"all {len(targets)} labels are class {targets[0]}; a classifier needs two classes or "
+            "more"
+        )
+
+
 def _last(estimator: Any) -> Any:
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
@@ -165,16 +180,8 @@ def _weight_argument(estimator: Any, weights: Any, count: int) -> dict[str, NDAr
     if not has_fit_parameter(last, "sample_weight"):
         name = type(last).__name__
         raise BadInput(f"{name} cannot be trained with weights; give none or take another model")
-    values = np.asarray(weights, dtype=np.float64)
-    if values.shape != (count,):
-        raise BadInput(f"there are {count} targets but weights of shape {values.shape}")
-    wrong = ~(np.isfinite(values) & (values >= 0))
-    if wrong.any():
-        raise BadInput(f"weights must be finite and not negative; got {values[wrong][0]}")
-    if not values.any():
-        raise BadInput("all weights are zero; give None to count all items alike")
     prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
-    return {f"{prefix}sample_weight": values / values.mean()}
+    return {f"{prefix}sample_weight": mean_one(weights, count)}
 
 
 def _pass_on(caught: Sequence[warnings.WarningMessage]) -> bool:
@@ -193,10 +200,10 @@ def _pass_on(caught: Sequence[warnings.WarningMessage]) -> bool:
 def _network_rows(network: Any, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
     """Representations of a multilayer perceptron from one forward pass."""
     activate = _ACTIVATIONS[network.activation]
-    hidden = inputs
+    hidden = inputs if issparse(inputs) else np.asarray(inputs)
     for matrix, offset in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
         hidden = activate(hidden @ matrix + offset)
-    found = {"features": np.asarray(hidden)}
+    found = {"features": hidden}
     if "features" in names and len(names) == 1:
         return found
     final = hidden @ network.coefs_[-1] + network.intercepts_[-1]
@@ -208,7 +215,7 @@ def _network_rows(network: Any, inputs: Any, names: Sequence[str]) -> dict[str, 
 
 
 def _estimator_rows(last: Any, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"features": inputs}
+    found: dict[str, Any] = {"features": as_rows(inputs)}
     if "probabilities" in names:
         found["probabilities"] = last.predict_proba(inputs)
     if "outputs" in names:

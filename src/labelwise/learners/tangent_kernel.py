@@ -29,6 +29,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from labelwise.errors import BadInput
+from labelwise.learners.inputs import as_tensor
+from labelwise.learners.weights import as_numbers
 
 CHUNK_NUMBERS = 1 << 26
 """About how many numbers the gradients of a chunk may have, if no chunk size is given."""
@@ -163,7 +165,9 @@ def _outputs(
 def _tensor(values: Any, trained: Mapping[str, Tensor], dtype: Any) -> Tensor:
     """Inputs where the module is and, unless they are whole numbers, in its precision."""
     first = next(iter(trained.values()))
-    tensor = torch.as_tensor(values, device=first.device)
+    if not isinstance(values, Tensor):
+        values = as_tensor(as_numbers(values, "inputs"))
+    tensor: Tensor = values.detach().to(first.device)
     return tensor.to(dtype or first.dtype) if tensor.is_floating_point() else tensor
 
 

@@ -80,7 +80,11 @@ def convergence_bounds(
 def _check_descent(values: Any, rate: float, steps: int) -> None:
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
         raise BadInput(f"steps must be a whole number, 0 or more; got {steps!r}")
-    top = float(np.max(values, initial=0.0))
+    top, low = float(np.max(values, initial=0.0)), float(np.min(values, initial=0.0))
+    if low < -1e-5 * top:
+        raise BadInput(
+            f"the kernel has the eigenvalue {low:.3g}; one of gradients has none below 0"
+        )
     if not (rate > 0 and rate * top <= 1 + 1e-12):
         most = 1 / top if top > 0 else math.inf
         raise BadInput(f"rate must be above 0 and at most 1 / largest eigenvalue = {most:.3g}")
@@ -122,7 +126,7 @@ def generalisation_bounds(
 
     Args:
         kernel: ``(n, n)``, positive definite; the upper bound is infinite where it is not.
-        targets: ``(n, K)`` or ``(n,)``, not all zero.
+        targets: ``(n, K)`` or ``(n,)``.
         kantorovich: the sharp constant instead of the paper's.
 
     >>> import numpy as np
@@ -135,6 +139,8 @@ def generalisation_bounds(
     values = np.linalg.eigvalsh(theta)
     low, high = float(values[0]), float(values[-1])
     size, aligned = float(np.vdot(y, y)), alignment(theta, y)
+    if not size:
+        return 0.0, 0.0
     if not aligned > 0:
         return math.inf, math.inf
     least = size**2 / aligned

@@ -72,6 +72,8 @@ def approximation_ratio(gradients: Any, labelled: Any = None) -> float:
                 f"the labelled gradient has {len(summed)} numbers but the picks' have "
                 f"{len(together)}; give one sum over the labelled items"
             )
+        if not np.isfinite(summed).all():
+            raise BadInput("the labelled gradient holds NaN or infinity; mend it")
         cross = 2 * float(together @ summed)
     return _ratio(float(norms.sum()) + cross, float(together @ together) + cross)
 
@@ -88,7 +90,12 @@ def approximation_ratio_of_gram(gram: Any, products: Any = None) -> float:
     0.25
     """
     matrix = check_kernel(gram, "gram")
-    cross = 0.0 if products is None else 2 * float(np.sum(to_numpy(products)))
+    cross = 0.0
+    if products is not None:
+        found = np.asarray(to_numpy(products), dtype=np.float64)
+        if found.shape != (len(matrix),) or not np.isfinite(found).all():
+            raise BadInput(f"products must be {len(matrix)} finite numbers; got {found.shape}")
+        cross = 2 * float(found.sum())
     return _ratio(float(np.trace(matrix)) + cross, float(matrix.sum()) + cross)
 
 

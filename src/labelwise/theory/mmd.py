@@ -96,6 +96,8 @@ def two_group_mmd(first: Any, second: Any, between: Any) -> Discrepancy:
         raise BadInput(
             f"between must be {m} by {n} and both groups have 2 items or more; got {c.shape}"
         )
+    if not np.isfinite(c).all():
+        raise BadInput("between holds NaN or infinity; mend or leave out these items")
     within = [(k.sum() - np.trace(k)) / (len(k) ** 2 - len(k)) for k in (a, b)]
     scale = (np.trace(a) + np.trace(b)) / (m + n)
     return Discrepancy(float(sum(within) - 2 * c.mean()), float(scale))
@@ -125,6 +127,10 @@ def pool_mmd(picks: Selection, features: Any, *, model: int = 0, kernel: Any = N
         return _with_kernel(check_kernel(kernel), _positions(shards.ids, ids), weights)
     read = Reader(model)
     pool = moments(shards, read)
+    if not np.isfinite(pool.squares):
+        raise BadInput(
+            "the features hold NaN or infinity, or overflow; mend or leave out the items"
+        )
     rows = picked_rows(shards, ids, read)
     squares = np.vecdot(rows, rows)
     near = weights @ rows

@@ -224,6 +224,8 @@ def effective_dimension(energies: Any, ridge: float) -> float:
     1.0
     """
     values = np.asarray(to_numpy(energies) if hasattr(energies, "shape") else energies, float)
+    if not np.isfinite(values).all() or not 0 <= ridge < np.inf:
+        raise BadInput(f"energies and ridge must be finite, ridge 0 or more; got ridge {ridge}")
     values = values[values > 0]
     return float(np.sum(values / (values + ridge)))
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.benchmark.report.experiment import experiments
-from labelwise.benchmark.report.words import Unit, lede, sentence
+from labelwise.benchmark.report.words import Unit, lede, mixed_text, sentence, untested_text
 from labelwise.benchmark.statistics import area
 from labelwise.errors import BadInput
 from tests.benchmark.report.made_up import as_errors, drop, find, make_rounds
@@ -48,7 +48,8 @@ def test_a_strategy_that_buys_all_at_once_is_compared_on_what_it_has():
     lewis = next(entry for entry in found.summaries if entry.strategy == "lewis")
     assert lewis.runs == 5 and lewis.area.value == pytest.approx(area([40, 320], [0.5, 0.9]))
     assert found.experiment.notes == (
-        "lewis was measured at 2 of the 4 numbers of labels, so its area is a coarser one.",
+        "lewis was measured at 2 of the 4 numbers of labels, so its area is a coarser one; "
+        "differences to it are taken at these.",
     )
 
 
@@ -99,3 +100,45 @@ def test_whatever_is_missing_the_rest_is_paired(lost, lower):
         for contrast in contrasts:
             assert sentence(contrast, Unit("accuracy")).endswith(".")
     assert lede(found).endswith(".")
+
+
+def test_one_that_is_measured_less_often_is_compared_at_the_labels_of_both():
+    rounds = make_rounds({"random": 0.0, "lewis": 0.0}, noise=0.0)
+    rounds = drop(rounds, lambda e: e.strategy == "lewis" and e.round in (1, 2))
+    (contrast,) = find(rounds).contrasts["random"]  # the curves are the same, and bend
+    assert contrast.area.gain.value == 0 and contrast.verdict == "unclear"
+    rounds = make_rounds({"random": 0.0, "lewis": 0.05})
+    few = drop(rounds, lambda e: e.strategy == "lewis" and e.round in (1, 2))
+    both = drop(rounds, lambda e: e.round in (1, 2))
+    assert find(few).contrasts["random"][0].area == find(both).contrasts["random"][0].area
+
+
+def test_strategies_that_no_test_and_no_correction_counts_are_named():
+    gains = {"random": 0.0, "badge": 0.1, "margin": 0.1, "lewis": 0.1}
+    rounds = make_rounds(gains)
+    assert untested_text(find(rounds), "random") == ""
+    less = drop(rounds, lambda e: e.strategy == "lewis" and e.labels > 160)
+    found = find(less)
+    assert found.untested("random") == ("lewis",)
+    assert [entry.family for entry in found.contrasts["random"]] == [2, 2]
+    assert untested_text(found, "random") == (
+        "lewis has no run up to 320 labels under a seed of random: it is not tested, and not among "
+        "the 2 comparisons with random that the p-values are corrected for."
+    )
+    less = drop(less, lambda e: e.strategy == "margin" and e.labels > 80)
+    assert "have no run up to 320 labels" in untested_text(find(less), "random")
+    assert "the 1 comparison with random" in untested_text(find(less), "random")
+    one = drop(less, lambda e: e.seed)
+    assert untested_text(find(one), "random") == ""  # with one seed there are no tests
+
+
+def test_lines_of_several_versions_of_the_code_are_told_apart():
+    rounds = make_rounds({"random": 0.0, "badge": 0.1}, code="0.1.0+aaa")
+    assert mixed_text(find(rounds).experiment) == ""
+    mixed = [replace(e, code="0.1.0+bbb" if e.seed == 4 else e.code) for e in rounds]
+    assert mixed_text(find(mixed).experiment) == (
+        "These lines were made by 2 versions of the code: 0.1.0+aaa (32 lines) and 0.1.0+bbb "
+        "(8 lines)."
+    )
+    old = [replace(e, code="" if e.strategy == "random" else e.code) for e in rounds]
+    assert "0.1.0+aaa (20 lines) and not noted (20 lines)" in mixed_text(find(old).experiment)

@@ -147,3 +147,16 @@ def test_studies_over_models_or_epochs_do_not_speak_of_labels(tmp_path):
     assert "Labels needed" not in [
         text for tag, text in outline(tmp_path / "report.html").texts if tag == "h2"
     ]
+
+
+def test_the_page_names_the_code_what_is_mixed_and_what_is_not_tested(tmp_path):
+    rounds = make_rounds({"random": 0.0, "badge": 0.1, "lewis": 0.1}, code="0.1.0+aaa")
+    rounds = drop(rounds, lambda e: e.strategy == "lewis" and e.labels > 160)
+    write_report(rounds, tmp_path / "one.html")
+    texts = [text for _, text in outline(tmp_path / "one.html").texts]
+    assert "Code: 0.1.0+aaa." in texts and not any("versions of the code" in t for t in texts)
+    assert any(text.startswith("lewis has no run up to 320 labels") for text in texts)
+    write_report(rounds + make_rounds({"margin": 0.1}), tmp_path / "two.html")
+    texts = [text for _, text in outline(tmp_path / "two.html").texts]
+    assert "Code: 0.1.0+aaa; not noted." in texts
+    assert any("2 versions of the code: 0.1.0+aaa" in text for text in texts)

@@ -111,7 +111,7 @@ def test_with_the_papers_alphas_the_first_batch_is_that_of_uncertainty_alone():
     ]
     for seed in range(5):
         picks = {
-            (line.strategy, line.options["alpha"]): set(line.picks)
+            (line.strategy, line.options.get("alpha")): set(line.picks)
             for line in first
             if line.seed == seed
         }

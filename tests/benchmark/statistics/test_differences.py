@@ -34,6 +34,19 @@ def test_nothing_in_common_is_refused():
         paired_difference([], [])
 
 
+def test_what_is_not_paired_or_no_number_is_refused():
+    with pytest.raises(BadInput, match=r"one number per seed of both; got \(3,\) and \(1,\)"):
+        paired_difference([1.0, 2.0, 3.0], [1.0])
+    with pytest.raises(BadInput, match="without a finite number cannot be compared"):
+        paired_difference([1.0, np.nan], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_difference_that_is_no_number_has_no_p_value(wrong):
+    differences = [wrong, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert np.isnan(sign_flip_test(differences)) and np.isnan(t_test(differences))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_sign_flips_agree_with_scipy(seed):
     generator = np.random.default_rng(seed)

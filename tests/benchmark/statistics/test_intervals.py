@@ -14,6 +14,7 @@ from labelwise.benchmark.statistics import (
     resamples,
     tail,
 )
+from labelwise.errors import BadInput
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
@@ -54,6 +55,11 @@ def test_many_seeds_give_students_interval_nearly():
     assert (found.low, found.high) == pytest.approx(
         (values.mean() - half, values.mean() + half), abs=0.1 * half
     )
+
+
+def test_no_seed_is_refused():
+    with pytest.raises(BadInput, match="needs a seed"):
+        mean_estimate([])
 
 
 def test_one_seed_has_no_interval():

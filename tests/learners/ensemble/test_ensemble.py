@@ -254,6 +254,23 @@ def test_a_regression_gives_the_mean_and_the_votes():
     assert set(picks.ids) == set(best)
 
 
+def test_several_values_are_no_vote():
+    make = lambda: nn.Sequential(nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 2))  # noqa: E731
+    learner = EnsembleLearner(make, members=2, loss="mse", epochs=2)
+    learner.fit(IMAGES[:150], IMAGES[:150, 20:22], seed=0)
+    assert learner.offered() == ["features", "outputs"]
+    with pytest.raises(UnknownName, match="this learner cannot give member_votes; it gives feat"):
+        learner.represent(NEW, ["member_votes"])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("make", [network, layered])
+def test_features_of_mixed_precision_show_it(make):
+    rows = fitted(make, device="cuda", amp=True).represent(NEW, ["features", "probabilities"])
+    assert rows["features"].dtype == torch.bfloat16
+    assert rows["probabilities"].dtype == torch.float32
+
+
 def test_inputs_by_keyword_are_trained_on_too():
     class Two(nn.Module):
         def __init__(self):

@@ -3,8 +3,10 @@
 import doctest
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 from scipy.optimize import minimize
 
 import labelwise
@@ -236,9 +238,12 @@ def test_a_learner_gives_features_and_outputs_of_arrays_and_tensors():
         ({"p": float("nan")}, "p must be 1 or more; got nan"),
         ({"constraint": 0}, "constraint must be None or a number above 0; got 0"),
         ({"starts": -1}, "starts must be a whole number from 0; got -1"),
-        ({"weights": [1.0]}, r"3 rows of features but weights of \(1,\)"),
-        ({"weights": [1.0, -1.0, 1.0]}, "weights must be finite and not negative; got -1"),
+        ({"weights": [1.0]}, r"3 items but weights of shape \(1,\)"),
+        ({"weights": [1.0, -1.0, 1.0]}, "weights must be finite and not negative; item 1 has -1"),
         ({"weights": np.zeros(3)}, "all weights are zero"),
+        ({"targets": ["1", "2", "3"]}, "targets must be numbers; got <U1"),
+        ({"features": sparse.csr_array(np.eye(3))}, r"sparse matrix of \(3, 3\); give toarray"),
+        ({"seed": -1, "activation": "relu"}, "seed must be 0 or more; got -1"),
         ({"targets": np.ones((3, 2))}, r"3 rows of features but targets of \(3, 2\)"),
         ({"targets": [0.0, np.nan, 1.0]}, "targets of row 1 are NaN or infinite"),
         ({"features": np.array([[1.0], [2.0], [np.inf]])}, "features of row 2 are NaN or infinite"),
@@ -249,6 +254,32 @@ def test_refuses_what_cannot_be_fitted(changes, words):
     given = {"features": np.ones((3, 1)), "targets": np.ones(3), "weights": None}
     with pytest.raises(BadInput, match=words):
         fit_neuron(**(given | changes))
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3])
+@pytest.mark.parametrize("activation", ["identity", "relu"])
+def test_weights_of_any_size_count_by_their_ratios(p, activation):
+    rng = np.random.default_rng(0)
+    features, targets, weights = rng.normal(size=(9, 2)), rng.normal(size=9), rng.random(9)
+    plain = fit_neuron(features, targets, weights, p=p, activation=activation)
+    for scale in (2.0**1023, 2.0**-900):  # the sum of the first is beyond all numbers
+        scaled = fit_neuron(features, targets, scale * weights, p=p, activation=activation)
+        np.testing.assert_array_equal(scaled.theta, plain.theta)
+        assert scaled.loss == pytest.approx(scale * plain.loss)
+    learner = NeuronLearner(p=p, activation=activation)
+    report = learner.fit(features, targets, 2.0**1023 * weights, seed=0)
+    assert report.loss == pytest.approx(plain.loss / weights.sum())
+
+
+def test_frames_and_lists_are_represented_as_arrays():
+    rows = np.random.default_rng(0).normal(size=(6, 2))
+    learner = NeuronLearner()
+    learner.fit(pd.DataFrame(rows), pd.Series(rows[:, 0]), seed=0)
+    for form in (pd.DataFrame(rows), rows.tolist()):
+        found = learner.represent(form, ["features", "outputs"])
+        assert type(found["features"]) is np.ndarray
+        np.testing.assert_array_equal(found["features"], rows)
+        np.testing.assert_allclose(found["outputs"][:, 0], rows[:, 0])
 
 
 def test_refuses_what_a_learner_cannot_do():

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch import nn
 
+from labelwise.errors import UnknownName
+from labelwise.learners.members import LaplaceMembers
 from labelwise.learners.representations.predictions import pseudo_labels
 from labelwise.learners.torch_learner import TorchLearner
 from tests.learners.torch_learner.small import INPUTS, LABELS, POOL, trained
@@ -78,3 +80,38 @@ def test_gradients_at_sampled_labels_are_the_same_in_every_pass_and_batch(gradie
     assert (found[0] != certain).mean() > 0.3
     if gradients == "head":  # the residual is shortest at the predicted class
         assert (found[0] >= certain * (1 - 1e-4)).all()
+
+
+def test_the_gradient_of_a_head_in_half_precision_is_summed_from_whole_numbers_of_digits():
+    make = lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).bfloat16()  # noqa: E731
+    learner = trained(make, gradients="head")
+    found = learner.represent(POOL, ["gradient_products"])["gradient_products"]
+    with torch.no_grad():
+        hidden = [learner.module[:2](torch.from_numpy(x).bfloat16()) for x in (INPUTS, POOL)]
+        known, pool = (
+            learner.module[2](h).double().softmax(dim=1).numpy() for h in hidden
+        )  # outputs have few digits; what follows from them has all
+    near, far = (np.c_[h.double().numpy(), np.ones(len(h))] for h in hidden)
+    total = (known - np.eye(3)[LABELS]).T @ near
+    guesses = pool - np.eye(3)[pool.argmax(axis=1)]
+    expected = ((far @ total.T) * guesses).sum(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def test_a_regression_of_several_values_has_no_votes():
+    members = LaplaceMembers(count=3)
+    make = lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2))  # noqa: E731
+    targets = np.stack([INPUTS[:, 0], INPUTS[:, 1]], axis=1)
+    learner = TorchLearner(make, loss="mse", epochs=2, members=members)
+    learner.fit(INPUTS, targets, seed=0)
+    assert learner.offered() == ["features", "outputs", "gradient_norms", "gradient_products"]
+    with pytest.raises(UnknownName, match="this learner cannot give member_votes"):
+        learner.represent(POOL, ["member_votes"])
+    one = TorchLearner(
+        lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1)),
+        loss="mse",
+        epochs=2,
+        members=LaplaceMembers(count=3),
+    )
+    one.fit(INPUTS, targets[:, 0], seed=0)
+    assert one.represent(POOL, ["member_votes"])["member_votes"].shape == (len(POOL), 3)

@@ -2,18 +2,19 @@
 
 Runs are paired: every strategy has one run per seed, and a seed fixes the split of the data, the
 first labels and the start of the training. The bootstrap therefore draws seeds, and takes the
-runs of all strategies under a drawn seed together.
+runs of all strategies under a drawn seed together (`labelwise.benchmark.statistics`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Floats
-from labelwise.benchmark.statistics import Estimate, labels_needed
+from labelwise.benchmark.statistics import Estimate, bootstrap, labels_needed, mean_estimate
 from labelwise.errors import BadInput
 
 
@@ -35,12 +36,7 @@ class Comparison:
 
 
 def compare(
-    labels: NDArray[Any],
-    accuracies: Mapping[str, Floats],
-    baseline: str,
-    *,
-    draws: int = 2000,
-    seed: int = 0,
+    labels: NDArray[Any], accuracies: Mapping[str, Floats], baseline: str
 ) -> list[Comparison]:
     """Compare all strategies with the baseline.
 
@@ -48,36 +44,28 @@ def compare(
         labels: ``(r,)``, how many labels there were at each measurement.
         accuracies: per strategy ``(s, r)``, one row per seed, in the same order of seeds.
         baseline: the strategy whose last accuracy the others are to reach.
-        draws: bootstrap draws.
-        seed: decides the bootstrap.
     """
     seeds = len(accuracies[baseline])
     if any(curves.shape != (seeds, len(labels)) for curves in accuracies.values()):
         raise BadInput("every strategy needs one curve per seed, as long as labels")
-    drawn = np.random.default_rng(seed).integers(seeds, size=(draws, seeds))
-    shares = np.stack([np.bincount(row, minlength=seeds) for row in drawn]) / seeds
-    whole = np.full((1, seeds), 1 / seeds)
-    mixes = np.concatenate([whole, shares])  # the first row is the estimate itself
-    means = {name: mixes @ curves for name, curves in accuracies.items()}
-    targets = means[baseline][:, -1]
-    result = []
-    for name, curves in means.items():
-        needed = labels_needed(labels, curves, targets)
-        last = curves[:, -1]
-        result.append(
-            Comparison(name, _estimate(needed), _estimate(last), _estimate(last - targets))
+    reached = accuracies[baseline][:, -1]
+
+    def needed(curves: Floats, shares: Floats) -> Floats:
+        found: Floats = labels_needed(labels, shares @ curves, shares @ reached)
+        return found
+
+    return [
+        Comparison(
+            name,
+            bootstrap(partial(needed, curves), seeds),
+            mean_estimate(curves[:, -1]),
+            mean_estimate(curves[:, -1] - reached),
         )
-    return result
+        for name, curves in accuracies.items()
+    ]
 
 
-def band(curves: Floats, *, draws: int = 2000, seed: int = 0) -> tuple[Floats, Floats]:
+def band(curves: Floats) -> tuple[Floats, Floats]:
     """Ends of the 95 % bootstrap interval of the mean curve: ``(s, r)`` to two ``(r,)``."""
-    drawn = np.random.default_rng(seed).integers(len(curves), size=(draws, len(curves)))
-    low, high = np.quantile(curves[drawn].mean(axis=1), [0.025, 0.975], axis=0)
-    return low, high
-
-
-def _estimate(values: Any) -> Estimate:
-    """The first value, with the interval of the rest, whose ends are among them (inf may be)."""
-    low, high = np.quantile(values[1:], [0.025, 0.975], method="inverted_cdf")
-    return Estimate(float(values[0]), float(low), float(high))
+    found = [mean_estimate(column) for column in curves.T]
+    return np.array([entry.low for entry in found]), np.array([entry.high for entry in found])

@@ -207,9 +207,9 @@ def _facts(plan: Plan, seconds: float) -> str:
         f"{plan.seeds} seeds. A seed fixes the split, the first {plan.start} labels and the start "
         "of the training, the same for all strategies.",
         "Labels needed: where the mean curve first reaches the accuracy that random has with all "
-        "its labels. Intervals are 95 % bootstrap intervals over the seeds (2,000 draws, all "
-        "strategies resampled together). The best of several strategies looks a little better than "
-        "it is.",
+        "its labels. Intervals are 95 % bootstrap intervals over the seeds, all strategies "
+        "resampled together, with tails widened for few seeds. The best of several strategies "
+        "looks a little better than it is.",
         f"All of it was computed in {seconds:.0f} s by {plan.workers} processes "
         f"({os.cpu_count()} cores), with {versions}.",
     ]

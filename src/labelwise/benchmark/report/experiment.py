@@ -74,10 +74,18 @@ class Experiment:
         wanted[[0, -1]] = True
         return np.asarray(there[:, wanted].all(axis=1))
 
-    def areas(self, strategy: str) -> Floats:
-        """``(s,)``, nan for runs that are not whole."""
+    def areas(self, strategy: str, *, beside: str | None = None) -> Floats:
+        """``(s,)``, nan for runs that are not whole.
+
+        Args:
+            strategy: its name.
+            beside: only at numbers of labels at which this strategy was measured too. Fewer lines
+                lie lower under a curve that bends, so areas are compared over the same ones.
+        """
         curves, whole = self.curves(strategy), self.whole(strategy)
         measured = np.isfinite(curves).any(axis=0)
+        if beside is not None:
+            measured &= np.isfinite(self.curves(beside)).any(axis=0)
         areas = np.full(len(curves), np.nan)
         if whole.any():
             areas[whole] = area(self.labels[measured], curves[whole][:, measured])
@@ -181,7 +189,7 @@ def _missing(found: Experiment, name: str) -> list[str]:
     if there.any() and schedule.sum() < len(found.labels):
         notes.append(
             f"{name} was measured at {schedule.sum()} of the {len(found.labels)} numbers of "
-            f"{found.axis}, so its area is a coarser one."
+            f"{found.axis}, so its area is a coarser one; differences to it are taken at these."
         )
     return notes
 

@@ -150,6 +150,11 @@ class Findings:
         """The strategies, the best area first."""
         return tuple(summary.strategy for summary in self.summaries)
 
+    def untested(self, baseline: str) -> tuple[str, ...]:
+        """Strategies that no seed compares with a baseline, so that no correction counts them."""
+        tested = {contrast.strategy for contrast in self.contrasts[baseline]}
+        return tuple(name for name in self.names if name != baseline and name not in tested)
+
     def printed(self, quantity: str) -> PaperTable | None:
         """What the paper prints for this experiment; ``final`` is of the metric, whatever it is."""
         if quantity == "final" and self.experiment.metric in ("seconds", "imbalance"):
@@ -253,13 +258,13 @@ def _contrasts(experiment: Experiment, names: Sequence[str], baseline: str) -> t
         shared = experiment.whole(name) & experiment.whole(baseline)
         if name == baseline or not shared.any():
             continue
+        areas = experiment.areas(name, beside=baseline), experiment.areas(baseline, beside=name)
+        finals = experiment.finals(name), experiment.finals(baseline)
         pairs[name] = tuple(
             paired_difference(
-                measure(name)[shared],
-                measure(baseline)[shared],
-                higher_is_better=experiment.higher_is_better,
+                ours[shared], theirs[shared], higher_is_better=experiment.higher_is_better
             )
-            for measure in (experiment.areas, experiment.finals)
+            for ours, theirs in (areas, finals)
         )
     flips = holm([area.p_flip if area.seeds > 1 else np.nan for area, _ in pairs.values()])
     scores = holm([area.p_t for area, _ in pairs.values()])

@@ -31,7 +31,15 @@ from labelwise.benchmark.report.tables import (
     differences_table,
     labels_table,
 )
-from labelwise.benchmark.report.words import Unit, caveats, lede, ranks_text, sentence
+from labelwise.benchmark.report.words import (
+    Unit,
+    caveats,
+    lede,
+    mixed_text,
+    ranks_text,
+    sentence,
+    untested_text,
+)
 from labelwise.benchmark.results import Round
 
 
@@ -151,6 +159,8 @@ def _setting(findings: Findings) -> str:
     text = f'<p class="note">{_text(" · ".join(facts))}</p>'
     for what in sorted(reduced):
         text += f'<p class="warn"><b>Reduced against the paper:</b> {_text(what)}</p>'
+    if mixed := mixed_text(experiment):
+        text += f'<p class="warn"><b>Mixed:</b> {_text(mixed)}</p>'
     if experiment.notes:
         lines = "".join(f"<li>{_text(note)}</li>" for note in experiment.notes)
         text += f'<div class="warn"><b>Missing or odd in these results:</b><ul>{lines}</ul></div>'
@@ -168,6 +178,7 @@ def _sentences(findings: Findings) -> str:
             )
             text += f"<h4>Against {_text(baseline)}</h4><ul class=says>{lines}</ul>"
     notes = caveats(findings.experiment, findings.contrasts.get(_first(findings), ()))
+    notes += [note for name in findings.contrasts if (note := untested_text(findings, name))]
     text += "".join(f'<p class="note">{_text(note)}</p>' for note in notes)
     return text or '<p class="note">Nothing could be compared.</p>'
 
@@ -225,6 +236,7 @@ def _facts(findings: Findings) -> str:
         f"Devices: {'; '.join(sorted({entry.device for entry in rounds}))}. Versions: "
         + "; ".join(sorted({_versions(entry) for entry in rounds}))
         + ".",
+        f"Code: {'; '.join(sorted({entry.code or 'not noted' for entry in rounds}))}.",
     ]
     times = sorted(entry.started for entry in rounds if entry.started)
     if times:

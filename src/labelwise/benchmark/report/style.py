@@ -11,7 +11,8 @@ all strategies under a drawn seed are taken together. The tails are widened for 
 <li><b>Differences</b> are taken under the same seed; positive is better, also where the metric is
 an error. <b>p, sign flips</b>: the share of all ways to turn the signs of the differences that give
 a mean as far from zero; exact, and free of assumptions. <b>p, t test</b>: Student’s, for normal
-differences. Both are corrected for all comparisons with that baseline in the table (Holm).</li>
+differences. Both are corrected for all comparisons with that baseline in the table (Holm): of
+strategies with a run up to the last number of labels under a seed of the baseline.</li>
 <li><b>Verdict</b>: better or worse if the sign-flip test says so at 5&nbsp;%; likely if only the t
 test does and there are too few seeds for sign flips to say anything; else no evidence. That goes by
 the area; the difference at the end is told beside it and not tested.</li>

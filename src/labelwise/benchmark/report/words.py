@@ -1,6 +1,7 @@
 """Numbers and findings in words: units, intervals, and plain sentences on what beat what."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -171,6 +172,32 @@ def caveats(experiment: Experiment, contrasts: Sequence[Contrast]) -> list[str]:
             "test decides between “ahead” and “no evidence”; it takes the differences to be normal."
         )
     return notes
+
+
+def untested_text(findings: Findings, baseline: str) -> str:
+    """What the correction for many comparisons leaves out; empty if nothing."""
+    names, contrasts = findings.untested(baseline), findings.contrasts[baseline]
+    count = max((contrast.family for contrast in contrasts), default=0)
+    if not names or not count:
+        return ""
+    experiment = findings.experiment
+    verb, them = ("has", "it is") if len(names) == 1 else ("have", "they are")
+    tests = f"{count} comparison{'s' if count != 1 else ''} with {baseline}"
+    return (
+        f"{_and(names)} {verb} no run up to {experiment.labels[-1]:,} {experiment.axis} under a "
+        f"seed of {baseline}: {them} not tested, and not among the {tests} that the p-values are "
+        "corrected for."
+    )
+
+
+def mixed_text(experiment: Experiment) -> str:
+    """Which versions of the code made the lines, where there are several; empty if not."""
+    lines = [entry for entries in experiment.rounds.values() for entry in entries]
+    counts = Counter(entry.code or "not noted" for entry in lines)
+    if len(counts) < 2:
+        return ""
+    parts = [f"{code} ({count:,} lines)" for code, count in sorted(counts.items())]
+    return f"These lines were made by {len(counts)} versions of the code: {_and(parts)}."
 
 
 def ranks_text(found: Overall) -> str:

@@ -31,7 +31,7 @@ def sign_flip_test(differences: ArrayLike, *, seed: int = 0) -> float:
     counted with the observed one.
 
     Args:
-        differences: ``(s,)``, one per seed.
+        differences: ``(s,)``, one per seed; with one that is no finite number, the answer is nan.
         seed: decides the patterns that are drawn.
 
     Example:
@@ -39,6 +39,8 @@ def sign_flip_test(differences: ArrayLike, *, seed: int = 0) -> float:
         0.0625
     """
     numbers = np.asarray(differences, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        return float("nan")
     count = len(numbers)
     exact = count <= EXACT_FLIPS
     if exact:
@@ -52,9 +54,12 @@ def sign_flip_test(differences: ArrayLike, *, seed: int = 0) -> float:
 
 
 def t_test(differences: ArrayLike) -> float:
-    """Two-sided p-value of Student's paired t; nan for one difference, 0 if all are alike."""
+    """Two-sided p-value of Student's paired t; 0 if all are alike.
+
+    It is nan for fewer than two differences, and with one that is no finite number.
+    """
     numbers = np.asarray(differences, dtype=np.float64)
-    if len(numbers) < 2:
+    if len(numbers) < 2 or not np.isfinite(numbers).all():
         return float("nan")
     centre, spread = numbers.mean(), numbers.std(ddof=1)
     if spread <= 1e-12 * np.abs(numbers).max():
@@ -114,7 +119,12 @@ def paired_difference(
         (3, 0.1, 0.25)
     """
     sign = 1 if higher_is_better else -1
-    numbers = sign * (np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64))
+    first, second = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    if first.ndim != 1 or first.shape != second.shape:
+        raise BadInput(f"give one number per seed of both; got {first.shape} and {second.shape}")
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise BadInput("a run without a finite number cannot be compared; leave its seed out")
+    numbers = sign * (first - second)
     if not len(numbers):
         raise BadInput("two strategies without a seed in common cannot be compared")
     return Difference(

@@ -23,6 +23,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from labelwise.arrays import Floats
+from labelwise.errors import BadInput
 
 EXACT_RESAMPLES, DRAWS = 8, 10_000
 """Up to so many seeds all resamples are enumerated; beyond, so many are drawn."""
@@ -72,6 +73,8 @@ def bootstrap(statistic: Callable[[Floats], Any], seeds: int) -> Estimate:
         >>> bootstrap(lambda shares: shares @ values, 3)
         Estimate(value=3.0, low=1.0, high=6.0)
     """
+    if seeds < 1:
+        raise BadInput("an interval over seeds needs a seed")
     value = float(statistic(np.full((1, seeds), 1 / seeds))[0])
     if seeds < 2:
         return Estimate(value, np.nan, np.nan)

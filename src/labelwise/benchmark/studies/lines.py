@@ -34,4 +34,5 @@ def line(
         device=devices.described(device),
         versions=devices.versions(),
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        code=devices.code(),
     )

@@ -24,15 +24,15 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.errors import BadInput
-from labelwise.learner import FitReport
+from labelwise.learner import FitReport, check_seed
 from labelwise.learners.ensemble.training import Stack, can_stack, train_together
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import vmapped_or_not
-from labelwise.learners.network import call, call_with_features
+from labelwise.learners.network import call, call_with_features, layer_of
 from labelwise.learners.preparation import seeded
 from labelwise.learners.representations.predictions import full_precision, predictions
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import Labelled, Outcome, autocast, train
+from labelwise.learners.training import Labelled, Outcome, autocast, is_mixed, train
 
 
 def member_seeds(seed: int, count: int) -> list[int]:
@@ -147,7 +147,7 @@ class EnsembleLearner(TorchLearner):
             themselves.
         """
         begin = time.perf_counter()
-        self._seeds = member_seeds(seed, len(self._seeds))
+        self._seeds = member_seeds(check_seed(seed), len(self._seeds))
         with seeded(seed, self._device):
             start = self._prepare(inputs, targets, weights, seed)
             outcomes = self._train(_members(start.module), start.labelled, start.validation)
@@ -161,6 +161,9 @@ class EnsembleLearner(TorchLearner):
         self._trained()
         return replace(report, seconds=time.perf_counter() - begin)
 
+    def _outputs_count(self) -> int:
+        return layer_of(self.members[0], self._state().head).out_features
+
     def _one_of(self, module: nn.Module) -> nn.Module:
         return _members(module)[0]
 
@@ -168,7 +171,7 @@ class EnsembleLearner(TorchLearner):
         """The representations that this learner can give, now that it is trained."""
         if self._state().classes:
             return ["features", "logits", "probabilities", "member_probabilities", "member_votes"]
-        return ["features", "outputs", "member_votes"]
+        return ["features", "outputs", *(["member_votes"] if self._outputs_count() == 1 else [])]
 
     def load(self, folder: str | Path) -> None:
         """Take the members that `save` wrote; ``make_module`` must make modules of that shape."""
@@ -211,6 +214,8 @@ class EnsembleLearner(TorchLearner):
         classes = self._state().classes
         with torch.no_grad(), autocast(self._device, self._settings.amp):
             several, features = self._members_rows(batch)
+        if is_mixed(self._device, self._settings.amp):
+            features = features.bfloat16()  # after some layers they only look more precise
         outputs = mean_outputs(several, classes)
         found = {"features": features, **predictions(outputs, several, classes)}
         return {name: found[name].detach() for name in names}

@@ -34,12 +34,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from labelwise.arrays import Floats, is_array, precision, to_numpy
 from labelwise.errors import BadInput
-from labelwise.learner import FitReport, check_names
+from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.neuron.lp_regression import lp_regression, orthonormal
 from labelwise.learners.neuron.search import ACTIVATIONS, Problem, search
+from labelwise.learners.weights import as_numbers, as_rows, mean_one
 
 
 class NeuronFit(NamedTuple):
@@ -94,26 +96,31 @@ def fit_neuron(
     >>> fits[0].theta.round(6).tolist()
     [1.0, -2.0, 0.5]
     """
-    rows, values, masses = _checked(features, targets, weights)
+    rows, values, shares = _checked(features, targets, weights)
     _check_options(p, activation, constraint, starts)
-    kept = masses > 0
+    kept = shares > 0
     basis = orthonormal(rows[kept], precision(features if is_array(features) else rows))
-    scaled = masses[kept] / masses[kept].mean()
+    scaled = shares[kept] / shares[kept].mean()
     allowed = math.inf if constraint is None else 1 / constraint
     if activation == "identity":
         found = lp_regression(basis.span, values[kept], scaled, p, allowed)
     else:
         problem = Problem(basis.span, values[kept], scaled, p, ACTIVATIONS[activation], allowed)
-        found = search(problem, starts, seed)
+        found = search(problem, starts, check_seed(seed))
     theta = basis.back @ found.beta
     errors = np.abs(ACTIVATIONS[activation].value(rows @ theta) - values)
-    loss = float(masses @ errors**p)
+    masses = shares if weights is None else as_numbers(weights, "weights").astype(np.float64)
+    most = float(masses.max())  # of weights near the largest number, the sum would be none
+    loss = float(masses / most @ errors**p) * most
     return NeuronFit(theta, loss, found.steps, found.converged, activation == "identity")
 
 
 def _checked(features: Any, targets: Any, weights: Any) -> tuple[Floats, Floats, Floats]:
-    rows = np.asarray(to_numpy(features), dtype=np.float64)
-    values = np.asarray(to_numpy(targets), dtype=np.float64)
+    """Features, targets and weights of mean 1, in float64."""
+    if issparse(features):
+        raise BadInput(f"features are a sparse matrix of {features.shape}; give toarray() of it")
+    rows = as_numbers(features, "features").astype(np.float64)
+    values = as_numbers(targets, "targets").astype(np.float64)
     if rows.ndim != 2 or not len(rows):
         raise BadInput(f"features must be (m, d) with one row or more; got shape {rows.shape}")
     if values.shape != (len(rows),):
@@ -122,17 +129,8 @@ def _checked(features: Any, targets: Any, weights: Any) -> tuple[Floats, Floats,
         if not np.isfinite(array).all():
             row = int(np.argmin(np.isfinite(array.reshape(len(rows), -1)).all(axis=1)))
             raise BadInput(f"{name} of row {row} are NaN or infinite; leave it out")
-    if weights is None:
-        return rows, values, np.ones(len(rows))
-    masses = np.asarray(to_numpy(weights), dtype=np.float64)
-    if masses.shape != (len(rows),):
-        raise BadInput(f"there are {len(rows)} rows of features but weights of {masses.shape}")
-    wrong = ~(np.isfinite(masses) & (masses >= 0))
-    if wrong.any():
-        raise BadInput(f"weights must be finite and not negative; got {masses[wrong][0]}")
-    if not masses.any():
-        raise BadInput("all weights are zero; give None to count all items alike")
-    return rows, values, masses
+    shares = np.ones(len(rows)) if weights is None else mean_one(weights, len(rows))
+    return rows, values, shares
 
 
 def _check_options(p: float, activation: str, constraint: float | None, starts: int) -> None:
@@ -199,16 +197,17 @@ class NeuronLearner:
             Its loss is the weighted mean of ``|f(a theta) - y|^p``, summed over targets.
         """
         begin = time.perf_counter()
-        values = np.asarray(to_numpy(targets), dtype=np.float64)
+        values = as_numbers(targets, "targets").astype(np.float64)
         if values.ndim not in (1, 2) or 0 in values.shape:
             raise BadInput(f"targets must be (m,) or (m, k); got shape {values.shape}")
         columns = values.reshape(len(values), -1).T
         fits = [fit_neuron(inputs, y, weights, **self._options, seed=seed) for y in columns]
         thetas = np.stack([fit.theta for fit in fits], axis=1)
         self._theta = thetas[:, 0] if values.ndim == 1 else thetas
-        mass = len(values) if weights is None else float(np.sum(to_numpy(weights)))
+        shares = np.ones(len(values)) if weights is None else mean_one(weights, len(values))
+        errors = np.abs(self.predict(inputs).reshape(columns.T.shape) - columns.T)
         return FitReport(
-            sum(fit.loss for fit in fits) / mass,
+            float(shares @ (errors ** self._options["p"]).sum(axis=1)) / len(values),
             sum(fit.steps for fit in fits),
             all(fit.converged for fit in fits),
             time.perf_counter() - begin,
@@ -224,7 +223,7 @@ class NeuronLearner:
     def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
         """``features`` (the inputs) and ``outputs`` ``(n, k)``."""
         check_names(names, ["features", "outputs"], "a neuron")
-        found: dict[str, Any] = {"features": inputs}
+        found: dict[str, Any] = {"features": as_rows(inputs)}
         if "outputs" in names:
             found["outputs"] = self.predict(inputs).reshape(len(inputs), -1)
         return {name: found[name] for name in names}

@@ -25,8 +25,8 @@ def predictions(outputs: Tensor, several: Tensor | None, classes: bool) -> dict[
     outputs = full_precision(outputs)
     if not classes:
         found = {"outputs": outputs}
-        if several is not None:
-            found["member_votes"] = full_precision(several).mean(dim=2)
+        if several is not None and outputs.shape[1] == 1:  # a vote is one value
+            found["member_votes"] = full_precision(several)[:, :, 0]
         return found
     found = {"logits": outputs, "probabilities": outputs.softmax(dim=1)}
     if several is not None:
@@ -83,7 +83,7 @@ class HeadGradient:
         weight = torch.zeros_like(head.weight, dtype=torch.float64)
         bias = torch.zeros(len(weight), dtype=torch.float64, device=weight.device)
         for features, outputs, targets in batches:
-            pulls = residuals(outputs, targets, loss).double()
+            pulls = residuals(full_precision(outputs), targets, loss).double()
             weight += pulls.T @ features.double()
             bias += pulls.sum(dim=0)
         return cls(weight, bias if head.bias is not None else None)

@@ -139,9 +139,14 @@ class NetworkReader:
         if self._state().classes:
             several = ["member_probabilities", "member_votes"] if members else []
             return ["features", "logits", "probabilities", *several, *gradients]
-        return ["features", "outputs", *(["member_votes", *gradients] if members else [])]
+        votes = ["member_votes"] if self._outputs_count() == 1 else []
+        return ["features", "outputs", *([*votes, *gradients] if members else [])]
 
     # What learners built on this one may use and replace.
+
+    def _outputs_count(self) -> int:
+        """How many outputs the network has."""
+        return self.head.out_features
 
     def _before_rows(self, names: Sequence[str]) -> None:
         """A pass over a pool is to begin."""

@@ -1,5 +1,6 @@
 """The demo's numbers against slow twins, and its page."""
 
+import itertools
 import warnings
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,7 +14,7 @@ from sklearn.datasets import load_digits
 from labelwise.benchmark.demo import Plan, accuracies_by_strategy, run_all, run_one
 from labelwise.benchmark.demo.comparison import Comparison, band, compare
 from labelwise.benchmark.demo.page import page, table, verdict, write_report
-from labelwise.benchmark.statistics import Estimate, labels_needed
+from labelwise.benchmark.statistics import Estimate, labels_needed, tail
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 
 SMALL = Plan(strategies=("margin", "lewis"), seeds=2, labels=40, workers=1)
@@ -49,25 +50,26 @@ def test_the_curve_is_below_the_target_until_the_labels_needed(curve, target):
         assert np.interp(needed, LABELS, curve) == pytest.approx(target, abs=1e-9) or needed == 20
 
 
-def slow_comparison(accuracies, name, draws, seed):
-    """Labels needed for every bootstrap draw, one draw after the other."""
-    generator = np.random.default_rng(seed)
+def slow_comparison(accuracies, name):
+    """Labels needed for all resamples of the seeds, one after the other."""
     seeds = len(accuracies["random"])
     found = []
-    for drawn in generator.integers(seeds, size=(draws, seeds)):
-        target = accuracies["random"][drawn].mean(axis=0)[-1]
-        found.append(labels_needed(LABELS, accuracies[name][drawn].mean(axis=0), target))
+    for drawn in itertools.product(range(seeds), repeat=seeds):
+        target = accuracies["random"][list(drawn)].mean(axis=0)[-1]
+        found.append(labels_needed(LABELS, accuracies[name][list(drawn)].mean(axis=0), target))
     return np.sort(found)
 
 
 def test_the_interval_is_the_bootstrap_over_seeds_drawn_for_all_strategies_together():
     generator = np.random.default_rng(0)
-    base = np.sort(generator.uniform(0.5, 0.9, size=(6, 4)), axis=1)
-    accuracies = {"random": base, "other": base + generator.normal(0.02, 0.01, size=(6, 4))}
-    other = compare(LABELS, accuracies, "random", draws=400, seed=3)[1]
-    found = slow_comparison(accuracies, "other", 400, 3)
-    assert other.needed.low == pytest.approx(found[int(np.ceil(0.025 * 400)) - 1])
-    assert other.needed.high == pytest.approx(found[int(np.ceil(0.975 * 400)) - 1])
+    base = np.sort(generator.uniform(0.5, 0.9, size=(5, 4)), axis=1)
+    accuracies = {"random": base, "other": base + generator.normal(0.02, 0.01, size=(5, 4))}
+    other = compare(LABELS, accuracies, "random")[1]
+    found = slow_comparison(accuracies, "other")
+    place = int(np.ceil(tail(5) * len(found))) - 1  # fewer beyond each end than 2.5 %
+    assert 0 < place < 0.025 * len(found) - 1
+    assert other.needed.low == pytest.approx(found[place])
+    assert other.needed.high == pytest.approx(found[-place - 1])
     mean = {name: curves.mean(axis=0) for name, curves in accuracies.items()}
     assert other.gain.value == pytest.approx(mean["other"][-1] - mean["random"][-1])
     assert other.needed.value == pytest.approx(
