@@ -15,8 +15,9 @@ import labelwise
 from labelwise.cli import run
 from labelwise.theory import explain, plan
 from labelwise.theory.budgets import whole
+from tests.cli.pools import COMMAND
 from tests.conftest import make_features, make_probabilities
-from tests.test_cli import COMMAND, without_extras
+from tests.test_cli import without_extras
 
 
 @pytest.fixture

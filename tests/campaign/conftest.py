@@ -1,5 +1,6 @@
-"""The storages that all tests of campaigns can ask for."""
+"""The storages that all tests of campaigns can ask for, and a small campaign."""
 
+from tests.campaign.sources import digits
 from tests.campaign.storages import (
     make_postgres_url,
     postgres_server,
@@ -10,6 +11,7 @@ from tests.campaign.storages import (
 )
 
 __all__ = [
+    "digits",
     "make_postgres_url",
     "postgres_server",
     "postgres_url",

@@ -35,6 +35,8 @@ class Postgres:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._server = _start(folder)
+        self.execute("ALTER SYSTEM SET autovacuum = off")  # it would free space of a full disk
+        self.execute("SELECT pg_reload_conf()")
 
     def url(self, database: str = "postgres") -> str:
         """The URL of a database, for `open_storage`."""
@@ -53,7 +55,7 @@ class Postgres:
 
     def start_again(self) -> None:
         """Start after a crash."""
-        self._server.ensure_postgres_running()
+        _patiently(self._server.ensure_postgres_running)
 
     def stop(self) -> None:
         """Stop for good."""
@@ -73,16 +75,28 @@ def start_postgres() -> Iterator[Postgres]:
 
 
 def _start(folder: Path) -> Any:
-    """Start a server; a busy machine may need more than the ten seconds it is given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it has an opinion about folders where we want none
         import pgserver
-    for _ in range(5):
+
+    def start() -> Any:
+        pgserver.PostgresServer._instances.pop(folder, None)  # that of a try before
+        return pgserver.get_server(folder, cleanup_mode="stop")
+
+    return _patiently(start)
+
+
+def _patiently(start: Callable[[], Any]) -> Any:
+    """Start a server; a busy machine may need more than the ten seconds it is given.
+
+    At the next try it may still be starting (AssertionError), or be added by another process of
+    the tests for the first time on this machine (SubprocessError).
+    """
+    for _ in range(30):
         try:
-            return pgserver.get_server(folder, cleanup_mode="stop")
-        except SubprocessError as error:
-            failure = error
-            pgserver.PostgresServer._instances.pop(folder, None)
+            return start()
+        except (SubprocessError, AssertionError) as error:
+            failure: Exception = error
             time.sleep(2.0)
     raise failure
 

@@ -95,9 +95,9 @@ def test_two_processes_asking_at_once_get_the_same_batch(storage_url):
     for process in processes:
         process.start()
     for _ in processes:
-        assert ready.acquire(timeout=60)
+        assert ready.acquire(timeout=300)
     go.set()
-    first, second = (answers.get(timeout=60) for _ in processes)
+    first, second = (answers.get(timeout=300) for _ in processes)
     for process in processes:
         process.join()
     assert first == second and len(first) == 7

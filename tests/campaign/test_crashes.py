@@ -159,7 +159,7 @@ assert os.waitpid(child, 0)[1] == 0
 assert storage.append("birds", [Told(0.0, 0, 0)]) == 42
 storage.close()
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
     with closing(open_storage(storage_url)) as storage:
         events = [event for event in storage.read("birds") if isinstance(event, Told)]
     for by in ("child", "parent"):

@@ -2,6 +2,7 @@
 
 import ctypes
 import doctest
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,7 +27,7 @@ class Gate(MemoryStorage):
     def transact(self, campaign, start, decide):
         before = self.length(campaign)
         self.begun.set()
-        assert self.go.wait(10)
+        assert self.go.wait(60)
         length = super().transact(
             campaign, start, decide if not self.fails else self._failing(decide)
         )
@@ -57,7 +58,7 @@ def gathered(storage, operations):
     storage.begun.clear()
     with ThreadPoolExecutor(len(operations)) as pool:
         futures = [pool.submit(groups.commit, operations[0])]
-        assert storage.begun.wait(10)
+        assert storage.begun.wait(60)
         for operation in operations[1:]:
             futures.append(pool.submit(groups.commit, operation))
             while len(groups._queue) < len(futures) - 1:
@@ -149,19 +150,57 @@ def test_who_is_interrupted_while_waiting_leaves_the_others_unharmed():
     second = threading.Thread(target=wait_and_be_interrupted)
     third = threading.Thread(target=groups.commit, args=(told(2),))
     first.start()
-    assert storage.begun.wait(10)
+    assert storage.begun.wait(60)
     for place, thread in enumerate((second, third)):
         thread.start()
         while len(groups._queue) < place + 1:
             threading.Event().wait(0.001)
+    while sys._current_frames()[second.ident].f_code is not threading.Condition.wait.__code__:
+        threading.Event().wait(0.001)
+    threading.Event().wait(0.05)  # until it sleeps there
     interrupt(second)  # comes through when the wait is over: it is called to write then
     storage.go.set()
     for thread in (first, second, third):
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
     assert raised == [True]
     assert groups.commit(told(3)) == 2
     assert sorted(event.id for event in storage.read("birds")) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_who_is_interrupted_as_it_enters_the_queue_leaves_the_others_unharmed(others):
+    class Interrupting:
+        """The queue's lock; the first to let it go after ``armed`` is interrupted."""
+
+        def __init__(self):
+            self.lock, self.armed = threading.Lock(), False
+
+        def __enter__(self):
+            self.lock.acquire()
+
+        def __exit__(self, *_):
+            armed, self.armed = self.armed, False
+            self.lock.release()
+            if armed:
+                raise KeyboardInterrupt
+
+    storage = Gate()
+    groups = Groups("birds", storage, lambda: 5.0)
+    groups._queueing = Interrupting()
+    first, last = (
+        threading.Thread(target=groups.commit, args=(told(item),), daemon=True) for item in (0, 2)
+    )
+    if others:
+        first.start()
+        assert storage.begun.wait(60)
+    groups._queueing.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        groups.commit(told(1))
+    storage.go.set()
+    last.start()
+    last.join(60)
+    assert [event.id for event in storage.read("birds")] == [0, 2][-1 - others :]
 
 
 def test_two_desks_on_one_record_see_each_others_events(storage):

@@ -11,11 +11,12 @@ from xml.sax.saxutils import escape
 class ObjectStore:
     """Objects by bucket and key, such as ``"bucket/folder/rows.npy"``.
 
-    ``fetched`` counts the bytes of all answers to GET, by object; ``changed`` is the age of all.
+    ``fetched`` counts the bytes of all answers to GET, by object: what a client that lost patience
+    asks for again counts once. ``changed`` is the age of all.
     """
 
     def __init__(self, port):
-        self.objects, self.fetched, self._port = {}, {}, port
+        self.objects, self.fetched, self._asked, self._port = {}, {}, set(), port
         self.changed = "Thu, 01 Jan 2026 00:00:00 GMT"
 
     def url(self, path):
@@ -38,6 +39,13 @@ class ObjectStore:
         some = content[int(first) : int(last) + 1]
         return 206, {"Content-Range": f"bytes {first}-{last}/{len(content)}"}, some
 
+    def count(self, target, asked, length):
+        """Count an answer to what was asked, which has a name of its own."""
+        path = unquote(urlsplit(target).path).strip("/")
+        if asked is None or asked not in self._asked:
+            self.fetched[path] = self.fetched.get(path, 0) + length
+        self._asked.add(asked)
+
     def _list(self, bucket, prefix):
         keys = sorted(path for path in self.objects if path.startswith(f"{bucket}/{prefix}"))
         entries = "".join(
@@ -54,11 +62,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        store = self.server.store
         content = self._head()
-        path = unquote(urlsplit(self.path).path).strip("/")
         with self.server.lock:
-            store.fetched[path] = store.fetched.get(path, 0) + len(content)
+            asked = self.headers.get("amz-sdk-invocation-id")
+            self.server.store.count(self.path, asked, len(content))
         self.wfile.write(content)
 
     def do_HEAD(self):
@@ -77,10 +84,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing on the terminal."""
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # connections beyond it would be refused for a second
+
+
 @contextmanager
 def object_store():
     """A store for as long as it is needed."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+    with _Server(("127.0.0.1", 0), _Handler) as server:
         server.daemon_threads, server.lock = True, threading.Lock()
         server.store = ObjectStore(server.server_port)
         thread = threading.Thread(target=server.serve_forever)

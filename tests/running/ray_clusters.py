@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # it would count the memory of other tests
+os.environ["RAY_worker_niceness"] = "0"  # else every other program goes first
 os.environ["RAY_TQDM_PATCH_PRINT"] = "0"  # it would put a function of its own in the place of print
 
 import numpy as np
@@ -17,6 +18,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import labelwise
+from labelwise.running import ray_patience
 from labelwise.running.ray_shards import ClusterFailed, RayActors
 from tests.conftest import make_features
 
@@ -30,9 +32,11 @@ def main(event: str, folder: Path) -> None:
     expected = labelwise.select("herding", BUDGET, features=features)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     second = cluster.add_node(num_cpus=1)
-    actors = RayActors(2, on=f"ray:{cluster.address}", start_seconds=10)
+    actors = RayActors(2, on=f"ray:{cluster.address}", start_seconds=300)
     if event == "node":
         cluster.add_node(num_cpus=1)  # where there is room for what is lost
+    if event == "no room":
+        actors._start_seconds, ray_patience.SLOW = 10, 30  # a busy machine is not to be given up
     happened = 0.0
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -63,7 +67,7 @@ def main(event: str, folder: Path) -> None:
 
 def wait_until_one_is_gone(pids: list[int]) -> None:
     """The processes of a node end a second or two after it."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 150
     while time.monotonic() < end and all(Path(f"/proc/{pid}").exists() for pid in pids):
         time.sleep(0.1)
 

@@ -15,6 +15,17 @@ from pathlib import Path
 
 HOST = "127.0.0.2"  # all of 127.x.x.x is this machine; Ray replaces 127.0.0.1 by a public address
 
+PORTS = 20_000, 30_000
+START_SECONDS = 300
+SETTINGS = {
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_worker_niceness": "0",  # else every other program goes first
+    "GRPC_ENABLE_FORK_SUPPORT": "0",  # else what Ray starts for a client ends at once now and then
+    # How long that may take, and the cluster: Ray gives them half a minute, however busy it is.
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": str(START_SECONDS),
+    "RAY_gcs_server_port_wait_time_s": str(START_SECONDS),
+}
+
 
 class Head:
     """A head that runs.
@@ -31,12 +42,21 @@ class Head:
 
     def pid(self, name: str) -> int:
         """The process of the head whose program is called so."""
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                program = (process / "cmdline").read_text().split("\0")[0]
-                if program.endswith(name) and os.getpgid(int(process.name)) == self.group:
-                    return int(process.name)
+        for number, command in in_session(self.group).items():
+            if command.split("\0")[0].endswith(name):
+                return number
         raise LookupError(name)
+
+
+def in_session(session: int) -> dict[int, str]:
+    """The commands of all processes of a session that run, by their ids; Ray's own have groups."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (process / "cmdline").read_text()
+            if command and os.getsid(int(process.name)) == session:  # an ended one has no command
+                found[int(process.name)] = command
+    return found
 
 
 def new_secret() -> dict[str, str]:
@@ -59,11 +79,8 @@ def started_head(cpus: int = 2) -> Iterator[Head]:
 
 @contextmanager
 def _head(cpus: int) -> Iterator[Head]:
-    with socket.create_server((HOST, 0)) as free:
-        port = free.getsockname()[1]
-    # Without the second, what Ray starts for a client ends at once now and then.
-    settings = {"RAY_memory_monitor_refresh_ms": "0", "GRPC_ENABLE_FORK_SUPPORT": "0"}
-    environment = {**os.environ, **settings}
+    port = _free_port()
+    environment = {**os.environ, **SETTINGS}
     if "RAY_AUTH_MODE" not in environment:
         environment |= new_secret()
     environment.pop("RAY_ADDRESS", None)
@@ -77,9 +94,19 @@ def _head(cpus: int) -> Iterator[Head]:
             _wait_for(port, process, log)
             yield Head(process.pid, port, environment)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            for number in in_session(process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
             process.wait()
+
+
+def _free_port() -> int:
+    """One that no process is given by chance, as are those above 32768, before it is used."""
+    for port in range(PORTS[0] + os.getpid() % 1000, PORTS[1]):
+        with suppress(OSError):
+            socket.create_server((HOST, port)).close()
+            return port
+    raise RuntimeError(f"no port of {HOST} from {PORTS[0]} to {PORTS[1]} is free")
 
 
 def _command(port: int, cpus: int, folder: str) -> list[str]:
@@ -93,7 +120,7 @@ def _command(port: int, cpus: int, folder: str) -> list[str]:
 
 def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
     """Until the server listens; the command has ended by then, and its processes go on."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and not process.poll():
         with suppress(OSError):
             socket.create_connection((HOST, port), timeout=1).close()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.blocks import LocalShards
-from labelwise.errors import UnknownName
+from labelwise.errors import BadInput, UnknownName
 from labelwise.running import division as division_module
 from labelwise.running import worker
 from labelwise.running.division import Division, own_ids
@@ -83,6 +83,11 @@ def test_a_cut_reads_its_range_and_no_more(features):
     assert cut.precision == whole.precision and cut.in_memory
     np.testing.assert_array_equal(cut.read(30, 99), features[50:60])
     np.testing.assert_array_equal(cut.take([3, 0]), features[[23, 20]])
+
+
+def test_a_cut_beyond_the_last_row_is_refused(features):
+    with pytest.raises(BadInput, match="there are 1001 rows but row 1001 is asked for"):
+        Cut(open_source(features, "features"), 5, 1002)
 
 
 def test_a_part_without_candidates_has_no_blocks(features):

@@ -1,6 +1,7 @@
 """What is said once a cluster is lost, in whatever way that shows."""
 
 import doctest
+import threading
 import time
 
 import pytest
@@ -17,12 +18,14 @@ class Joined:
     """A cluster that this process has joined until it leaves it."""
 
     def __init__(self, answers=True):
-        self.here, self.left, self.answers = True, 0, answers
-        self.watch = watch = Watch(lambda: self.answers, patience=0.2, every=0.05)
+        self.here, self.left = True, 0
+        patience = 60 if answers else 0.2
+        self.watch = watch = Watch(lambda: answers, patience=patience, every=0.05)
         named = {"is_joined": lambda: self.here, "leave": self.leave, "answers": LookupError}
         self.connection = Connection("node:6379", watch, **named)
 
     def leave(self):
+        time.sleep(0.05)  # while others notice, too
         self.here, self.left = False, self.left + 1
 
     def __enter__(self):
@@ -45,13 +48,31 @@ def test_a_connection_that_breaks_is_told_once_and_for_all():
 
 def test_a_head_that_is_silent_is_told():
     with Joined(answers=False) as cluster:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while time.monotonic() < end and not cluster.watch.is_lost:
             time.sleep(0.05)
-        silent = f"node:6379, has not answered for 0 s; {AGAIN}"
+        silent = rf"node:6379, has not answered for \d s; {AGAIN}"
         with pytest.raises(ClusterFailed, match=silent), cluster.connection.use():
             raise AssertionError("nothing may be asked of it")
         assert cluster.left == 1
+
+
+def test_of_several_threads_that_miss_a_cluster_one_leaves_it():
+    together, told = threading.Barrier(4), []
+
+    def miss(cluster):
+        with pytest.raises(ClusterFailed) as error, cluster.connection.use():
+            together.wait(60)
+            raise ConnectionError("no route")
+        told.append(str(error.value))
+
+    with Joined() as cluster:
+        threads = [threading.Thread(target=miss, args=(cluster,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert cluster.left == 1 and len(told) == 4 and len(set(told)) == 1
 
 
 def test_any_error_on_a_connection_that_has_ended_is_its_loss():

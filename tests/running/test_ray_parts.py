@@ -4,6 +4,8 @@ The workers are in this process, so that they can be lost at every single call.
 """
 
 import itertools
+import os
+import threading
 import warnings
 
 import cloudpickle
@@ -216,6 +218,88 @@ def test_an_error_that_cannot_travel_is_told():
     shards = held(CrewHere(1), {"features": np.ones((6, 2))}, 6)
     with pytest.raises(RuntimeError, match="in be_stubborn"):
         shards.map(be_stubborn)
+
+
+class Locked:
+    """What cannot be pickled."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __call__(self, shard):
+        return len(shard)
+
+
+def test_what_cannot_travel_is_refused():
+    given = {"inputs": np.ones((6, 2))}
+    told = (
+        r"^the learner cannot be sent to other processes \(cannot pickle '_thread.lock' object\);"
+    )
+    with pytest.raises(BadInput, match=told):
+        held(CrewHere(1), given, 6, learner=Locked(), names=("features",))
+    shards = held(CrewHere(1), {"features": np.ones((6, 2))}, 6)
+    with pytest.raises(BadInput, match="the strategy's Locked cannot be sent to other processes"):
+        shards.map(Locked())
+    assert shards.map(len) == [6]
+
+
+@pytest.fixture(name="path")
+def file_of_rows(tmp_path):
+    np.save(tmp_path / "rows.npy", make_features(700, 3))
+    return tmp_path / "rows.npy"
+
+
+CHANGED = r"^/.*rows\.npy has changed while items were picked; select from files that stay$"
+
+
+def rewrite(path):
+    np.save(path, make_features(700, 3, seed=1))
+    os.utime(path, ns=(0, 0))  # however coarse the clock of the file system is
+
+
+def cut(path):
+    os.truncate(path, 4000)
+
+
+@pytest.mark.parametrize("change", [rewrite, cut, os.remove])
+def test_a_file_that_changes_is_refused_at_the_end(change, path):
+    shards = held(CrewHere(2), {"features": path}, 700)
+    shards.map(total)
+    shards.check_files()
+    change(path)
+    with pytest.raises(BadInput, match=CHANGED):
+        shards.check_files()
+
+
+@pytest.mark.parametrize("change", [cut, os.remove])
+def test_an_error_for_a_file_that_changed_says_that_it_did(change, path):
+    shards = held(CrewHere(2), {"features": path}, 700)
+    change(path)
+    with pytest.raises(BadInput, match=CHANGED):
+        shards.map(total)
+    with pytest.raises(BadInput, match=CHANGED):
+        shards.rows(np.array([690]))
+
+
+def test_a_part_is_not_restored_from_a_file_that_changed(path):
+    crew = CrewHere(2)
+    shards = held(crew, {"features": path}, 700)
+    shards.map(note, "a")
+    rewrite(path)
+    crew.workers[1] = None
+    with pytest.raises(BadInput, match=CHANGED):
+        shards.map(note, "b")
+
+
+def test_a_file_that_is_added_to_a_folder_counts_as_a_change(path):
+    crew = CrewHere(2)
+    shards = held(crew, {"features": path.parent}, 700)
+    np.save(path.parent / "another.npy", make_features(10, 3))
+    shards.map(total)
+    shards.check_files()  # nobody reads it
+    crew.workers[1] = None
+    with pytest.raises(BadInput, match=r"another\.npy has changed while items were picked"):
+        shards.map(total)
 
 
 def test_a_file_that_a_worker_does_not_see_is_named_with_the_machine(tmp_path):

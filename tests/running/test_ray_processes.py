@@ -12,9 +12,12 @@ from labelwise.errors import BadInput
 from labelwise.running import ray_processes as ray_processes_module
 from labelwise.running.ray_parts import RESTORES, ClusterFailed
 from labelwise.running.ray_processes import RayProcess, ray_processes
-from labelwise.running.ray_shards import RayActors
-from tests.running.ray_fixtures import two_actors  # noqa: F401
 from tests.running.test_ray_parts import CrewHere
+
+ray = pytest.importorskip("ray")
+from labelwise.running import ray_shards  # noqa: E402
+from labelwise.running.ray_shards import RayActors  # noqa: E402
+from tests.running.ray_fixtures import two_actors  # noqa: E402, F401
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -55,6 +58,13 @@ def test_a_process_that_is_lost_every_time_is_given_up():
     process.shutdown()
 
 
+def test_a_call_that_cannot_travel_is_refused():
+    process = RayProcess(CrewHere(1), 0)
+    with pytest.raises(BadInput, match=r"the call of acquire cannot be sent to other processes \("):
+        process.submit(threading.Lock().acquire)
+    process.shutdown()
+
+
 def test_the_examples_run(actors):
     found = doctest.testmod(ray_processes_module)
     assert found.attempted > 0 and found.failed == 0
@@ -63,7 +73,7 @@ def test_the_examples_run(actors):
 def wait_for(path, others):
     """Leave a sign, and wait until all have left theirs; so all must run at the same time."""
     open(path, "w").close()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end and not all(map(os.path.exists, others)):
         time.sleep(0.01)
     return os.getpid(), all(map(os.path.exists, others))
@@ -85,14 +95,46 @@ def test_processes_that_are_no_longer_needed_end_in_the_middle_of_a_call(
     """Also where much time goes by between the end of the call and the end of the waiting."""
     close = RayActors.close
     monkeypatch.setattr(RayActors, "close", lambda crew: (close(crew), time.sleep(pause)))
-    begin, before = time.monotonic(), waiting_threads()
+    before = waiting_threads()
     with ray_processes("ray", 1) as (process,):
         calls = [process.submit(time.sleep, seconds) for seconds in (0, 1000, 0)]
         wait(calls, return_when=FIRST_COMPLETED)
     with pytest.raises(ClusterFailed, match="these actors have ended"):
         calls[1].result()
-    assert calls[2].cancelled()
-    assert time.monotonic() - begin < 60 and waiting_threads() == before
+    assert calls[2].cancelled() and waiting_threads() == before
+
+
+def test_a_process_that_ends_while_the_others_are_ended_is_not_made_again(actors, monkeypatch):
+    """Where the call of the first has failed long before the second one is ended."""
+    end = ray_shards._end
+    monkeypatch.setattr(ray_shards, "_end", lambda handle: (end(handle), time.sleep(1)))
+    with ray_processes("ray", 2) as (first, second):
+        calls = [process.submit(time.sleep, 1000) for process in (first, second)]
+        crew = first._crew
+    for call in calls:
+        with pytest.raises(ClusterFailed, match="these actors have ended"):
+            call.result()
+    assert crew.generations == [0, 0] and not crew._handles
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_process_that_is_made_again_while_all_are_ended_ends_too(actors, monkeypatch, moment):
+    crew = RayActors(1)
+    start, started = crew._start, []
+
+    def start_and_close():
+        if moment == "before":
+            crew.close()
+        started.append(start())
+        if moment == "after":
+            crew.close()
+        return started[0]
+
+    monkeypatch.setattr(crew, "_start", start_and_close)
+    with pytest.raises(ClusterFailed, match="these actors have ended"):
+        crew.replace([0])
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(started[0].hello.remote(), timeout=300)
 
 
 def waiting_threads():

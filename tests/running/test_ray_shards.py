@@ -10,6 +10,7 @@ import io
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import warnings
@@ -22,7 +23,7 @@ import pytest
 import labelwise
 from labelwise.cli import run as run_command
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.running import ray_parts, run
+from labelwise.running import ray_parts, ray_patience, run
 from tests.conftest import make_features, make_probabilities
 from tests.running.object_store import object_store
 from tests.running.test_shards import write_parquet
@@ -37,6 +38,7 @@ from labelwise.running.ray_shards import (  # noqa: E402
     dataset_rows,
 )
 from tests.running.ray_fixtures import two_actors  # noqa: E402, F401
+from tests.running.ray_heads import in_session  # noqa: E402
 
 STRATEGIES = labelwise.strategies()
 pytestmark = pytest.mark.xdist_group("ray")
@@ -170,6 +172,7 @@ def test_a_process_that_ends_every_time_is_given_up(actors, monkeypatch):
     shards = RayShards(actors, {"features": np.ones((10, 2))}, 10)
     with pytest.raises(ClusterFailed, match=r"part 1 of 2 was lost 1 times in one call \(.+\);"):
         shards.map(die)
+    actors.replace([0, 1])  # for the tests that follow
 
 
 def test_a_nan_is_refused_and_its_item_named(actors):
@@ -231,21 +234,27 @@ def test_a_dataset_without_free_cpus_says_so(actors):
     dataset = pytest.importorskip("ray.data").from_numpy(np.ones((20, 2)))
     with (
         RayActors(2),  # all of the cluster, with the module's own
-        pytest.raises(ClusterFailed, match="1 of 1 blocks of the dataset did not come within 3 s"),
+        pytest.raises(ClusterFailed, match="no CPU of the cluster was free within 3 s; compute"),
     ):
         dataset_rows(dataset, seconds=3)
 
 
-def test_actors_without_room_say_so(actors):
+@pytest.fixture
+def busy(monkeypatch):
+    """A machine that is busy is not to be given up, however soon a test wants its answer."""
+    monkeypatch.setattr(ray_patience, "SLOW", 100)
+
+
+def test_actors_without_room_say_so(actors, busy):
     message = r"\d of 3 actors could not start .* \d of the cluster's 4 CPUs are free"
     with pytest.raises(ClusterFailed, match=message):
-        RayActors(3, start_seconds=4)
+        RayActors(3, start_seconds=2)
 
 
-def test_actors_without_a_gpu_say_so(actors):
+def test_actors_without_a_gpu_say_so(actors, busy):
     message = r"1 of 1 actors .* needs a CPU and a GPU, .* CPUs and 0 of its 0 GPUs are free"
     with pytest.raises(ClusterFailed, match=message):
-        RayActors(1, gpus=1, start_seconds=4)
+        RayActors(1, gpus=1, start_seconds=2)
 
 
 def test_the_command_selects_on_ray(actors, tmp_path, monkeypatch):
@@ -270,6 +279,123 @@ def test_the_examples_of_the_page_run(actors, tmp_path, monkeypatch):
     assert names["picks"].ids.tolist() == names["same"].ids.tolist()
 
 
+def stillborn(path, starts):
+    """Actors that note their starts in a file; the process of the first ones ends as it starts."""
+
+    class Stillborn(ray_shards._Actor):
+        def hello(self):
+            with path.open("a") as file:
+                file.write("x")
+            if len(path.read_text()) < starts:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().hello()
+
+    return ray.remote(Stillborn)
+
+
+def test_an_actor_that_is_lost_while_it_starts_is_made_again(actors, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_shards, "_REMOTE", stillborn(tmp_path / "starts", 3))
+    with RayActors(1) as others:
+        assert others.generations == [2] and others.processes[0].pid > 0
+        assert others.collect([others.send(0, "close", 0)]) == [None]
+
+
+def test_an_actor_that_is_lost_at_every_start_is_given_up(actors, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_shards, "RESTORES", 1)
+    monkeypatch.setattr(ray_shards, "_REMOTE", stillborn(tmp_path / "starts", 1000))
+    with pytest.raises(ClusterFailed, match=r"an actor ended while it started \(.+\); every node"):
+        RayActors(1)
+    assert len((tmp_path / "starts").read_text()) == 2
+
+
+def test_what_is_lost_with_its_node_is_not_made_again_here(actors, monkeypatch):
+    """Ray ends a process whose own node has ended, some seconds later; so there is no time."""
+    here = ray.get_runtime_context().get_node_id()
+    nodes = [node | {"Alive": node["NodeID"] != here} for node in ray.nodes()]
+    monkeypatch.setattr(ray_shards, "_nodes", lambda: nodes)
+    with pytest.raises(ClusterFailed, match="Ray has ended on this machine; look for what ended"):
+        actors.replace([0])
+    with pytest.raises(ClusterFailed, match="Ray has ended on this machine; look for what ended"):
+        RayActors(3, start_seconds=2)  # which waits for room
+    monkeypatch.undo()
+    assert len(select("k_center", 2, features=np.eye(5), on=actors)) == 2
+
+
+def test_actors_that_have_ended_say_so(actors):
+    with RayActors(1) as others:
+        assert len(others) == 1
+    with pytest.raises(ClusterFailed, match="these actors have ended; start new ones"):
+        select("k_center", 2, features=np.eye(5), on=others)
+
+
+def failing(times, error, tries):
+    """In the place of ``ray.init``: it fails some times."""
+
+    def init(**_):
+        tries.append(1)
+        if len(tries) <= times:
+            raise error
+
+    return init
+
+
+NO_SERVER = ConnectionError("Initialization failure from server:\nTraceback ...\nno process")
+SLOW_START = Exception("The current node timed out during startup.")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("error", [NO_SERVER, SLOW_START], ids=["client", "here"])
+def test_what_fails_now_and_then_is_tried_twice(times, error, monkeypatch):
+    tries = []
+    monkeypatch.setattr(ray, "init", failing(times, error, tries))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        on = f"ray://127.0.0.1:{server.getsockname()[1]}" if error is NO_SERVER else "ray"
+        if times == 1:
+            connect(on)
+        else:
+            with pytest.raises(ClusterFailed, match=r"(cannot join .*: no p|cannot be started)"):
+                connect(on)
+    assert len(tries) == 2
+
+
+def test_a_cluster_that_refuses_is_not_asked_twice(monkeypatch):
+    tries = []
+    monkeypatch.setattr(ray, "init", failing(9, RuntimeError("Version mismatch: 1 and 2"), tries))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with pytest.raises(ClusterFailed, match=r"\(Version mismatch: 1 and 2\); it must run the"):
+            connect(f"ray:127.0.0.1:{server.getsockname()[1]}")
+    assert len(tries) == 1
+
+
+def test_a_file_that_changes_while_items_are_picked_is_refused(actors, tmp_path):
+    path = tmp_path / "f.npy"
+    features = make_features(300, 4)
+    np.save(path, features)
+
+    def replace(stage, done, total):
+        if stage == "herding" and done == 3:
+            np.save(tmp_path / "other.npy", features[::-1])
+            os.replace(tmp_path / "other.npy", path)
+
+    with pytest.raises(BadInput, match=r"f\.npy has changed while items were picked; select from"):
+        select("herding", 9, features=path, on=actors, progress=replace)
+    assert len(select("herding", 9, features=path, on=actors)) == 9
+
+
+def niceness(shard):
+    return os.nice(0)
+
+
+def test_actors_wait_for_other_programs_no_more_than_this_process_does(actors):
+    shards = RayShards(actors, {"features": np.ones((6, 2))}, 6)
+    assert max(shards.map(niceness)) <= os.nice(0)
+
+
 def test_print_stays_what_it_was(actors):
     rows = make_features(40, 3)
     labelwise.select("lewis", 3, features=rows, on=actors)
@@ -291,12 +417,23 @@ def test_another_cluster_than_the_joined_one_is_refused(actors):
     connect(f"ray:localhost:{port}")  # the same by another name
 
 
+def test_without_ray_the_command_to_install_it_is_named(tmp_path):
+    np.save(tmp_path / "f.npy", np.ones((4, 2)))
+    code = "import sys; sys.modules['ray'] = None; from labelwise.cli import run; sys.exit(run(\n"
+    code += "'select f.npy -s random -b 1 -o p.csv --on ray'.split()))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    told = "labelwise: selecting on Ray needs ray; run pip install 'labelwise[ray]'\n"
+    assert done.stderr.endswith(told)
+
+
 def test_a_cluster_that_does_not_answer_is_named(tmp_path):
     np.save(tmp_path / "f.npy", np.ones((4, 2)))
     where = ["--on", "ray:127.0.0.1:9"]
     command = ["labelwise", "select", "f.npy", "-s", "random", "-b", "1", "-o", "p.csv", *where]
     command[0] = str(Path(sys.executable).parent / "labelwise")
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
     assert "no Ray cluster answers at 127.0.0.1:9; check the address" in done.stderr
 
@@ -319,16 +456,17 @@ def test_actors_without_a_cluster_are_refused():
 
 
 @contextmanager
-def alone(command, environment=None):
+def alone(command, environment=None, folder=ROOT):
     """A command whose processes end with it: those of a broken cluster would take a minute more."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    named = {"cwd": ROOT, "env": environment, "start_new_session": True}
+    named = {"cwd": folder, "env": environment, "start_new_session": True}
     process = subprocess.Popen(command, **named, **pipes)
     try:
         yield process
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        for number in in_session(process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
         process.wait()
 
 
@@ -337,13 +475,14 @@ def alone(command, environment=None):
     ("event", "answer"),
     [
         ("node", "the same picks, restored 1"),
-        ("no room", "1 of 2 actors could not start within 10 s; each needs a CPU, and 0 of"),
+        ("no room", r"1 of 2 actors could not start within \d+ s; each needs a CPU, and 0 of"),
         ("head", "the head of the Ray cluster"),
     ],
 )
 def test_a_cluster_that_loses_a_node_goes_on_or_says_why(event, answer, tmp_path):
     command = [sys.executable, "-m", "tests.running.ray_clusters", event, str(tmp_path)]
     with alone(command) as process:
-        out, errors = process.communicate(timeout=240)
-    assert answer in out, out + errors
-    assert float(out.split("seconds")[1].split()[0]) < 60
+        out, errors = process.communicate(timeout=900)
+    assert re.search(answer, out), out + errors
+    if event == "head":  # the others are as fast as the machine starts processes
+        assert float(out.split("seconds")[1].split()[0]) < 60

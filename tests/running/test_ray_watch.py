@@ -2,12 +2,14 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from labelwise.running import ray_watch
 from labelwise.running.ray_watch import Watch
 
-EVERY, PATIENCE = 0.05, 0.5  # a busy machine may take some looks to run a thread
+EVERY, PATIENCE = 0.05, 0.5  # ten looks: a busy machine may need some to run a thread
 
 
 def watched(look, lost=None):
@@ -27,8 +29,25 @@ def test_a_head_that_does_not_answer_is_lost_after_a_while(look):
     told = threading.Event()
     begin = time.monotonic()
     watch = watched(look, told.set)
-    assert told.wait(10)
+    assert told.wait(60)
     assert time.monotonic() - begin >= PATIENCE and watch.is_lost and watch.silence >= PATIENCE
+    watch.stop()
+
+
+def test_time_in_which_nobody_looked_is_not_the_silence_of_the_head(monkeypatch):
+    """Such as that of a process that was stopped in the middle of a look and goes on much later."""
+    looks, passed, told = [], [0], threading.Event()
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0])
+    monkeypatch.setattr(ray_watch, "time", clock)
+
+    def look():
+        looks.append(1)
+        passed[0] += 1000  # as much time goes by, and the look is of no use
+        return len(looks) > 3
+
+    watch = watched(look, told.set)
+    assert waited(lambda: len(looks) > 5)
+    assert not told.is_set() and not watch.is_lost and watch.silence < PATIENCE
     watch.stop()
 
 
@@ -61,10 +80,15 @@ def test_a_head_that_comes_back_is_lost_no_more():
 
 
 def waited(condition):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while time.monotonic() < end and not condition():
         time.sleep(EVERY)
     return condition()
+
+
+def looking():
+    """Whether anyone looks just now."""
+    return "labelwise-look" in [thread.name for thread in threading.enumerate()]
 
 
 def test_nobody_looks_after_it_was_stopped():
@@ -72,6 +96,17 @@ def test_nobody_looks_after_it_was_stopped():
     watch = watched(lambda: looks.append(1) or True)
     assert waited(lambda: looks)
     watch.stop()
+    assert waited(lambda: not watch._thread.is_alive() and not looking())
     count = len(looks)
     time.sleep(5 * EVERY)
-    assert len(looks) == count and not watch._thread.is_alive()
+    assert len(looks) == count
+
+
+def test_stopping_waits_for_no_answer():
+    over = threading.Event()
+    watch = Watch(lambda: over.wait(1000), patience=10_000, every=1)
+    watch._every = 1000  # how long the first look may take
+    assert waited(looking)
+    watch.stop()
+    assert waited(lambda: not watch._thread.is_alive())
+    over.set()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ DIGITS = 150
 """How many pictures the folder holds."""
 
 CLASSES = [str(digit) for digit in range(10)]
+
+PATIENCE = 240.0
+"""Seconds after which something will not happen any more; a busy machine may take many."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,15 @@ class Server:
 
     process: subprocess.Popen[str]
     url: str
+    reader: threading.Thread
     lines: list[str] = field(default_factory=list)
     clients: list[httpx.Client] = field(default_factory=list)
 
     def client(self, name: str = "ann", **named: Any) -> httpx.Client:
         """A client with the headers that the page would send."""
-        client = httpx.Client(base_url=self.url, timeout=30, follow_redirects=True, **named)
+        client = httpx.Client(
+            base_url=self.url, timeout=PATIENCE, follow_redirects=True, verify=False, **named
+        )
         self.clients.append(client)
         session = client.get("/api/session", params={"name": name}).json()
         client.headers.update({"X-Annotator": name, "X-Labelwise-Csrf": session["csrf"]})
@@ -49,17 +55,19 @@ class Server:
     def kill(self) -> None:
         """End the process at once, as a power cut would."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
     def stop(self) -> int:
-        """End the process in good order; its exit code."""
+        """End the process in good order, and hear all that it said; its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            return self.process.wait(20)
+            code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
+        self.reader.join(PATIENCE)
+        return code
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +99,49 @@ def make_project(digits: Digits, tmp_path: Path) -> Callable[..., Any]:
         return Project.start(digits.folder, home=tmp_path / f"{name}.labelwise", **wanted)
 
     return make
+
+
+def ask(project: Any, ids: Iterable[int], **more: Any) -> None:
+    """Open a batch as a campaign would."""
+    from labelwise.campaign.events import Asked
+
+    number = len(project.desk().ledger().batches) + 1
+
+    def decide(ledger: Any, now: float) -> Any:
+        return [Asked(now, number, tuple(ids), strategy="random", **more)], None
+
+    project.desk().commit(decide)
+
+
+@pytest.fixture
+def project(make_project: Callable[..., Any]) -> Any:
+    """A campaign with a batch of 20 items."""
+    made = make_project()
+    ask(made, range(20))
+    return made
+
+
+@pytest.fixture
+def page(project: Any) -> Iterator[Callable[[str], Any]]:
+    """Gives clients of one server: ``page("ann")``."""
+    from starlette.testclient import TestClient
+
+    from labelwise.web.app import create_app
+
+    with TestClient(
+        create_app(project, trains=False),
+        base_url="http://127.0.0.1:8600",
+        raise_server_exceptions=False,
+    ) as first:
+
+        def enter(name: str) -> Any:
+            client = TestClient(first.app, base_url=first.base_url, raise_server_exceptions=False)
+            client.portal = first.portal  # one server has one event loop
+            code = client.get("/api/session", params={"name": name}).json()["csrf"]
+            client.headers.update({"X-Annotator": name, "X-Labelwise-Csrf": code})
+            return client
+
+        yield enter
 
 
 @pytest.fixture
@@ -137,15 +188,17 @@ def launch(home: Path, *options: str, **environment: str) -> Server:
                     found.set()
         found.set()
 
-    threading.Thread(target=read, daemon=True).start()
-    if not found.wait(60) or not address:
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    if not found.wait(PATIENCE) or not address:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
+        reader.join(PATIENCE)
         raise AssertionError(f"the server did not start: {''.join(lines)}")
-    return Server(process, address[0], lines)
+    return Server(process, address[0], reader, lines)
 
 
-def wait_until(check: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait_until(check: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """What ``check`` gives as soon as it is true; an error if it is not in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,65 +1,22 @@
 """The API, over a real campaign of pictures, texts or numbers and a real record."""
 
-import asyncio
 import csv
 import doctest
 import json
-import os
 import threading
-import time
 
 import pytest
 from starlette.testclient import TestClient
 
-from labelwise.campaign.events import Asked, Told, Trained, Training, TrainingFailed
+from labelwise.campaign.events import Told, Trained, Training, TrainingFailed
 from labelwise.campaign.project import Project
-from labelwise.errors import UnknownName
-from labelwise.web import bodies, errors, views, watch
+from labelwise.web import bodies, errors, views
 from labelwise.web.app import create_app
-from labelwise.web.pictures import picture
-from labelwise.web.watch import Watch
-from tests.web import loops
-from tests.web.conftest import CLASSES
-
-
-def ask(project, ids, **more):
-    """Open a batch as a campaign would."""
-    number = len(project.desk().ledger().batches) + 1
-
-    def decide(ledger, now):
-        return [Asked(now, number, tuple(ids), strategy="random", **more)], None
-
-    project.desk().commit(decide)
+from tests.web.conftest import CLASSES, ask
 
 
 def append(project, *events):
     project.desk().commit(lambda ledger, now: (list(events), None))
-
-
-@pytest.fixture
-def project(make_project):
-    made = make_project()
-    ask(made, range(20))
-    return made
-
-
-@pytest.fixture
-def page(project):
-    """Gives clients of one server: ``page("ann")``."""
-    with TestClient(
-        create_app(project, trains=False),
-        base_url="http://127.0.0.1:8600",
-        raise_server_exceptions=False,
-    ) as first:
-
-        def enter(name):
-            client = TestClient(first.app, base_url=first.base_url, raise_server_exceptions=False)
-            client.portal = first.portal  # one server has one event loop
-            code = client.get("/api/session", params={"name": name}).json()["csrf"]
-            client.headers.update({"X-Annotator": name, "X-Labelwise-Csrf": code})
-            return client
-
-        yield enter
 
 
 def lend(client, count=5):
@@ -72,7 +29,7 @@ def tell(client, labels, **more):
 
 
 def test_examples_in_the_docstrings_are_right():
-    for module in (bodies, errors, views, watch):
+    for module in (bodies, errors, views):
         results = doctest.testmod(module)
         assert results.failed == 0
         assert results.attempted > 0 or module is views
@@ -307,76 +264,6 @@ def test_an_unexpected_error_tells_nothing_of_the_inside(page, project):
     assert list(answer.json()) == ["error"] and "Traceback" not in answer.text
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/static/../app.py",
-        "/static/%2e%2e/app.py",
-        "/static/..%2fapp.py",
-        "/static/%5c..%5capp.py",
-        "/static//etc/passwd",
-        "/api/items/..%2f..%2fetc%2fpasswd/image",
-        "/api/items/0%2f../image",
-        "/api/items/-1/image",
-        "/api/items/1e3/image",
-    ],
-)
-def test_paths_that_lead_elsewhere_are_refused(page, path):
-    answer = page("ann").get(path)
-    assert answer.status_code in (404, 422)
-    assert "root:" not in answer.text and "import" not in answer.text
-
-
-def test_a_link_out_of_the_folder_is_not_followed(page, project, digits, tmp_path):
-    secret = tmp_path / "secret.png"
-    secret.write_bytes(b"not for you")
-    listed = digits.folder / "scan-0007.png"
-    kept = listed.read_bytes()
-    listed.unlink()
-    try:
-        os.symlink(secret, listed)
-        answer = page("ann").get("/api/items/7/image")
-        assert answer.status_code == 404
-        assert b"not for you" not in answer.content
-        assert str(tmp_path) not in answer.text and str(digits.folder) not in answer.text
-    finally:
-        listed.unlink()
-        listed.write_bytes(kept)
-
-
-def test_nobody_learns_where_a_folder_was_that_is_gone(page, digits):
-    client, elsewhere = page("ann"), digits.folder.with_name("elsewhere")
-    digits.folder.rename(elsewhere)
-    try:
-        answer = client.get("/api/items/7/image")
-    finally:
-        elsewhere.rename(digits.folder)
-    assert answer.json() == {"error": "item 7 has no picture in the campaign's folder"}
-    assert answer.status_code == 404
-
-
-def test_a_link_that_takes_the_place_of_a_picture_at_the_last_moment_is_not_followed(tmp_path):
-    secret, link = tmp_path / "secret.png", tmp_path / "picture.png"
-    secret.write_bytes(b"not for you")
-    link.symlink_to(secret)
-    with pytest.raises(UnknownName, match="cannot be read"):
-        picture(link)
-    assert picture(secret).body == b"not for you"
-
-
-def test_texts_and_numbers_have_no_picture_but_are_shown(tmp_path):
-    table = tmp_path / "plants.csv"
-    table.write_text("text\n" + "\n".join(f"<b>plant</b> number {n} & co" for n in range(30)))
-    made = Project.start(table, home=tmp_path / "c", classes=["a", "b"], text="text", batch=5)
-    ask(made, range(5))
-    with TestClient(create_app(made, trains=False), base_url="http://127.0.0.1") as client:
-        code = client.get("/api/session").json()["csrf"]
-        headers = {"X-Annotator": "ann", "X-Labelwise-Csrf": code}
-        item = client.post("/api/lend", json={"count": 1}, headers=headers).json()["items"][0]
-        assert item["text"] == "<b>plant</b> number 0 & co" and item["image"] is None
-        assert client.get("/api/items/0/image").status_code == 404
-
-
 def test_the_state_says_how_far_the_batch_is_and_who_did_what(page):
     ann, bob = page("ann"), page("bob")
     tell(ann, {0: "3", 1: "4"})
@@ -417,71 +304,6 @@ def test_an_unchanged_state_is_not_sent_again(page):
     tell(client, {0: "3"})
     changed = client.get("/api/state", headers=known)
     assert changed.status_code == 200 and changed.json()["length"] == first.json()["length"] + 1
-
-
-def test_a_waiting_page_is_told_as_soon_as_someone_labels(page, project):
-    client = page("ann")
-    version = client.get("/api/state").json()["version"]
-    threading.Timer(0.7, lambda: project.desk().tell({0: "3"}, by="cli")).start()
-    begin = time.monotonic()
-    state = client.get("/api/state", params={"since": version, "wait": 20}).json()
-    assert 0.6 < time.monotonic() - begin < 8
-    assert state["labelled"] == 1
-
-
-def test_waiting_ends_after_the_given_time_and_not_before(page):
-    client = page("ann")
-    length = client.get("/api/state").json()["length"]
-    begin = time.monotonic()
-    state = client.get("/api/state", params={"since": str(length), "wait": 1}).json()
-    assert 0.9 < time.monotonic() - begin < 5
-    assert state["length"] == length
-    for other in ("0", "99999", f"{length}.7"):  # the last two as from another server
-        begin = time.monotonic()
-        assert client.get("/api/state", params={"since": other, "wait": 25}).status_code == 200
-        assert time.monotonic() - begin < 8
-    assert client.get("/api/state", params={"since": "x"}).status_code == 422
-    assert client.get("/api/state", params={"wait": 26}).status_code == 422
-
-
-def test_many_waiting_pages_cost_one_look_at_a_time():
-    looks = []
-
-    async def main():
-        watching = Watch(lambda: looks.append(1) or "7.0", interval=0.1)
-        await asyncio.gather(*(watching.wait("7", 1.0) for _ in range(50)))
-
-    loops.run(main())
-    assert 2 <= len(looks) <= 11
-
-
-def test_a_busy_campaign_tells_a_page_once_per_look():
-    versions = iter(range(1, 10**9))
-    answers = []
-
-    async def main():
-        watching = Watch(lambda: f"{next(versions)}.0", interval=0.2)
-        end = asyncio.get_running_loop().time() + 1.1
-        seen = "0"
-        while asyncio.get_running_loop().time() < end:
-            await watching.wait(seen, 5)
-            seen = f"{next(versions)}.0"  # the state that the page gets is newer than the look
-            answers.append(seen)
-
-    loops.run(main())
-    assert 3 <= len(answers) <= 8
-
-
-def test_waiting_pages_are_let_go_when_the_server_ends():
-    async def main():
-        watching = Watch(lambda: "7.0")
-        waiting = asyncio.create_task(watching.wait("7.0", 20))
-        await asyncio.sleep(0.1)
-        watching.close()
-        async with asyncio.timeout(2):
-            await waiting
-
-    loops.run(main())
 
 
 def test_a_guess_is_shown_only_where_a_model_made_one(page, project):

@@ -13,6 +13,7 @@ from labelwise.campaign.project import Project
 from labelwise.web.app import create_app
 from labelwise.web.site import LOOKING
 from tests.web import loops
+from tests.web.conftest import PATIENCE
 
 
 def test_pages_that_look_at_once_take_turns(
@@ -21,13 +22,16 @@ def test_pages_that_look_at_once_take_turns(
     np.save(tmp_path / "rows.npy", np.arange(40.0).reshape(20, 2))
     project = Project.start(tmp_path / "rows.npy", home=tmp_path / "c", classes=["a", "b"])
     app = create_app(project, trains=False)
-    storage, lock, now, most = app.site.desk.storage, threading.Lock(), 0, 0
-    length = storage.length
+    storage, lock, now, most, calls = app.site.desk.storage, threading.Lock(), 0, 0, 0
+    length, together = storage.length, threading.Barrier(LOOKING, timeout=PATIENCE)
 
     def counted(campaign: str) -> int:
-        nonlocal now, most
+        nonlocal now, most, calls
         with lock:
-            now, most = now + 1, max(most, now + 1)
+            now, most, calls = now + 1, max(most, now + 1), calls + 1
+            first = calls <= LOOKING
+        if first:
+            together.wait()  # so many are let in at once, and the others wait
         time.sleep(0.03)
         with lock:
             now -= 1

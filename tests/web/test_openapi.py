@@ -111,12 +111,13 @@ def run_schemathesis(server, folder: Path, *options: str) -> subprocess.Complete
             *command,
             server.url + "api/openapi.json",
             *("-H", f"X-Labelwise-Csrf: {code}", "--seed", "1", "--no-color"),
-            *("--warnings", "off", "--continue-on-failure", *options),
+            *("--warnings", "off", "--continue-on-failure", "--request-timeout", "120"),
+            *("--suppress-health-check", "too_slow", *options),
         ],
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=300,
+        timeout=1800,
     )
 
 

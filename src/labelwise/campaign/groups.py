@@ -77,11 +77,11 @@ class Groups:
         Raises:
             StorageFailed: the record could not be written; nothing of the operation is in it.
         """
-        mine = _Waiting(operation)
-        with self._queueing:
-            self._queue.append(mine)
-            writes, self._writing = not self._writing, True
+        mine, writes = _Waiting(operation), False
         try:
+            with self._queueing:
+                self._queue.append(mine)
+                writes, self._writing = not self._writing, True
             if not writes:
                 mine.called.wait()
                 writes = not mine.done

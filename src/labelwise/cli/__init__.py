@@ -1,6 +1,7 @@
 """The labelwise command. Each file holds one command; `commands` brings them together.
 
-Nothing is imported before `main` stands guard, so that an early Ctrl-C is one line too.
+Commands are imported after `main` stands guard, so that an early Ctrl-C is one line too. Before
+that `labelwise` itself is imported; who starts with `labelwise_command` is guarded then, too.
 """
 
 import sys

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -63,7 +64,7 @@ def label(
         if not no_open:
             _open(address)
 
-    try:
+    with suppress(KeyboardInterrupt):  # none comes where the shell had signals ignored
         serve(
             project,
             host=host,
@@ -73,9 +74,8 @@ def label(
             trains=not no_training,
             ready=ready,
         )
-    except KeyboardInterrupt:
-        words = "labelwise label goes on where you left; labelwise status says how far it is."
-        print(f"Stopped. {pasteable(words)}")
+    words = "labelwise label goes on where you left; labelwise status says how far it is."
+    print(f"Stopped. {pasteable(words)}")
 
 
 def _open(address: str) -> None:

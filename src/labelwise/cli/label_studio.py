@@ -1,5 +1,6 @@
 """``labelwise label-studio``: a project of Label Studio as a campaign, and back its order."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -181,7 +182,7 @@ def serve(
             print("Connect it in Label Studio (Settings > Model), or with --connect.", flush=True)
         print("Ctrl-C ends it; nothing is lost.", flush=True)
 
-    try:
+    with suppress(KeyboardInterrupt):  # none comes where the shell had signals ignored
         run(
             found.home,
             host=host,
@@ -194,5 +195,4 @@ def serve(
             ready=ready,
             connected=lambda words: print(f"Label Studio: {words}", flush=True),
         )
-    except KeyboardInterrupt:
-        print(pasteable("Stopped. labelwise label-studio serve goes on where it was."))
+    print(pasteable("Stopped. labelwise label-studio serve goes on where it was."))

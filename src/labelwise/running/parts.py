@@ -18,6 +18,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Ids, to_numpy
 from labelwise.blocks import LocalShards, Rows, each, join_rows, on_host
+from labelwise.errors import BadInput
 from labelwise.learner import Learner
 from labelwise.running.division import Division
 from labelwise.running.remote_files import is_remote
@@ -46,7 +47,12 @@ class Cut(Around):
     """Rows ``first`` to ``last - 1`` of a source, as a source of their own."""
 
     def __init__(self, source: Source, first: int, last: int) -> None:
-        """Read from ``source`` and nothing outside the range."""
+        """Read from ``source`` and nothing outside the range, which must be within it."""
+        if last > source.shape[0]:
+            raise BadInput(
+                f"there are {source.shape[0]} rows but row {last - 1} is asked for; give the "
+                "number of rows that there are"
+            )
         self._source, self._first, self._count = source, first, last - first
         self.in_memory, self.is_numpy = source.in_memory, source.is_numpy
 

@@ -4,6 +4,7 @@ Ray tells of a lost cluster in many ways, late, or not at all. Here all of them 
 that names the cluster. Nothing here imports ray.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -48,7 +49,7 @@ class Connection:
         """
         self._address, self._watch = address, watch
         self._is_joined, self._leave, self._answers = is_joined, leave, (answers, ClusterFailed)
-        self._lost = ""
+        self._lost, self._leaving = "", threading.Lock()
 
     def check(self) -> None:
         """Refuse to go on without the cluster."""
@@ -83,10 +84,12 @@ class Connection:
     def _give_up(self, why: str, cause: BaseException | None = None) -> NoReturn:
         silent = f"has not answered for {self._watch.silence:.0f} s"
         what = silent if self._watch.is_lost else f"is lost ({why})"
-        self._lost = self._lost or (
-            f"the head of the Ray cluster, {self._address}, {what}; start the cluster and the "
-            "selection again"
-        )
-        self._watch.stop()
-        self._leave()
+        with self._leaving:  # of several threads that notice, the first one leaves
+            if not self._lost:
+                self._lost = (
+                    f"the head of the Ray cluster, {self._address}, {what}; start the cluster and "
+                    "the selection again"
+                )
+                self._watch.stop()
+                self._leave()
         raise ClusterFailed(self._lost) from cause

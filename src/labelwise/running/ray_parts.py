@@ -23,12 +23,12 @@ import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.blocks import Progress, Rows, _add, join_rows, take_rows
-from labelwise.errors import LabelwiseError
+from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
 from labelwise.running.division import Division
 from labelwise.running.parts import Values, as_sent, cut_part
 from labelwise.running.shards import BLOCK_BYTES
-from labelwise.running.worker import Answer, Dumps, size, unpacked
+from labelwise.running.worker import Answer, Dumps, Machine, Seen, packed, see, size, unpacked
 
 RESTORES = 3
 """How often a worker is made again for one call."""
@@ -126,14 +126,20 @@ class HeldShards:
         """
         self._crew, self._key = crew, next(_KEYS)
         self._values, self._block_bytes, self._names = as_sent(values), block_bytes, tuple(names)
-        self._learner = None if learner is None else crew.store(crew.dumps(learner))
+        self._learner: Any = None
+        if learner is not None:
+            self._learner = crew.store(packed(crew.dumps, learner, "the learner"))
         self._pieces = [piece for _, piece in pieces]
         self._edges = np.cumsum([0, *(length for length, _ in pieces)]) if pieces else None
-        parts = min(len(crew), max(count, 1))
+        parts = max(min(len(crew), count), 1)
         self._division = Division(count, parts, ids=ids, labelled=labelled, edges=self._edges)
         parts = self._division.parts
         self._progress = progress
         self._opened = [-1] * parts  # which generation of its worker holds a part
+        self._seen: dict[tuple[int, Machine], Seen] = {}  # a part's files, as they were at first
+        self._seen_here: Seen | None = None
+        with suppress(LabelwiseError, OSError):  # the workers may see what is not here
+            self._seen_here = see(self._values)
         self._log: list[tuple[str, bytes]] = []
         self.traffic: dict[str, Traffic] = {}
         self.restored = 0
@@ -173,6 +179,12 @@ class HeldShards:
         answers = self._ask("rows", visited, lambda number: (ids[owners == number],))
         return self._in_order([unpacked(answer) for answer in answers], owners)
 
+    def check_files(self) -> None:
+        """Refuse files that have changed since the pool was opened: picks would be of neither."""
+        answers = self._ask("seen", range(len(self._opened)), lambda number: ())
+        for number, answer in enumerate(answers):
+            self._compare(number, unpacked(answer))
+
     def close(self) -> None:
         """Let the workers forget the pool."""
         with suppress(ClusterFailed):  # workers that have ended remember nothing
@@ -193,8 +205,8 @@ class HeldShards:
         return take_rows(joined, np.argsort(np.argsort(owners, kind="stable")))
 
     def _call(self, kind: str, function: Callable[..., Any], arguments: Any) -> list[Any]:
-        payload = self._crew.dumps((function, arguments))
         name = getattr(function, "__name__", type(function).__name__)
+        payload = packed(self._crew.dumps, (function, arguments), f"the strategy's {name}")
         sent = self._crew.store(payload)
         everywhere = range(len(self._opened))
         answers = self._ask("call", everywhere, lambda number: (kind, sent), name)
@@ -220,12 +232,12 @@ class HeldShards:
             if lost:
                 self._restore(lost)
             left = [number for number in numbers if number not in found]
-            opening = [sent for number in left for sent in self._open(number)]
+            opening = [(number, sent) for number in left for sent in self._open(number)]
             calls = [self._crew.send(n, method, self._key, *arguments(n)) for n in left]
-            answers = self._crew.collect([*opening, *calls])
-            for answer in answers[: len(opening)]:
+            answers = self._crew.collect([*(sent for _, sent in opening), *calls])
+            for (number, _), answer in zip(opening, answers[: len(opening)], strict=True):
                 if not isinstance(answer, Lost):
-                    unpacked(answer)
+                    self._compare(number, unpacked(answer))
             lost = {}
             for number, answer in zip(left, answers[len(opening) :], strict=True):
                 if isinstance(answer, Lost):
@@ -254,6 +266,14 @@ class HeldShards:
             sent.append(self._crew.send(number, "replay", self._key, kind, payload))
         self._opened[number] = self._crew.generations[number]
         return sent
+
+    def _compare(self, number: int, seen: Seen | None) -> None:
+        """Refuse files that are not what they were; nothing is seen by a call that is repeated."""
+        if seen is None:
+            return
+        first = self._seen.setdefault((number, seen.by), seen)
+        if unlike := seen.unlike(first) or (self._seen_here and seen.unlike(self._seen_here)):
+            raise BadInput(unlike)
 
     def _restore(self, lost: dict[int, str]) -> None:
         stage = f"restoring {len(lost)} of {len(self._opened)} parts"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from labelwise.running.ray_parts import RESTORES, ClusterFailed, Crew, Lost
-from labelwise.running.worker import unpacked
+from labelwise.running.worker import packed, unpacked
 
 
 class RayProcess:
@@ -22,7 +22,9 @@ class RayProcess:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """``function(*arguments)`` over there; calls are made one after the other."""
-        return self._waiter.submit(self._call, self._crew.dumps((function, arguments)))
+        name = getattr(function, "__name__", type(function).__name__)
+        payload = packed(self._crew.dumps, (function, arguments), f"the call of {name}")
+        return self._waiter.submit(self._call, payload)
 
     def shutdown(self, *, wait: bool = True) -> None:
         """Make no call after the one that is being made; wait until that has ended, if asked."""

@@ -7,6 +7,7 @@ find no room, when one is lost again and again, when the head of the cluster is 
 This is the only module that imports ray.
 """
 
+import gc
 import logging
 import os
 import secrets
@@ -23,11 +24,12 @@ import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.blocks import Progress
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency
 from labelwise.running.parts import Values
 from labelwise.running.ray_address import CLIENT, Place, check_joined, check_listens, wanted
 from labelwise.running.ray_connection import Connection, first_line
-from labelwise.running.ray_parts import ClusterFailed, HeldShards, Lost
+from labelwise.running.ray_parts import RESTORES, ClusterFailed, HeldShards, Lost
+from labelwise.running.ray_patience import Patience
 from labelwise.running.ray_watch import Watch
 from labelwise.running.worker import Answer, Dumps, Worker
 
@@ -42,6 +44,8 @@ except ImportError as error:
 
 START_SECONDS = 45.0
 """How long nothing may come of starting an actor before the selection is given up."""
+TRIES = 2
+"""How often to start Ray, or to join it, where that fails in ways that come and go."""
 PATIENCE_SECONDS = 5.0
 """How long answers are waited for until it is seen whether the cluster is there."""
 HEAD_SECONDS = 20.0
@@ -54,6 +58,7 @@ INLINE = 100_000
 _dumps: Dumps = cloudpickle.dumps
 _resources: Any = ray.cluster_resources
 _free_resources: Any = ray.available_resources
+_nodes: Any = ray.nodes
 
 
 def connect(on: str = "ray", actors: int | None = None) -> None:
@@ -80,17 +85,22 @@ def connect(on: str = "ray", actors: int | None = None) -> None:
 
 def _join(address: str) -> None:
     check_listens(address)
-    ray.shutdown()  # what a lost connection of Ray's client has left
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Ray Client connection timed out")
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (RayError, RuntimeError, ValueError, OSError) as error:
-        raise ClusterFailed(
-            f"cannot join the Ray cluster at {address} ({first_line(error)}); it must run the "
-            "same Python and Ray, ray:// needs the port of its client server and ray: that of its "
-            "head, and with RAY_AUTH_MODE=token this process needs its token"
-        ) from error
+    for left in reversed(range(TRIES)):
+        ray.shutdown()  # what a lost connection of Ray's client has left
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Ray Client connection timed out")
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        except Exception as error:  # Ray has many, and bare ones among them
+            # Now and then the process that would serve Ray's client ends as it starts.
+            if left and str(error).startswith("Initialization failure from server"):
+                continue
+            raise ClusterFailed(
+                f"cannot join the Ray cluster at {address} ({first_line(error)}); it must run the "
+                "same Python and Ray, ray:// needs the port of its client server and ray: that of "
+                "its head, and with RAY_AUTH_MODE=token this process needs its token"
+            ) from error
 
 
 def _start_here(processes: int) -> None:
@@ -100,6 +110,24 @@ def _start_here(processes: int) -> None:
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     # Ray's memory monitor watches the whole machine: it would end our actors for others' memory.
     os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
+    # Ray would let all other programs of the machine go first, unlike a selection without it.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    # It gives its processes half a minute to start, however busy the machine is.
+    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "60")
+    why = ""
+    with warnings.catch_warnings():
+        # What a start that failed has begun ends with this process.
+        warnings.filterwarnings("ignore", "subprocess .* is still running", ResourceWarning)
+        for _ in range(TRIES):
+            why = _why_not_started(processes)
+            if not why:
+                return
+            gc.collect()
+    raise ClusterFailed(f"Ray cannot be started here ({why})")
+
+
+def _why_not_started(processes: int) -> str:
+    """Start Ray; why it cannot be, or nothing."""
     try:
         ray.init(
             address="local",
@@ -110,8 +138,10 @@ def _start_here(processes: int) -> None:
             # All of 127.x.x.x is this machine; 127.0.0.1 Ray would replace by a public address.
             _node_ip_address="127.0.0.2" if sys.platform == "linux" else None,
         )
-    except (RayError, RuntimeError, OSError) as error:
-        raise ClusterFailed(f"Ray cannot be started here ({first_line(error)})") from error
+    except Exception as error:  # Ray has many, and bare ones among them
+        ray.shutdown()
+        return first_line(error)
+    return ""
 
 
 def _client() -> Any:
@@ -231,37 +261,40 @@ class RayActors:
 
     def close(self) -> None:
         """End the processes; the cluster stays."""
+        # First: a thread whose call ends with its process must not start another one.
+        handles, self._handles = self._handles, []
         with suppress(ClusterFailed):
             self._connection.check()
-            for handle in self._handles:
+            for handle in handles:
                 _end(handle)
-        self._handles = []
         self._connection.close()
 
     def send(self, number: int, method: str, *arguments: Any) -> Any:
         """Call a method of an actor; the answer comes later."""
-        self._check_open()
-        with self._connection.use():
-            return getattr(self._handles[number], method).remote(*arguments)
+        handle = self._open()[number]
+        with self._sending():
+            return getattr(handle, method).remote(*arguments)
 
     def store(self, payload: bytes) -> Any:
         """One copy in the object store for all actors of a node, unless it is small."""
         if len(payload) <= INLINE:
             return payload
-        self._check_open()
-        with self._connection.use():
+        self._open()
+        with self._sending():
             return ray.put(payload)
 
     def collect(self, answers: Sequence[Any]) -> list[Answer | Lost]:
         """The answers, as soon as all have come or will never come."""
         while True:
-            self._check_open()
+            self._open()
             try:
                 with self._connection.use():
                     return list(ray.get(answers, timeout=PATIENCE_SECONDS))
             except GetTimeoutError:
                 continue
-            except RayTaskError:
+            except RayTaskError as error:
+                if isinstance(error.cause, RayError):  # what was sent did not get there
+                    raise ClusterFailed(f"{_NO_ROOM} ({first_line(error.cause)})") from error
                 raise  # a fault of ours, and no lost actor
             except RayError as error:
                 if len(answers) == 1:
@@ -270,57 +303,99 @@ class RayActors:
 
     def replace(self, numbers: Sequence[int]) -> None:
         """Make lost actors again, wherever there is room."""
-        self._check_open()
-        for number in numbers:
-            _end(self._handles[number])
-            self._handles[number] = self._start()
-            self.generations[number] += 1
+        self._make(numbers)
         self._greet(numbers)
 
-    def _check_open(self) -> None:
+    def _make(self, numbers: Sequence[int]) -> None:
+        self._open()
+        with self._connection.use():
+            _check_node()
+        for number in numbers:
+            handles = self._open()
+            _end(handles[number])
+            with self._connection.use():
+                handles[number] = self._start()
+            if handles is not self._handles:  # closed by another thread, perhaps before this one
+                _end(handles[number])
+            self.generations[number] += 1
+
+    def _open(self) -> list[Any]:
+        """The actors, as long as they may be asked."""
         self._connection.check()  # Ray would look for another cluster
-        if not self._handles:
+        handles = self._handles
+        if not handles:
             raise ClusterFailed("these actors have ended; start new ones")
+        return handles
+
+    @contextmanager
+    def _sending(self) -> Iterator[None]:
+        """Hand something over to the cluster."""
+        try:
+            with self._connection.use():
+                yield
+        except RayError as error:
+            raise ClusterFailed(f"{_NO_ROOM} ({first_line(error)})") from error
 
     def _start(self) -> Any:
         options = {"num_cpus": 1, "num_gpus": self._gpus, "max_restarts": 0}
         return _REMOTE.options(**options, scheduling_strategy="SPREAD").remote()
 
     def _greet(self, numbers: Sequence[int]) -> None:
-        """Wait until actors have started; every one that has gives the others time."""
-        ours = version("labelwise")
-        with self._connection.use():
-            asked = {self.send(number, "hello"): number for number in numbers}
-        waiting, since = list(asked), time.monotonic()
+        """Wait until actors have started; those that are lost meanwhile are made again."""
+        why = self._welcome(numbers)
+        for _ in range(RESTORES):
+            if not why:
+                return
+            self._make(list(why))
+            why = self._welcome(list(why))
+        if why:
+            raise ClusterFailed(_unwelcome(next(iter(why.values()))))
+
+    def _welcome(self, numbers: Sequence[int]) -> dict[int, str]:
+        """Hear from actors as they start, and of those that are lost; one gives the others time."""
+        lost, said = {}, False
+        asked = {self.send(number, "hello"): number for number in numbers}
+        waiting, patience = list(asked), self._patience()
+        timeout = min(PATIENCE_SECONDS, self._start_seconds)
         while waiting:
             with self._connection.use():
-                done, waiting = ray.wait(waiting, num_returns=1, timeout=PATIENCE_SECONDS)
-            if not done:
-                if time.monotonic() - since > self._start_seconds:
-                    raise ClusterFailed(self._why_late(len(waiting)))
-                continue
-            since = time.monotonic()
+                done, waiting = ray.wait(waiting, num_returns=1, timeout=timeout)
+                if not done:
+                    _check_node()
+                    if patience.is_over():
+                        raise ClusterFailed(self._why_late(len(waiting), patience))
+                    if patience.is_slow and not said:
+                        said = True
+                        _say_slow(patience)
+                    continue
+            number, patience = asked[done[0]], self._patience()
             try:
                 with self._connection.use():
-                    theirs, self.processes[asked[done[0]]] = ray.get(done[0])
+                    theirs, self.processes[number] = ray.get(done[0])
+                _check_version(theirs)
             except RayError as error:
-                raise ClusterFailed(
-                    f"an actor ended while it started ({first_line(error)}); every node needs the "
-                    "same labelwise as this one"
-                ) from error
-            if theirs != ours:
-                raise ClusterFailed(
-                    f"a node of the cluster has labelwise {theirs}, but here it is {ours}; "
-                    "install the same on all"
-                )
+                self._open()  # else it has ended because all of them have
+                lost[number] = first_line(error)
+                if getattr(error, "actor_init_failed", True):
+                    raise ClusterFailed(_unwelcome(lost[number])) from error
+        return lost
 
-    def _why_late(self, late: int) -> str:
+    def _patience(self) -> Patience:
+        has_started: Any = lambda probe: bool(ray.wait([probe], timeout=0)[0])  # noqa: E731
+        return Patience(self._start_seconds, _NOTHING.remote, has_started)
+
+    def _why_late(self, late: int, patience: Patience) -> str:
+        if not patience.others_start:
+            return (
+                f"no process of the cluster started within {patience.seconds:.0f} s; look at its "
+                "nodes, which may be too busy or without memory"
+            )
         free, there = _free_resources(), _resources()
         gpus = ""
         if self._gpus:
             gpus = f" and {free.get('GPU', 0):g} of its {there.get('GPU', 0):g} GPUs"
         return (
-            f"{late} of {len(self)} actors could not start within {self._start_seconds:.0f} s; "
+            f"{late} of {len(self)} actors could not start within {patience.seconds:.0f} s; "
             f"each needs a CPU{' and a GPU' if gpus else ''}, and {free.get('CPU', 0):g} of the "
             f"cluster's {there.get('CPU', 0):g} CPUs{gpus} are free: ask for fewer actors or add "
             "nodes"
@@ -328,13 +403,41 @@ class RayActors:
 
 
 _REMOTE = ray.remote(_Actor)
+_NO_ROOM = "the Ray cluster could not take what was sent to it"
+
+
+def _check_node() -> None:
+    """Some seconds after Ray's own process on this machine, Ray ends this one without a word."""
+    here = ray.get_runtime_context().get_node_id() if _client() is None else None
+    if any(node["NodeID"] == here and not node["Alive"] for node in _nodes()):
+        raise ClusterFailed(
+            "Ray has ended on this machine; look for what ended it, such as too little memory, and "
+            "select again"
+        )
+
+
+def _say_slow(patience: Patience) -> None:
+    words = "no process of the cluster has started yet; its nodes may be busy or without memory"
+    most = f"{patience.most:.0f}"
+    warnings.warn(f"{words}; waiting for {most} s in all", LabelwiseWarning, stacklevel=3)
+
+
+def _unwelcome(why: str) -> str:
+    return f"an actor ended while it started ({why}); every node needs the same labelwise as this"
+
+
+def _check_version(theirs: str) -> None:
+    ours = version("labelwise")
+    if theirs != ours:
+        raise ClusterFailed(
+            f"a node of the cluster has labelwise {theirs}, but here it is {ours}; install the "
+            "same on all"
+        )
 
 
 def _end(handle: Any) -> None:
-    try:
+    with suppress(Exception):  # it has ended already, or the cluster has
         ray.kill(handle)
-    except (RayError, RuntimeError, ValueError, OSError):
-        return  # it has ended already, or the cluster has
 
 
 class RayShards(HeldShards):
@@ -358,25 +461,16 @@ def dataset_rows(dataset: Any, *, seconds: float = START_SECONDS) -> dict[str, A
     Args:
         dataset: a ``ray.data.Dataset``. Computing it needs CPUs, which actors keep for themselves:
             call this before they start.
-        seconds: how long nothing may come of it.
+        seconds: how long to wait for a CPU that is free.
     """
     if _client() is not None:
         raise BadInput(
             "Ray Data does not run through Ray's client (ray://); select on a node of the cluster, "
             "with on='ray:HOST:PORT'"
         )
+    _wait_for_cpu(seconds)
     pieces = dataset.to_numpy_refs()
-    asked = [_DESCRIBED.remote(piece) for piece in pieces]
-    waiting = asked
-    while waiting:
-        done, waiting = ray.wait(waiting, num_returns=1, timeout=seconds)
-        if not done:
-            free = _free_resources().get("CPU", 0)
-            raise ClusterFailed(
-                f"{len(waiting)} of {len(asked)} blocks of the dataset did not come within "
-                f"{seconds:.0f} s, with {free:g} CPUs free; compute it before actors take them"
-            )
-    found = ray.get(asked)
+    found = ray.get([_DESCRIBED.remote(piece) for piece in pieces])
     ids = [some for _, some in found if some is not None]
     return {
         "values": {},
@@ -386,11 +480,28 @@ def dataset_rows(dataset: Any, *, seconds: float = START_SECONDS) -> dict[str, A
     }
 
 
+def _wait_for_cpu(seconds: float) -> None:
+    """Without one Ray Data would wait for ever."""
+    end = time.monotonic() + seconds
+    while _free_resources().get("CPU", 0) < 1:
+        if time.monotonic() > end:
+            raise ClusterFailed(
+                f"no CPU of the cluster was free within {seconds:.0f} s; compute the dataset "
+                "before actors take all of them, or ask for fewer actors"
+            )
+        time.sleep(0.5)
+
+
+def _nothing() -> None:
+    """Needs a process, and no room."""
+
+
 def _described(block: Any) -> tuple[int, Any]:
     return len(next(iter(block.values()))), block.get("id")
 
 
 _DESCRIBED = ray.remote(num_cpus=0)(_described)
+_NOTHING = ray.remote(num_cpus=0)(_nothing)
 
 
 @contextmanager
@@ -420,6 +531,7 @@ def open_ray_shards(
         shards = RayShards(crew, values, count, ids=ids, labelled=labelled, progress=progress)
         try:
             yield shards
+            shards.check_files()
         finally:
             shards.close()
     finally:

@@ -2,7 +2,9 @@
 
 Without its head a cluster answers for a while, or never again: a process that waits would notice
 late, if at all. Here one thread asks the head every few seconds, and another one waits no longer
-for the answer than that. Nothing here imports ray.
+for the answer than that. Silence is counted look by look, so that a process that was itself stopped
+for a while (a laptop that slept, a machine that is too busy) does not take that for the head's.
+Nothing here imports ray.
 """
 
 import threading
@@ -20,6 +22,7 @@ class Watch:
 
     Attributes:
         is_lost: whether the head has been silent for too long.
+        silence: for how many seconds the head has not answered.
     """
 
     def __init__(
@@ -40,28 +43,26 @@ class Watch:
             every: how many seconds there are between two looks.
         """
         self._look, self._patience, self._lost, self._every = look, patience, lost, every
-        self._heard = time.monotonic()
-        self._ended = threading.Event()
-        self.is_lost = False
+        self._ended, self._answer = threading.Event(), threading.Event()
+        self.is_lost, self.silence = False, 0.0
         self._thread = threading.Thread(target=self._run, name="labelwise-watch", daemon=True)
         self._thread.start()
 
-    @property
-    def silence(self) -> float:
-        """For how many seconds the head has not answered."""
-        return time.monotonic() - self._heard
-
     def stop(self) -> None:
-        """Ask no more."""
+        """Ask no more, and wait for no answer."""
         self._ended.set()
+        self._answer.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join(self._every)
+            self._thread.join(EVERY_SECONDS)
 
     def _run(self) -> None:
         while not self._ended.wait(self._every):
+            begin = time.monotonic()
             if self._answered():
-                self._heard, self.is_lost = time.monotonic(), False
-            elif self.silence > self._patience:
+                self.silence, self.is_lost = 0.0, False
+                continue
+            self.silence += self._every + min(time.monotonic() - begin, self._every)
+            if self.silence >= self._patience and not self._ended.is_set():
                 self.is_lost = True
                 if self._lost is not None:
                     self._lost()
@@ -70,12 +71,14 @@ class Watch:
     def _answered(self) -> bool:
         """Whether the head answers in time; the thread of a look that never returns is left."""
         answers: list[Any] = []
+        came = self._answer = threading.Event()  # of this look: an older one may still come
 
         def ask() -> None:
             with suppress(Exception):
                 answers.append(self._look())
+            came.set()
 
-        thread = threading.Thread(target=ask, name="labelwise-look", daemon=True)
-        thread.start()
-        thread.join(self._every)
+        if not self._ended.is_set():
+            threading.Thread(target=ask, name="labelwise-look", daemon=True).start()
+            came.wait(self._every)
         return answers[:1] == [True]

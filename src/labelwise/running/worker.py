@@ -10,15 +10,18 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Ids
 from labelwise.blocks import Rows
-from labelwise.errors import LabelwiseError
-from labelwise.running.parts import Holder, Part
+from labelwise.errors import BadInput, LabelwiseError
+from labelwise.running.many_files import part_paths
+from labelwise.running.parts import Holder, MappedFile, Part, Values
+from labelwise.running.remote_files import is_remote
 
 LARGE = 1 << 16
 """Arrays of so many bytes stay beside the others."""
@@ -36,10 +39,15 @@ class Worker:
         """Hold nothing yet; answers are packed with ``dumps``."""
         self._dumps = dumps
         self._held: dict[int, Holder] = {}
+        self._seen: dict[int, Seen] = {}
 
     def open(self, key: int, part: Part, learner: bytes | None, *pieces: Rows) -> Answer:
-        """Open a part of the pool ``key``; with a learner or pieces as in `Part.open`."""
+        """Open a part of the pool ``key``, with a learner or pieces as in `Part.open`; `Seen`."""
         return self._packed(lambda: self._open(key, part, learner, pieces))
+
+    def seen(self, key: int) -> Answer:
+        """The files of the part as they are now; `Seen`."""
+        return self._packed(lambda: self._seen[key].now())
 
     def labelled(self, key: int) -> Answer:
         """The rows of the part's labelled items, or None."""
@@ -47,11 +55,11 @@ class Worker:
 
     def rows(self, key: int, ids: Ids) -> Answer:
         """The rows of some items."""
-        return self._packed(lambda: self._held[key].shards.rows(ids))
+        return self._packed(lambda: self._held[key].shards.rows(ids), key)
 
     def call(self, key: int, kind: str, payload: bytes) -> Answer:
         """`Shards.map` or `Shards.sum` over the part; whether anything is remembered; CPU time."""
-        return self._packed(lambda: self._call(key, kind, payload))
+        return self._packed(lambda: self._call(key, kind, payload), key)
 
     def replay(self, key: int, kind: str, payload: bytes) -> Answer:
         """The same once more, by a worker that was made again; nobody waits for the result."""
@@ -66,26 +74,31 @@ class Worker:
     def close(self, key: int) -> None:
         """Forget the pool."""
         self._held.pop(key, None)
+        self._seen.pop(key, None)
 
-    def _open(self, key: int, part: Part, learner: bytes | None, pieces: Sequence[Rows]) -> None:
+    def _open(self, key: int, part: Part, learner: bytes | None, pieces: Sequence[Rows]) -> "Seen":
         try:
-            model = None if learner is None else pickle.loads(learner)
+            model = None if learner is None else _loaded(learner)
+            self._seen[key] = see(part.values)
             self._held[key] = Holder(part, model, pieces)
+            return self._seen[key]
         except LabelwiseError as error:
             raise type(error)(f"{error} (as seen from {socket.gethostname()})") from error
 
     def _call(self, key: int, kind: str, payload: bytes) -> tuple[Any, bool, float]:
         begin = time.process_time()
-        function, arguments = pickle.loads(payload)
+        function, arguments = _loaded(payload)
         holder = self._held[key]
         result = holder.call(kind, function, arguments)
         return result, holder.remembers, time.process_time() - begin
 
-    def _packed(self, function: Callable[[], Any]) -> Answer:
-        """What the function returns or raises."""
+    def _packed(self, function: Callable[[], Any], key: int = -1) -> Answer:
+        """What the function returns or raises; it reads rows of the pool ``key``, if given."""
         try:
             return self._pack((True, function()))
         except Exception as error:
+            if changed := self._changed(key):
+                return self._pack((False, BadInput(changed)))
             trace = f"on {socket.gethostname()}:\n{traceback.format_exc()}"
             if not isinstance(error, LabelwiseError):
                 error.add_note(trace)
@@ -93,6 +106,11 @@ class Worker:
                 return self._pack((False, error))
             except Exception:  # an error that cannot travel
                 return self._pack((False, RuntimeError(trace)))
+
+    def _changed(self, key: int) -> str:
+        """Whether a file of the pool has changed since it was opened, which explains much."""
+        before = self._seen.get(key)
+        return "" if before is None else before.now().unlike(before)
 
     def _pack(self, value: Any) -> Answer:
         large: list[NDArray[np.uint8]] = []
@@ -108,9 +126,98 @@ class Worker:
         return (head, large) if large else head
 
 
+class Machine(NamedTuple):
+    """A machine that has run since it was started; names alone may be those of many."""
+
+    name: str
+    start: str
+
+
+def this_machine() -> Machine:
+    """The one that this process runs on."""
+    start = Path("/proc/sys/kernel/random/boot_id")
+    return Machine(socket.gethostname(), start.read_text() if start.exists() else "")
+
+
+class Seen(NamedTuple):
+    """Files as a machine sees them: size and time of the last change by path, 0 and 0 if gone."""
+
+    by: Machine
+    files: dict[str, tuple[int, int]]
+
+    def now(self) -> "Seen":
+        """The same files as they are now, on this machine."""
+        return Seen(this_machine(), {path: _facts(Path(path)) for path in self.files})
+
+    def unlike(self, other: "Seen") -> str:
+        """What is said of a file that is not the same in both; empty if all are.
+
+        Copies on two machines may be of different times, but not of different sizes.
+        """
+        for path in sorted(self.files.keys() | other.files.keys()):
+            (ours, our_time), (theirs, their_time) = (
+                seen.files.get(path, (0, 0)) for seen in (self, other)
+            )
+            if self.by == other.by and (ours, our_time) != (theirs, their_time):
+                return f"{path} has changed while items were picked; select from files that stay"
+            if ours != theirs:
+                sizes = f"{ours} bytes on {self.by.name} but {theirs} on {other.by.name}"
+                return f"{path} has {sizes}; give every machine the same file"
+        return ""
+
+
+def see(values: Values) -> Seen:
+    """The files that representations are read from, but for those in object storage."""
+    files: list[Path] = []
+    for name, value in values.items():
+        for given in value if isinstance(value, list) else [value]:
+            if isinstance(given, MappedFile):
+                files.append(Path(given.path))
+            elif isinstance(given, str) and not is_remote(given):
+                files += part_paths(Path(given), name)
+    return Seen(this_machine(), {str(file): (0, 0) for file in files}).now()
+
+
+def _facts(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
 def _called(payload: bytes) -> Any:
-    function, arguments = pickle.loads(payload)
+    function, arguments = _loaded(payload)
     return function(*arguments)
+
+
+def _loaded(payload: bytes) -> Any:
+    try:
+        return pickle.loads(payload)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(
+            f"what was sent cannot be loaded on {socket.gethostname()} ({error}); install the "
+            "module that it is from on every node, or write it in the script that selects"
+        ) from error
+
+
+def packed(dumps: Dumps, value: Any, what: str) -> bytes:
+    """What travels to a worker; ``what`` it is, for the message where it cannot.
+
+    Example:
+        >>> packed(pickle.dumps, lambda rows: rows, "the strategy")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        labelwise.errors.BadInput: the strategy cannot be sent to other processes (Can't pickle ...
+    """
+    try:
+        return dumps(value)
+    except (TypeError, AttributeError, ValueError, pickle.PicklingError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(
+            f"{what} cannot be sent to other processes ({why}); give one without open files, "
+            "locks, connections and the like"
+        ) from error
 
 
 def unpacked(answer: Answer) -> Any:

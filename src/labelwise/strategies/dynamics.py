@@ -271,10 +271,11 @@ def _cost(job: Job) -> Cost:
     """One pass, and one per step where redundancy is taken out."""
     given = job.options["redundancy"]
     steps = 1 if given is None else -(-job.budget // _redundancy(given).step)
+    classes = max(job.width("probabilities"), job.width("outputs"), 1)
     return Cost(
         passes=(1, max(steps, 1)),
         usual=max(steps, 1),
-        columns=job.budget,
+        columns=2 * classes * max(steps, 1),
         item_bytes=40.0,
         state_bytes=16.0,
     )

@@ -157,10 +157,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             serve(project, port=given.port, ready=lambda address: _ready(address, given.no_open))
         finally:
             robin.stop()
-    except KeyboardInterrupt:
-        print(f"Stopped. make label-demo goes on; remove {given.home} to begin anew.")
+    except KeyboardInterrupt:  # none comes where the shell had signals ignored
+        pass
     except LabelwiseError as error:
         sys.exit(f"label_demo: {error}")
+    print(f"Stopped. make label-demo goes on; remove {given.home} to begin anew.")
 
 
 def _ready(address: str, no_open: bool) -> None:

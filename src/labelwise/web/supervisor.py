@@ -43,6 +43,7 @@ class Supervisor:
         self._command, self._ended = list(command), ended
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
+        self._saying = threading.Lock()
         self._stopping = False
         self._listener: threading.Thread | None = None
         self.progress = Progress()
@@ -66,7 +67,7 @@ class Supervisor:
                 text=True,
                 env=_leaving_a_core(os.environ),
             )
-            self._say(Progress(stage=READY))
+            self._say(self._process, Progress(stage=READY))
             listen = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
             self._listener = listen
             listen.start()
@@ -110,20 +111,22 @@ class Supervisor:
             for line in lines:
                 said = _parse(line)
                 if said is not None:
-                    self._say(said)
+                    self._say(process, said)
         code = process.wait()
         _close(process)
         if self._stopping:
             return
         error = how_it_ended(code)
-        self._say(Progress(error=error))
+        self._say(process, Progress(error=error))
         if self._ended is not None:
             self._ended(process.pid, error)
 
-    def _say(self, progress: Progress) -> None:
-        if progress != self.progress:
-            self.progress = progress
-            self.changes += 1
+    def _say(self, by: "subprocess.Popen[str]", progress: Progress) -> None:
+        """Note what a process says; not of one that ended and has been replaced meanwhile."""
+        with self._saying:
+            if by is self._process and progress != self.progress:
+                self.progress = progress
+                self.changes += 1
 
 
 def _leaving_a_core(environment: Mapping[str, str]) -> dict[str, str]:

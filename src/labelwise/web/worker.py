@@ -52,7 +52,7 @@ class Worker:
         self._error_at: tuple[int, int] | None = None
         self._stage = ""
         self._said = 0.0
-        self.ended = 0.0  # when the last step was over
+        self.ended = 0.0  # when the last training was over, by the monotonic clock
 
     def look(self, *, ordered: bool = False) -> bool:
         """Do one step if there is one to do; False if not.
@@ -94,13 +94,14 @@ class Worker:
         except Exception as error:
             self._note(step, error)
             return False
-        finally:
-            self.ended = time.monotonic()
 
     def _train(self) -> bool:
         labels = self._desk.look(lambda ledger: len(ledger.labels))
         self._begin(f"training on {labels:,} labels")
-        self._ready().train(by=self._by, lost=is_lost)
+        try:
+            self._ready().train(by=self._by, lost=is_lost)
+        finally:  # before it is said: who answers to that, as with another order, comes later
+            self.ended = time.monotonic()
         self._failed_at = None
         return True
 
@@ -227,7 +228,7 @@ def main(arguments: Sequence[str]) -> None:
 def _is_ordered(orders: "queue.Queue[Order]", ended: float) -> bool:
     """Whether someone wants a training, after a moment's wait.
 
-    Several orders mean no more than one, and one that came while a step was at work is done.
+    Several orders mean no more than one, and one that came while a training was at work is done.
     """
     try:
         given = [orders.get(timeout=INTERVAL)]

@@ -1,6 +1,7 @@
 """The background process of the ML backend, by itself and behind a running server."""
 
 import doctest
+import itertools
 import json
 import os
 import queue
@@ -8,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import httpx
@@ -20,7 +20,7 @@ from labelwise.web.label_studio.client import Client
 from labelwise.web.label_studio.connect import basic_header, connect
 from labelwise.web.label_studio.visit import Wishes
 from labelwise.web.label_studio.worker import gathered
-from tests.web.conftest import wait_until
+from tests.web.conftest import PATIENCE, wait_until
 from tests.web.label_studio.twin import TOKEN
 
 SECRET = "open-sesame-please"
@@ -57,7 +57,7 @@ def serve(home):
     yield start
     for process in running:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
         process.stdout.close()
 
 
@@ -66,31 +66,45 @@ def test_examples_in_the_docstrings_are_right():
     assert results.attempted > 0 and results.failed == 0
 
 
+class Coming:
+    """A queue to which each order comes when it is waited for; with None, nobody says anything."""
+
+    def __init__(self, lines, seconds=0.0):
+        self.lines, self.seconds, self.waits = iter(lines), seconds, []
+
+    def get(self, timeout):
+        self.waits.append(timeout)
+        time.sleep(self.seconds)
+        line = next(self.lines)
+        if line is None:
+            raise queue.Empty
+        return line, 0.0
+
+    def empty(self):
+        return True
+
+
 def test_orders_in_quick_succession_are_one(monkeypatch):
-    monkeypatch.setattr(worker, "QUIET", 0.3)
-    lines = queue.Queue()
-    lines.put(("tasks 4", 0.0))
-    threading.Timer(0.1, lines.put, [("tasks 9 4", 0.1)]).start()
-    began = time.monotonic()
+    monkeypatch.setattr(worker, "LONGEST", 3600.0)
+    lines = Coming(["tasks 4", "tasks 9 4", None, "tasks 5", None])
     assert gathered(lines).tasks == [4, 9]
-    assert 0.3 < time.monotonic() - began < 3
+    assert lines.waits == [worker.EVERY, worker.QUIET, worker.QUIET]
+    assert gathered(lines).tasks == [5]
+
+
+def test_orders_that_are_there_already_are_taken_without_waiting(monkeypatch):
+    monkeypatch.setattr(worker, "LONGEST", 0.0)
+    lines = queue.Queue()
+    for task in (4, 7, 4, 9):
+        lines.put((f"tasks {task}", 0.0))
+    assert gathered(lines).tasks == [4, 7, 9]
 
 
 def test_orders_that_never_cease_are_not_waited_for_forever(monkeypatch):
     monkeypatch.setattr(worker, "LONGEST", 0.2)
-    lines = queue.Queue()
-    done = threading.Event()
-
-    def chatter():
-        while not done.is_set():
-            lines.put(("look", 0.0))
-            time.sleep(0.02)
-
-    threading.Thread(target=chatter, daemon=True).start()
-    began = time.monotonic()
+    lines = Coming(itertools.repeat("look"), seconds=0.05)
     assert gathered(lines).tasks is None
-    done.set()
-    assert time.monotonic() - began < 3
+    assert 1 <= len(lines.waits) <= 6  # the first, and those in 0.2 s
 
 
 def test_without_any_order_everything_is_looked_at_from_time_to_time(monkeypatch):
@@ -103,7 +117,7 @@ def test_a_hint_makes_the_record_follow(twin, home, serve):
 
     def call(method, path, body=None):
         auth = ("labelwise", SECRET)
-        return httpx.request(method, url + path, json=body, auth=auth, timeout=10).json()
+        return httpx.request(method, url + path, json=body, auth=auth, timeout=PATIENCE).json()
 
     wait_until(lambda: call("GET", "health").get("stage") is None)
     desk = Project.open(home).desk()
@@ -116,7 +130,7 @@ def test_a_hint_makes_the_record_follow(twin, home, serve):
     call("POST", "webhook", {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": number}]})
     wait_until(lambda: not desk.ledger().labels)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
     said = process.stdout.read()
     assert "Stopped" in said and TOKEN not in said and SECRET not in said
 
@@ -124,7 +138,8 @@ def test_a_hint_makes_the_record_follow(twin, home, serve):
 def test_a_server_that_is_away_is_told_by_health_and_waited_for(twin, serve):
     twin.tokens = set()
     _, url = serve()
-    error = wait_until(lambda: httpx.get(f"{url}health").json().get("error"))
+    health = f"{url}health"
+    error = wait_until(lambda: httpx.get(health, timeout=PATIENCE).json().get("error"))
     assert "refuses the token in LABEL_STUDIO_TOKEN" in error and TOKEN not in error
 
 

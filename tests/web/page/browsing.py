@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from tests.web.conftest import PATIENCE
+
 
 def shown(page: Any) -> int:
     """The id of the item that is shown, once there is one."""
@@ -24,7 +26,16 @@ def wait_saved(page: Any) -> None:
     page.locator(".status.saved").wait_for()
 
 
-def until(check: Any, seconds: float = 10.0) -> None:
+def wait_told(page: Any, words: str) -> None:
+    """Until the page has said something, which it hides again after some seconds."""
+    page.wait_for_function(
+        "words => ['notice', 'live'].some("
+        "(name) => document.getElementById(name).textContent.includes(words))",
+        arg=words,
+    )
+
+
+def until(check: Any, seconds: float = PATIENCE) -> None:
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not check():

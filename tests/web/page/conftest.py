@@ -1,7 +1,9 @@
 """What the tests of the page share: campaigns, a server that can be killed, and Chromium."""
 
+import contextlib
 import csv
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from labelwise.campaign.events import Asked, Event
 from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.project import Project
 from labelwise.web.app import create_app
+from tests.web.conftest import PATIENCE
 
 CHROMIUM = Path(os.environ.get("LABELWISE_CHROMIUM", "/usr/bin/chromium"))
 FLAGS = (
@@ -42,6 +45,15 @@ DIGITS = tuple(str(digit) for digit in range(10))
 PIXELS, KINDS = load_digits(return_X_y=True)
 
 
+def lasting_port() -> int:
+    """A free port that no other socket is given by chance while its server is away for a moment."""
+    for port in random.SystemRandom().sample(range(20_000, 30_000), 100):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("a hundred ports are taken")
+
+
 class _Server(uvicorn.Server):
     """Lets the pages that wait for news go before it ends."""
 
@@ -55,7 +67,7 @@ class Labelling:
 
     def __init__(self, project: Project, *, process: bool = False, trains: bool = False) -> None:
         self.project, self._trains = project, trains
-        self._port = 0
+        self._port = lasting_port() if process else 0
         self._process: subprocess.Popen[str] | None = None
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -76,15 +88,14 @@ class Labelling:
         return self
 
     def _start_process(self) -> "Labelling":
-        """Start the server, after the first time on the same port."""
+        """Start the server, always on the same port."""
         command = [sys.executable, "-c", SERVE, str(self.project.home), str(self._port)]
         self._process = subprocess.Popen(
             [*command, "yes" if self._trains else "no"], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         address = self._process.stdout.readline().strip()
-        assert address.startswith("http"), "the server did not start"
-        self._port = int(address.split(":")[2].split("/")[0])
+        assert address == self.url, "the server did not start"
         return self
 
     def kill(self) -> None:
@@ -184,7 +195,9 @@ def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=FLAGS, timeout=1000 * PATIENCE
+        )
         yield browser
         browser.close()
 
@@ -198,7 +211,7 @@ def visit(chromium: Any) -> Iterator[Any]:
         context = chromium.new_context(**({"viewport": {"width": 1280, "height": 800}} | options))
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(1000 * PATIENCE)
         page.on("pageerror", lambda error: errors.append(str(error)))
         if name is not None:
             # A page without an address of its own, between two sites, has no storage.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.web.page.browsing import press_and_see, shown
+from tests.web.page.browsing import press_and_see, shown, wait_told
 from tests.web.page.conftest import KINDS
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
@@ -222,7 +222,7 @@ def test_many_long_classes_cover_nothing_on_small_screens_and_at_200_percent(mak
     assert page.locator(".choice").count() == 60
     assert page.evaluate(COVERED) == []
     page.get_by_role("button", name="Model's guess").click()
-    page.get_by_text("There is no guess").first.wait_for()
+    wait_told(page, "There is no guess")
 
 
 def test_it_is_announced_when_no_item_is_left(make, visit):

@@ -14,6 +14,7 @@ from PIL import Image
 
 from labelwise.campaign.project import Project
 from labelwise.web import label_demo
+from tests.web.conftest import PATIENCE
 from tests.web.page.browsing import press_and_see, shown, until, wait_saved
 from tests.web.page.conftest import KINDS, PIXELS
 
@@ -41,7 +42,7 @@ def running(home):
         yield re.search(r"http://\S+", process.stdout.readline())[0]
     finally:
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=30)[0]
+        said = process.communicate(timeout=PATIENCE)[0]
     assert "Stopped." in said
 
 
@@ -53,7 +54,7 @@ def test_robin_labels_along_and_disagrees_and_a_restart_goes_on(visit, tmp_path)
         press_and_see(page, str(KINDS[first]))
         wait_saved(page)
         desk = Project.open(tmp_path / "digits.labelwise").desk()
-        until(lambda: len(desk.ledger().disagreements()) == 1, 60)
+        until(lambda: len(desk.ledger().disagreements()) == 1)
         assert desk.ledger().disagreements()[0].id == first
         assert desk.ledger().per_annotator[label_demo.ROBIN].labels > label_demo.SECOND_OPINION
         page.close()

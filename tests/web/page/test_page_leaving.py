@@ -4,8 +4,10 @@ import time
 
 import pytest
 
+from tests.web.conftest import PATIENCE
 from tests.web.page.browsing import press_and_see, shown, until, wait_saved
 from tests.web.page.conftest import CHROMIUM, FLAGS, KINDS
+from tests.web.page.test_page_grid import ids
 
 
 def lent_to(labelling, name):
@@ -138,33 +140,69 @@ def test_a_page_with_a_token_gives_back_too(make, visit, start_server):
     until(lambda: not lent_to(labelling, "Ada"))
 
 
+def test_what_was_lent_to_a_page_before_it_was_left_is_not_for_the_one_that_comes_back(make, visit):
+    labelling = make(8, batch=40)
+    page = visit(labelling.url)
+    assert shown(page) == 0
+    held = []  # an answer that is on its way while the page is away, as in the browser's cache
+    page.route("**/api/lend", lambda route: held.append((route, route.fetch())), times=1)
+    page.keyboard.press("g")
+    until(lambda: page.wait_for_timeout(20) or held)
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
+    until(lambda: not lent_to(labelling, "Ada"))
+    with labelling.desk() as desk:
+        assert desk.lend("Bob", 1) == [0]
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+    until(lambda: ids(page) == list(range(1, 8)))
+    (route, answer), *_ = held
+    route.fulfill(response=answer)
+    page.wait_for_timeout(300)
+    assert ids(page) == list(range(1, 8))
+
+
 @pytest.fixture
 def with_cache(chromium):
     """A browser that keeps pages which are left, as people's browsers do."""
-    kind = chromium.browser_type
-    unwanted = ["--disable-back-forward-cache"]
-    browser = kind.launch(executable_path=CHROMIUM, args=FLAGS, ignore_default_args=unwanted)
+    browser = chromium.browser_type.launch(
+        executable_path=CHROMIUM,
+        args=FLAGS,
+        ignore_default_args=["--disable-back-forward-cache"],
+        timeout=1000 * PATIENCE,
+    )
     yield browser
     browser.close()
 
 
-def test_a_page_that_the_browser_kept_borrows_anew_when_it_is_shown_again(make, with_cache):
-    labelling = make(8, batch=40)
-    page = with_cache.new_page()
+def left_and_kept(labelling, page):
+    """Leave a page and come back to it, the first item being with Bob now; whether it was kept."""
+    page.set_default_timeout(1000 * PATIENCE)
     page.add_init_script("try { localStorage['labelwise/name'] ??= 'Ada' } catch {}")
     page.add_init_script(
         "addEventListener('pageshow', (event) => { globalThis.kept = event.persisted })"
     )
     page.goto(labelling.url)
     first = shown(page)
+    page.evaluate("globalThis.known = true")
     page.goto(labelling.url + "static/icon.svg")
     until(lambda: not lent_to(labelling, "Ada"))
     with labelling.desk() as desk:
         assert desk.lend("Bob", 1) == [first]
     page.go_back(wait_until="commit")
-    until(lambda: page.evaluate("globalThis.kept"))
+    if not page.evaluate("globalThis.known"):
+        return False  # it was loaded anew
+    page.wait_for_function("globalThis.kept")
+    return True
+
+
+def test_a_page_that_the_browser_kept_borrows_anew_when_it_is_shown_again(make, with_cache):
+    for _ in range(5):  # a browser in need throws away what it had kept
+        labelling, page = make(8, batch=40), with_cache.new_page()
+        if left_and_kept(labelling, page):
+            break
+    else:
+        raise AssertionError("the browser keeps no page")
     find = "document.querySelector('.stage').dataset.item ?? null"
-    until(lambda: page.evaluate(find) not in (None, str(first)))
+    until(lambda: page.evaluate(find) not in (None, "0"))
     item = int(page.evaluate(find))
     assert item in lent_to(labelling, "Ada")
     page.keyboard.press("4")

@@ -1,6 +1,6 @@
 """The server goes away and comes back: nothing is lost, and labelling goes on meanwhile."""
 
-from tests.web.page.browsing import press_and_see, shown, until, wait_saved
+from tests.web.page.browsing import press_and_see, shown, until, wait_saved, wait_told
 from tests.web.page.conftest import KINDS
 
 
@@ -87,7 +87,7 @@ def test_a_sent_label_cannot_be_undone_while_the_server_is_away_and_the_page_say
     labelling.kill()
     item = shown(page)
     page.keyboard.press("u")
-    page.get_by_text("the server does not answer").first.wait_for()
+    wait_told(page, "he server does not answer")
     assert shown(page) == item
     labelling.start()
     page.locator(".status.saved").wait_for()
@@ -110,5 +110,5 @@ def test_a_refused_label_is_shown_and_does_not_hold_up_the_others(make, visit):
     )
     page.reload()
     page.locator(".status.bad").get_by_text("1 label refused").click()
-    page.get_by_text("no class").first.wait_for()
+    wait_told(page, "no class")
     until(lambda: labelling.votes() == {first: {"Ada": "4"}})

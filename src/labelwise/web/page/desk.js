@@ -18,6 +18,7 @@ export class Desk extends EventTarget {
     this.lendSeconds = session.lend_seconds;
     this.items = [];
     this.grid = false;
+    this.visit = 0; // counts how often the page came back after it was left
     this.ahead = this.#wanted(false);
     this.done = new Map(); // id -> when
     this.past = []; // groups of items labelled or skipped together, for undo
@@ -26,7 +27,10 @@ export class Desk extends EventTarget {
     this.outbox = new Outbox(
       session.id,
       session.name,
-      () => this.ahead,
+      () => {
+        this.sentIn = this.visit; // one call at a time carries labels
+        return this.ahead;
+      },
       (answer, run) => this.#accepted(answer, run),
     );
     this.outbox.addEventListener("change", () => this.dispatchEvent(new Event("sending")));
@@ -51,10 +55,12 @@ export class Desk extends EventTarget {
     if (this.left) return;
     this.grid = grid;
     this.ahead = this.#wanted(grid);
+    const { visit } = this;
     const surplus = this.items.splice(this.ahead).map((item) => item.id);
     try {
       if (surplus.length) await post("/api/return", { ids: surplus });
-      this.receive((await post("/api/lend", { count: this.ahead })).items);
+      const { items } = await post("/api/lend", { count: this.ahead });
+      if (visit === this.visit) this.receive(items); // else it was lent to the page that was left
       this.#reached();
     } catch (error) {
       this.#missed(error);
@@ -63,7 +69,7 @@ export class Desk extends EventTarget {
 
   #accepted({ items, length }, run) {
     this.news.push([length, run.length]);
-    this.receive(items);
+    if (this.sentIn === this.visit) this.receive(items);
   }
 
   /** Take in what the server lends: items we hold already stay where they are. */
@@ -227,6 +233,7 @@ export class Desk extends EventTarget {
   /** The browser had kept the page, and shows it again: what it held may be with others now. */
   async comeBack() {
     this.left = false;
+    this.visit += 1;
     renamePage();
     this.items = [];
     this.#changed();

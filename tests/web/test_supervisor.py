@@ -1,0 +1,82 @@
+"""The server's side of the background process: starting it, hearing it, ending it."""
+
+import doctest
+import sys
+
+from labelwise.web import supervisor
+from labelwise.web.supervisor import Progress, Supervisor
+from tests.web.conftest import wait_until
+from tests.web.processes import is_running, talker
+
+
+def test_examples_in_the_docstrings_are_right():
+    results = doctest.testmod(supervisor)
+    assert results.attempted > 0 and results.failed == 0
+
+
+def test_what_the_process_says_is_known_and_what_libraries_print_is_not():
+    said = Supervisor(talker('hello\n{"stage": "training", "done": 1, "total": 4}'))
+    said.start()
+    try:
+        wait_until(lambda: said.progress == Progress("training", 1, 4))
+    finally:
+        said.stop()
+    assert said.process_id is None
+
+
+def test_a_process_that_ends_by_itself_is_told_once_and_started_again_on_demand():
+    ended = []
+    dying = Supervisor(
+        talker("{}", "import os; os.kill(os.getpid(), 9)"), ended=lambda *a: ended.append(a)
+    )
+    dying.start()
+    wait_until(lambda: ended)
+    (process, error), *others = ended
+    assert not others and "SIGKILL" in error
+    assert dying.progress.error == error
+    assert not dying.ask("look")
+    dying.ask("train")
+    wait_until(lambda: len(ended) == 2)
+    assert ended[1][0] != process
+    dying.stop()
+    assert not dying.ask("train")
+
+
+REPLACED = """
+import subprocess, sys
+from pathlib import Path
+folder = Path(sys.argv[1])
+if (folder / "begun").exists():
+    print('{"stage": "working"}', flush=True)
+    sys.stdin.read()
+else:  # it ends, and leaves someone behind who might still say something
+    (folder / "begun").touch()
+    wait = "import sys, time; from pathlib import Path\\nwhile not Path(sys.argv[1]).exists():\\n"
+    command = [sys.executable, "-c", wait + "    time.sleep(0.05)", str(folder / "go")]
+    subprocess.Popen(command, stdin=subprocess.DEVNULL)
+"""
+
+
+def test_the_end_of_a_process_that_was_replaced_is_not_taken_for_that_of_the_next(tmp_path):
+    ended = []
+    command = [sys.executable, "-c", REPLACED, str(tmp_path)]
+    replaced = Supervisor(command, ended=lambda *a: ended.append(a))
+    replaced.start()
+    first = replaced._process
+    wait_until(lambda: first.poll() is not None)
+    assert replaced.ask("train") and replaced.process_id != first.pid
+    wait_until(lambda: replaced.progress == Progress("working"))
+    (tmp_path / "go").touch()  # only now is it heard that the first has ended
+    wait_until(lambda: ended)
+    assert ended[0][0] == first.pid
+    assert replaced.progress == Progress("working")
+    replaced.stop()
+
+
+def test_a_process_that_does_not_listen_is_ended_by_force():
+    deaf = Supervisor(talker('{"stage": "deaf"}', "import time; time.sleep(3600)"))
+    deaf.start()
+    wait_until(lambda: deaf.progress.stage == "deaf")
+    process = deaf.process_id
+    deaf.stop(seconds=0.3)
+    assert deaf.process_id is None and not is_running(process)
