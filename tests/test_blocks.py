@@ -1,4 +1,4 @@
-"""Blocks of rows: sums, gathering by id, growing buffers."""
+"""Blocks of rows: sums, and gathering by id."""
 
 import tracemalloc
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.blocks import GrowingRows, LocalShards, RowNumbers, Shard, as_shards, join_rows
+from labelwise.blocks import LocalShards, RowNumbers, Shard, as_shards
 from labelwise.errors import BadInput, UnknownName
 
 
@@ -48,25 +48,6 @@ def test_state_stays_with_its_block():
     shards.map(lambda shard: shard.state.update(size=len(shard)))
     assert shards.map(lambda shard: shard.state["size"]) == [1, 3]
     assert len(shards) == 4
-
-
-def test_lists_of_several_models_are_joined_model_by_model():
-    parts = [{"features": [np.ones((2, 1)), np.zeros((2, 3))]}] * 2
-    joined = join_rows(parts)["features"]
-    assert [array.shape for array in joined] == [(4, 1), (4, 3)]
-
-
-def test_growing_rows_keep_everything_in_order():
-    growing = GrowingRows()
-    expected = []
-    for size in [1, 1, 70, 3, 200]:
-        new = np.arange(len(expected), len(expected) + size)
-        growing.append({"features": [new[:, None], new[:, None] * 2.0]})
-        expected += new.tolist()
-    assert len(growing) == 275
-    first, second = growing.since(50)["features"]
-    assert first[:, 0].tolist() == expected[50:]
-    assert second[:, 0].tolist() == [2 * value for value in expected[50:]]
 
 
 def test_a_list_of_arrays_is_a_list_of_blocks():

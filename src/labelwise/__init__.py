@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from labelwise.blocks import LocalShards, Rows, Shard, Shards
+from labelwise.blocks import LocalShards, Shard, Shards
 from labelwise.errors import (
     BadInput,
     Conflict,
@@ -15,6 +15,7 @@ from labelwise.errors import (
 )
 from labelwise.learner import Learner
 from labelwise.pool import Pool
+from labelwise.rows import Rows
 from labelwise.running.entry import select
 from labelwise.selection import Selection
 from labelwise.strategies import strategies

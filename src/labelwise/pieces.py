@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array
-from labelwise.blocks import CutsRows, Rows, TakesRows, each
+from labelwise.rows import CutsRows, Rows, TakesRows, each
 from labelwise.threads import side_by_side, spans, thread_count
 
 NUMBERS = 1 << 21

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.blocks import LocalShards, Shard, TakesRows, take_rows
+from labelwise.blocks import LocalShards, Shard
+from labelwise.rows import TakesRows, take_rows
 
 
 class CountedRows(TakesRows):

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard, take_rows
+from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.rows import take_rows
 from labelwise.running import checkpoint, run
 from labelwise.running.checkpoint import Recorded, kept, recorded
 from tests.conftest import make_features

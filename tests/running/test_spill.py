@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.blocks import GrowingRows, LocalShards, Shard
+from labelwise.blocks import LocalShards, Shard
+from labelwise.rows import GrowingRows
 from labelwise.running import run, spill
 from labelwise.running.shards import open_shards, open_sources
 from labelwise.running.spill import LEAST, Spill

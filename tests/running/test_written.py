@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from labelwise.blocks import GrowingRows
 from labelwise.errors import BadInput
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.greedy_blocks import Proposal
 from labelwise.kernels.leverage import Sum
+from labelwise.rows import GrowingRows
 from labelwise.running import written
 from labelwise.running.written import read_value, write_value
 

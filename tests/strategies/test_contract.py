@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard, take_rows
+from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.rows import take_rows
 from labelwise.running.run import select as run_select
 from tests.conftest import make_features, make_probabilities
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard, take_rows
+from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, UnknownName
+from labelwise.rows import take_rows
 from labelwise.running.run import select
 from labelwise.running.shards import open_shards, open_sources
 from labelwise.strategies import dynamics

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.blocks import LocalShards, Progress, Rows
+from labelwise.blocks import LocalShards, Progress
 from labelwise.errors import BadInput
 from labelwise.kernels.leverage import rank_tolerance
+from labelwise.rows import Rows
 from labelwise.running.shards import open_shards, open_sources
 from labelwise.running.sources import ParquetSource
 from labelwise.running.texts import read_ids

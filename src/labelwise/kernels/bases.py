@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_numpy
-from labelwise.blocks import LocalShards, Rows, Shard, Shards, each
+from labelwise.blocks import LocalShards, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_whole
+from labelwise.rows import Rows, each
 
 MOST_COLUMNS = 4096
 """More columns than this are refused: whitening needs their square in memory."""

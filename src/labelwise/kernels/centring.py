@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, like, to_numpy
-from labelwise.blocks import Rows, Shard, Shards, take_rows
+from labelwise.blocks import Shard, Shards
 from labelwise.kernels.factored import Embedding, Factored
 from labelwise.kernels.units import power_of, unit_for
+from labelwise.rows import Rows, take_rows
 
 FEW = 64
 """So many items are looked at: those with the smallest ids, so that blocks play no part."""

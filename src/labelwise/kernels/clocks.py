@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, largest, row_clocks, row_noise, to_numpy
-from labelwise.blocks import Rows, Shard, join_rows, take_rows
+from labelwise.blocks import Shard
 from labelwise.errors import BadInput
 from labelwise.kernels.factored import ROUNDED, Embedding, size, squared_norms
 from labelwise.kernels.farthest import nearest_distances
 from labelwise.kernels.places import places
 from labelwise.pieces import in_pieces
+from labelwise.rows import Rows, join_rows, take_rows
 from labelwise.threads import side_by_side, spans
 
 KEY = "seeding"

@@ -19,8 +19,9 @@ import numpy as np
 
 from labelwise import arrays
 from labelwise.arrays import Array, namespace, to_numpy
-from labelwise.blocks import LocalShards, Rows, Shard
+from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
+from labelwise.rows import Rows
 
 FEW = 16
 """Fewer rows than this are few."""

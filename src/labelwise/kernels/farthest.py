@@ -26,7 +26,7 @@ from labelwise.arrays import (
     row_dots,
     to_numpy,
 )
-from labelwise.blocks import Rows, Shard, Shards
+from labelwise.blocks import Shard, Shards
 from labelwise.kernels import greedy
 from labelwise.kernels.centring import Moved, near_origin
 from labelwise.kernels.doubles import double_chunks
@@ -46,6 +46,7 @@ from labelwise.kernels.factored import (
 from labelwise.kernels.farthest_ahead import FarthestAhead
 from labelwise.kernels.greedy_ahead import AheadStrategy
 from labelwise.pieces import in_pieces
+from labelwise.rows import Rows
 from labelwise.strategy import GreedyStrategy
 
 CHUNK, CHUNK_ON_DEVICE = 1 << 22, 1 << 24

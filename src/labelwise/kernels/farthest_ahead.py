@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Ids, device, float64, namespace, take, to_numpy
-from labelwise.blocks import Rows, Shard, Shards, each, take_rows
+from labelwise.blocks import Shard, Shards
 from labelwise.kernels.factored import concat, squared_distances
 from labelwise.kernels.greedy_ahead import Found, certain_ones, on_host
 from labelwise.kernels.greedy_blocks import KEY, Part, Proposal, catch_up
 from labelwise.kernels.scan import Arrays, Scan
+from labelwise.rows import Rows, each, take_rows
 from labelwise.strategy import GreedyStrategy
 
 WIDTH, WIDEST, FEW = 4096, 8192, 16

@@ -26,10 +26,11 @@ from labelwise.arrays import (
     take,
     to_numpy,
 )
-from labelwise.blocks import Rows, Shard
+from labelwise.blocks import Shard
 from labelwise.errors import BadInput
 from labelwise.kernels.fisher import fisher_products, fisher_squares, fisher_sum
 from labelwise.kernels.units import in_units
+from labelwise.rows import Rows
 
 KEY = "bait"
 ROUNDED = "rounding has taken what tells the items apart; give a larger ridge to bait"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Ids
-from labelwise.blocks import GrowingRows, Rows, Shards, on_host, take_rows
+from labelwise.blocks import Shards
 from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy
 from labelwise.kernels.greedy_blocks import (
     CONTENDERS,
@@ -31,6 +31,7 @@ from labelwise.kernels.greedy_blocks import (
 )
 from labelwise.kernels.greedy_window import Window
 from labelwise.kernels.workplaces import in_one_block, workplace_of
+from labelwise.rows import GrowingRows, Rows, on_host, take_rows
 from labelwise.strategy import Choice, GreedyStrategy
 
 LEAST, SHARE, MOST = 1 << 11, 200, 1 << 16

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, to_numpy
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Shards
+from labelwise.rows import Rows
 from labelwise.strategy import GreedyStrategy
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, float64, namespace, put, take, to_numpy
-from labelwise.blocks import GrowingRows, Rows, Shard, beside, each, on_host, take_rows
+from labelwise.blocks import Shard
 from labelwise.errors import BadInput
 from labelwise.kernels.places import places
+from labelwise.rows import GrowingRows, Rows, beside, each, on_host, take_rows
 from labelwise.strategy import GreedyStrategy
 from labelwise.threads import side_by_side, spans
 

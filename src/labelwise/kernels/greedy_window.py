@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats
-from labelwise.blocks import GrowingRows, Rows, join_rows, take_rows
 from labelwise.kernels.greedy_blocks import Proposal, checked_scores, put_state, take_state
+from labelwise.rows import GrowingRows, Rows, join_rows, take_rows
 from labelwise.strategy import GreedyStrategy
 
 HOT, IN = 256, 32

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, largest, like, namespace, squared_norms, to_numpy
-from labelwise.blocks import Rows, Shard, Shards, as_shards
+from labelwise.blocks import Shard, Shards, as_shards
 from labelwise.errors import BadInput
 from labelwise.kernels.centring import Moved, near_origin
 from labelwise.kernels.factored import features
 from labelwise.kernels.farthest import CHUNK
 from labelwise.kernels.seeding import draw_far_items
 from labelwise.kernels.units import power_of
+from labelwise.rows import Rows
 
 KEY = "kmeans"
 

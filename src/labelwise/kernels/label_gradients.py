@@ -26,11 +26,11 @@ Sparse Approximation", 2022, eqs. 13 and 14.
 from typing import NamedTuple
 
 from labelwise.arrays import Array, device, float64, namespace, row_dots
-from labelwise.blocks import Rows
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.units import in_units
+from labelwise.rows import Rows
 
 LAWS = ("calibrated", "label_smoothing")
 SMALLEST_PROBABILITY = 1e-12

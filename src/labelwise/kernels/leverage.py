@@ -36,10 +36,11 @@ from labelwise.arrays import (
     precision,
     to_numpy,
 )
-from labelwise.blocks import Rows, Shard, Shards, as_shards
+from labelwise.blocks import Shard, Shards, as_shards
 from labelwise.errors import BadInput
 from labelwise.kernels.row_parts import PIECE, lengths, pieces, products
 from labelwise.kernels.workplaces import workplace_of
+from labelwise.rows import Rows
 
 Read = Callable[[Rows], Array]
 """Makes the ``(n, d)`` array of a block from its representations."""

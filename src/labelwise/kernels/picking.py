@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, comparable, largest, to_numpy
-from labelwise.blocks import Rows, Shard, Shards
+from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, GreedyStrategy, PassStrategy, ScoreStrategy, Strategy
 
 

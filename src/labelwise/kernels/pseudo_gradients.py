@@ -28,10 +28,10 @@ from labelwise.arrays import (
     row_noise,
     to_numpy,
 )
-from labelwise.blocks import Rows
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.factored import Factored
+from labelwise.rows import Rows
 
 KINDS = ("argmax", "sample")
 DRAWS = 23

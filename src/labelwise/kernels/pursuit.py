@@ -29,7 +29,6 @@ from labelwise.arrays import (
     row_dots,
     to_numpy,
 )
-from labelwise.blocks import Rows
 from labelwise.kernels.factored import (
     Factored,
     products,
@@ -40,6 +39,7 @@ from labelwise.kernels.factored import (
 from labelwise.kernels.label_gradients import label_gradients
 from labelwise.kernels.sparse import Problem, host_vectors
 from labelwise.kernels.sparse_steps import Gain, greedy_scores, ratio
+from labelwise.rows import Rows
 
 COLUMN_BYTES = 1 << 30
 """Memory that the columns of all blocks may take together."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, Ids, device, float64, like, namespace, to_numpy
-from labelwise.blocks import Rows, Shard, Shards
+from labelwise.blocks import Shard, Shards
 from labelwise.kernels.factored import (
     Factored,
     concat,
@@ -37,6 +37,7 @@ from labelwise.kernels.pursuit_judge import CHUNK, WINDOW, bars_of, judge, vecto
 from labelwise.kernels.scan import Arrays, Scan, Step
 from labelwise.kernels.sparse_steps import TINY, Gain, greedy_scores
 from labelwise.kernels.workplaces import first_id
+from labelwise.rows import Rows
 from labelwise.strategy import GreedyStrategy
 
 WIDTH, WIDEST = 512, 4096

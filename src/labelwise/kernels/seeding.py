@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
-from labelwise.blocks import GrowingRows, Rows, Shards
+from labelwise.blocks import Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import clocks
 from labelwise.kernels.centring import near_origin
@@ -36,6 +36,7 @@ from labelwise.kernels.factored import (
     take,
 )
 from labelwise.kernels.farthest import nearest_distances
+from labelwise.rows import GrowingRows, Rows
 
 FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
 """How many rings are looked at together: before any row was measured, when the clocks ring at mere

@@ -41,12 +41,13 @@ from labelwise.arrays import (
     to_numpy,
     workplace,
 )
-from labelwise.blocks import Rows, Shard, Shards
+from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.factored import Factored, squared_norms, weighted_sum
 from labelwise.kernels.label_gradients import SAME_TEMPERATURE, Law, is_bayesian, label_gradients
 from labelwise.kernels.units import power_of, unit_of
+from labelwise.rows import Rows
 from labelwise.strategy import Choice
 
 SIGMA_SCALES = ("none", "paper")

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Floats, like, namespace, row_dots, to_numpy
-from labelwise.blocks import Rows, Shard, take_rows
+from labelwise.blocks import Shard
 from labelwise.kernels.doubles import double_chunks
 from labelwise.pieces import in_pieces
+from labelwise.rows import Rows, take_rows
 from labelwise.strategy import Cost, Job, ScoreStrategy
 
 LEAST = 1e-12

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Ids, workplace
-from labelwise.blocks import LocalShards, Shard, Shards, join_rows
+from labelwise.blocks import LocalShards, Shard, Shards
+from labelwise.rows import join_rows
 
 JOINED_BYTES = 4 << 30
 """Blocks on a GPU that take no more than this together are made one."""

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array
-from labelwise.blocks import each
 from labelwise.errors import BadInput, MissingDependency
+from labelwise.rows import each
 from labelwise.running.shards import Sources
 from labelwise.running.sources import Around, ArraySource, Source
 

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.blocks import LocalShards, Progress, Rows, Shard, Shards
+from labelwise.blocks import LocalShards, Progress, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.leverage import rank_tolerance
 from labelwise.pool import check_ids
+from labelwise.rows import Rows
 from labelwise.running import run
 from labelwise.running.checkpoint import recorded
 from labelwise.running.division import own_ids

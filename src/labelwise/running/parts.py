@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Ids, to_numpy
-from labelwise.blocks import LocalShards, Rows, each, join_rows, on_host
+from labelwise.blocks import LocalShards
 from labelwise.errors import BadInput
 from labelwise.learner import Learner
+from labelwise.rows import Rows, each, join_rows, on_host
 from labelwise.running.division import Division
 from labelwise.running.remote_files import is_remote
 from labelwise.running.shards import BLOCK_BYTES, open_shards

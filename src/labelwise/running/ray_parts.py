@@ -22,9 +22,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from labelwise.arrays import Ids
-from labelwise.blocks import Progress, Rows, _add, join_rows, take_rows
+from labelwise.blocks import Progress, _add
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
+from labelwise.rows import Rows, join_rows, take_rows
 from labelwise.running.division import Division
 from labelwise.running.parts import Values, as_sent, cut_part
 from labelwise.running.shards import BLOCK_BYTES

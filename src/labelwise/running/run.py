@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import is_array, to_numpy
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.picking import pick
+from labelwise.rows import Rows
 from labelwise.selection import Selection
 from labelwise.strategy import Strategy
 

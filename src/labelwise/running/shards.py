@@ -14,18 +14,10 @@ from labelwise.arrays import (
     device,
     take,
 )
-from labelwise.blocks import (
-    CutsRows,
-    LocalShards,
-    Progress,
-    RowNumbers,
-    Rows,
-    Settles,
-    Shard,
-    each,
-)
+from labelwise.blocks import LocalShards, Progress, RowNumbers, Settles, Shard
 from labelwise.errors import BadInput
 from labelwise.pool import check_ids
+from labelwise.rows import CutsRows, Rows, each
 from labelwise.running.row_checks import check_form, check_rows, working_rows
 from labelwise.running.sources import ParquetSource, Source, open_source
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Ids
-from labelwise.blocks import Rows
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.rows import Rows
 from labelwise.running.many_files import part_paths
 from labelwise.running.parts import Holder, MappedFile, Part, Values
 from labelwise.running.remote_files import is_remote

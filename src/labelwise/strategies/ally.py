@@ -46,13 +46,14 @@ from labelwise.arrays import (
     squared_norms,
     to_numpy,
 )
-from labelwise.blocks import Rows, Shard, Shards
+from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.centring import near_origin
 from labelwise.kernels.checks import check_whole
 from labelwise.kernels.factored import ROUNDED, features
 from labelwise.kernels.farthest import farthest_first
 from labelwise.kernels.kmeans import kmeans
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "ally"

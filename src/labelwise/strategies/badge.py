@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, device, namespace
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Shards
 from labelwise.kernels.factored import Factored
 from labelwise.kernels.seeding import draw_far_items
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 

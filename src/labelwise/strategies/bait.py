@@ -37,7 +37,7 @@ import numpy as np
 from scipy import linalg
 
 from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
-from labelwise.blocks import LocalShards, Rows, Shard, Shards
+from labelwise.blocks import LocalShards, Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.fisher import fisher_roots
 from labelwise.kernels.fisher_blocks import (
@@ -52,6 +52,7 @@ from labelwise.kernels.fisher_blocks import (
     forget,
 )
 from labelwise.kernels.units import unit_of
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 TASKS = ("auto", "classification", "regression")

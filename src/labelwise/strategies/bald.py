@@ -16,8 +16,8 @@ Classification and Preference Learning", 2011.
 """
 
 from labelwise.arrays import Floats
-from labelwise.blocks import Rows
 from labelwise.kernels.information import information_gains, no_picks
+from labelwise.rows import Rows
 from labelwise.strategy import ScoreStrategy
 
 

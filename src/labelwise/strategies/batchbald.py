@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, comparable, float64, largest, take, to_numpy
-from labelwise.blocks import Rows, Shard, Shards
+from labelwise.blocks import Shard, Shards
 from labelwise.errors import LabelwiseWarning
 from labelwise.kernels.checks import check_whole
 from labelwise.kernels.information import (
@@ -50,6 +50,7 @@ from labelwise.kernels.information import (
     joined,
     no_picks,
 )
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 NAME = "member_probabilities"

@@ -23,7 +23,7 @@ import warnings
 from typing import Any
 
 from labelwise.arrays import Floats
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Shards
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.barrier import (
     Draws,
@@ -34,6 +34,7 @@ from labelwise.kernels.barrier import (
 )
 from labelwise.kernels.bases import Columns, Finer, fourier, polynomial
 from labelwise.kernels.leverage import whiten
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 MODES = ("budget", "theory")

@@ -21,10 +21,10 @@ I. Dagan, S. Engelson, "Committee-Based Sampling for Training Probabilistic Clas
 import numpy as np
 
 from labelwise.arrays import Array, Floats, float64, namespace, to_numpy
-from labelwise.blocks import Rows
 from labelwise.errors import BadInput
 from labelwise.kernels.information import information_gains, no_picks
 from labelwise.kernels.votes import vote_entropy
+from labelwise.rows import Rows
 from labelwise.strategy import ScoreStrategy
 
 DISAGREEMENTS = ("kl", "vote_entropy")

@@ -28,10 +28,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, row_dots, to_numpy
-from labelwise.blocks import Rows, Shard, Shards
+from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.doubles import double_chunks, double_products
 from labelwise.kernels.units import in_units, unit_of
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 

@@ -51,7 +51,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, comparable, largest, like, namespace, to_numpy
-from labelwise.blocks import Rows, Shard, Shards
+from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.checks import check_whole
 from labelwise.kernels.factored import Factored, products, products_with, squared_norms
@@ -61,6 +61,7 @@ from labelwise.kernels.pseudo_gradients import (
     one_array,
     pseudo_gradients,
 )
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 NORMALIZE = ("mean", "sum")

@@ -37,12 +37,13 @@ from labelwise.arrays import (
     squared_norms,
     to_numpy,
 )
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_whole
 from labelwise.kernels.doubles import double_chunks
 from labelwise.kernels.gaussian import kernel_sums, median_distance
 from labelwise.kernels.units import in_units, near_one
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 BANDWIDTH_ITEMS = 1000

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import row_noise
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Shards
 from labelwise.kernels.checks import check_whole
 from labelwise.kernels.kmeans import kmeans, nearest_to_centres
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 

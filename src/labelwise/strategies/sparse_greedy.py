@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, to_numpy
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_whole
 from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy
@@ -47,6 +47,7 @@ from labelwise.kernels.sparse import (
 )
 from labelwise.kernels.sparse_steps import Gain, best_weights
 from labelwise.kernels.workplaces import workplace_of
+from labelwise.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}

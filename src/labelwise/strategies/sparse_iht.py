@@ -23,7 +23,7 @@ Sparse Approximation", 2022, Algorithm 2.
 
 import numpy as np
 
-from labelwise.blocks import Rows, Shards
+from labelwise.blocks import Shards
 from labelwise.errors import BadInput
 from labelwise.kernels import greedy
 from labelwise.kernels.checks import check_whole
@@ -42,6 +42,7 @@ from labelwise.kernels.sparse_steps import best_weights
 from labelwise.kernels.thresholding import threshold
 from labelwise.kernels.thresholding_blocks import Rules
 from labelwise.kernels.workplaces import in_one_block
+from labelwise.rows import Rows
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
