@@ -51,12 +51,12 @@ def choose(
 
 
 def _cost(job: Job) -> Cost:
-    """Seeding as in badge, and a pass for every round."""
+    """Seeding as in badge, and a pass for every round: adding up clusters is worth some columns."""
     rounds = job.options["rounds"]
     return Cost(
         passes=(1, job.budget + rounds + 4),
         usual=rounds + 3,
-        columns=job.budget * (rounds + 2),
+        columns=(job.budget + 16) * (rounds + 2),
         item_bytes=72.0,
         state_bytes=32.0,
     )

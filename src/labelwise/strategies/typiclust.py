@@ -126,7 +126,7 @@ def _cost(job: Job) -> Cost:
     return Cost(
         passes=(1, clusters + 36),
         usual=33,
-        columns=32 * clusters,
+        columns=32 * (clusters + 16),
         item_bytes=112.0,
         state_bytes=32.0,
         held_bytes=DENSE * (16 * job.width() + 8 * 1024),
