@@ -225,7 +225,7 @@ class LocalShards:
         total: Any = None
         for shard in self._shards:
             part = self._visit(shard, function, arguments)
-            total = part if total is None else _add(total, part)
+            total = part if total is None else added(total, part)
         return total
 
     def positions(self, ids: Ids) -> Any:
@@ -284,9 +284,10 @@ class _Numbered:
         return positions - (missing - self._before[owners]), known
 
 
-def _add(left: Any, right: Any) -> Any:
+def added(left: Any, right: Any) -> Any:
+    """The sum of what two blocks answer; tuples are added field by field."""
     if isinstance(left, tuple):
-        return tuple(_add(a, b) for a, b in zip(left, right, strict=True))
+        return tuple(added(a, b) for a, b in zip(left, right, strict=True))
     return left + right
 
 

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, TypeVar
 from labelwise.arrays import Ids, like
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
+from labelwise.running.worker import name_of
 from labelwise.running.written import read_value, write_value
 
 SECONDS = 20.0
@@ -78,7 +79,7 @@ class Recorded:
         return found
 
     def _call(self, kind: str, *arguments: Any) -> Any:
-        name = kind if kind == "rows" else f"{kind} {_name(arguments[0])}"
+        name = kind if kind == "rows" else f"{kind} {name_of(arguments[0])}"
         if self._calls < self._known:
             return self._recorded(name)
         self._restore()
@@ -137,10 +138,6 @@ class Recorded:
     def close(self) -> None:
         """Let go of the folder."""
         self._file.close()
-
-
-def _name(function: Any) -> str:
-    return getattr(function, "__name__", type(function).__name__)
 
 
 def _save(shard: Shard, file: BinaryIO) -> None:

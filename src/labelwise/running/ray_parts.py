@@ -22,14 +22,15 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from labelwise.arrays import Ids
-from labelwise.blocks import Progress, _add
+from labelwise.blocks import Progress, added
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
 from labelwise.rows import Rows, join_rows, take_rows
 from labelwise.running.division import Division
 from labelwise.running.parts import Values, as_sent, cut_part
+from labelwise.running.seen_files import Machine, Seen, see
 from labelwise.running.shards import BLOCK_BYTES
-from labelwise.running.worker import Answer, Dumps, Machine, Seen, packed, see, size, unpacked
+from labelwise.running.worker import Answer, Dumps, name_of, packed, size, unpacked
 
 RESTORES = 3
 """How often a worker is made again for one call."""
@@ -170,7 +171,7 @@ class HeldShards:
     def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The results of `map` added up, by every worker first; tuples field by field."""
         parts = [part for part in self._call("sum", function, arguments) if part is not None]
-        return reduce(_add, parts) if parts else None
+        return reduce(added, parts) if parts else None
 
     def rows(self, ids: Ids) -> dict[str, Any]:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""
@@ -206,7 +207,7 @@ class HeldShards:
         return take_rows(joined, np.argsort(np.argsort(owners, kind="stable")))
 
     def _call(self, kind: str, function: Callable[..., Any], arguments: Any) -> list[Any]:
-        name = getattr(function, "__name__", type(function).__name__)
+        name = name_of(function)
         payload = packed(self._crew.dumps, (function, arguments), f"the strategy's {name}")
         sent = self._crew.store(payload)
         everywhere = range(len(self._opened))

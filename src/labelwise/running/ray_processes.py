@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from labelwise.running.ray_parts import RESTORES, ClusterFailed, Crew, Lost
-from labelwise.running.worker import packed, unpacked
+from labelwise.running.worker import name_of, packed, unpacked
 
 
 class RayProcess:
@@ -22,8 +22,8 @@ class RayProcess:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """``function(*arguments)`` over there; calls are made one after the other."""
-        name = getattr(function, "__name__", type(function).__name__)
-        payload = packed(self._crew.dumps, (function, arguments), f"the call of {name}")
+        what = f"the call of {name_of(function)}"
+        payload = packed(self._crew.dumps, (function, arguments), what)
         return self._waiter.submit(self._call, payload)
 
     def shutdown(self, *, wait: bool = True) -> None:
