@@ -1,8 +1,12 @@
 """Files that change, or are not the same on two machines, are told."""
 
+import os
+
 import numpy as np
 import pytest
 
+import labelwise
+from labelwise.errors import BadInput
 from labelwise.running.parts import MappedFile
 from labelwise.running.seen_files import Machine, Seen, see
 
@@ -40,3 +44,46 @@ def test_all_files_are_seen_but_for_remote_ones(tmp_path):
     (tmp_path / "raw.bin").unlink()
     assert found.now().files[str(tmp_path / "raw.bin")] == (0, 0)
     assert found.now().by == found.by
+
+
+def longer(path):
+    np.save(path, np.ones((500, 3)))
+
+
+def cut(path):
+    os.truncate(path, 200)
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "rows.npy"
+    np.save(file, np.random.default_rng(0).normal(size=(400, 3)))
+    return file
+
+
+@pytest.mark.parametrize("given", [str, lambda path: path, lambda path: path.parent])
+@pytest.mark.parametrize("change", [longer, cut, os.utime, os.remove])
+def test_a_selection_from_a_file_that_changes_is_refused(path, given, change):
+    changes = [change]
+
+    def progress(stage, done, total):
+        if changes:
+            changes.pop()(path)
+
+    with pytest.raises(BadInput, match=r"rows\.npy has changed while items were picked"):
+        labelwise.select("lewis", 10, features=given(path), progress=progress)
+    assert not changes
+
+
+def test_a_selection_from_a_mapped_file_that_changes_is_refused(path):
+    rows = np.load(path, mmap_mode="r")
+    with pytest.raises(BadInput, match=r"rows\.npy has changed while items were picked"):
+        labelwise.select("lewis", 10, features=rows, progress=lambda *_: os.utime(path))
+
+
+def test_another_error_is_told_as_it_is(path):
+    def progress(stage, done, total):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        labelwise.select("lewis", 10, features=path, progress=progress)

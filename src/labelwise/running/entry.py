@@ -17,6 +17,7 @@ from labelwise.running.division import own_ids
 from labelwise.running.fingerprint import describe, digest
 from labelwise.running.memory import free_bytes
 from labelwise.running.plan import check_memory, needed, plan_sources
+from labelwise.running.seen_files import unchanged
 from labelwise.running.shards import (
     BLOCK_BYTES,
     Sources,
@@ -148,7 +149,8 @@ def select(
 
         call = call._replace(ids=own_ids(ids, sources, _count(sources)))  # a file's, not a tensor's
         sources = (beside_tensors if device is None else on_device)(sources, place)
-    return call.here(sources, spill, folder, facts)
+    with unchanged(values):
+        return call.here(sources, spill, folder, facts)
 
 
 def _count(sources: Sources) -> int:

@@ -1,9 +1,14 @@
 """Whether the files of a pool stay what they were, on all machines that read them."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from labelwise.errors import BadInput
 from labelwise.running.many_files import part_paths
 from labelwise.running.parts import MappedFile, Values
 from labelwise.running.remote_files import is_remote
@@ -56,9 +61,25 @@ def see(values: Values) -> Seen:
         for given in value if isinstance(value, list) else [value]:
             if isinstance(given, MappedFile):
                 files.append(Path(given.path))
-            elif isinstance(given, str) and not is_remote(given):
+            elif isinstance(given, np.memmap) and given.filename is not None:
+                files.append(Path(given.filename))
+            elif isinstance(given, str | Path) and not is_remote(given):
                 files += part_paths(Path(given), name)
     return Seen(this_machine(), {str(file): (0, 0) for file in files}).now()
+
+
+@contextmanager
+def unchanged(values: Values) -> Iterator[None]:
+    """Refuse files that change while rows are read; of an error that it led to, say the cause."""
+    before = see(values)
+    try:
+        yield
+    except Exception as error:
+        if changed := before.now().unlike(before):
+            raise BadInput(changed) from error
+        raise
+    if changed := before.now().unlike(before):
+        raise BadInput(changed)
 
 
 def _facts(path: Path) -> tuple[int, int]:
