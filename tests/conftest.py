@@ -4,6 +4,7 @@ import os
 import signal
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
 
@@ -15,13 +16,35 @@ settings.register_profile("exploring", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
-def pytest_configure() -> None:
-    """Let Ctrl-C reach the processes that tests start.
+@pytest.hookimpl(trylast=True)  # the terminal is there by then
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell failures at once, and let Ctrl-C reach the processes that tests start.
 
     A shell in the background and nohup have it ignored, which children inherit.
     """
+    if terminal := config.pluginmanager.get_plugin("terminalreporter"):
+        config.pluginmanager.register(_Failures(terminal))
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Failures:
+    """Prints what failed when it fails: a run that is cut off has said it by then."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line(f"\n{report.nodeid} failed ({report.when}):")
+            self._terminal.write_line(report.longreprtext)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests may take an hour; some of them install a server first."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(3600))
 
 
 def make_features(n: int, d: int, seed: int = 0, clusters: int = 5) -> NDArray[np.float64]:
