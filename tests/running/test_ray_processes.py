@@ -4,7 +4,6 @@ import doctest
 import os
 import threading
 import time
-from concurrent.futures import FIRST_COMPLETED, wait
 
 import pytest
 
@@ -98,7 +97,7 @@ def test_processes_that_are_no_longer_needed_end_in_the_middle_of_a_call(
     before = waiting_threads()
     with ray_processes("ray", 1) as (process,):
         calls = [process.submit(time.sleep, seconds) for seconds in (0, 1000, 0)]
-        wait(calls, return_when=FIRST_COMPLETED)
+        wait_until_running(calls[1])
     with pytest.raises(ClusterFailed, match="these actors have ended"):
         calls[1].result()
     assert calls[2].cancelled() and waiting_threads() == before
@@ -110,6 +109,7 @@ def test_a_process_that_ends_while_the_others_are_ended_is_not_made_again(actors
     monkeypatch.setattr(ray_shards, "_end", lambda handle: (end(handle), time.sleep(1)))
     with ray_processes("ray", 2) as (first, second):
         calls = [process.submit(time.sleep, 1000) for process in (first, second)]
+        wait_until_running(*calls)
         crew = first._crew
     for call in calls:
         with pytest.raises(ClusterFailed, match="these actors have ended"):
@@ -135,6 +135,13 @@ def test_a_process_that_is_made_again_while_all_are_ended_ends_too(actors, monke
         crew.replace([0])
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(started[0].hello.remote(), timeout=300)
+
+
+def wait_until_running(*calls):
+    """One that has not begun would be cancelled."""
+    end = time.monotonic() + 300
+    while time.monotonic() < end and not all(call.running() for call in calls):
+        time.sleep(0.01)
 
 
 def waiting_threads():

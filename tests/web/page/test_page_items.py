@@ -102,6 +102,7 @@ def test_people_name_the_classes_where_the_campaign_has_none(make, visit, tmp_pa
     wait_saved(page)
     assert labelling.votes() == {first: {"Ada": "spam"}}
     other.locator(".choice", has_text="spam").wait_for(state="attached")
+    other.close()  # Bob waits for items and might get those of a page that is loaded anew
     page.reload()
     until(lambda: page.locator(".choice").all_inner_texts() == ["1\nspam", "2\nham"])
 
