@@ -19,9 +19,9 @@ def tiny(name="sparse-table2-mnist", **changes):
 
 
 def without_time(line):
-    """What a line says, but for what may differ between two runs: times and memory."""
+    """What a line says, but for what may differ between two runs: times, memory and threads."""
     content = json.loads(to_json(line))
-    for name in ("seconds", "peak_megabytes", "started"):
+    for name in ("seconds", "peak_megabytes", "started", "device"):
         del content[name]
     return content
 
