@@ -81,6 +81,17 @@ def test_a_selection_from_a_mapped_file_that_changes_is_refused(path):
         labelwise.select("lewis", 10, features=rows, progress=lambda *_: os.utime(path))
 
 
+def test_rows_beside_those_of_a_mapped_file_may_change(path):
+    rows = np.load(path, mmap_mode="r")[:300]
+    labelwise.select("lewis", 10, features=rows, progress=lambda *_: os.utime(path))
+
+
+def test_one_of_several_files_that_changes_is_enough(path):
+    for several in ([path, path], (path, path)):
+        with pytest.raises(BadInput, match=r"rows\.npy has changed while items were picked"):
+            labelwise.select("lewis", 10, features=several, progress=lambda *_: os.utime(path))
+
+
 def test_another_error_is_told_as_it_is(path):
     def progress(stage, done, total):
         raise RuntimeError("enough")

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,14 +58,22 @@ def see(values: Values) -> Seen:
     """The files that representations are read from, but for those in object storage."""
     files: list[Path] = []
     for name, value in values.items():
-        for given in value if isinstance(value, list) else [value]:
+        for given in value if isinstance(value, list | tuple) else [value]:
             if isinstance(given, MappedFile):
                 files.append(Path(given.path))
-            elif isinstance(given, np.memmap) and given.filename is not None:
-                files.append(Path(given.filename))
+            elif isinstance(given, np.memmap):
+                files += _whole_file(given)
             elif isinstance(given, str | Path) and not is_remote(given):
                 files += part_paths(Path(given), name)
-    return Seen(this_machine(), {str(file): (0, 0) for file in files}).now()
+    return Seen(this_machine(), {str(file.absolute()): (0, 0) for file in files}).now()
+
+
+def _whole_file(rows: "np.memmap[Any, Any]") -> list[Path]:
+    """The file that is mapped, unless only a part of it is: others may write what lies beside."""
+    if rows.filename is None or not Path(rows.filename).exists():
+        return []
+    file = Path(rows.filename)
+    return [file] if rows.offset + rows.nbytes == file.stat().st_size else []
 
 
 @contextmanager
