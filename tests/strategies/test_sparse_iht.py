@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.running import shards
 from labelwise.running.run import select
 from labelwise.strategies.sparse_iht import STRATEGY
 from tests.kernels.sparse_twin import make_members, make_rows, shards_of, twin_of
@@ -152,6 +154,23 @@ def test_blocks_order_and_library_do_not_matter(make, dtype, step):
     ):
         assert other.ids.tolist() == expected.ids.tolist()
         np.testing.assert_allclose(other.weights, expected.weights, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("greedy", [False, True])
+def test_iterates_that_are_level_do_not_change_places_with_the_blocks(seed, greedy, monkeypatch):
+    """Near the end hundreds of iterates differ by rounding alone, and order their items anew."""
+    generator = np.random.default_rng(seed)
+    logits = generator.normal(size=(3_000, 5))[:, None, :]
+    powers = np.exp(logits + 0.7 * generator.normal(size=(3_000, 4, 5)))
+    members = (powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32)
+    options = {"member_probabilities": members, "seed": 3, "compare_with_greedy": greedy}
+    expected = labelwise.select("sparse_iht", 40, **options)
+    for rows in (256, 512, 700, 1000):
+        monkeypatch.setattr(shards, "BLOCK_BYTES", 80 * rows)
+        found = labelwise.select("sparse_iht", 40, **options)
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert (found.scores is None) == (expected.scores is None)
 
 
 @settings(max_examples=40, deadline=None)

@@ -175,19 +175,18 @@ def threshold(
     """
     place = workplace_of(shards) if place is None else place
     made = _made(shards, problem, rules, place)
-    scale = float(np.vdot(problem.target, problem.target)) + problem.beta * problem.budget
-    constants = bring(problem.target, place), bring(np.array(STANDSTILL * scale), place)
+    none = np.array(STANDSTILL * _scale(problem))
+    constants = bring(problem.target, place), bring(none, place)
     state, best, number = made.state, None, 0
     while number < iterations:
         state, out = made.scan(constants, state, rounds=made.rounds)
         objectives, stands = to_numpy(out[0])[: iterations - number], to_numpy(out[1])
         count = int(np.argmax(stands)) + 1 if stands.any() else len(stands)
         objectives = objectives[:count]
-        lowest = int(np.argmin(objectives))
-        if best is None or objectives[lowest] < best.f:
-            kept = made.kept(*(to_numpy(column[lowest]) for column in out[2:]))
-            best = Iterate(*kept, float(objectives[lowest]))
-        for _ in objectives:
+        for at, objective in enumerate(objectives):
+            if best is None or is_lower(objective, best.f, problem):
+                kept = made.kept(*(to_numpy(column[at]) for column in out[2:]))
+                best = Iterate(*kept, float(objective))
             number += 1
             shards.progress("sparse_iht", number, iterations)
         if stands[: len(objectives)].any():
@@ -196,6 +195,18 @@ def threshold(
     if best is None:
         raise AssertionError("at least one iteration is made")
     return best, number
+
+
+def is_lower(objective: float, other: float, problem: Problem) -> bool:
+    """Whether an objective is lower by more than rounding: how blocks are cut must not decide.
+
+    Both are in the units of the problem.
+    """
+    return bool(objective < other - STANDSTILL * (_scale(problem) + abs(other)))
+
+
+def _scale(problem: Problem) -> float:
+    return float(np.vdot(problem.target, problem.target)) + problem.beta * problem.budget
 
 
 class _Made(NamedTuple):

@@ -39,7 +39,7 @@ from labelwise.kernels.sparse import (
     warn_if_void,
 )
 from labelwise.kernels.sparse_steps import best_weights
-from labelwise.kernels.thresholding import threshold
+from labelwise.kernels.thresholding import is_lower, threshold
 from labelwise.kernels.thresholding_blocks import Rules
 from labelwise.kernels.workplaces import in_one_block
 from labelwise.rows import Rows
@@ -139,7 +139,8 @@ def _better(choice: Choice, problem: Problem, shards: Shards, seed: int, polish:
         rho=problem.law.rho,
     )
     rival = greedy.pick(strategy, shards, None, problem.budget, seed)
-    wins = rival.info["f"] < choice.info["f"]
+    theirs, ours = (one.info["f"] * problem.square for one in (rival, choice))
+    wins = is_lower(theirs, ours, problem)
     facts = {
         "iterations": choice.info["iterations"],
         "f_thresholding": choice.info["f"],
