@@ -15,14 +15,28 @@ def check_ids(ids: Any, count: int, what: str = "items") -> Ids:
     given = np.asarray(ids)
     if given.ndim != 1 or len(given) != count:
         raise BadInput(f"pool has {given.size} ids but {count} {what}; give one id per item")
-    result = given.astype(np.int64)
-    if not np.array_equal(result, given):
-        raise BadInput(f"pool ids must be whole numbers; got {given[result != given][0]!r}")
+    result = _whole(given)
     values, counts = np.unique(result, return_counts=True)
     if (counts > 1).any():
         raise BadInput(
             f"pool ids must be unique; id {values[counts > 1][0]} occurs {counts.max()} times"
         )
+    return result
+
+
+def _whole(given: Any) -> Ids:
+    """Numbers as int64; refuse names, fractions, and numbers that it cannot hold."""
+    try:
+        with np.errstate(invalid="ignore"):
+            result: Ids = given.astype(np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadInput(
+            f"pool ids must be whole numbers below 2**63; got {given[:1].tolist()[0]!r}: keep "
+            "names in a column that is not called id, and find them by row number"
+        ) from error
+    wrong = (result != given) | ((given > 0) != (result > 0))  # what is too large comes round
+    if np.any(wrong):
+        raise BadInput(f"pool ids must be whole numbers below 2**63; got {given[wrong][0]}")
     return result
 
 

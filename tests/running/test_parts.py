@@ -13,9 +13,9 @@ from labelwise.blocks import LocalShards
 from labelwise.errors import BadInput, UnknownName
 from labelwise.running import division as division_module
 from labelwise.running import worker
-from labelwise.running.division import Division, own_ids
+from labelwise.running.division import Division
 from labelwise.running.parts import Cut, Holder, MappedFile, as_sent, cut_part
-from labelwise.running.shards import open_sources
+from labelwise.running.shards import open_sources, own_ids
 from labelwise.running.sources import open_source
 from tests.conftest import make_features
 from tests.running.test_shards import write_parquet

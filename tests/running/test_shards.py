@@ -203,3 +203,19 @@ def test_a_block_of_which_everything_is_labelled_is_left_out(name):
     assert shards.map(len) == [256, 88] and labelled is not None
     found = run.select(labelwise.strategies()[name], shards, 5, labelled=labelled)
     assert found.ids.min() >= 256
+
+
+def test_files_that_list_their_items_in_another_order_are_refused(tmp_path):
+    features, probabilities = make_features(60, 3), make_probabilities(60, 3)
+    ids, order = np.arange(100, 160), np.r_[0:20, 40:60, 20:40]
+    write_parquet(tmp_path / "f.parquet", features, ids=ids)
+    write_parquet(tmp_path / "p.parquet", probabilities, ids=ids)
+    write_parquet(tmp_path / "q.parquet", probabilities[order], ids=ids[order])
+    given = {"features": tmp_path / "f.parquet", "seed": 1}
+    there = labelwise.select("badge", 5, **given, probabilities=tmp_path / "p.parquet")
+    rows = {"features": features, "probabilities": probabilities}
+    assert there.ids.tolist() == labelwise.select("badge", 5, **rows, ids=ids, seed=1).ids.tolist()
+    told = r"^features and probabilities do not list .* in row 20 is 120 and 140; sort both by id$"
+    for more in ({}, {"ids": ids}):
+        with pytest.raises(BadInput, match=told):
+            labelwise.select("badge", 5, **given, probabilities=tmp_path / "q.parquet", **more)

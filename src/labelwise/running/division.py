@@ -7,18 +7,6 @@ import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.errors import UnknownName
-from labelwise.pool import check_ids
-from labelwise.running.shards import Sources
-from labelwise.running.sources import ParquetSource
-
-
-def own_ids(ids: Any, sources: Sources, count: int) -> Ids | None:
-    """The items' ids, given or from a Parquet file's column ``id``; None for row numbers."""
-    if ids is None:
-        flat = [s for v in sources.values() for s in (v if isinstance(v, list) else [v])]
-        stored = [s.ids for s in flat if isinstance(s, ParquetSource) and s.ids is not None]
-        ids = stored[0] if stored else None
-    return None if ids is None else check_ids(ids, count)
 
 
 class Division:

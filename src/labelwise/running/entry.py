@@ -13,7 +13,6 @@ from labelwise.pool import check_ids
 from labelwise.rows import Rows
 from labelwise.running import run
 from labelwise.running.checkpoint import recorded
-from labelwise.running.division import own_ids
 from labelwise.running.fingerprint import describe, digest
 from labelwise.running.memory import free_bytes
 from labelwise.running.plan import check_memory, needed, plan_sources
@@ -24,6 +23,7 @@ from labelwise.running.shards import (
     _labelled_ids,
     open_shards,
     open_sources,
+    own_ids,
     tensor_device,
 )
 from labelwise.running.spill import Spill

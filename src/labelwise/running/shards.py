@@ -19,7 +19,7 @@ from labelwise.errors import BadInput
 from labelwise.pool import check_ids
 from labelwise.rows import CutsRows, Rows, each
 from labelwise.running.row_checks import check_form, check_rows, working_rows
-from labelwise.running.sources import ParquetSource, Source, open_source
+from labelwise.running.sources import Source, open_source
 
 BLOCK_BYTES = 64 << 20
 """How much memory the rows of one block take, about."""
@@ -245,7 +245,7 @@ def open_shards(
     """
     every = [source for _, source in flat(sources)]
     count = every[0].shape[0]
-    item_ids = _ids(ids, every, count)
+    item_ids = _ids(ids, sources, count)
     if block_bytes is None:
         block_bytes = BLOCK_BYTES_ON_DEVICE if all(map(_on_device, every)) else BLOCK_BYTES
     step = rows_per_block(sum(source.bytes_per_row for source in every), block_bytes)
@@ -288,15 +288,34 @@ def _without(ids: Ids | RowNumbers, positions: Ids, keep: bool) -> Ids | RowNumb
     return np.delete(ids, positions)
 
 
-def _ids(ids: Any, sources: list[Source], count: int) -> Ids | RowNumbers:
+def _ids(ids: Any, sources: Sources, count: int) -> Ids | RowNumbers:
     if isinstance(ids, range) and ids.step == 1 and len(ids) == count:
         return RowNumbers(ids.start, ids.stop)
-    if ids is None:
-        stored = (s.ids for s in sources if isinstance(s, ParquetSource))
-        ids = next((column for column in stored if column is not None), None)
-        if ids is None:
-            return RowNumbers(0, count)
-    return check_ids(ids, count)
+    listed = own_ids(ids, sources, count)
+    return RowNumbers(0, count) if listed is None else listed
+
+
+def own_ids(ids: Any, sources: Sources, count: int) -> Ids | None:
+    """The items' ids, given or from the column ``id`` of Parquet files; None for row numbers."""
+    stored = _stored_ids(sources)
+    if ids is None and stored is None:
+        return None
+    return check_ids(stored if ids is None else ids, count)
+
+
+def _stored_ids(sources: Sources) -> Any:
+    """The column ``id`` of the files, or None; it must be the same in all that have one."""
+    found: tuple[str, Any] | None = None
+    for name, source in flat(sources):
+        ids = getattr(source, "ids", None)
+        if ids is not None and found is not None and not np.array_equal(found[1], ids):
+            row = int(np.argmax(found[1] != ids))
+            raise BadInput(
+                f"{found[0]} and {name} do not list the same items in the same order: the id in "
+                f"row {row} is {found[1][row]} and {ids[row]}; sort both by id"
+            )
+        found = found or (None if ids is None else (name, ids))
+    return None if found is None else found[1]
 
 
 def _labelled_ids(labelled: Any) -> Ids:
