@@ -11,6 +11,7 @@ first, and what it acknowledges only after the storage did. Its parent says ``go
 """
 
 import os
+import select
 import signal
 import sys
 import traceback
@@ -87,21 +88,42 @@ def work(url: str, job: str, argument: str) -> None:
 
 
 def main(url: str) -> None:
-    signal.signal(signal.SIGCHLD, _say_who_is_gone)
+    """Begin what every line asks for, and say who is gone, whichever comes first."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)  # a handler alone may run when a read has begun that it cannot end
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     say("ready")
-    for line in sys.stdin:
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            code = 1
-            try:
-                work(url, *line.split())
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            os._exit(code)
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            _say_who_is_gone()
+        if 0 in ready:
+            given = os.read(0, 4096)
+            if not given:
+                return
+            *lines, rest = (rest + given).split(b"\n")
+            for line in lines:
+                begin(url, line.decode())
 
 
-def _say_who_is_gone(*_: object) -> None:
+def begin(url: str, line: str) -> None:
+    """Do in a process of its own what a line asks for."""
+    if os.fork() == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        code = 1
+        try:
+            work(url, *line.split())
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        os._exit(code)
+
+
+def _say_who_is_gone() -> None:
     while True:
         try:
             process, status = os.waitpid(-1, os.WNOHANG)

@@ -99,8 +99,12 @@ def test_nobody_looks_after_it_was_stopped():
 
 def test_stopping_waits_for_no_answer():
     over = threading.Event()
-    watch = Watch(lambda: over.wait(1000), patience=10_000, every=1)
-    watch._every = 1000  # how long the first look may take
+
+    def look():
+        watch._every = 1000  # how long this look may take
+        over.wait(1000)
+
+    watch = Watch(look, patience=10_000, every=1)
     assert waited(looking)
     watch.stop()
     assert waited(lambda: not watch._thread.is_alive())
