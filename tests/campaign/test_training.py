@@ -15,7 +15,7 @@ from labelwise.campaign.events import Asked, Trained, Training, TrainingFailed
 from labelwise.campaign.memory import MemoryStorage
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.training import agreement, score, wilson
-from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.errors import BadInput, LabelwiseWarning, StorageFailed
 from tests.campaign.toys import Nearest, SavingNearest, answer, make_campaign, make_pool
 
 
@@ -240,6 +240,66 @@ def test_a_training_that_is_interrupted_is_recorded_too(memory):
     with pytest.raises(KeyboardInterrupt):
         campaign.train()
     assert campaign.ledger().failure.error == "KeyboardInterrupt: "
+
+
+class Locked(MemoryStorage):
+    """Refuses to write while `locked`; with `late`, it says so when all has been written."""
+
+    locked = late = 0
+
+    def transact(self, campaign, start, decide):
+        if self.late:
+            super().transact(campaign, start, decide)
+        if self.locked or self.late:
+            self.locked, self.late = max(0, self.locked - 1), 0
+            raise StorageFailed("another process has been writing for too long")
+        return super().transact(campaign, start, decide)
+
+
+class Locking(Nearest):
+    """The record cannot be written when it has been trained for the first time."""
+
+    def __init__(self, storage, **facts):
+        super().__init__()
+        self.storage, self.facts = storage, facts
+
+    def fit(self, *args, **more):
+        report = super().fit(*args, **more)
+        vars(self.storage).update(self.facts)
+        self.facts = {}
+        return report
+
+
+def test_a_training_whose_end_cannot_be_recorded_has_failed():
+    storage = Locked()
+    campaign, truth = make_campaign(storage, learner=Locking(storage, locked=1))
+    answer(campaign, truth, campaign.ask().ids)
+    with pytest.raises(StorageFailed, match="writing for too long"):
+        campaign.train()
+    ledger = campaign.ledger()
+    assert ledger.training is None and not ledger.trainings
+    assert ledger.failure.number == 1 and "writing for too long" in ledger.failure.error
+
+
+def test_a_training_whose_failure_cannot_be_recorded_either_says_so():
+    storage = Locked()
+    campaign, truth = make_campaign(storage, learner=Locking(storage, locked=2))
+    answer(campaign, truth, campaign.ask().ids)
+    with pytest.raises(StorageFailed, match="writing for too long") as caught:
+        campaign.train()
+    assert "nor could the failure be recorded" in caught.value.__notes__[0]
+    assert campaign.ledger().training.number == 1 and campaign.ledger().failure is None
+
+
+def test_a_training_whose_end_was_recorded_after_all_has_not_failed():
+    storage = Locked()
+    campaign, truth = make_campaign(storage, learner=Locking(storage, late=1))
+    answer(campaign, truth, campaign.ask().ids)
+    with pytest.raises(StorageFailed, match="writing for too long"):
+        campaign.train()
+    assert [event.number for event in told(storage, Trained)] == [1]
+    assert not told(storage, TrainingFailed) and campaign.ledger().training is None
+    assert campaign.ask().info["model"] == 1
 
 
 def test_there_must_be_something_to_train_on(memory):

@@ -6,13 +6,15 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from labelwise.campaign.events import Asked, Trained, Training, TrainingFailed
-from labelwise.errors import Conflict
+from labelwise.errors import Conflict, StorageFailed
 from labelwise.web.steps import is_lost, signature
 from tests.web.conftest import CLASSES, PATIENCE, wait_until
 from tests.web.processes import is_running, talker
@@ -123,12 +125,13 @@ def test_two_servers_train_and_ask_once(make_rows, start_server):
     ann, bob = first.client("ann"), second.client("bob")
     wait_for(ann, is_idle)
     wait_for(bob, is_idle)
-    while label_all(ann, 3) + label_all(bob, 3):
-        pass
+    for _ in range(5):  # the 20 of the first batch: the next may be there before the last of them
+        assert label_all(ann, 2) == label_all(bob, 2) == 2
     wait_for(bob, lambda found: found["batch"]["number"] == 2 and is_idle(found))
     wait_for(ann, is_idle)
     time.sleep(1.5)
     events = project.storage().read(project.name)
+    assert set(project.desk().labels()) == set(project.desk().ledger().batches[0].asked.ids)
     assert [event.number for event in events if isinstance(event, Training)] == [1]
     assert [event.number for event in events if isinstance(event, Trained)] == [1]
     assert [event.batch for event in events if isinstance(event, Asked)] == [1, 2]
@@ -157,6 +160,128 @@ def test_only_one_of_two_processes_may_train(make_rows):
         other.communicate(b"\n")
     events = project.storage().read(project.name)
     assert sum(isinstance(event, Training) for event in events) == 1
+
+
+def worker_with_labels(project, count=10):
+    """A background process in this one, with labels of its first batch; and what it says."""
+    from labelwise.web.worker import Worker
+
+    said = []
+    worker = Worker(project.home, lambda **words: said.append(words))
+    while worker.look():
+        pass
+    asked = project.desk().ledger().batches[0].asked.ids[:count]
+    project.desk().tell({item: str(item % 10) for item in asked}, by="ann")
+    return worker, said
+
+
+def refuse(monkeypatch, storage, method, *numbers):
+    """Have some calls of a storage fail, numbered from 1."""
+    usual, count = getattr(storage, method), iter(range(1, 1000))
+
+    def call(*args):
+        if next(count) in numbers:
+            raise StorageFailed("another process has been writing for too long")
+        return usual(*args)
+
+    monkeypatch.setattr(storage, method, call)
+
+
+@pytest.mark.parametrize("numbers", [(2,), (2, 3)])  # its end; and that it failed
+def test_a_training_whose_end_could_not_be_recorded_does_not_block_the_campaign(
+    make_rows, monkeypatch, numbers
+):
+    project = make_rows()
+    worker, said = worker_with_labels(project)
+    refuse(monkeypatch, worker._ready().storage, "transact", *numbers)
+    assert not worker.look()
+    assert "the training failed: another process has been writing" in said[-1]["error"]
+    assert not worker.look() and "error" in said[-1]  # not twice on the same labels
+    ledger = project.desk().ledger()
+    assert ledger.training is None and ledger.failure.number == 1
+    while worker.look(ordered=not project.desk().ledger().trainings):
+        pass
+    ledger = project.desk().ledger()
+    assert [one.number for one in ledger.trainings] == [2] and len(ledger.batches) == 2
+    assert said[-1] == {}
+
+
+def test_a_training_that_ends_with_its_process_is_taken_over_by_one_that_waited(make_rows):
+    project = make_rows()
+    worker, _ = worker_with_labels(project)
+    other = subprocess.Popen(
+        talker("{}", "input()  # labelwise"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        other.stdout.readline()
+        begin_training(project, other.pid)
+        length = project.storage().length(project.name)
+        assert not worker.look() and not worker.look()
+    finally:
+        other.communicate(b"\n")
+    assert project.storage().length(project.name) == length  # the record tells nothing of it
+    while worker.look():
+        pass
+    ledger = project.desk().ledger()
+    assert [one.number for one in ledger.trainings] == [2] and len(ledger.batches) == 2
+    failed = [e for e in project.storage().read(project.name) if isinstance(e, TrainingFailed)]
+    assert [event.error for event in failed] == ["the process that trained was ended"]
+
+
+def test_a_record_that_cannot_be_read_once_is_looked_at_again(make_rows, monkeypatch):
+    project = make_rows()
+    worker, _ = worker_with_labels(project)
+    refuse(monkeypatch, worker._desk.storage, "read", 1)
+    with pytest.raises(StorageFailed):
+        worker.look()
+    while worker.look():
+        pass
+    ledger = project.desk().ledger()
+    assert len(ledger.trainings) == 1 and len(ledger.batches) == 2
+
+
+@contextmanager
+def running_worker(project, patience=1.0):
+    """The background process, and a function that hears what it says next."""
+    run = f"from labelwise.web import worker; worker.PATIENCE = {patience}"
+    command = [sys.executable, "-c", f"{run}; worker.main([{str(project.home)!r}])"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        silent = threading.Timer(PATIENCE, process.kill)  # then there is no line to be read
+        silent.start()
+        try:
+            yield process, lambda: json.loads(process.stdout.readline())
+        finally:
+            silent.cancel()
+            process.kill()
+
+
+def test_a_record_that_is_away_for_a_while_costs_no_order_and_leaves_no_error(make_rows):
+    project = make_rows()
+    worker_with_labels(project, 2)  # too few to train on unless someone wants it
+    (record,) = project.home.glob("*.db")
+    away = record.with_suffix(".away")
+    with running_worker(project) as (process, hear):
+        assert hear()["stage"] == "getting ready" and hear() == {}
+        record.rename(away)
+        assert "is gone" in hear()["error"]
+        away.rename(record)
+        while said := hear():
+            assert "is gone" in said["error"]
+        record.rename(away)
+        assert "is gone" in hear()["error"]
+        process.stdin.write("train\n")
+        process.stdin.flush()
+        assert "is gone" in hear()["error"]
+        assert "is gone" in hear()["error"]  # by now the order has met with the error
+        away.rename(record)
+        while "is gone" in (said := hear()).get("error", ""):
+            pass
+        assert said == {"stage": "training on 2 labels"}
+        while hear():
+            pass
+    assert [one.labels for one in project.desk().ledger().trainings] == [2]
 
 
 @pytest.mark.slow
@@ -270,6 +395,8 @@ def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):
     project.desk().change(first="margin")  # needs a model, and there is none
     assert not worker.look()
     assert "the choice failed" in said[-1]["error"] and "no model yet" in said[-1]["error"]
+    worker.warm_up()
+    assert said[-2] == {"stage": "getting ready"} and "no model yet" in said[-1]["error"]
     project.desk().change(batch=11)
     count = len(said)
     assert not worker.look() and len(said) == count

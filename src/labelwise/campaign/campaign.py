@@ -214,17 +214,17 @@ class Campaign(Desk):
                     self._restore(plan.before)
                 seconds, metrics = fitting.trained(plan, self._model)
                 checkpoint = self._saved(plan.number)
+
+            def end(ledger: Ledger, now: float) -> tuple[list[Event], Trained]:
+                event = Trained(
+                    now, plan.number, plan.labels, seconds, plain(metrics), checkpoint, plan.seed
+                )
+                return [event], event
+
+            return self.commit(end)
         except BaseException as error:
             self._note_failure(plan.number, error)
             raise
-
-        def end(ledger: Ledger, now: float) -> tuple[list[Event], Trained]:
-            event = Trained(
-                now, plan.number, plan.labels, seconds, plain(metrics), checkpoint, plan.seed
-            )
-            return [event], event
-
-        return self.commit(end)
 
     def _saved(self, number: int) -> str | None:
         """Write a checkpoint, if there is a home for it; its name there."""
@@ -234,8 +234,13 @@ class Campaign(Desk):
     def _note_failure(self, number: int, error: BaseException) -> None:
         self._model.number = None
         words = fitting.in_words(error)
+
+        def fail(ledger: Ledger, now: float) -> tuple[list[Event], None]:
+            ended = any(trained.number == number for trained in ledger.trainings)
+            return [] if ended else [TrainingFailed(now, number, words)], None
+
         try:
-            self.commit(lambda ledger, now: ([TrainingFailed(now, number, words)], None))
+            self.commit(fail)
         except StorageFailed as second:
             error.add_note(f"nor could the failure be recorded: {second}")
 

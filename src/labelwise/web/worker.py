@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.events import Event, TrainingFailed
+from labelwise.campaign.events import Event, Training, TrainingFailed
 from labelwise.campaign.ledger import Ledger
 from labelwise.errors import Conflict, LabelwiseError
 from labelwise.web.beside import Order, begin
@@ -49,7 +49,8 @@ class Worker:
         self._failed_at: int | None = None
         self._stuck: int | None = None
         self._by = signature(os.getpid())
-        self._error_at: tuple[int, int] | None = None
+        self._awaited: Training | None = None  # by someone else, at the last look
+        self._error: tuple[str, tuple[int, int]] | None = None  # and how far all was then
         self._stage = ""
         self._said = 0.0
         self.ended = 0.0  # when the last training was over, by the monotonic clock
@@ -61,45 +62,46 @@ class Worker:
             ordered: Whether someone wants a training, whatever the state of the batch.
         """
         length = self._desk.storage.length(self._desk.name)
-        if length == self._seen and not ordered:
+        # Whether a training was lost depends on its process, of which the record learns nothing.
+        if length == self._seen and not ordered and not self._is_over(self._awaited):
             return False
-        self._seen = length
+        self._seen = -1  # what cannot be read now is looked at again
         if ordered:
             self._failed_at = self._stuck = None
+        self._forget_lost()
         step = self._desk.look(self._decide)
         if ordered and (step is None or self._desk.look(lambda ledger: bool(ledger.labels))):
             step = "train"
         if step is None:
-            self._forget_lost()
             self._forget_error()
+            self._seen = length
             return False
-        self._seen = -1
         return self._do(step)
 
     def _decide(self, ledger: Ledger) -> Step | None:
         settings = self._desk.settings_of(ledger)
         left = 0 if self._stuck == len(ledger.batches) else left_to_ask(ledger, settings)
-        return next_step(
-            ledger, settings, left=left, busy=_trains(ledger), failed_at=self._failed_at
-        )
+        self._awaited = ledger.training
+        busy = ledger.training is not None and not self._is_over(ledger.training)
+        return next_step(ledger, settings, left=left, busy=busy, failed_at=self._failed_at)
 
     def _do(self, step: Step) -> bool:
         try:
             done = self._train() if step == "train" else self._ask()
-            self._say()
-            return done
         except Conflict:  # another process was quicker; it will do what is left to do
-            self._say()
-            return False
+            done = False
         except Exception as error:
             self._note(step, error)
             return False
+        self._error = None
+        self._say()
+        return done
 
     def _train(self) -> bool:
         labels = self._desk.look(lambda ledger: len(ledger.labels))
         self._begin(f"training on {labels:,} labels")
         try:
-            self._ready().train(by=self._by, lost=is_lost)
+            self._ready().train(by=self._by, lost=self._is_lost)
         finally:  # before it is said: who answers to that, as with another order, comes later
             self.ended = time.monotonic()
         self._failed_at = None
@@ -135,8 +137,9 @@ class Worker:
             self._failed_at = len(ledger.labels)
         else:
             self._stuck = len(ledger.batches)
-        self._error_at = _progress_of(ledger)
-        self._say(error=f"the {'training' if step == 'train' else 'choice'} failed: {words}"[:2000])
+        words = f"the {'training' if step == 'train' else 'choice'} failed: {words}"[:2000]
+        self._error = words, _progress_of(ledger)
+        self._say(error=words)
         if not isinstance(error, LabelwiseError):
             import traceback
 
@@ -144,21 +147,36 @@ class Worker:
 
     def _forget_error(self) -> None:
         """Say no more of an error that another process has overcome."""
-        if self._error_at is not None and self._desk.look(_progress_of) != self._error_at:
-            self._error_at = None
+        if self._error is not None and self._desk.look(_progress_of) != self._error[1]:
+            self._error = None
             self._say()
 
+    def settle(self) -> None:
+        """Say what holds while nothing is done: that all is well, or what went wrong last."""
+        self._say(**({} if self._error is None else {"error": self._error[0]}))
+
     def _forget_lost(self) -> None:
-        """Note that a training whose process is gone has failed."""
+        """Note that a training which will never end has failed."""
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
             lost = ledger.training
-            if lost is None or not is_lost(lost, now):
+            if lost is None or not self._is_lost(lost, now):
                 return [], None
-            return [TrainingFailed(now, lost.number, "the process that trained was ended")], None
+            mine = lost.by == self._by
+            words = (
+                "its end could not be recorded" if mine else "the process that trained was ended"
+            )
+            return [TrainingFailed(now, lost.number, words)], None
 
-        if self._desk.ledger().training is not None:
+        if self._desk.look(lambda ledger: self._is_over(ledger.training)):
             self._desk.commit(decide)
+
+    def _is_lost(self, training: Training, now: float) -> bool:
+        """Whether a training will never end: this process asks only while it does not train."""
+        return training.by == self._by or is_lost(training, now)
+
+    def _is_over(self, training: Training | None) -> bool:
+        return training is not None and self._is_lost(training, time.time())
 
     def _without_model(self) -> Any:
         """The campaign for its first batch, seconds before torch would be imported."""
@@ -194,15 +212,11 @@ class Worker:
         if self._campaign is None:
             self._say(stage=READY)
             self._ready()
-            self._say()
+            self.settle()
 
 
 def _progress_of(ledger: Ledger) -> tuple[int, int]:
     return len(ledger.trainings), len(ledger.batches)
-
-
-def _trains(ledger: Ledger) -> bool:
-    return ledger.training is not None and not is_lost(ledger.training, time.time())
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -213,16 +227,21 @@ def main(arguments: Sequence[str]) -> None:
     except LabelwiseError as error:
         print(f"labelwise: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    ordered = False
+    ordered = away = False
     while True:
         try:
             while worker.look(ordered=ordered):
                 ordered = False
+            ordered = False
             worker.warm_up()
+            if away:
+                away = False
+                worker.settle()
         except LabelwiseError as error:  # the record is away: labels are refused too, not lost
+            away = True
             say(error=str(error))
             time.sleep(PATIENCE)
-        ordered = _is_ordered(orders, worker.ended)
+        ordered = _is_ordered(orders, worker.ended) or ordered
 
 
 def _is_ordered(orders: "queue.Queue[Order]", ended: float) -> bool:
