@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import labelwise
+from labelwise.running.texts import read_ids
 from labelwise.strategy import Job
 from tests.cli.pools import COMMAND, answer, picked, write_pool
 from tests.conftest import make_features
@@ -157,13 +159,167 @@ def test_a_dry_run_says_what_it_would_take_and_picks_nothing(folder, capsys):
 
 
 def test_a_dry_run_says_what_would_not_fit(folder, capsys):
-    np.save("members.npy", np.full((4000, 20, 2), 0.5))
+    np.save("members.npy", np.full((4_000_000, 2, 2), 0.5, dtype=np.float32))
     arguments = ["--member-probabilities", "members.npy", "-s", "bayesian_coreset", "-b", "4"]
-    code, out, err = answer(capsys, "select", *arguments, "--dry-run", "--memory", "0.001")
-    assert code == 1 and out.startswith("pool: 4,000 items (member_probabilities 20x2)")
+    code, out, err = answer(capsys, "select", *arguments, "--dry-run", "--memory", "0.5")
+    assert code == 1 and out.startswith("pool: 4,000,000 items (member_probabilities 2x2)")
     assert "would take about" in err and "use bald or committee, which need not" in err
-    code, out, err = answer(capsys, "select", *arguments, "-o", "p.csv", "--memory", "0.001")
+    code, out, err = answer(capsys, "select", *arguments, "-o", "p.csv", "--memory", "0.5")
     assert code == 1 and "use bald or committee" in err and not Path("p.csv").exists()
+
+
+def refused(capsys, *arguments):
+    """The error of a call, and that it was one."""
+    code, _, err = answer(capsys, "select", *arguments)
+    lines = [line for line in err.splitlines() if not line.startswith(("pool:", "plan:"))]
+    assert code == 1 and len(lines) == 1
+    return lines[0]
+
+
+def write_table(path, **columns):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table(columns), path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-b", "301"], "budget is 301 but only 300 unlabelled items are left"),
+        (["-b", "298", "--labelled", "done.txt"], "budget is 298 but only 297 unlabelled items"),
+        (["-b", "-3"], "budget must be a whole number of items, 0 or more; got -3"),
+        (["-b", "9", "--option", "p=-1"], "p must be a positive number; got -1"),
+        (["-b", "9", "--resume", "g.npy"], "resume must be a folder; g.npy is a file"),
+        (["-b", "9", "--resume", ""], "resume: '' is no folder; give its name"),
+        (["-b", "9", "--resume", "."], ". holds other files and no selection to go on with"),
+        (["-b", "9", "--resume", "/proc/on"], "cannot write to /proc/on"),
+        (["-b", "9", "--memory", "-1"], "memory must be a number of GiB above 0; got -1.0"),
+        (["-b", "9", "--memory", "0.001"], "of memory for 300 items but 1 MiB may be taken"),
+        (["-b", "9", "--ids", "done.txt"], "pool has 3 ids but 300 items"),
+        (["-b", "9", "--labelled", "far.txt"], "no item of the pool has id 999"),
+        (["-b", "9", "--actors", "2"], "actors is 2 but on names no cluster"),
+        (["-b", "9", "--on", "ray", "--resume", "on"], "Ray restores lost parts by itself"),
+        (["-b", "301", "--on", "ray"], "budget is 301 but only 300 unlabelled items are left"),
+    ],
+)
+def test_a_dry_run_refuses_what_a_selection_refuses(folder, capsys, arguments, message):
+    Path("far.txt").write_text("999\n")
+    before = {path.name for path in folder.iterdir()}
+    call = ["f.npy", "-s", "lewis", *arguments]
+    dry, real = refused(capsys, *call, "--dry-run"), refused(capsys, *call, "-o", "p.csv")
+    assert dry == real and message in dry
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def test_a_dry_run_refuses_ids_that_are_no_numbers(folder, capsys):
+    write_table("pool.parquet", id=["a", "b", "c"], x=[1.0, 2.0, 3.0])
+    call = ["pool.parquet", "-s", "k_center", "-b", "2"]
+    dry, real = refused(capsys, *call, "--dry-run"), refused(capsys, *call, "-o", "p.csv")
+    assert dry == real and "id" in dry
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pool.parquet", "-o", "pool.parquet"],
+        ["pool.parquet", "-o", "./pool.parquet"],
+        ["pool.parquet", "-o", "link.parquet"],
+        ["*.parquet", "-o", "pool.parquet"],
+        ["f.npy", "--duals", "pool.parquet", "-o", "pool.parquet"],
+        ["f.npy", "--labelled", "done.csv", "-o", "done.csv"],
+        ["f.npy", "--ids", "done.csv", "-o", "done.csv"],
+    ],
+)
+def test_what_is_read_is_not_overwritten(folder, capsys, arguments):
+    write_table("pool.parquet", x=[1.0, 2.0, 3.0])
+    Path("link.parquet").symlink_to("pool.parquet")
+    Path("done.csv").write_text("id\n1\n")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    message = refused(capsys, *arguments, "-s", "k_center", "-b", "2")
+    assert re.search(r"--out \S+ would overwrite \S+, which is read; give another name", message)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_url_is_not_overwritten_either(folder, capsys):
+    write_table("my pool.parquet", x=[1.0, 2.0, 3.0])
+    url = (folder / "my pool.parquet").as_uri()
+    message = refused(capsys, url, "-s", "k_center", "-b", "2", "-o", "my pool.parquet")
+    assert "would overwrite" in message
+
+
+def test_picks_do_not_become_a_part_of_the_pool(folder, capsys):
+    Path("parts").mkdir()
+    write_table("parts/0.parquet", x=[1.0, 2.0, 3.0])
+    message = refused(capsys, "parts", "-s", "k_center", "-b", "2", "-o", "parts/p.parquet")
+    assert "--out parts/p.parquet would become a part of the pool; give another folder" in message
+    code, _, _ = answer(capsys, "select", "parts", "-s", "k_center", "-b", "2", "-o", "parts/p.csv")
+    assert code == 0
+
+
+def full(*arguments, **named):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_failing_write_names_the_file(folder, capsys, monkeypatch):
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    message = refused(capsys, "f.npy", "-s", "lewis", "-b", "9", "-o", "p.csv")
+    said = "cannot write p.csv (No space left on device); make room there, or give another --out"
+    assert message == f"labelwise: {said}"
+
+
+@pytest.mark.parametrize("out", ["p.csv", "elsewhere.jsonl"])
+def test_picks_that_could_not_be_written_are_written_by_the_same_command(
+    folder, capsys, monkeypatch, out
+):
+    arguments = ["f.npy", "-s", "lewis", "-b", "9", "--resume", "on"]
+    with monkeypatch.context() as disk:
+        disk.setattr(tempfile, "mkstemp", full)
+        message = refused(capsys, *arguments, "-o", "p.csv")
+    assert message.endswith("or give another --out; the same command goes on from on")
+    assert Path("on/picks").exists() and not Path("p.csv").exists()
+    code, said, _ = answer(capsys, "select", *arguments, "-o", out)
+    assert code == 0 and said.startswith(f"9 picks written to {out}, worth ")
+    assert read_ids(Path(out)) == labelwise.select("lewis", 9, features="f.npy").ids.tolist()
+    assert not Path("on").exists()
+
+
+@pytest.mark.parametrize("name", ["one.csv", "one.jsonl", "one.parquet"])
+def test_picks_of_any_format_are_labelled_in_the_next_call(folder, capsys, name):
+    pytest.importorskip("pyarrow")
+    arguments = ["select", "f.npy", "-s", "k_center"]
+    answer(capsys, *arguments, "-b", "4", "-o", name)
+    code, _, _ = answer(capsys, *arguments, "-b", "3", "--labelled", name, "-o", "two.csv")
+    whole = labelwise.select("k_center", 7, features="f.npy").ids.tolist()
+    assert code == 0 and picked("two.csv") == whole[4:]
+
+
+def test_files_that_a_shell_made_of_a_pattern_are_told_to_be_models(folder, capsys):
+    for number in (1, 2, 10):
+        np.save(f"part-{number}.npy", make_features(30, 3, seed=number))
+    files = [f"part-{number}.npy" for number in (1, 2, 10)]
+    advice = "if they are parts of one pool, give their folder, or a pattern in quotes"
+    code, _, err = answer(capsys, "select", *files, "-s", "lewis", "-b", "9", "-o", "p.csv")
+    assert code == 0
+    assert f"note: 3 files of features are 3 models of the same items; {advice}\n" in err
+    code, _, err = answer(capsys, "select", *files, "-s", "k_center", "-b", "9", "-o", "p.csv")
+    assert code == 1 and err.endswith(f"a strategy for several models (lewis); {advice}\n")
+    _, _, err = answer(capsys, "select", "f.npy", "g.npy", "-s", "lewis", "-b", "9", "-o", "p.csv")
+    assert "note:" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["-b", "1e3"], 2, "'--budget' / '-b': takes a whole number such as 1000; got '1e3'; see"),
+        (["-b", "9", "--memory", "1GiB"], 2, "'--memory': takes a number such as 0.5; got '1GiB';"),
+        (["-b", "9", "--option", "p=1", "--option", "p=2"], 2, "--option p is given 2 times; give"),
+        (["-b", "9", "--probabilities", "no.npy"], 1, "probabilities: there is no file no.npy"),
+    ],
+)
+def test_a_mistake_is_said_with_its_value(folder, capsys, arguments, code, message):
+    found, _, err = answer(capsys, "select", "f.npy", "-s", "lewis", "-o", "p.csv", *arguments)
+    assert found == code and message in err and not Path("p.csv").exists()
 
 
 def test_a_folder_of_parts_is_one_pool(folder, capsys):

@@ -14,10 +14,10 @@ import pytest
 
 import labelwise
 from labelwise.blocks import LocalShards, Shard
-from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.errors import BadInput, LabelwiseWarning, StorageFailed
 from labelwise.rows import take_rows
 from labelwise.running import checkpoint, run
-from labelwise.running.checkpoint import Recorded, kept, recorded
+from labelwise.running.checkpoint import Recorded, finished, kept, recorded
 from tests.conftest import make_features
 from tests.running.counting import CountingShards
 from tests.strategies.test_contract import make_inputs
@@ -237,6 +237,111 @@ def test_half_written_files_do_not_count(tmp_path):
     with recorded(blocks(rows, 300), folder, {}, seconds=0.0) as pool:
         found = run.select(STRATEGIES["design"], pool, 20)
     assert found.ids.tolist() == expected.ids.tolist()
+    assert not folder.exists()
+
+
+def test_picks_are_kept_until_the_caller_has_saved_them(tmp_path):
+    """Saving fails after the last pick; the next time nothing is asked of the blocks."""
+    folder, rows = tmp_path / "on", {"features": make_features(300, 5)}
+    lewis = STRATEGIES["lewis"]
+    made = run.select(lewis, blocks(rows, 300), 20, seed=3)
+    with pytest.raises(OSError, match="no room"), recorded(blocks(rows, 300), folder, {}) as pool:
+        finished(folder, lambda: run.select(lewis, pool, 20, seed=3))
+        raise OSError("no room")
+    assert kept(folder) == 1
+    with recorded(blocks(rows, 300, deadly=0), folder, {}) as pool:
+        found = finished(folder, lambda: run.select(lewis, pool, 20, seed=3))
+    assert not folder.exists()
+    assert found.info == made.info and found.ids.tolist() == made.ids.tolist()
+    for name in ("weights", "counts", "scores"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
+
+
+def test_picks_are_not_lost_because_there_is_no_room_to_keep_them(tmp_path):
+    picks = run.select(STRATEGIES["k_center"], blocks({"features": make_features(60, 3)}), 5)
+    with recorded(blocks({"features": make_features(60, 3)}), tmp_path / "on", {}):
+        (tmp_path / "on" / "picks.part").symlink_to("/dev/full")
+        assert finished(tmp_path / "on", lambda: picks) is picks
+    assert not (tmp_path / "on").exists()
+
+
+def test_another_part_of_a_map_is_another_pool(tmp_path):
+    np.save(tmp_path / "f.npy", make_features(60, 3))
+    whole = np.load(tmp_path / "f.npy", mmap_mode="r")
+
+    def stop(stage, done, total):
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        labelwise.select("design", 4, features=whole[:30], resume=tmp_path / "on", progress=stop)
+    with pytest.raises(BadInput, match=r"its pool, features, 1, offset is \d+, now it is \d+"):
+        labelwise.select("design", 4, features=whole[30:], resume=tmp_path / "on")
+
+
+def broken_off(folder):
+    """A folder with what a selection leaves that is interrupted after a few calls."""
+    shards = blocks({"features": make_features(300, 5)}, 300, deadly=50)
+    with pytest.raises(Interrupted), recorded(shards, folder, {}, seconds=0.0) as pool:
+        run.select(STRATEGIES["design"], pool, 20)
+
+
+FILES = ["snapshot.json", "selection.json", "answers", "states"]
+DAMAGES = [(name, damage) for name in FILES for damage in ("empty", "cut", "other")]
+
+
+@pytest.mark.parametrize(("name", "damage"), [*DAMAGES, ("answers", "gone"), ("states", "gone")])
+def test_a_damaged_folder_is_said_to_be_so(tmp_path, name, damage):
+    folder = tmp_path / "on"
+    broken_off(folder)
+    states = json.loads((folder / "snapshot.json").read_text())["states"]
+    path = folder / (states if name == "states" else name)
+    whole = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "other": b"[]\n"}[damage])
+    with pytest.raises(
+        BadInput, match=rf"on is damaged \({path.name}: .*\); delete the folder and"
+    ):
+        shards = blocks({"features": make_features(300, 5)}, 300)
+        with recorded(shards, folder, {}, seconds=0.0) as pool:
+            run.select(STRATEGIES["design"], pool, 20)
+
+
+def test_damaged_picks_are_said_to_be_so(tmp_path):
+    with pytest.raises(BadInput, match=r"on is damaged \(picks: .*\); delete the folder"):
+        with recorded(blocks({"features": make_features(60, 3)}), tmp_path / "on", {}):
+            (tmp_path / "on" / "picks").write_bytes(b"[3, ")
+            finished(tmp_path / "on", lambda: pytest.fail("there are picks already"))
+
+
+def test_a_full_disk_is_said_with_the_folder(tmp_path):
+    shards = blocks({"features": make_features(60, 3)})
+    words = r"cannot write to .*on \(No space left on device\), .* make room there, or give another"
+    with pytest.raises(StorageFailed, match=words):
+        with recorded(shards, tmp_path / "on", {}, seconds=0.0) as pool:
+            (tmp_path / "on" / "states-1").symlink_to("/dev/full")
+            pool.map(len)
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_work():
+    with pytest.raises(StorageFailed, match=r"cannot write to /proc/on/and/on \(No such file"):
+        labelwise.select("design", 1, features=np.eye(3), resume="/proc/on/and/on")
+
+
+def test_an_empty_name_is_no_folder():
+    with pytest.raises(BadInput, match="resume: '' is no folder; give its name"):
+        labelwise.select("design", 1, features=np.eye(3), resume="")
+
+
+def test_what_is_refused_leaves_nothing_in_the_folder(tmp_path):
+    (tmp_path / "photo.png").write_bytes(b"png")
+    (tmp_path / "on").mkdir()
+    with pytest.raises(BadInput, match="holds other files"):
+        labelwise.select("design", 1, features=np.eye(3), resume=tmp_path)
+    with pytest.raises(BadInput, match="budget is 4 but only 3"):
+        labelwise.select("design", 4, features=np.eye(3), resume=tmp_path / "on")
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    assert found == {"photo.png", "on"}
 
 
 def test_on_a_cluster_there_is_nothing_to_resume(tmp_path):

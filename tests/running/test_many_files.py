@@ -1,5 +1,9 @@
 """Rows in many files are the rows of one array."""
 
+import doctest
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +13,8 @@ from hypothesis import strategies as st
 
 import labelwise
 from labelwise.errors import BadInput, UnknownName
+from labelwise.running import many_files
+from labelwise.running.many_files import in_order
 from labelwise.running.shards import open_shards, open_sources
 from labelwise.running.sources import Parts, open_source
 from tests.conftest import make_features
@@ -99,6 +105,62 @@ def test_tables_with_other_columns_are_refused(features, tmp_path):
         open_source(folder, "features")
 
 
+@pytest.mark.parametrize("kind", [".npy", ".parquet"])
+@pytest.mark.parametrize("pattern", ["", "part-*"])
+def test_parts_are_in_the_order_of_their_numbers(kind, pattern, tmp_path):
+    rows = np.arange(24.0).reshape(12, 2)
+    for number in range(12):
+        path = tmp_path / f"part-{number}{kind}"
+        if kind == ".npy":
+            np.save(path, rows[number : number + 1])
+        else:
+            write_parquet(path, rows[number : number + 1])
+    source = open_source(tmp_path / pattern, "features")
+    np.testing.assert_array_equal(source.read(0, 12), rows)
+
+
+def test_names_are_compared_folder_by_folder():
+    names = ["b-1/a", "b/10", "b/9", "b/09", "b/x", "b", "a10/1", "a9/2"]
+    expected = ["a9/2", "a10/1", "b", "b/09", "b/9", "b/10", "b/x", "b-1/a"]
+    assert in_order(names) == expected
+    assert in_order(map(Path, reversed(names))) == [Path(name) for name in expected]
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_rows_in_a_sub_folder_are_not_left_out_silently(above, features, tmp_path):
+    inner = tmp_path / "pool" / "a" / "b"
+    inner.mkdir(parents=True)
+    np.save(inner / "p1.npy", features[:300])
+    if above:
+        np.save(tmp_path / "pool" / "p0.npy", features[300:])
+    words = (
+        r"folder .*pool has rows in a sub-folder too \(a/b/p1.npy\); give the pattern '(.*)' for"
+    )
+    with pytest.raises(BadInput, match=words) as caught:
+        open_source(tmp_path / "pool", "features")
+    pattern = re.search(words, str(caught.value))[1]
+    source = open_source(pattern, "features")
+    np.testing.assert_array_equal(source.read(0, 700), features[: 700 if above else 300])
+
+
+@pytest.mark.parametrize("name", [".cache/p1.npy", "_delta_log/p1.npy", "pictures/p1.png"])
+def test_folders_without_rows_of_the_pool_do_not_matter(name, features, tmp_path):
+    np.save(tmp_path / "p0.npy", features)
+    other = tmp_path / name
+    other.parent.mkdir()
+    other.write_bytes(b"something else")
+    assert open_source(tmp_path, "features").shape == features.shape
+
+
+def test_a_text_called_npy_is_not_taken_for_a_pickle(tmp_path):
+    (tmp_path / "rows.npy").write_text("1,2,3")
+    words = (
+        r"rows.npy is not a readable .npy file \(it does not begin as .*; write it with np.save\)"
+    )
+    with pytest.raises(BadInput, match=words):
+        open_source(tmp_path / "rows.npy", "features")
+
+
 def test_a_folder_of_both_kinds_is_refused(features, tmp_path):
     folder = save_parts(tmp_path / "pool", features, [300])
     write_parquet(folder / "more.parquet", features)
@@ -140,3 +202,43 @@ def test_ids_of_tables_are_read_from_all_of_them(features, tmp_path):
     picks = labelwise.select("k_center", 30, features=folder).ids
     plain = labelwise.select("k_center", 30, features=features).ids
     assert picks.tolist() == np.where(plain < 300, plain + 1000, plain + 4700).tolist()
+
+
+def test_the_examples_run():
+    found = doctest.testmod(many_files)
+    assert found.attempted > 0 and found.failed == 0
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_any_view_of_a_mapped_array_gives_its_rows_again_and_again(mode, features, tmp_path):
+    np.save(tmp_path / "rows.npy", features)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode=mode)
+    if mode == "c":
+        mapped[5] = features[5] = 7.0  # in memory alone
+    for view in (np.s_[:], np.s_[100:], np.s_[::2], np.s_[:, 1:3], np.s_[::-1]):
+        source, expected = open_source(mapped[view], "features"), features[view]
+        blocks = [source.read(first, first + 100) for first in [0, 100, 0, 200, 300, 0]]
+        for first, block in zip([0, 100, 0, 200, 300, 0], blocks, strict=True):
+            np.testing.assert_array_equal(block, expected[first : first + 100])
+        np.testing.assert_array_equal(source.take([300, 5]), expected[[300, 5]])
+
+
+def test_what_was_read_from_a_mapped_array_does_not_stay_in_memory(tmp_path):
+    """A pass over 160 MB may not leave more than some blocks of it resident."""
+    np.save(tmp_path / "rows.npy", np.ones((400_000, 100), dtype=np.float32))
+    script = (
+        "import re, numpy, labelwise\n"
+        "def resident():\n"
+        "    return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "labelwise.select('k_center', 1, features=numpy.eye(3))\n"
+        "before = resident()\n"
+        f"rows = numpy.load({str(tmp_path / 'rows.npy')!r}, mmap_mode='r')\n"
+        "labelwise.select('random', 5, features=rows)\n"
+        "print(resident() - before)\n"
+    )
+    if not Path("/proc/self/status").exists():
+        pytest.skip("resident memory is read from /proc")
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert int(found.stdout) < 110_000  # kB

@@ -3,6 +3,7 @@
 import doctest
 import math
 import os
+import re
 import tracemalloc
 import warnings
 from dataclasses import replace
@@ -252,24 +253,80 @@ def test_options_that_are_no_good_are_left_to_the_strategy():
     assert plan.plan(wrong, {"features": np.eye(3)}, 1).cost.passes == (1, math.inf)
 
 
+def zeros(n, *shape):
+    """A pool of any size that takes no memory."""
+    return np.broadcast_to(np.zeros((1, *(1,) * len(shape)), np.float32), (n, *shape))
+
+
 def test_what_would_not_fit_is_refused_before_it_starts():
-    members = np.full((5000, 40, 2), 0.5)
+    members = zeros(10**7, 40, 2)
     words = (
-        r"bayesian_coreset would take about .* for 5,000 items but .* may be taken: it keeps a "
-        r"vector of 40 numbers per item, one per member; use bald or committee, which need not, or "
-        r"preselect .* items with a score strategy"
+        r"bayesian_coreset would take about .* for 10,000,000 items but 512 MiB may be taken: it "
+        r"keeps a vector of 40 numbers per item, one per member; use bald or committee, which need "
+        r"not, or preselect \d,000,000 items with random and give it those rows, or raise memory"
     )
     with pytest.raises(BadInput, match=words):
-        labelwise.select("bayesian_coreset", 3, member_probabilities=members, memory=1e-3)
+        labelwise.select("bayesian_coreset", 3, member_probabilities=members, memory=0.5)
 
 
 def test_what_goes_to_disk_need_not_fit():
+    given = {"features": zeros(10**8, 4)}
     cost = Cost(passes=(1, 1), item_bytes=100.0, state_bytes=90.0)
-    found = replace(plan.plan(STRATEGIES["k_center"], {"features": np.eye(3)}, 1), cost=cost)
-    found = replace(found, items=10**9)
-    check_memory(found, 12e9)
-    with pytest.raises(BadInput, match=r"preselect \d00,000,000 items"):
-        check_memory(found, 8e9)
+    found = replace(plan.plan(STRATEGIES["k_center"], given, 1), cost=cost)
+    check_memory(found, 1.6e9, given)
+    with pytest.raises(BadInput, match=r"preselect [1-9],000,000 items with random"):
+        check_memory(found, 0.5e9, given)
+
+
+GIVEN = {
+    "features": (64,),
+    "logits": (10,),
+    "probabilities": (10,),
+    "member_probabilities": (5, 10),
+    "member_votes": (5,),
+    "outputs": (2,),
+    "gradient_norms": (),
+    "gradient_products": (),
+    "duals": (),
+}
+USE = re.compile(r"; use (.*?), which need not")
+PRESELECT = re.compile(r"preselect ([\d,]+) items with (.*?) and give")
+
+
+def offered(strategy, names, limit, budget=1000):
+    """What a refusal offers: strategies to use, a number of items, strategies to find them."""
+    given = {name: zeros(20_000_000, *GIVEN[name]) for name in names}
+    with pytest.raises(BadInput) as refused:
+        check_memory(plan.plan(strategy, given, budget), limit, given)
+    use, few = (pattern.search(str(refused.value)) for pattern in (USE, PRESELECT))
+    others = use[1].split(" or ") if use else []
+    count, by = (int(few[1].replace(",", "")), few[2].split(" or ")) if few else (None, [])
+    return given, others, count, by
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.2, 0.001])
+def test_what_a_refusal_offers_can_be_done(strategy, share):
+    for names in (strategy.needs, *strategy.or_needs):
+        names = names or ("features",)
+        whole = plan.plan(strategy, {n: zeros(20_000_000, *GIVEN[n]) for n in names}, 1000)
+        limit = share * whole.least_memory
+        given, others, count, by = offered(strategy, names, limit)
+        for other in others:
+            assert plan.plan(STRATEGIES[other], given, 1000).least_memory <= limit
+        if count is not None:
+            assert count >= 1000
+            few = {name: zeros(count, *GIVEN[name]) for name in names}
+            assert plan.plan(strategy, few, 1000).least_memory <= limit
+        for other in by:
+            assert plan.plan(STRATEGIES[other], given, count).least_memory <= limit
+
+
+def test_strategies_that_need_other_files_are_not_offered():
+    limit = 0.6 * 2**30
+    _, others, _, _ = offered(STRATEGIES["sparse_iht"], ["member_probabilities"], limit)
+    assert others == []
+    _, others, _, by = offered(STRATEGIES["bait"], ["features"], limit)
+    assert others == [] and by == ["random"]
 
 
 @pytest.mark.parametrize("amount", [0, -1, math.nan])

@@ -165,6 +165,60 @@ def test_what_is_not_there_or_no_array_is_named(store):
         open_remote("memory://store/empty", "features")
 
 
+def test_a_file_that_is_cut_off_is_refused(tmp_path):
+    content = npy(make_features(50, 3))
+    (tmp_path / "rows.npy").write_bytes(content[:-10])
+    words = (
+        rf"rows.npy is cut off: {len(content) - 10} bytes of rows.npy are there but {len(content)}"
+    )
+    with pytest.raises(BadInput, match=words):
+        open_remote(f"file://{tmp_path}/rows.npy", "features")
+
+
+def test_a_file_that_becomes_shorter_is_refused(store):
+    url = put_npy(store, "rows.npy", make_features(50, 3))
+    source = open_remote(url, "features")
+    store.pipe("/store/rows.npy", store.cat("/store/rows.npy")[:-10])
+    for read in (lambda: source.read(40, 50), lambda: source.take([49, 0])):
+        with pytest.raises(
+            BadInput, match=r"rows.npy is cut off: 1318 bytes of rows.npy are there"
+        ):
+            read()
+
+
+@pytest.mark.parametrize("path", ["", "/part-*"])
+def test_remote_parts_are_in_the_order_of_their_numbers(store, path):
+    for number in range(11):
+        put_npy(store, f"part-{number}.npy", np.full((1, 2), number))
+    rows = open_remote(f"memory://store{path}", "features").read(0, 11)
+    assert rows[:, 0].tolist() == list(range(11))
+
+
+def test_rows_in_a_remote_sub_folder_are_not_left_out_silently(store):
+    put_npy(store, "p0.npy", np.ones((3, 2)))
+    put_npy(store, "a/p1.npy", np.zeros((2, 2)))
+    words = r"memory://store has rows in a sub-folder too \(a/p1.npy\); give the pattern 'mem"
+    with pytest.raises(BadInput, match=words):
+        open_remote("memory://store/", "features")
+    assert open_remote("memory://store/**/*.npy", "features").shape == (5, 2)
+
+
+def test_a_remote_table_is_checked_as_one_on_disk(store, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for name, rows in {"ragged": [[1.0, 2.0], [3.0]], "whole": [[1.0, 2.0], [3.0, 4.0]]}.items():
+        parquet.write_table(pyarrow.table({"f": rows}), tmp_path / f"{name}.parquet")
+        store.put(str(tmp_path / f"{name}.parquet"), f"/store/{name}.parquet")
+    with pytest.raises(BadInput, match=r"row 1 of ragged.parquet has a list of 1 in column 'f'"):
+        open_remote("memory://store/ragged.parquet", "features").read(0, 2)
+    whole = open_remote("memory://store/whole.parquet", "features")
+    assert whole.read(0, 2).tolist() == [[1.0, 2.0], [3.0, 4.0]] and whole.held_bytes > 0
+    store.pipe("/store/text.parquet", b"no table")
+    with pytest.raises(BadInput, match=r"features: mem.*text.parquet is not a readable .parquet"):
+        open_remote("memory://store/text.parquet", "features")
+
+
 def test_an_unknown_kind_of_url_is_refused():
     with pytest.raises((BadInput, MissingDependency), match=r"nowhere://a/b\.npy"):
         open_remote("nowhere://a/b.npy", "features")

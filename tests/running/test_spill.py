@@ -12,6 +12,7 @@ import pytest
 
 import labelwise
 from labelwise.blocks import LocalShards, Shard
+from labelwise.errors import StorageFailed
 from labelwise.rows import GrowingRows
 from labelwise.running import run, spill
 from labelwise.running.shards import open_shards, open_sources
@@ -159,7 +160,10 @@ def test_a_full_disk_is_an_error_and_not_a_crash(monkeypatch):
     if not Path("/dev/full").exists():
         pytest.skip("a full disk is made from /dev/full")
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
-    with pytest.raises(OSError, match=r"requested and \d+ written|No space left"):
+    words = (
+        rf"cannot be written to {tempfile.gettempdir()} \(.*(written|No space left).*\); .*TMPDIR"
+    )
+    with pytest.raises(StorageFailed, match=words):
         Spill(limit=0).settle({"large": np.arange(float(LARGE))})
 
 

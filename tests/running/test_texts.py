@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from labelwise.errors import BadInput, UnknownName
 from labelwise.running.texts import parse_options, read_ids
+from labelwise.selection import Selection
 from labelwise.strategy import Choice, PassStrategy
 
 
@@ -98,6 +100,51 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name):
     (tmp_path / name).write_bytes(b"\x93NUMPY\x01\x00\xff\xfe")
     with pytest.raises(BadInput, match="is no text in UTF-8; give one id per line, or a "):
         read_ids(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["picks.csv", "picks.jsonl", "picks.parquet"])
+@pytest.mark.parametrize("weights", [None, np.array([1.5, 2.5])])
+def test_ids_come_from_the_picks_that_were_saved(tmp_path: Path, name, weights):
+    pytest.importorskip("pyarrow")
+    Selection(np.array([8, -9]), weights).save(tmp_path / name)
+    assert read_ids(tmp_path / name) == [8, -9]
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.csv", "id,weight\n8,1\n"), ("a.txt", "8\n")])
+def test_a_mark_of_utf_8_is_no_part_of_the_text(tmp_path: Path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert read_ids(tmp_path / name) == [8]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": 3}\n\n{"id": 2.5}\n', "line 3 of .* must be an id, a whole number; got '2.5'"),
+        ('{"id": true}\n', "must be an id, a whole number; got 'True'"),
+        ('{"weight": 2}\n', r"line 1 of .* is no pick, a JSON object with an id \('id'\)"),
+        ("3\n", "line 1 of .* is no pick, a JSON object with an id"),
+        ('{"id": 3', "line 1 of .* is no pick"),
+    ],
+)
+def test_a_line_that_is_no_pick_is_refused(tmp_path: Path, text, message):
+    (tmp_path / "picks.jsonl").write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read_ids(tmp_path / "picks.jsonl")
+
+
+def test_a_table_without_ids_is_refused(tmp_path: Path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"item": [1, 2]}), tmp_path / "a.parquet")
+    with pytest.raises(BadInput, match=r"a.parquet has no column called id; it has item"):
+        read_ids(tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"id": [1, None]}), tmp_path / "b.parquet")
+    with pytest.raises(BadInput, match=r"line 2 of .*b.parquet must be an id, .*; got 'None'"):
+        read_ids(tmp_path / "b.parquet")
+    (tmp_path / "c.parquet").write_text("id\n1\n")
+    with pytest.raises(BadInput, match=r"c.parquet is not a readable .parquet file"):
+        read_ids(tmp_path / "c.parquet")
 
 
 def test_a_missing_file_is_refused(tmp_path: Path):

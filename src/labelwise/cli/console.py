@@ -2,16 +2,19 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import typer
 from rich.console import Console
 
 from labelwise.cli.hints import pasteable
 from labelwise.errors import LabelwiseWarning
+
+N = TypeVar("N", int, float)
 
 _kept: ContextVar[Path | None] = ContextVar("kept", default=None)
 
@@ -51,6 +54,33 @@ def names_in(text: str | None) -> list[str]:
         (['cat', 'dog'], [])
     """
     return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def whole_number(text: str) -> int:
+    """A whole number in an option.
+
+    Example:
+        >>> whole_number("1000")
+        1000
+    """
+    return _read(int, text, "a whole number such as 1000")
+
+
+def number(text: str) -> float:
+    """A number in an option.
+
+    Example:
+        >>> number("0.5")
+        0.5
+    """
+    return _read(float, text, "a number such as 0.5")
+
+
+def _read(kind: Callable[[str], N], text: str, wanted: str) -> N:
+    try:
+        return kind(text)
+    except ValueError:
+        raise typer.BadParameter(f"takes {wanted}; got {text!r}") from None
 
 
 def table_console() -> Console:

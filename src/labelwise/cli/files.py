@@ -1,7 +1,5 @@
 """What ``plan`` and ``explain`` read: pools from files, picks from what ``select`` wrote."""
 
-import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,8 @@ from labelwise.errors import BadInput
 from labelwise.kernels.leverage import rank_tolerance
 from labelwise.rows import Rows
 from labelwise.running.shards import open_shards, open_sources
-from labelwise.running.sources import ParquetSource
-from labelwise.running.texts import read_ids
-from labelwise.selection import Selection
+from labelwise.running.texts import item_id, read_entries, read_ids
+from labelwise.selection import FORMATS, Selection
 
 
 def open_pool(
@@ -55,10 +52,12 @@ def read_picks(path: Path) -> Selection:
     """The ids and weights of a .csv, .jsonl or .parquet file that ``select`` wrote."""
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read picks from")
-    readers = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
-    if path.suffix not in readers:
+    if path.suffix not in FORMATS:
         raise BadInput(f"cannot read picks from {path.name!r}; give .csv, .jsonl or .parquet")
-    ids, weights = readers[path.suffix](path)
+    ids, weights = [], []
+    for number, entry in read_entries(path):
+        ids.append(item_id(entry["id"], number, path))
+        weights.append(_weight(entry.get("weight"), path))
     if not ids:
         raise BadInput(f"{path} holds no picks")
     given = [weight is not None for weight in weights]
@@ -68,48 +67,11 @@ def read_picks(path: Path) -> Selection:
     return Selection(np.asarray(ids, dtype=np.int64), numbers)
 
 
-Columns = tuple[list[int], list[float | None]]
-
-
-def _csv(path: Path) -> Columns:
-    ids = read_ids(path)
-    with path.open(newline="", encoding="utf-8") as file:
-        texts = [row.get("weight") for row in csv.DictReader(file)]
+def _weight(value: Any, path: Path) -> float | None:
     try:
-        return ids, [float(text) if text else None for text in texts]
-    except ValueError as error:
+        return None if value is None or value == "" else float(value)
+    except (TypeError, ValueError) as error:
         raise BadInput(f"a weight in {path} is no number ({error})") from None
-
-
-def _jsonl(path: Path) -> Columns:
-    ids: list[int] = []
-    weights: list[float | None] = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is no text in UTF-8; give what labelwise select wrote") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            ids.append(int(entry["id"]))
-            weight = entry.get("weight")
-            weights.append(None if weight is None else float(weight))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadInput(f"line {number} of {path} is no pick ({error})") from None
-    return ids, weights
-
-
-def _parquet(path: Path) -> Columns:
-    source = ParquetSource(path)
-    if source.ids is None:
-        raise BadInput(f"{path} has no column called id")
-    ids = [int(value) for value in source.ids]
-    if "weight" not in source.columns or not ids:
-        return ids, [None] * len(ids)
-    values = source.read(0, len(ids))[:, source.columns.index("weight")].astype(np.float64)
-    return ids, [None if np.isnan(value) else float(value) for value in values]
 
 
 def load_array(path: Path | None, name: str) -> Any:

@@ -1,5 +1,6 @@
 """``labelwise select``: pick items from files."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,12 +11,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-import labelwise
 from labelwise.cli.app import app
-from labelwise.cli.console import bars
+from labelwise.cli.console import bars, number, whole_number
+from labelwise.cli.inputs import check_apart, named_files
 from labelwise.cli.outputs import check_file
-from labelwise.errors import BadInput, MissingDependency
-from labelwise.selection import check_format
+from labelwise.errors import BadInput, MissingDependency, StorageFailed
+from labelwise.selection import Selection, check_format
 from labelwise.strategy import Strategy
 
 _SELECT = """Pick the items worth labelling, from .npy or .parquet files with one row per item.
@@ -53,7 +54,10 @@ def select(
         ),
     ],
     budget: Annotated[
-        int, typer.Option("--budget", "-b", help="How many items to pick.", metavar="N")
+        int,
+        typer.Option(
+            "--budget", "-b", help="How many items to pick.", metavar="N", parser=whole_number
+        ),
     ],
     features: Annotated[
         Files | None,
@@ -100,7 +104,10 @@ def select(
     ] = None,
     labelled: Annotated[
         Path | None,
-        typer.Option(help="Ids labelled already: one per line, or picks.csv.", metavar="FILE"),
+        typer.Option(
+            help="Ids labelled already: one per line, or picks.csv, .jsonl or .parquet.",
+            metavar="FILE",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides every draw.", metavar="N")] = 0,
     option: Annotated[
@@ -123,10 +130,12 @@ def select(
     ] = None,
     memory: Annotated[
         float | None,
-        typer.Option(help="How much memory it may take; else what is free.", metavar="GIB"),
+        typer.Option(
+            help="How much memory it may take; else what is free.", metavar="GIB", parser=number
+        ),
     ] = None,
     resume: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             help="Write down here how far it has come, and go on from there if it was interrupted.",
             metavar="FOLDER",
@@ -138,61 +147,101 @@ def select(
     ] = False,
 ) -> None:
     """Pick the items worth labelling."""
-    from labelwise.running.plan import plan
+    from labelwise.running.asked import Asked
     from labelwise.running.texts import parse_options, read_ids
     from labelwise.strategies import get
 
+    if out is None and not dry_run:
+        raise typer.BadParameter("missing option '--out'; say where the picks go, or --dry-run")
+    given = named_files(
+        features=features,
+        probabilities=probabilities,
+        logits=logits,
+        member_probabilities=member_probabilities,
+        member_votes=member_votes,
+        outputs=outputs,
+        gradient_norms=gradient_norms,
+        gradient_products=gradient_products,
+        duals=duals,
+    )
     if out is not None:
         _check_out(out)
-    elif not dry_run:
-        raise typer.BadParameter("missing option '--out'; say where the picks go, or --dry-run")
+    check_apart(out, given, ids, labelled)
     chosen = get(strategy)
     options = parse_options(chosen, _pairs(option or []))
-    files = {
-        "features": features,
-        "probabilities": probabilities,
-        "logits": logits,
-        "member_probabilities": member_probabilities,
-        "member_votes": member_votes,
-        "outputs": outputs,
-        "gradient_norms": gradient_norms,
-        "gradient_products": gradient_products,
-        "duals": duals,
-    }
-    given = {name: v[0] if len(v) == 1 else v for name, v in files.items() if v}
-    for name, paths in files.items():
-        if paths and not all(paths):
-            raise BadInput(f"{name}: '' is no file; give its name")
     _check_needs(chosen, given)
-    known = {"ids": ids and read_ids(ids), "labelled": labelled and read_ids(labelled)}
-    found = plan(chosen.with_options(**options), given, budget, timed=dry_run)
-    if found is not None and not found.items:
-        raise BadInput("the pool has no items; give files with at least one row")
-    if dry_run:
-        _say_plan(found, memory)
-        return
-    assert out is not None
+    _note_models(features or [])
+    asked = Asked(
+        chosen.with_options(**options),
+        budget,
+        given,
+        ids and read_ids(ids),
+        labelled and read_ids(labelled),
+        seed,
+        None,
+        on,
+        actors,
+        device,
+        memory,
+        resume,
+    )
+    if out is None or dry_run:
+        _dry_run(asked)
+    else:
+        _run(asked, out)
+
+
+def _dry_run(asked: Any) -> None:
+    """Print what a selection would take, and refuse what would be refused."""
+    from labelwise.running.plan import size_text
+
+    call, found = _opened(asked, timed=True)
+    for line in found.lines() if found else ["nothing is read: there are no files"]:
+        print(line)
+    if found and asked.on is None:
+        print(f"memory that may be taken: {size_text(call.limit)}")
+    _ready(call)
+
+
+def _run(asked: Any, out: Path) -> None:
+    """Select, write the picks, and say how many."""
     console = Console(stderr=True)
+    call, found = _opened(asked)
     for line in found.short() if found else ():
         console.print(line, style="dim", highlight=False, soft_wrap=True)
-    with bars(console) as progress, _kept(resume):
-        picks = labelwise.select(
-            strategy,
-            budget,
-            **given,
-            **known,
-            seed=seed,
-            progress=progress,
-            on=on,
-            actors=actors,
-            device=device,
-            memory=memory,
-            resume=resume,
-            **options,
-        )
-    picks.save(out)
-    size = f", worth {picks.effective_size():.0f} equally weighted" if chosen.weighted else ""
+    with bars(console) as progress, _kept(asked.resume):
+        with _ready(call, progress).picks() as picks:  # they can be had again until they are saved
+            _save(picks, out, asked.resume)
+    weighted = asked.strategy.weighted
+    size = f", worth {picks.effective_size():.0f} equally weighted" if weighted else ""
     print(f"{len(picks)} picks written to {out}{size}")
+
+
+def _opened(asked: Any, *, timed: bool = False) -> tuple[Any, Any]:
+    """The call with its files open, and its plan."""
+    call = asked.open()
+    found = call.plan(timed=timed)
+    if found is not None and not found.items:
+        raise BadInput("the pool has no items; give files with at least one row")
+    return call, found
+
+
+def _ready(call: Any, progress: Any = None) -> Any:
+    """The selection after all checks that can be made before it begins."""
+    ready = call._replace(asked=call.asked._replace(progress=progress)).ready()
+    ready.rehearse()
+    return ready
+
+
+def _save(picks: Selection, out: Path, folder: str | None) -> None:
+    try:
+        picks.save(out)
+    except OSError as error:
+        again = "" if folder is None else f"; the same command goes on from {folder}"
+        raise StorageFailed(
+            f"cannot write {out} ({error.strerror or error}); make room there, or give another "
+            f"--out{again}"
+        ) from error
 
 
 def _check_needs(strategy: Strategy, given: Mapping[str, Any]) -> None:
@@ -211,23 +260,18 @@ def _check_needs(strategy: Strategy, given: Mapping[str, Any]) -> None:
         raise BadInput(f"{error}; give {' and '.join(wanted)}") from None
 
 
-def _say_plan(found: Any, memory: float | None) -> None:
-    """Print what a selection would take, and whether it would fit in memory."""
-    from labelwise.running.memory import free_bytes
-    from labelwise.running.plan import check_memory, size_text
-
-    if found is None:
-        print("nothing is read: there are no files")
-        return
-    for line in found.lines():
-        print(line)
-    limit = free_bytes() if memory is None else memory * 2**30
-    print(f"memory that may be taken: {size_text(limit)}")
-    check_memory(found, limit)
+def _note_models(files: Sequence[str]) -> None:
+    """Say what several files are taken for if a shell may have made them of a pattern."""
+    if len(files) > 1 and len({re.sub(r"\d+", "", file) for file in files}) == 1:
+        print(
+            f"note: {len(files)} files of features are {len(files)} models of the same items; if "
+            "they are parts of one pool, give their folder, or a pattern in quotes",
+            file=sys.stderr,
+        )
 
 
 @contextmanager
-def _kept(folder: Path | None) -> Iterator[None]:
+def _kept(folder: str | None) -> Iterator[None]:
     """After an interruption, say how to go on."""
     try:
         yield
@@ -235,7 +279,9 @@ def _kept(folder: Path | None) -> Iterator[None]:
         if folder is not None:
             from labelwise.running.checkpoint import kept
 
-            done = "what was done so far is kept" if kept(folder) else "nothing was finished yet"
+            done = (
+                "what was done so far is kept" if kept(Path(folder)) else "nothing was finished yet"
+            )
             print(f"note: {done} in {folder}; the same command goes on", file=sys.stderr)
         raise
 
@@ -245,7 +291,14 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         if "=" not in text:
             raise typer.BadParameter(f"--option is written name=value; got {text!r}")
-    return dict(text.split("=", 1) for text in texts)
+    pairs = [text.split("=", 1) for text in texts]
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise typer.BadParameter(
+                f"--option {name} is given {names.count(name)} times; give it once"
+            )
+    return dict(pairs)
 
 
 def _check_out(path: Path) -> None:

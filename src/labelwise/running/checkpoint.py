@@ -6,25 +6,38 @@ the same folder is given the answers again, up to the last time that the blocks'
 then the blocks get it back, and the selection goes on from there. At most the work since then is
 done twice, and the picks are the same as without an interruption.
 
-A folder belongs to one selection: other data, options or versions are refused. It goes when the
-selection is done.
+A folder belongs to one selection: other data, options or versions are refused. At the end the picks
+are written down too (`finished`), and the folder goes once the caller has done with them what may
+fail, such as saving them to a disk that is full.
 """
 
 import contextlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from labelwise.arrays import Ids, like
 from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
+from labelwise.running.kept_files import (
+    as_json,
+    intact,
+    locked,
+    part,
+    read_json,
+    to_disk,
+    whole,
+    write_json,
+    writing,
+)
 from labelwise.running.worker import name_of
 from labelwise.running.written import read_value, write_value
+from labelwise.selection import Selection
 
 SECONDS = 20.0
 """How long at least lies between two times that the blocks' memory is written."""
@@ -32,8 +45,25 @@ SHARE = 10
 """Writing takes at most one part in so many of the time."""
 
 ANSWERS, SNAPSHOT, FACTS, LOCK = "answers", "snapshot.json", "selection.json", "lock"
+PICKS = "picks"
+PROBE = 1 << 16
+"""How many bytes a folder must have room for."""
 
 T = TypeVar("T")
+
+
+class Snapshot(NamedTuple):
+    """How far a selection had come when the blocks' memory was last written.
+
+    Attributes:
+        calls: how many of its calls are answered in the folder.
+        bytes: how much of the answers' file they take.
+        states: the name of the file with what the blocks remember.
+    """
+
+    calls: int = 0
+    bytes: int = 0
+    states: str | None = None
 
 
 class Recorded:
@@ -48,11 +78,11 @@ class Recorded:
         self._shards, self._folder, self._seconds = shards, folder, seconds
         self.progress, self.positions = shards.progress, shards.positions
         self.replayed = self._calls = 0
-        snapshot = _read_json(folder / SNAPSHOT) or {"calls": 0, "bytes": 0, "states": None}
-        self._known: int = snapshot["calls"]
-        self._states: str | None = snapshot["states"]
-        self._file: BinaryIO = (folder / ANSWERS).open("r+b" if self._known else "w+b")
-        self._file.truncate(snapshot["bytes"])
+        snapshot = _snapshot(folder)
+        self._known, self._states = snapshot.calls, snapshot.states
+        with intact(folder / ANSWERS) if self._known else writing(folder):
+            self._file: BinaryIO = (folder / ANSWERS).open("r+b" if self._known else "w+b")
+        self._file.truncate(snapshot.bytes)
         self._restored = self._states is None
         self._last, self._took = time.monotonic(), 0.0
 
@@ -84,7 +114,8 @@ class Recorded:
             return self._recorded(name)
         self._restore()
         answer = getattr(self._shards, kind)(*arguments)
-        write_value(self._file, [name, answer])
+        with writing(self._folder):
+            write_value(self._file, [name, answer])
         self._calls += 1
         pause = max(self._seconds, SHARE * self._took) if self._seconds else 0.0
         if time.monotonic() - self._last >= pause:
@@ -94,7 +125,8 @@ class Recorded:
     def _recorded(self, name: str) -> Any:
         self._calls += 1
         self.replayed += 1
-        written, answer = read_value(self._file, self._near)
+        with intact(self._folder / ANSWERS):
+            written, answer = read_value(self._file, self._near)
         if written != name:
             raise BadInput(
                 f"{self._folder} holds another selection (it has {written} where this one has "
@@ -115,7 +147,8 @@ class Recorded:
         self._restored = True
         self._file.seek(0, os.SEEK_END)
         assert self._states is not None
-        with (self._folder / self._states).open("rb") as file:
+        path = self._folder / self._states
+        with intact(path), path.open("rb") as file:
             self._shards.map(_load, file, self._near)
         self._last = time.monotonic()
 
@@ -123,21 +156,23 @@ class Recorded:
         """Write what the blocks remember; if that is cut short, the last time counts."""
         begin = time.monotonic()
         states = f"states-{self._calls}"
-        with (self._folder / states).open("wb") as file:
-            self._shards.map(_save, file)
-            _to_disk(file)
-        _to_disk(self._file)
-        facts = {"calls": self._calls, "bytes": self._file.tell(), "states": states}
-        _write_json(self._folder / SNAPSHOT, facts)
-        for old in self._folder.glob("states-*"):
-            if old.name != states:
-                old.unlink()
+        with writing(self._folder):
+            with (self._folder / states).open("wb") as file:
+                self._shards.map(_save, file)
+                to_disk(file)
+            to_disk(self._file)
+            snapshot = Snapshot(self._calls, self._file.tell(), states)
+            write_json(self._folder / SNAPSHOT, snapshot._asdict())
+            for old in self._folder.glob("states-*"):
+                if old.name != states:
+                    old.unlink()
         self._last = time.monotonic()
         self._took = self._last - begin
 
     def close(self) -> None:
         """Let go of the folder."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # answers after the last snapshot do not count
+            self._file.close()
 
 
 def _save(shard: Shard, file: BinaryIO) -> None:
@@ -165,40 +200,87 @@ def recorded(
     if folder is None:
         yield shards
         return
-    if folder.exists() and not folder.is_dir():
-        raise BadInput(f"resume must be a folder; {folder} is a file")
-    folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
-        _begin(folder, facts)
+    check_folder(folder, facts)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / LOCK):
+        if not _ours(folder, facts):
+            with writing(folder):
+                write_json(folder / FACTS, facts)
         ours = Recorded(shards, folder, seconds)
         try:
             yield ours
         finally:
             ours.close()
-        # Without a snapshot there is nothing to go on with, whatever else is still there.
-        for path in (folder / SNAPSHOT, *folder.glob("states-*"), folder / ANSWERS, folder / FACTS):
-            path.unlink(missing_ok=True)
-        (folder / LOCK).unlink()
+        _clear(folder)
     with contextlib.suppress(OSError):  # someone keeps other things there
         folder.rmdir()
 
 
-def _begin(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Say whose folder it is, or see that it belongs to this selection."""
-    given = json.loads(json.dumps(dict(facts), default=repr))
-    before = _read_json(folder / FACTS)
+def finished(folder: Path | None, select: Callable[[], Selection]) -> Selection:
+    """The picks that were written down when the selection was done; else make them, and do so.
+
+    Args:
+        folder: that of `recorded`, in which it is called; None writes nothing.
+        select: makes the picks.
+    """
+    if folder is None:
+        return select()
+    path = folder / PICKS
+    if path.exists():
+        with intact(path), path.open("rb") as file:
+            picks: Selection = read_value(file)
+            return picks
+    picks = select()
+    with contextlib.suppress(OSError), whole(path) as file:  # the caller has them all the same
+        write_value(file, picks)
+    return picks
+
+
+def check_folder(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Refuse a folder that a selection cannot use, and leave nothing in it.
+
+    Args:
+        folder: which need not be there.
+        facts: as for `recorded`.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"resume must be a folder; {folder} is a file")
+    if folder.is_dir():
+        _ours(folder, facts)
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    with writing(folder), tempfile.TemporaryFile(dir=nearest) as file:
+        file.write(bytes(PROBE))
+        file.flush()
+
+
+def _ours(folder: Path, facts: Mapping[str, Any]) -> bool:
+    """Whether the folder belongs to this selection, or else to none; another's is refused."""
+    before = read_json(folder / FACTS)
     if before is None:
-        if any(path.name not in (LOCK, f"{Path(FACTS).stem}.part") for path in folder.iterdir()):
+        known = {LOCK, *(part(folder / name).name for name in (FACTS, SNAPSHOT, PICKS))}
+        if any(path.name not in known for path in folder.iterdir()):
             raise BadInput(
                 f"{folder} holds other files and no selection to go on with; give a new folder"
             )
-        _write_json(folder / FACTS, given)
-    elif before != given:
+        return False
+    given = json.loads(as_json(facts))
+    if before != given:
         place, old, new = _difference(before, given)
         raise BadInput(
             f"{folder} holds another selection: its {place} is {_brief(old)}, now it is "
             f"{_brief(new)}; delete the folder, or give another one"
         )
+    return True
+
+
+def _clear(folder: Path) -> None:
+    """Delete what a selection has written, the lock last."""
+    # Without a snapshot there is nothing to go on with, whatever else is still there.
+    written = [folder / name for name in (SNAPSHOT, ANSWERS, PICKS, FACTS)]
+    for path in (written[0], *folder.glob("states-*"), *map(part, written), *written[1:]):
+        path.unlink(missing_ok=True)
+    (folder / LOCK).unlink()
 
 
 def _difference(before: Any, given: Any) -> tuple[str, Any, Any]:
@@ -221,45 +303,14 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]}..."
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Refuse a folder that another process is using."""
-    with (folder / LOCK).open("w") as file:
-        try:
-            system: Any = import_module("fcntl")
-        except ImportError:  # not a POSIX system: nobody is kept out
-            yield
-            return
-        try:
-            system.flock(file, system.LOCK_EX | system.LOCK_NB)
-        except OSError as error:
-            raise BadInput(
-                f"another selection is using {folder}; wait for it, or give another folder"
-            ) from error
-        yield
-
-
 def kept(folder: Path) -> int:
-    """How many answers a folder holds that an interrupted selection need not ask for again."""
-    return int((_read_json(folder / SNAPSHOT) or {"calls": 0})["calls"])
+    """How many answers a folder holds that need not be asked for again; the picks are one more."""
+    return _snapshot(folder).calls + (folder / PICKS).exists()
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-
-
-def _write_json(path: Path, value: Any) -> None:
-    """The file appears whole or not at all."""
-    part = path.with_suffix(".part")
-    with part.open("w") as file:
-        json.dump(value, file)
-        _to_disk(file)
-    os.replace(part, path)
-
-
-def _to_disk(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+def _snapshot(folder: Path) -> Snapshot:
+    found = read_json(folder / SNAPSHOT)
+    if found is None:
+        return Snapshot()
+    with intact(folder / SNAPSHOT):
+        return Snapshot(int(found["calls"]), int(found["bytes"]), str(found["states"]))

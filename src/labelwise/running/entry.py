@@ -1,38 +1,12 @@
 """The public call: from arrays or files, by the name of a strategy, to a selection."""
 
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from labelwise.blocks import LocalShards, Progress, Shard, Shards
-from labelwise.errors import BadInput
-from labelwise.kernels.leverage import rank_tolerance
-from labelwise.pool import check_ids
-from labelwise.rows import Rows
-from labelwise.running import run
-from labelwise.running.checkpoint import recorded
-from labelwise.running.fingerprint import describe, digest
-from labelwise.running.memory import free_bytes
-from labelwise.running.plan import check_memory, needed, plan_sources
-from labelwise.running.seen_files import unchanged
-from labelwise.running.shards import (
-    BLOCK_BYTES,
-    Sources,
-    _labelled_ids,
-    open_shards,
-    open_sources,
-    own_ids,
-    tensor_device,
-)
-from labelwise.running.spill import Spill
+from labelwise.blocks import Progress
+from labelwise.running.asked import Asked
 from labelwise.selection import Selection
 from labelwise.strategies import get
 from labelwise.strategy import Strategy
-
-LITTLE = 1 << 30
-"""A selection that takes no more bytes than this is not held against what the machine has free."""
 
 
 def select(
@@ -120,141 +94,19 @@ def select(
         "duals": duals,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    chosen = chosen.with_options(**options)
-    names = needed(chosen, given)
-    run.check_count(budget)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise BadInput(f"seed must be a whole number; got {seed!r}")
-    if actors is not None and not isinstance(on, str):
-        raise BadInput(f"actors is {actors!r} but on names no cluster; give on='ray' too")
-    if resume is not None and on is not None:
-        raise BadInput("resume is for rows on this machine; Ray restores lost parts by itself")
-    if not names and not given:
-        shards, rows = _bare(chosen, ids, labelled, progress)
-        return run.select(chosen, shards, budget, labelled=rows, seed=int(seed))
-    values = {name: given[name] for name in names or tuple(given)[:1]}
-    sources: Sources = open_sources(values)
-    chosen = _mind_precision(chosen, sources)
-    call = Call(chosen, budget, int(seed), ids, labelled, progress)
-    if on is not None:
-        if device is not None:
-            raise BadInput(f"device is {device!r} but rows are on a cluster; give one of both")
-        return call.on_cluster(sources, values, on, actors)
-    folder = None if resume is None else Path(resume)
-    facts = call.facts(values, sources, device) if folder is not None else {}
-    spill = call.spill(sources, memory)
-    place = tensor_device(sources) if device is None else device
-    if place is not None:
-        from labelwise.running.device_blocks import beside_tensors, on_device
-
-        call = call._replace(ids=own_ids(ids, sources, _count(sources)))  # a file's, not a tensor's
-        sources = (beside_tensors if device is None else on_device)(sources, place)
-    with unchanged(values):
-        return call.here(sources, spill, folder, facts)
-
-
-def _count(sources: Sources) -> int:
-    first = next(iter(sources.values()))
-    return int((first[0] if isinstance(first, list) else first).shape[0])
-
-
-class Call(NamedTuple):
-    """What is asked of a pool whose rows may be anywhere."""
-
-    strategy: Strategy
-    budget: int
-    seed: int
-    ids: Any
-    labelled: Any
-    progress: Progress | None
-
-    def spill(self, sources: Sources, memory: float | None) -> Spill | None:
-        """Where states go that do not fit; a selection that would not fit at all is refused."""
-        if memory is not None and not memory > 0:
-            raise BadInput(f"memory must be a number of GiB above 0; got {memory!r}")
-        found = plan_sources(self.strategy, sources, self.budget)
-        if memory is None and found.memory <= LITTLE:
-            return None
-        limit = free_bytes() if memory is None else memory * 2**30
-        check_memory(found, limit)
-        return Spill(limit - found.least_memory)
-
-    def facts(self, values: dict[str, Any], sources: Sources, device: Any) -> dict[str, Any]:
-        """What makes this selection this one."""
-        return {
-            "version": version("labelwise"),
-            "strategy": self.strategy.name,
-            "options": run.plain(self.strategy.options),
-            "budget": int(self.budget),
-            "seed": self.seed,
-            "pool": describe(values, sources),
-            "ids": digest(self.ids),
-            "labelled": digest(self.labelled),
-            "device": None if device is None else str(device),
-            "block": BLOCK_BYTES,
-        }
-
-    def here(
-        self, sources: Sources, spill: Spill | None, folder: Path | None, facts: dict[str, Any]
-    ) -> Selection:
-        """Select from rows that this process reads."""
-        shards, known = open_shards(
-            sources, ids=self.ids, labelled=self.labelled, progress=self.progress, spill=spill
-        )
-        with recorded(shards, folder, facts) as pool:
-            return self._select(pool, known)
-
-    def on_cluster(
-        self, sources: Sources, values: dict[str, Any], on: Any, actors: int | None
-    ) -> Selection:
-        """Select from rows that other processes read."""
-        from labelwise.running.ray_shards import open_ray_shards
-
-        count = _count(sources)
-        known = {
-            "ids": own_ids(self.ids, sources, count),
-            "labelled": _labelled_ids(self.labelled),
-        }
-        with open_ray_shards(
-            on, values, count, **known, actors=actors, progress=self.progress
-        ) as shards:
-            return self._select(shards, shards.labelled)
-
-    def _select(self, pool: Shards, known: Rows | None) -> Selection:
-        if not self.strategy.needs:
-            pool.map(_look)
-        return run.select(self.strategy, pool, self.budget, labelled=known, seed=self.seed)
-
-
-def _mind_precision(strategy: Strategy, sources: Sources) -> Strategy:
-    """Tell a strategy that judges the rank of features if they were stored in half precision.
-
-    Rows are computed with in float32 or float64, in which the rounding of float16 would count as
-    independent directions.
-    """
-    features = sources.get("features", [])
-    parts = features if isinstance(features, list) else [features]
-    coarsest = max((source.precision for source in parts), default=0.0)
-    if coarsest < 1e-5 or strategy.options.get("rtol", 0.0) is not None:
-        return strategy
-    return strategy.with_options(rtol=rank_tolerance(coarsest, 1, 1))
-
-
-def _look(shard: Shard) -> None:
-    """Read a block for its checks alone: a broken pool is refused even if nothing else reads it."""
-    for name in shard.rows:
-        shard.rows[name]
-
-
-def _bare(
-    strategy: Strategy, ids: Any, labelled: Any, progress: Progress | None
-) -> tuple[LocalShards, None]:
-    """A pool of which nothing but the ids is known."""
-    if ids is None:
-        raise BadInput(f"{strategy.name} needs a pool: give features, or ids")
-    item_ids = check_ids(ids, len(ids))
-    everything = LocalShards([Shard(item_ids, {})])
-    taken = np.empty(0, np.int64) if labelled is None else np.asarray(labelled, dtype=np.int64)
-    everything.positions(taken)
-    left = item_ids[~np.isin(item_ids, taken)]
-    return LocalShards([Shard(left, {})], progress), None
+    asked = Asked(
+        chosen.with_options(**options),
+        budget,
+        given,
+        ids,
+        labelled,
+        seed,
+        progress,
+        on,
+        actors,
+        device,
+        memory,
+        resume,
+    )
+    with asked.open().ready().picks() as found:
+        return found

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from mmap import ALLOCATIONGRANULARITY, mmap
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from labelwise.running.many_files import part_paths
 from labelwise.running.remote_files import is_remote, remote_facts
 from labelwise.running.shards import Sources
 from labelwise.running.sources import Source
+
+Memmap = np.memmap[Any, Any]
 
 ROWS = 1 << 14
 """How many rows of an array are looked at at a time."""
@@ -35,20 +38,48 @@ def describe(values: Mapping[str, Any], sources: Sources) -> dict[str, Any]:
 
 def _describe(value: Any, source: Source, name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"shape": source.shape, "precision": source.precision}
-    if isinstance(value, np.memmap) and value.filename is not None:
-        value = Path(value.filename)
     if is_remote(value):
-        facts["files"] = remote_facts(value, name)
-        return facts
-    if not is_array(value):
-        files = part_paths(Path(value), name) if not Path(value).is_file() else [Path(value)]
-        facts["files"] = {str(path.absolute()): _file_facts(path) for path in files}
-        return facts
-    facts["sum"] = 0
+        return facts | {"files": remote_facts(value, name)}
+    if isinstance(value, np.memmap) and _is_its_file(value):
+        return facts | _map_facts(value)
+    if is_array(value):
+        return facts | {"sum": _sum(source)}
+    files = [Path(value)] if Path(value).is_file() else part_paths(Path(value), name)
+    return facts | _files_facts(files)
+
+
+def _is_its_file(rows: Memmap) -> bool:
+    """Whether a map holds what its file does, and no other numbers: it cannot be written to."""
+    there = rows.filename is not None and Path(rows.filename).exists()
+    return there and rows.mode == "r" and isinstance(_pages(rows), mmap)
+
+
+def _map_facts(rows: Memmap) -> dict[str, Any]:
+    """Of a map that may be a part of another one: its file, and where the numbers are in it."""
+    begin = rows.offset - rows.offset % ALLOCATIONGRANULARITY  # where pages can begin
+    into = rows.ctypes.data - np.frombuffer(_pages(rows), dtype=np.uint8).ctypes.data
+    place = {"offset": begin + into, "strides": rows.strides, "type": rows.dtype.str}
+    return _files_facts([Path(str(rows.filename))]) | place
+
+
+def _pages(rows: Any) -> Any:
+    """What an array and all that it is a part of lie in."""
+    while isinstance(rows, np.ndarray):
+        rows = rows.base
+    return rows
+
+
+def _sum(source: Source) -> int:
+    """A check sum of all numbers."""
+    total = 0
     for first in range(0, source.shape[0], ROWS):
         rows = np.ascontiguousarray(to_numpy(source.read(first, first + ROWS)))
-        facts["sum"] = zlib.crc32(rows.tobytes(), facts["sum"])
-    return facts
+        total = zlib.crc32(rows.tobytes(), total)
+    return total
+
+
+def _files_facts(paths: list[Path]) -> dict[str, Any]:
+    return {"files": {str(path.absolute()): _file_facts(path) for path in paths}}
 
 
 def _file_facts(path: Path) -> dict[str, Any]:

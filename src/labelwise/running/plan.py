@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, LabelwiseError
 from labelwise.running.pace import TIMED_COLUMNS, Pace, pace
 from labelwise.running.shards import (
     BLOCK_BYTES,
@@ -20,12 +20,15 @@ from labelwise.running.shards import (
     open_sources,
     rows_per_block,
 )
+from labelwise.strategies import get
 from labelwise.strategy import Cost, Job, Strategy
 
 BLOCKS_AT_ONCE = 6
 """A block, and what is computed from it while it is visited: so many blocks of memory."""
 WORK_BYTES = 32 << 20
 """What any selection takes besides, for pieces of a block and small matrices."""
+PRESELECT = ("margin", "entropy", "random")
+"""Strategies of hardly any memory, to make a pool smaller for one that needs more."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +37,25 @@ class Plan:
 
     Attributes:
         strategy: its name.
+        budget: how many items are to be picked.
         items: how many rows the pool has.
         columns: by representation, what one row is: ``features 64``.
         row_bytes: how much one row of all representations takes.
         block_bytes: how much one block takes, about.
         cost: what the strategy says.
         pace: measured, or None.
+        reader_bytes: what is kept of files that are decoded, besides the block.
     """
 
     strategy: str
+    budget: int
     items: int
     columns: str
     row_bytes: int
     block_bytes: int
     cost: Cost
     pace: Pace | None = None
+    reader_bytes: int = 0
 
     @property
     def block_rows(self) -> int:
@@ -71,7 +78,8 @@ class Plan:
         """Bytes above Python's own, at the most."""
         block = self.block_rows * max(self.row_bytes, LEAST_ROW)
         kept = self.items * self.cost.item_bytes
-        return WORK_BYTES + BLOCKS_AT_ONCE * block + kept + self.cost.held_bytes
+        held = self.cost.held_bytes + self.reader_bytes
+        return WORK_BYTES + BLOCKS_AT_ONCE * block + kept + held
 
     @property
     def least_memory(self) -> float:
@@ -186,12 +194,14 @@ def plan_sources(
         cost = replace(cost, passes=(1, 1))
     return Plan(
         strategy.name,
+        budget,
         items,
         ", ".join(columns),
         row_bytes,
         block_bytes,
         cost,
         pace(sources, items, row_bytes, block_bytes) if timed else None,
+        sum(source.held_bytes for source in every),
     )
 
 
@@ -220,31 +230,56 @@ def needed(strategy: Strategy, given: Mapping[str, Any]) -> tuple[str, ...]:
         if isinstance(given[name], list | tuple) and not strategy.several:
             raise BadInput(
                 f"{strategy.name} takes one array of {name}; got a list of {len(given[name])}: "
-                "concatenate their columns, or use a strategy for several models (lewis)"
+                "concatenate their columns, or use a strategy for several models (lewis); if they "
+                "are parts of one pool, give their folder, or a pattern in quotes"
             )
     return names
 
 
-def check_memory(found: Plan, limit: float) -> None:
+def check_memory(found: Plan, limit: float, given: Mapping[str, Any]) -> None:
     """Refuse a selection that would not fit in memory, and say what would.
 
     Args:
         found: the plan.
         limit: how many bytes it may take.
+        given: representations by name; what is proposed can work with them.
     """
     if found.least_memory <= limit:
         return
     what = f": it keeps {found.cost.holds}" if found.cost.holds else ""
-    others = " or ".join(found.cost.instead)
-    ways = f"use {others}, which need not, or " if others else ""
-    per_item = found.cost.item_bytes - found.cost.state_bytes
-    few = (limit - found.least_memory) / max(per_item, 1) + found.items
-    preselect = f"preselect {_rounded(int(few)):,} items" if few >= 1 else "preselect fewer items"
+    ways = [*_instead(found, limit, given), *_preselect(found, limit, given), "raise memory"]
     raise BadInput(
         f"{found.strategy} would take about {size_text(found.least_memory)} of memory for "
-        f"{found.items:,} items but {size_text(limit)} may be taken{what}; {ways}{preselect} "
-        "with a score strategy (margin, entropy) or random and give it those rows, or raise memory"
+        f"{found.items:,} items but {size_text(limit)} may be taken{what}; {', or '.join(ways)}"
     )
+
+
+def _instead(found: Plan, limit: float, given: Mapping[str, Any]) -> Iterator[str]:
+    """To use a strategy for the same purpose that fits."""
+    others = [name for name in found.cost.instead if _fits(name, found.budget, limit, given)]
+    if others:
+        yield f"use {' or '.join(others)}, which need not"
+
+
+def _preselect(found: Plan, limit: float, given: Mapping[str, Any]) -> Iterator[str]:
+    """To give it the best items of a strategy that fits."""
+    per_item = found.cost.item_bytes - found.cost.state_bytes
+    few = int((limit - found.least_memory) / max(per_item, 1)) + found.items
+    if few < max(found.budget, 1):
+        return
+    count = max(_rounded(few), found.budget)
+    by = [name for name in PRESELECT if _fits(name, count, limit, given)]
+    if by:
+        yield f"preselect {count:,} items with {' or '.join(by)} and give it those rows"
+
+
+def _fits(name: str, budget: int, limit: float, given: Mapping[str, Any]) -> bool:
+    """Whether a strategy can work with what is given, within the limit."""
+    try:
+        other = plan(get(name), given, budget)
+    except LabelwiseError:  # it needs something else
+        return False
+    return other is not None and other.least_memory <= limit
 
 
 def _rounded(count: int) -> int:

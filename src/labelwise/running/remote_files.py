@@ -10,6 +10,7 @@ Google Cloud Storage, Azure, HDFS), pyarrow's is taken.
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,7 +20,10 @@ from numpy.lib import format as npy
 
 from labelwise.arrays import Array, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName
-from labelwise.running.sources import KINDS, ParquetSource, Parts, Source, parquet_library
+from labelwise.running.many_files import HIDDEN, in_order, in_sub_folder, is_open
+from labelwise.running.parquet_readers import first_line, open_table
+from labelwise.running.parquet_rows import ParquetSource, parquet_library
+from labelwise.running.sources import KINDS, Parts, Source
 
 HEADER = 1 << 12
 """How many bytes are fetched to find the header of a .npy file; as a rule it has 128."""
@@ -54,7 +58,7 @@ def open_remote(url: str, name: str) -> Source:
     if len(kinds) > 1 or not kinds <= set(KINDS):
         raise BadInput(f"{name}: {url} cannot be read; give .npy files or .parquet files")
     if kinds == {".parquet"}:
-        return RemoteParquetSource(files, paths, f"{name}: {url}")
+        return RemoteParquetSource(files, paths, url, name)
     parts = [RemoteNpySource(files, one, f"{name}: {url}") for one in paths]
     return parts[0] if len(parts) == 1 else Parts(parts, [Path(one) for one in paths], name)
 
@@ -80,12 +84,14 @@ def _found(url: str, name: str) -> tuple[Any, list[str]]:
     files, path = _file_system(url, name)
     url = without_secret(url)
     try:
-        paths = _paths(files, path)
+        paths, deeper = _paths(files, path.rstrip("/"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{name}: {url} cannot be reached ({_line(error)})") from error
+        raise BadInput(f"{name}: {url} cannot be reached ({first_line(error)})") from error
+    if deeper is not None:
+        raise in_sub_folder(name, url.rstrip("/"), deeper)
     if not paths:
         raise UnknownName(f"{name}: there is no file {url}, or no .npy or .parquet file in it")
-    return files, paths
+    return files, in_order(paths)
 
 
 def _file_system(url: str, name: str) -> tuple[Any, str]:
@@ -105,7 +111,7 @@ def _file_system(url: str, name: str) -> tuple[Any, str]:
             raise MissingDependency(f"reading {shown} needs another package ({error})") from error
         return found
     except (OSError, ValueError) as error:
-        raise BadInput(f"{name}: {shown} cannot be reached ({_line(error)})") from error
+        raise BadInput(f"{name}: {shown} cannot be reached ({first_line(error)})") from error
     return files, path
 
 
@@ -117,16 +123,24 @@ def _file_system_of_pyarrow(url: str) -> tuple[Any, str] | None:
     return import_module("fsspec.implementations.arrow").ArrowFSWrapper(files), path
 
 
-def _paths(files: Any, path: str) -> list[str]:
-    """The files that a path stands for, in the order of their names."""
-    path = path.rstrip("/")
+def _paths(files: Any, path: str) -> tuple[list[str], str | None]:
+    """The files that a path stands for, and one in a sub-folder where there is any."""
     if "*" in path or "[" in path:  # a question mark begins what a web server is asked for
-        return sorted(files.glob(path))
+        return files.glob(path), None
     if not files.exists(path):
-        return []
+        return [], None
     if not files.isdir(path):
-        return [path]
-    return sorted(one for kind in KINDS for one in files.glob(f"{path}/*{kind}"))
+        return [path], None
+    below = [one for kind in KINDS for one in files.glob(f"{path}/**/*{kind}")]
+    here = files._strip_protocol(path)
+    inside = {one: PurePosixPath(one).relative_to(here) for one in below}
+    shown = [
+        one
+        for one, inner in inside.items()
+        if is_open(inner.parts[:-1]) and not inner.name.startswith(HIDDEN)
+    ]
+    deeper = [str(inside[one]) for one in shown if len(inside[one].parts) > 1]
+    return shown, min(deeper, default=None)
 
 
 def without_secret(url: str) -> str:
@@ -141,18 +155,18 @@ def without_secret(url: str) -> str:
     return re.sub(SECRETS, r"\1...", re.sub("//[^/]*@", "//", url))
 
 
-def _line(error: BaseException) -> str:
-    return str(error).split("\n", 1)[0].rstrip(".")
+def _shown_name(path: str) -> str:
+    return without_secret(PurePosixPath(path).name)
 
 
 class RemoteNpySource:
     """A ``.npy`` file of which ranges are fetched."""
 
-    in_memory, is_numpy = False, True
+    in_memory, is_numpy, held_bytes = False, True, 0
 
     def __init__(self, files: Any, path: str, name: str) -> None:
         """Fetch the header; a file that is no array by rows, or holds objects, is refused."""
-        self._files, self._path = files, path
+        self._files, self._path, self._name = files, path, name
         try:
             with files.open(path, "rb", block_size=HEADER) as file:
                 major, _ = npy.read_magic(file)
@@ -160,13 +174,15 @@ class RemoteNpySource:
                 self.shape, by_columns, self._dtype = read(file)
                 self._offset = file.tell()
         except (ValueError, EOFError, OSError) as error:
-            raise BadInput(f"{name} is not a readable .npy file ({_line(error)})") from error
+            raise BadInput(f"{name} is not a readable .npy file ({first_line(error)})") from error
         if self._dtype.hasobject:
             raise BadInput(f"{name} holds objects; save an array of numbers instead")
         if by_columns and len(self.shape) > 1:
             raise BadInput(
                 f"{name} is stored column by column; save np.ascontiguousarray(...) instead"
             )
+        size = files.info(path).get("size")  # some stores do not tell
+        self._check_end(self._place(self.shape[0]) if size is None else size)
 
     @property
     def bytes_per_row(self) -> int:
@@ -181,7 +197,17 @@ class RemoteNpySource:
     def _place(self, row: int) -> int:
         return int(self._offset) + row * self.bytes_per_row
 
-    def _rows(self, content: bytes) -> Any:
+    def _check_end(self, size: int) -> None:
+        if size < self._place(self.shape[0]):
+            raise BadInput(
+                f"{self._name} is cut off: {size} bytes of {_shown_name(self._path)} are "
+                f"there but {self._place(self.shape[0])} belong to it; copy it anew"
+            )
+
+    def _rows(self, content: bytes, first: int, last: int) -> Any:
+        """Rows from their bytes, which are fewer if the file has become shorter."""
+        if len(content) < (last - first) * self.bytes_per_row:
+            self._check_end(self._place(first) + len(content))
         return np.frombuffer(content, dtype=self._dtype).reshape(-1, *self.shape[1:])
 
     def read(self, first: int, last: int) -> Array:
@@ -189,7 +215,8 @@ class RemoteNpySource:
         last = min(last, self.shape[0])
         if last <= first:
             return np.empty((0, *self.shape[1:]), dtype=self._dtype)
-        return self._rows(self._files.cat_file(self._path, self._place(first), self._place(last)))
+        found = self._files.cat_file(self._path, self._place(first), self._place(last))
+        return self._rows(found, first, last)
 
     def take(self, positions: Any) -> Array:
         """The rows at the given positions, those close to each other with one request."""
@@ -201,18 +228,34 @@ class RemoteNpySource:
         starts = [self._place(int(run[0])) for run in runs]
         ends = [self._place(int(run[-1]) + 1) for run in runs]
         found = self._files.cat_ranges([self._path] * len(runs), starts, ends)
-        rows = [self._rows(some)[run - run[0]] for some, run in zip(found, runs, strict=True)]
+        rows = [
+            self._rows(some, int(run[0]), int(run[-1]) + 1)[run - run[0]]
+            for some, run in zip(found, runs, strict=True)
+        ]
         return np.concatenate(rows)[back]
 
 
 class RemoteParquetSource(ParquetSource):
-    """Parquet files, one after the other, of which row groups are fetched."""
+    """Parquet files, one after the other, of which ranges are fetched."""
 
-    def __init__(self, files: Any, paths: Sequence[str], name: str) -> None:
-        """Open the files; nothing but their metadata is fetched."""
-        library = parquet_library(paths[0])
-        try:
-            opened = [library.ParquetFile(files.open(one, "rb")) for one in paths]
-        except (OSError, ValueError) as error:
-            raise BadInput(f"{name} is not a readable .parquet file ({_line(error)})") from error
-        self._hold(Path(paths[0]), opened, [Path(one) for one in paths])
+    buffers = 32 << 20  # requests cost more than memory
+
+    def __init__(self, files: Any, paths: Sequence[str], url: str, name: str) -> None:
+        """Open the files; nothing but their metadata is fetched.
+
+        Args:
+            files: a file system of fsspec.
+            paths: of the files there.
+            url: what they are called together in errors.
+            name: of the representation.
+        """
+        library = parquet_library(url)
+
+        def opened(path: str, **options: Any) -> Any:
+            file = files.open(path, "rb", cache_type="none")  # buffers of pyarrow's own are enough
+            return library.ParquetFile(file, **options)
+
+        tables = [
+            open_table(partial(opened, one), _shown_name(one), f"{name}: {url}") for one in paths
+        ]
+        self._hold(PurePosixPath(url).name or url, tables, name)

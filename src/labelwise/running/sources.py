@@ -4,15 +4,17 @@ A source reads any range of rows. Only the ranges that a pass asks for are in me
 files of one kind, or a pattern, is one source: its files one after the other, by name.
 """
 
+import mmap
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 
-from labelwise.arrays import Array, Ids, detached, is_array, precision, take
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.arrays import Array, detached, is_array, precision, take
+from labelwise.errors import BadInput
+from labelwise.running.parquet_rows import ParquetSource
 
 KINDS = (".npy", ".parquet")
 """Files that hold rows."""
@@ -32,6 +34,10 @@ class Source(Protocol):
     @property
     def precision(self) -> float:
         """The relative spacing of the numbers as they are stored."""
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the source takes besides the rows that it gives, at most, about."""
 
     @property
     def in_memory(self) -> bool:
@@ -63,9 +69,16 @@ class Around:
         """That of the source."""
         return self._source.precision
 
+    @property
+    def held_bytes(self) -> int:
+        """That of the source."""
+        return self._source.held_bytes
+
 
 class ArraySource:
     """An array in memory, or a memory-mapped one."""
+
+    held_bytes = 0
 
     def __init__(self, array: Array, *, in_memory: bool = True) -> None:
         """Read from ``array``, whose first axis is the item.
@@ -100,6 +113,28 @@ class ArraySource:
         return take(self.read(0, self.shape[0]), positions)
 
 
+class MappedSource(ArraySource):
+    """An array that is mapped from a file, of which what was read does not stay in memory.
+
+    A map that shares its pages with the file may let go of them at any time: who looks at them
+    again gets them from the file.
+    """
+
+    def __init__(self, array: Any) -> None:
+        """Read from a memory-mapped array, or a view of one."""
+        super().__init__(array, in_memory=False)
+        shared = array.mode != "c" and hasattr(mmap, "MADV_DONTNEED")
+        self._map = array._mmap if shared else None
+        self._last: tuple[int, int] | None = None
+
+    def read(self, first: int, last: int) -> Array:
+        """A view of the rows; those of another range that were read before are let go."""
+        if self._map is not None and self._last not in (None, (first, last)):
+            self._map.madvise(mmap.MADV_DONTNEED)
+        self._last = (first, last)
+        return super().read(first, last)
+
+
 class NpySource:
     """A ``.npy`` file. Each range is mapped by itself, so that what was read does not stay.
 
@@ -107,11 +142,12 @@ class NpySource:
     there are columns.
     """
 
-    in_memory, is_numpy = False, True
+    in_memory, is_numpy, held_bytes = False, True, 0
 
     def __init__(self, path: Path, name: str) -> None:
         """Read the header; a file that is no array, or holds objects, is refused."""
         try:
+            check_magic(path)
             whole = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, OSError) as error:
             raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
@@ -153,6 +189,13 @@ class NpySource:
         return self.read(first, int(positions.max()) + 1)[positions - first]
 
 
+def check_magic(path: Path) -> None:
+    """Refuse a file that does not begin as .npy files do, which NumPy would take for a pickle."""
+    with path.open("rb") as file:
+        if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+            raise ValueError("it does not begin as such a file does; write it with np.save")
+
+
 class Parts:
     """Several sources, one after the other."""
 
@@ -175,6 +218,7 @@ class Parts:
         self._ends = np.cumsum([source.shape[0] for source in sources])
         self.shape: tuple[int, ...] = (int(self._ends[-1]), *first.shape[1:])
         self.bytes_per_row, self.precision = first.bytes_per_row, first.precision
+        self.held_bytes = max(source.held_bytes for source in sources)
 
     def read(self, first: int, last: int) -> Array:
         """Rows ``first`` to ``last - 1``: a view where one part has them all, else a copy."""
@@ -207,139 +251,6 @@ class Parts:
         return np.concatenate(parts)[np.argsort(np.concatenate(places))]
 
 
-def parquet_library(name: str) -> Any:
-    """The Parquet module of pyarrow; ``name`` is what is to be read."""
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependency(
-            f"reading {name} needs pyarrow; run pip install 'labelwise[parquet]'"
-        ) from error
-    return parquet
-
-
-class ParquetSource:
-    """Parquet files, one after the other; row groups are read in order.
-
-    The rows are one list column of equal lengths, or all numeric columns side by side; a column
-    called ``id`` holds the items' ids.
-    """
-
-    in_memory, is_numpy = False, True
-
-    def __init__(self, path: Path, paths: Sequence[Path] | None = None) -> None:
-        """Open the files; nothing but their metadata is read.
-
-        Args:
-            path: of one file, or what several are called in errors.
-            paths: of several files.
-        """
-        library = parquet_library(path.name)
-        several = [path] if paths is None else paths
-        self._hold(path, [_open_parquet(library, one) for one in several], several)
-
-    def _hold(self, path: Path, files: list[Any], paths: Sequence[Path]) -> None:
-        """Read from opened files; ``path`` and ``paths`` are what errors call them."""
-        self._path, self._files = path, files
-        self._check_columns(paths)
-        groups = [(file, g) for file in self._files for g in range(file.metadata.num_row_groups)]
-        sizes = [file.metadata.row_group(group).num_rows for file, group in groups]
-        self._groups = groups
-        self._ends = np.cumsum(sizes)
-        self._cached: tuple[int, Any] | None = None
-
-    def _check_columns(self, paths: Sequence[Path]) -> None:
-        names = [file.schema_arrow.names for file in self._files]
-        for path, own in zip(paths, names, strict=True):
-            if own != names[0]:
-                raise BadInput(
-                    f"{path.name} has the columns {', '.join(own)} but {paths[0].name} has "
-                    f"{', '.join(names[0])}; give files with the same columns"
-                )
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that make a row."""
-        return [name for name in self._files[0].schema_arrow.names if name != "id"]
-
-    @cached_property
-    def ids(self) -> Ids | None:
-        """The column ``id``, if there is one."""
-        if "id" not in self._files[0].schema_arrow.names:
-            return None
-        parts = [file.read(columns=["id"])["id"].to_numpy() for file in self._files]
-        return np.concatenate(parts)
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """Rows by columns (or by the length of the list column)."""
-        count = int(self._ends[-1]) if len(self._ends) else 0
-        return (count, *(self._group(0).shape[1:] if count else (0,)))
-
-    @property
-    def bytes_per_row(self) -> int:
-        """Item size times the number of columns, once read."""
-        return int(np.prod(self.shape[1:], dtype=np.int64)) * int(self._group(0).dtype.itemsize)
-
-    @property
-    def precision(self) -> float:
-        """That of the columns' common type."""
-        return precision(self._group(0))
-
-    def _group(self, number: int) -> Any:
-        """One row group as an array; the last one read is kept."""
-        if self._cached is None or self._cached[0] != number:
-            file, group = self._groups[number]
-            self._cached = (
-                number,
-                self._to_array(file.read_row_group(group, columns=self.columns)),
-            )
-        return self._cached[1]
-
-    def _to_array(self, table: Any) -> Any:
-        columns = [table.column(name).combine_chunks() for name in table.column_names]
-        if len(columns) == 1 and hasattr(columns[0], "flatten") and columns[0].type.num_fields:
-            values = columns[0].flatten().to_numpy(zero_copy_only=False)
-            if len(columns[0]) and len(values) % len(columns[0]):
-                raise BadInput(f"the lists in {self._path.name} have different lengths")
-            return values.reshape(len(columns[0]), -1)
-        arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
-        for name, array in zip(table.column_names, arrays, strict=True):
-            if array.dtype.kind not in "fiub":
-                raise BadInput(f"column {name!r} of {self._path.name} is not numeric; leave it out")
-        return np.stack(arrays, axis=1)
-
-    def read(self, first: int, last: int) -> Array:
-        """The rows of the row groups that the range touches, cut to the range."""
-        parts = []
-        for number in range(*self._span(first, last)):
-            start = int(self._ends[number - 1]) if number else 0
-            parts.append(self._group(number)[max(first - start, 0) : last - start])
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-    def _span(self, first: int, last: int) -> tuple[int, int]:
-        begin = int(np.searchsorted(self._ends, first, side="right"))
-        end = int(np.searchsorted(self._ends, max(last - 1, first), side="right")) + 1
-        return begin, min(end, len(self._ends))
-
-    def take(self, positions: Any) -> Array:
-        """The rows at the given positions, one row group after the other."""
-        owners = np.searchsorted(self._ends, positions, side="right")
-        out = np.empty((len(positions), *self.shape[1:]), dtype=self._group(0).dtype)
-        for number in np.unique(owners):
-            mine = owners == number
-            start = int(self._ends[number - 1]) if number else 0
-            out[mine] = self._group(int(number))[np.asarray(positions)[mine] - start]
-        return out
-
-
-def _open_parquet(parquet: Any, path: Path) -> Any:
-    try:
-        return parquet.ParquetFile(path)
-    except (ValueError, OSError) as error:
-        raise BadInput(f"{path} is not a readable .parquet file ({error})") from error
-
-
 def open_source(value: Any, name: str) -> Source:
     """A source of rows from an array or the path of a file.
 
@@ -364,7 +275,7 @@ def open_source(value: Any, name: str) -> Source:
             f"{name} must be an array, a torch tensor or a path to .npy or .parquet; "
             f"got {type(value).__name__}"
         )
-    return ArraySource(value, in_memory=not isinstance(value, np.memmap))
+    return MappedSource(value) if isinstance(value, np.memmap) else ArraySource(value)
 
 
 def _open_file(path: Path, name: str) -> Source:
@@ -373,6 +284,6 @@ def _open_file(path: Path, name: str) -> Source:
     paths = part_paths(path, name)
     suffix = paths[0].suffix
     if suffix == ".parquet":
-        return ParquetSource(path, paths if len(paths) > 1 or paths[0] != path else None)
+        return ParquetSource(path, paths, name)
     parts = [NpySource(one, name) for one in paths]
     return parts[0] if len(parts) == 1 else Parts(parts, paths, name)

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.errors import StorageFailed
+
 LEAST = 1 << 16
 """Arrays of fewer bytes stay in memory."""
 
@@ -58,10 +60,18 @@ class Spill:
 
     def _mapped(self, array: Any, key: int) -> Any:
         """The same numbers, mapped from a file."""
-        with tempfile.TemporaryFile(dir=self._folder, prefix="labelwise-") as file:
-            array.tofile(file)  # a full disk is an error here, not a crash at a later write
-            file.flush()
-            pages = mmap.mmap(file.fileno(), array.nbytes)
+        try:
+            with tempfile.TemporaryFile(dir=self._folder, prefix="labelwise-") as file:
+                array.tofile(file)  # a full disk is an error here, not a crash at a later write
+                file.flush()
+                pages = mmap.mmap(file.fileno(), array.nbytes)
+        except OSError as error:
+            folder = self._folder or tempfile.gettempdir()
+            raise StorageFailed(
+                f"what does not fit in memory cannot be written to {folder} "
+                f"({error.strerror or error}); make room there, set TMPDIR to another folder, or "
+                "raise memory"
+            ) from error
         self._maps.setdefault(key, []).append(weakref.ref(pages))
         self.written += array.nbytes
         return np.frombuffer(pages, dtype=array.dtype).reshape(array.shape)

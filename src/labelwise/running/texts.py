@@ -2,13 +2,17 @@
 
 import csv
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, TextIO, get_args
 
 from labelwise.errors import BadInput
+from labelwise.running.parquet_rows import parquet_library
 from labelwise.strategy import Strategy
+
+Entries = Iterator[tuple[int, Mapping[str, Any]]]
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _CALLED = {int: "a whole number", float: "a number", bool: "true or false"}
@@ -21,40 +25,83 @@ _READ: dict[Any, Callable[[str], Any]] = {
 
 
 def read_ids(path: Path) -> list[int]:
-    """Ids from a text file with one per line, or from the column id of a .csv file."""
+    """Ids from a text file with one per line, or of picks that ``labelwise select`` wrote."""
+    return [item_id(entry["id"], number, path) for number, entry in read_entries(path)]
+
+
+def item_id(value: Any, number: int, path: Path) -> int:
+    """The id that an entry has; anything but a whole number is refused."""
+    try:
+        return int(str(value))
+    except ValueError:
+        got = str(value).strip()
+        raise BadInput(
+            f"line {number} of {path} must be an id, a whole number; got {got!r}"
+        ) from None
+
+
+def read_entries(path: Path) -> Entries:
+    """The items of a file with the numbers of their lines; each has at least an ``id``.
+
+    Args:
+        path: of a .csv, .jsonl or .parquet file with a column ``id``, or of any other text with one
+            id per line.
+    """
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read ids from")
+    if path.suffix == ".parquet":
+        yield from _parquet_entries(path)
+        return
+    read = {".csv": _csv_entries, ".jsonl": _json_entries}.get(path.suffix, _lines)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            texts = _texts(file, path)
+        with path.open(newline="", encoding="utf-8-sig") as file:  # some programs mark UTF-8
+            yield from read(file, path)
     except UnicodeDecodeError:
         raise BadInput(
             f"{path} is no text in UTF-8; give one id per line, or a .csv with a column id"
         ) from None
-    return [_id(text, number, path) for number, text in texts]
 
 
-def _texts(file: TextIO, path: Path) -> list[tuple[int, str]]:
-    """The ids as they are written, with the numbers of their lines."""
-    if path.suffix != ".csv":
-        return [(number, line) for number, line in enumerate(file, 1) if line.strip()]
+def _lines(file: TextIO, path: Path) -> Entries:
+    return ((number, {"id": line}) for number, line in enumerate(file, 1) if line.strip())
+
+
+def _csv_entries(file: TextIO, path: Path) -> Entries:
     reader = csv.DictReader(file)
     try:
         if "id" not in (reader.fieldnames or ()):
             raise BadInput(f"{path} has no column called id; name it in the first line")
-        return [(reader.line_num, row["id"] or "") for row in reader]
+        for row in reader:
+            yield reader.line_num, row | {"id": row["id"] or ""}
     except csv.Error as error:
         raise BadInput(f"line {reader.line_num} of {path} is no line of a .csv ({error})") from None
 
 
-def _id(text: str, number: int, path: Path) -> int:
+def _json_entries(file: TextIO, path: Path) -> Entries:
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            yield number, entry | {"id": entry["id"]}
+        except (ValueError, LookupError, TypeError) as error:
+            raise BadInput(
+                f"line {number} of {path} is no pick, a JSON object with an id ({error})"
+            ) from None
+
+
+def _parquet_entries(path: Path) -> Entries:
+    library = parquet_library(path.name)
     try:
-        return int(text)
-    except ValueError:
-        got = text.strip()
-        raise BadInput(
-            f"line {number} of {path} must be an id, a whole number; got {got!r}"
-        ) from None
+        file = library.ParquetFile(path)
+        names = file.schema_arrow.names
+        batches = file.iter_batches(columns=[name for name in ("id", "weight") if name in names])
+        rows = (row for batch in batches for row in batch.to_pylist())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is not a readable .parquet file ({error})") from error
+    if "id" not in names:
+        raise BadInput(f"{path} has no column called id; it has {', '.join(names)}")
+    yield from enumerate(rows, 1)
 
 
 def parse_options(strategy: Strategy, texts: Mapping[str, str]) -> dict[str, Any]:
