@@ -37,7 +37,7 @@ class CrewHere:
         self.before, self.after = set(before), set(after)
         self.workers = [Worker(self.dumps) for _ in range(count)]
         self.generations = [0] * count
-        self.calls = []
+        self.calls, self.steady = [], threading.RLock()
 
     def __len__(self):
         return len(self.workers)
@@ -59,10 +59,13 @@ class CrewHere:
     def collect(self, answers):
         return list(answers)
 
-    def replace(self, numbers):
-        for number in numbers:
-            self.workers[number] = Worker(self.dumps)
-            self.generations[number] += 1
+    def replace(self, numbers, generations=None):
+        with self.steady:
+            lost = generations or [self.generations[number] for number in numbers]
+            for number, which in zip(numbers, lost, strict=True):
+                if which == self.generations[number]:
+                    self.workers[number] = Worker(self.dumps)
+                    self.generations[number] += 1
 
 
 def held(crew, inputs, count=N, **named):
@@ -138,6 +141,55 @@ def test_two_pools_share_a_crew_and_both_are_restored():
     np.testing.assert_array_equal(second.rows(np.array([0]))["features"], [[2.0, 2.0]])
     first.close()
     assert [seen for _, seen in second.map(note, "z")] == [("second", "y", "z")] * 2
+
+
+class CrewOfTwo(CrewHere):
+    """A crew whose other pool hears first that a worker is lost, while the answers are fetched."""
+
+    other = None
+
+    def collect(self, answers):
+        if self.other is not None and any(isinstance(answer, Lost) for answer in answers):
+            other, self.other = self.other, None
+            other.map(note, "other")
+        return list(answers)
+
+
+def test_a_worker_that_was_made_again_for_another_pool_is_left_alone():
+    crew = CrewOfTwo(2)
+    first, second = (held(crew, {"features": np.ones((6, 2))}, 6) for _ in range(2))
+    first.map(note, "a")
+    second.map(note, "b")
+    crew.other, crew.workers[0] = second, None
+    assert [seen for _, seen in first.map(note, "c")] == [("a", "c")] * 2
+    assert [seen for _, seen in second.map(note, "d")] == [("b", "other", "d")] * 2
+    assert crew.generations == [1, 0]
+
+
+class CrewOfThreads(CrewHere):
+    """A crew whose worker another thread makes again between what is sent to it."""
+
+    replacing = None
+
+    def send(self, number, method, *arguments):
+        if method == "call" and self.replacing is None:
+            self.replacing = threading.Thread(target=self.replace, args=([number],))
+            self.replacing.start()
+            self.replacing.join(0.5)  # as long as it may take
+        return super().send(number, method, *arguments)
+
+    def collect(self, answers):
+        if self.replacing is not None:
+            self.replacing.join()
+        return super().collect(answers)
+
+
+def test_what_is_sent_together_goes_to_the_same_worker():
+    crew = CrewOfThreads(2)
+    shards = held(crew, {"features": np.ones((6, 2))}, 6)
+    assert [seen for _, seen in shards.map(note, "a")] == [("a",)] * 2
+    assert crew.generations == [1, 0]
+    assert [seen for _, seen in shards.map(note, "b")] == [("a", "b")] * 2
 
 
 def test_a_worker_that_is_lost_every_time_is_given_up():

@@ -14,7 +14,7 @@ What a crew is made of is told by `labelwise.running.ray_shards`; nothing here k
 
 import itertools
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol, TypeVar
@@ -61,6 +61,10 @@ class Crew(Protocol):
     def dumps(self) -> Dumps:
         """Functions and their arguments as bytes that `pickle.loads` reads."""
 
+    @property
+    def steady(self) -> AbstractContextManager[Any]:
+        """Entered, it keeps every worker the one whose generation is told; for a short while."""
+
     def __len__(self) -> int:
         """How many there are."""
 
@@ -73,8 +77,13 @@ class Crew(Protocol):
     def collect(self, answers: Sequence[Any]) -> list[Answer | Lost]:
         """The answers, as soon as all have come or will never come."""
 
-    def replace(self, numbers: Sequence[int]) -> None:
-        """Make some workers again, which remember nothing."""
+    def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
+        """Make some workers again, which remember nothing.
+
+        Args:
+            numbers: those that were lost.
+            generations: which of each was lost; one that was made again since is left alone.
+        """
 
 
 @dataclass
@@ -93,7 +102,7 @@ class HeldShards:
     Attributes:
         labelled: the rows of the labelled items, or None.
         traffic: by the name of the function that was called.
-        restored: how often a worker was made again.
+        restored: how often a worker was lost and its part opened again.
     """
 
     def __init__(
@@ -234,8 +243,9 @@ class HeldShards:
             if lost:
                 self._restore(lost)
             left = [number for number in numbers if number not in found]
-            opening = [(number, sent) for number in left for sent in self._open(number)]
-            calls = [self._crew.send(n, method, self._key, *arguments(n)) for n in left]
+            with self._crew.steady:  # a worker that another thread makes again holds nothing
+                opening = [(number, sent) for number in left for sent in self._open(number)]
+                calls = [self._crew.send(n, method, self._key, *arguments(n)) for n in left]
             answers = self._crew.collect([*(sent for _, sent in opening), *calls])
             for (number, _), answer in zip(opening, answers[: len(opening)], strict=True):
                 if not isinstance(answer, Lost):
@@ -280,7 +290,7 @@ class HeldShards:
     def _restore(self, lost: dict[int, str]) -> None:
         stage = f"restoring {len(lost)} of {len(self._opened)} parts"
         self.progress(stage, 0, 1)
-        self._crew.replace(list(lost))
+        self._crew.replace(list(lost), [self._opened[number] for number in lost])
         self.restored += len(lost)
         self.progress(stage, 1, 1)
 

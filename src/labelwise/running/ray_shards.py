@@ -13,10 +13,11 @@ import os
 import secrets
 import socket
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -24,12 +25,19 @@ import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.blocks import Progress
-from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency
+from labelwise.errors import BadInput, MissingDependency
 from labelwise.running.parts import Values
 from labelwise.running.ray_address import CLIENT, Place, check_joined, check_listens, wanted
 from labelwise.running.ray_connection import Connection, first_line
 from labelwise.running.ray_parts import RESTORES, ClusterFailed, HeldShards, Lost
 from labelwise.running.ray_patience import Patience
+from labelwise.running.ray_starting import (
+    check_version,
+    no_room,
+    say_slow,
+    slow_cluster,
+    unwelcome,
+)
 from labelwise.running.ray_watch import Watch
 from labelwise.running.worker import Answer, Dumps, Worker
 
@@ -49,9 +57,9 @@ TRIES = 2
 PATIENCE_SECONDS = 5.0
 """How long answers are waited for until it is seen whether the cluster is there."""
 HEAD_SECONDS = 20.0
-"""How long the head may be silent: without it Ray would end this process after a minute."""
-CLIENT_SECONDS = 35.0
-"""The same through Ray's client, which tries for half a minute to connect again."""
+"""How long the head may be gone: without it Ray would end this process after a minute."""
+SILENT_SECONDS = 35.0
+"""How long it may be there and say nothing; Ray's client tries for half a minute to join again."""
 INLINE = 100_000
 """Ray sends arguments up to so many bytes with the call; larger ones are stored once for all."""
 
@@ -158,11 +166,14 @@ def _joined() -> str:
     return str(ray.get_runtime_context().gcs_address)
 
 
-def _watch(address: str) -> Watch:
-    """Look after the head, without which Ray's client may wait for ever."""
+def _watches(address: str) -> list[Watch]:
+    """Look after the head, without which Ray may wait for ever."""
     client, place = _client(), Place.of(address)
+    # What the cluster has is known to its head alone.
+    answers: Any = lambda: ray.is_initialized() and bool(_resources())  # noqa: E731
     if client is None:
-        return Watch(lambda: place is None or place.listens(), patience=HEAD_SECONDS)
+        asked = Watch(answers, patience=SILENT_SECONDS)
+        return [asked] if place is None else [asked, Watch(place.listens, patience=HEAD_SECONDS)]
     connection = client.client_worker
 
     def hang_up() -> None:
@@ -171,14 +182,13 @@ def _watch(address: str) -> Watch:
         if connection.channel is not None:
             connection.channel.close()
 
-    # What the cluster has is known to its head alone.
-    return Watch(lambda: bool(_resources()), patience=CLIENT_SECONDS, lost=hang_up)
+    return [Watch(answers, patience=SILENT_SECONDS, lost=hang_up)]
 
 
 def _connection() -> Connection:
     address = _joined()
     known: Any = {"is_joined": ray.is_initialized, "leave": ray.shutdown, "answers": RayError}
-    return Connection(address, _watch(address), **known)
+    return Connection(address, *_watches(address), **known)
 
 
 class Process(NamedTuple):
@@ -237,13 +247,13 @@ class RayActors:
         connect(on, count)
         self._connection = _connection()
         self._start_seconds, self._gpus = start_seconds, gpus
+        self.steady, self._replacing = threading.RLock(), threading.Lock()
         self.generations: list[int] = []
         self.processes: list[Process] = []
         self._handles: list[Any] = []
         try:
-            with self._connection.use():
-                count = count or max(int(_resources().get("CPU", 1)), 1)
-                self._handles = [self._start() for _ in range(count)]
+            count = count or max(int(self._connection.ask(_resources).get("CPU", 1)), 1)
+            self._handles = [self._connection.ask(self._start) for _ in range(count)]
             self.generations, self.processes = [0] * count, [Process("", 0)] * count
             self._greet(range(count))
         except BaseException:
@@ -263,11 +273,14 @@ class RayActors:
         """End the processes; the cluster stays."""
         # First: a thread whose call ends with its process must not start another one.
         handles, self._handles = self._handles, []
-        with suppress(ClusterFailed):
+        self._end_all(handles)
+        self._connection.close()
+
+    def _end_all(self, handles: Sequence[Any]) -> None:
+        with suppress(ClusterFailed):  # without a cluster, Ray would look for another one
             self._connection.check()
             for handle in handles:
                 _end(handle)
-        self._connection.close()
 
     def send(self, number: int, method: str, *arguments: Any) -> Any:
         """Call a method of an actor; the answer comes later."""
@@ -301,23 +314,33 @@ class RayActors:
                     return [Lost(first_line(error))]
                 return [self.collect([answer])[0] for answer in answers]
 
-    def replace(self, numbers: Sequence[int]) -> None:
-        """Make lost actors again, wherever there is room."""
-        self._make(numbers)
-        self._greet(numbers)
+    def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
+        """Make lost actors again, wherever there is room; others may have done so meanwhile."""
+        with self._replacing:
+            lost = list(numbers)
+            if generations is not None:
+                pairs = zip(numbers, generations, strict=True)
+                lost = [number for number, which in pairs if which == self.generations[number]]
+            try:
+                self._make(lost)
+                self._greet(lost)
+            except BaseException:
+                handles = self._handles  # others are not to wait for what never starts
+                self._end_all([handles[number] for number in lost if handles])
+                raise
 
     def _make(self, numbers: Sequence[int]) -> None:
         self._open()
-        with self._connection.use():
-            _check_node()
+        self._connection.ask(_check_node)
         for number in numbers:
             handles = self._open()
             _end(handles[number])
-            with self._connection.use():
-                handles[number] = self._start()
+            made = self._connection.ask(self._start)
+            with self.steady:
+                self.generations[number] += 1
+                handles[number] = made
             if handles is not self._handles:  # closed by another thread, perhaps before this one
-                _end(handles[number])
-            self.generations[number] += 1
+                _end(made)
 
     def _open(self) -> list[Any]:
         """The actors, as long as they may be asked."""
@@ -349,7 +372,7 @@ class RayActors:
             self._make(list(why))
             why = self._welcome(list(why))
         if why:
-            raise ClusterFailed(_unwelcome(next(iter(why.values()))))
+            raise ClusterFailed(unwelcome(next(iter(why.values()))))
 
     def _welcome(self, numbers: Sequence[int]) -> dict[int, str]:
         """Hear from actors as they start, and of those that are lost; one gives the others time."""
@@ -360,24 +383,24 @@ class RayActors:
         while waiting:
             with self._connection.use():
                 done, waiting = ray.wait(waiting, num_returns=1, timeout=timeout)
-                if not done:
-                    _check_node()
-                    if patience.is_over():
-                        raise ClusterFailed(self._why_late(len(waiting), patience))
-                    if patience.is_slow and not said:
-                        said = True
-                        _say_slow(patience)
-                    continue
+            if not done:
+                self._connection.ask(_check_node)
+                if self._connection.ask(patience.is_over):
+                    raise ClusterFailed(self._why_late(len(waiting), patience))
+                if patience.is_slow and not said:
+                    said = True
+                    say_slow(patience.most)
+                continue
             number, patience = asked[done[0]], self._patience()
             try:
                 with self._connection.use():
                     theirs, self.processes[number] = ray.get(done[0])
-                _check_version(theirs)
+                check_version(theirs)
             except RayError as error:
                 self._open()  # else it has ended because all of them have
                 lost[number] = first_line(error)
                 if getattr(error, "actor_init_failed", True):
-                    raise ClusterFailed(_unwelcome(lost[number])) from error
+                    raise ClusterFailed(unwelcome(lost[number])) from error
         return lost
 
     def _patience(self) -> Patience:
@@ -386,20 +409,11 @@ class RayActors:
 
     def _why_late(self, late: int, patience: Patience) -> str:
         if not patience.others_start:
-            return (
-                f"no process of the cluster started within {patience.seconds:.0f} s; look at its "
-                "nodes, which may be too busy or without memory"
-            )
-        free, there = _free_resources(), _resources()
-        gpus = ""
-        if self._gpus:
-            gpus = f" and {free.get('GPU', 0):g} of its {there.get('GPU', 0):g} GPUs"
-        return (
-            f"{late} of {len(self)} actors could not start within {patience.seconds:.0f} s; "
-            f"each needs a CPU{' and a GPU' if gpus else ''}, and {free.get('CPU', 0):g} of the "
-            f"cluster's {there.get('CPU', 0):g} CPUs{gpus} are free: ask for fewer actors or add "
-            "nodes"
-        )
+            return slow_cluster(patience.seconds)
+        free, there = self._connection.ask(_free_resources), self._connection.ask(_resources)
+        names = ("CPU", "GPU") if self._gpus else ("CPU",)
+        room = {name: (free.get(name, 0), there.get(name, 0)) for name in names}
+        return no_room(late, len(self), patience.seconds, room)
 
 
 _REMOTE = ray.remote(_Actor)
@@ -413,25 +427,6 @@ def _check_node() -> None:
         raise ClusterFailed(
             "Ray has ended on this machine; look for what ended it, such as too little memory, and "
             "select again"
-        )
-
-
-def _say_slow(patience: Patience) -> None:
-    words = "no process of the cluster has started yet; its nodes may be busy or without memory"
-    most = f"{patience.most:.0f}"
-    warnings.warn(f"{words}; waiting for {most} s in all", LabelwiseWarning, stacklevel=3)
-
-
-def _unwelcome(why: str) -> str:
-    return f"an actor ended while it started ({why}); every node needs the same labelwise as this"
-
-
-def _check_version(theirs: str) -> None:
-    ours = version("labelwise")
-    if theirs != ours:
-        raise ClusterFailed(
-            f"a node of the cluster has labelwise {theirs}, but here it is {ours}; install the "
-            "same on all"
         )
 
 
@@ -483,13 +478,14 @@ def dataset_rows(dataset: Any, *, seconds: float = START_SECONDS) -> dict[str, A
 def _wait_for_cpu(seconds: float) -> None:
     """Without one Ray Data would wait for ever."""
     end = time.monotonic() + seconds
-    while _free_resources().get("CPU", 0) < 1:
-        if time.monotonic() > end:
-            raise ClusterFailed(
-                f"no CPU of the cluster was free within {seconds:.0f} s; compute the dataset "
-                "before actors take all of them, or ask for fewer actors"
-            )
-        time.sleep(0.5)
+    with closing(_connection()) as connection:
+        while connection.ask(_free_resources).get("CPU", 0) < 1:
+            if time.monotonic() > end:
+                raise ClusterFailed(
+                    f"no CPU of the cluster was free within {seconds:.0f} s; compute the dataset "
+                    "before actors take all of them, or ask for fewer actors"
+                )
+            time.sleep(0.5)
 
 
 def _nothing() -> None:
