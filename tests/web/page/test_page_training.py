@@ -105,5 +105,5 @@ def test_from_an_empty_campaign_to_a_trained_model_and_the_second_batch(make, vi
     page.keyboard.press("m")
     page.get_by_text("The model's guess").first.wait_for()
     with page.expect_download() as found:
-        page.get_by_role("link", name="CSV").click()
+        page.get_by_role("link", name="CSV", exact=True).click()
     assert len(found.value.path().read_text().splitlines()) >= 17
