@@ -29,8 +29,21 @@ class Conflict(LabelwiseError):
 
 
 class StorageFailed(LabelwiseError, OSError):
-    """The record could not be read or written; what it held before is intact."""
+    """The record, or another file to keep, cannot be read or written; what it held is intact."""
 
 
 class LabelwiseWarning(UserWarning):
     """Something was done in another way than asked; the selection's info says so too."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line and without its full stop.
+
+    Example:
+        >>> first_line(OSError("no route to the host.")), first_line(OSError())
+        ('no route to the host', 'OSError')
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):  # what follows is the message, or has it last
+        lines[0] += f" {lines[-1 if lines[1].startswith('Traceback') else 1]}"
+    return lines[0].rstrip(".:") if lines else type(error).__name__

@@ -2,8 +2,6 @@
 
 import doctest
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -221,24 +219,3 @@ def test_any_view_of_a_mapped_array_gives_its_rows_again_and_again(mode, feature
         for first, block in zip([0, 100, 0, 200, 300, 0], blocks, strict=True):
             np.testing.assert_array_equal(block, expected[first : first + 100])
         np.testing.assert_array_equal(source.take([300, 5]), expected[[300, 5]])
-
-
-def test_what_was_read_from_a_mapped_array_does_not_stay_in_memory(tmp_path):
-    """A pass over 160 MB may not leave more than some blocks of it resident."""
-    np.save(tmp_path / "rows.npy", np.ones((400_000, 100), dtype=np.float32))
-    script = (
-        "import re, numpy, labelwise\n"
-        "def resident():\n"
-        "    return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
-        "labelwise.select('k_center', 1, features=numpy.eye(3))\n"
-        "before = resident()\n"
-        f"rows = numpy.load({str(tmp_path / 'rows.npy')!r}, mmap_mode='r')\n"
-        "labelwise.select('random', 5, features=rows)\n"
-        "print(resident() - before)\n"
-    )
-    if not Path("/proc/self/status").exists():
-        pytest.skip("resident memory is read from /proc")
-    found = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert int(found.stdout) < 110_000  # kB

@@ -1,13 +1,11 @@
 """What is said once a cluster is lost, in whatever way that shows."""
 
-import doctest
 import threading
 import time
 
 import pytest
 
-from labelwise.running import ray_connection
-from labelwise.running.ray_connection import Connection, first_line
+from labelwise.running.ray_connection import Connection
 from labelwise.running.ray_parts import ClusterFailed
 from labelwise.running.ray_watch import Watch
 
@@ -106,25 +104,3 @@ def test_a_cluster_that_was_left_is_named():
             ClusterFailed, match=r"has left the Ray cluster at node:6379: ray\.shut"
         ):
             cluster.connection.check()
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (" \n ", "ValueError"),
-        ("no route.\nmore", "no route"),
-        ("it failed:\n  no port is free.\nmore", "it failed: no port is free"),
-        (
-            "it failed:\nTraceback (most recent call last):\n  a\nOSError: b",
-            "it failed: OSError: b",
-        ),
-        ("it ended with:", "it ended with"),
-    ],
-)
-def test_what_an_error_says_is_one_line(text, line):
-    assert first_line(ValueError(text)) == line
-
-
-def test_the_examples_run():
-    found = doctest.testmod(ray_connection)
-    assert found.attempted > 0 and found.failed == 0

@@ -150,7 +150,8 @@ def test_where_tensors_are_is_told_only_if_other_rows_must_go_there():
         assert tensor_device(open_sources(values)) == place
 
 
-def test_what_was_read_from_a_file_does_not_stay_in_memory(tmp_path):
+@pytest.mark.parametrize("given", ["path", "numpy.load(path, mmap_mode='r')"])
+def test_what_was_read_from_a_file_does_not_stay_in_memory(given, tmp_path):
     """A pass over a file of 160 MB may not leave more than some blocks of it resident."""
     np.save(tmp_path / "rows.npy", np.ones((400_000, 100), dtype=np.float32))
     script = (
@@ -159,7 +160,8 @@ def test_what_was_read_from_a_file_does_not_stay_in_memory(tmp_path):
         "    return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
         "labelwise.select('k_center', 1, features=numpy.eye(3))\n"
         "before = resident()\n"
-        f"labelwise.select('random', 5, features={str(tmp_path / 'rows.npy')!r})\n"
+        f"path = {str(tmp_path / 'rows.npy')!r}\n"
+        f"labelwise.select('random', 5, features={given})\n"
         "print(resident() - before)\n"
     )
     if not Path("/proc/self/status").exists():

@@ -33,7 +33,7 @@ def check_apart(out: Path | None, given: Given, *lists: Path | None) -> None:
     from labelwise.running.many_files import part_paths
     from labelwise.running.sources import KINDS
 
-    places = [(name, path) for name, path in _local(given)]
+    places = list(_local(given))
     read = [part for name, path in places for part in part_paths(path, name)]
     if out is None:
         return

@@ -175,15 +175,14 @@ def select(
         chosen.with_options(**options),
         budget,
         given,
-        ids and read_ids(ids),
-        labelled and read_ids(labelled),
-        seed,
-        None,
-        on,
-        actors,
-        device,
-        memory,
-        resume,
+        ids=ids and read_ids(ids),
+        labelled=labelled and read_ids(labelled),
+        seed=seed,
+        on=on,
+        actors=actors,
+        device=device,
+        memory=memory,
+        resume=resume,
     )
     if out is None or dry_run:
         _dry_run(asked)

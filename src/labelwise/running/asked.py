@@ -30,7 +30,7 @@ from labelwise.running.seen_files import unchanged
 from labelwise.running.shards import (
     BLOCK_BYTES,
     Sources,
-    _labelled_ids,
+    labelled_ids,
     open_shards,
     open_sources,
     own_ids,
@@ -177,7 +177,7 @@ class Call(NamedTuple):
         count = _count(self.sources)
         known = {
             "ids": own_ids(self.asked.ids, self.sources, count),
-            "labelled": _labelled_ids(self.asked.labelled),
+            "labelled": labelled_ids(self.asked.labelled),
         }
         picks = partial(_gathered, self.asked, self.values, count, known)
         return Ready(self.asked, len(Division(count, 1, **known)), None, picks)
@@ -276,7 +276,7 @@ def _without_rows(asked: Asked) -> LocalShards:
         raise BadInput(f"{asked.strategy.name} needs a pool: give features, or ids")
     item_ids = check_ids(asked.ids, len(asked.ids))
     everything = LocalShards([Shard(item_ids, {})])
-    taken = _labelled_ids(asked.labelled)
+    taken = labelled_ids(asked.labelled)
     everything.positions(taken)
     left = item_ids[~np.isin(item_ids, taken)]
     return LocalShards([Shard(left, {})], asked.progress)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, first_line
 from labelwise.running.parquet_form import RowForm
 
 
@@ -46,11 +46,6 @@ def open_table(opener: Callable[..., Any], name: str, shown: str) -> Table:
     except (ValueError, OSError, NotImplementedError) as error:
         line = first_line(error)
         raise BadInput(f"{shown} is not a readable .parquet file ({line})") from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, as a part of a sentence."""
-    return str(error).split("\n", 1)[0].rstrip(".")
 
 
 class Place(NamedTuple):

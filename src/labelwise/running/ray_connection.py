@@ -11,6 +11,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
+from labelwise.errors import first_line
 from labelwise.running.ray_parts import ClusterFailed
 from labelwise.running.ray_watch import Watch
 
@@ -20,19 +21,6 @@ LEAVE_SECONDS = 5.0
 """How long leaving a cluster that is lost may take: a head that is silent would hold it up."""
 
 T = TypeVar("T")
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line and without its full stop.
-
-    Example:
-        >>> first_line(OSError("no route to the host.")), first_line(OSError())
-        ('no route to the host', 'OSError')
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].endswith(":"):  # what follows is the message, or has it last
-        lines[0] += f" {lines[-1 if lines[1].startswith('Traceback') else 1]}"
-    return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
 def in_thread(function: Callable[[], T]) -> "Future[T]":

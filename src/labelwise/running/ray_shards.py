@@ -25,10 +25,10 @@ import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.blocks import Progress
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput, MissingDependency, first_line
 from labelwise.running.parts import Values
 from labelwise.running.ray_address import CLIENT, Place, check_joined, check_listens, wanted
-from labelwise.running.ray_connection import Connection, first_line
+from labelwise.running.ray_connection import Connection
 from labelwise.running.ray_parts import RESTORES, ClusterFailed, HeldShards, Lost
 from labelwise.running.ray_patience import Patience
 from labelwise.running.ray_starting import (

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from labelwise.arrays import Array, precision
-from labelwise.errors import BadInput, MissingDependency, UnknownName
+from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
 from labelwise.running.many_files import HIDDEN, in_order, in_sub_folder, is_open
-from labelwise.running.parquet_readers import first_line, open_table
+from labelwise.running.parquet_readers import open_table
 from labelwise.running.parquet_rows import ParquetSource, parquet_library
 from labelwise.running.sources import KINDS, Parts, Source
 

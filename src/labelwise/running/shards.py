@@ -256,7 +256,7 @@ def open_shards(
         Shard(block, BlockRows(sources, cut, block))
         for cut, block in zip(cuts, blocks, strict=True)
     ]
-    taken = _labelled_ids(labelled)
+    taken = labelled_ids(labelled)
     if not len(taken):
         return LocalShards(whole, progress, spill), None
     everything = LocalShards(whole)
@@ -318,7 +318,8 @@ def _stored_ids(sources: Sources) -> Any:
     return None if found is None else found[1]
 
 
-def _labelled_ids(labelled: Any) -> Ids:
+def labelled_ids(labelled: Any) -> Ids:
+    """Ids of labelled items as int64; refuse what names no items, or one twice."""
     given = np.asarray([] if labelled is None else labelled)
     if given.size == 0:
         return np.empty(0, dtype=np.int64)
