@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from labelwise.blocks import LocalShards
-from labelwise.kernels.barrier import budget_gamma
-from labelwise.kernels.barrier_sampler import Barriers, Candidates
-from labelwise.kernels.leverage import read_features, whiten
+from labelwise.kernels.linear.bss import budget_gamma
+from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
+from labelwise.kernels.linear.leverage import read_features, whiten
+from labelwise.pool.blocks import LocalShards
 
 N, SIZES, OUR_ROUNDS, SEED = 50_000, ((128, 40), (512, 12)), 400, 0
 

@@ -28,20 +28,23 @@ import numpy as np
 import torch
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard
-from labelwise.kernels import leverage, lewis, pursuit_ahead, pursuit_judge, thresholding
-from labelwise.kernels.barrier_sampler import Barriers
-from labelwise.kernels.factored import Factored
-from labelwise.kernels.farthest import nearest_distances
-from labelwise.kernels.farthest import squared_norms as norms_of
-from labelwise.kernels.label_gradients import Law
-from labelwise.kernels.scan import Scan
-from labelwise.kernels.sparse import Terms, pose
-from labelwise.kernels.sparse_steps import Gain
-from labelwise.kernels.thresholding_blocks import Between, Point, Rules, find_gradient, prepare
-from labelwise.kernels.thresholding_dense import Dense
-from labelwise.running.device_blocks import COPIERS, on_device
-from labelwise.running.shards import open_shards, open_sources
+from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance.farthest import nearest_distances
+from labelwise.kernels.distance.farthest import squared_norms as norms_of
+from labelwise.kernels.linear import leverage, lewis
+from labelwise.kernels.linear.bss_sampler import Barriers
+from labelwise.kernels.loop.scan import Scan
+from labelwise.kernels.sparse import greedy_ahead as pursuit_ahead
+from labelwise.kernels.sparse import greedy_judge as pursuit_judge
+from labelwise.kernels.sparse import iht as thresholding
+from labelwise.kernels.sparse.iht_blocks import Between, Point, Rules, find_gradient, prepare
+from labelwise.kernels.sparse.iht_dense import Dense
+from labelwise.kernels.sparse.label_gradients import Law
+from labelwise.kernels.sparse.problem import Terms, pose
+from labelwise.kernels.sparse.steps import Gain
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.device_blocks import COPIERS, on_device
+from labelwise.pool.shards import open_shards, open_sources
 
 warnings.simplefilter("ignore")
 N, D, K, BATCH, CENTRES, REPEATS, CALLS, SEED = (47_000, 512, 10, 3_000, 256, 7, 5, 0)

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.campaign.events import Asked
 from labelwise.campaign.project import Project
+from labelwise.record.events import Asked
 
 COLUMNS, CLASSES = 8, ("owl", "wren", "kite")
 BATCH = 100_000

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from labelwise.campaign.events import Event, Lent, Returned, Told
+from labelwise.record.events import Event, Lent, Returned, Told
 
 
 class Walk:

@@ -28,10 +28,10 @@ from labelling_load_campaign import (
 )
 from labelling_load_people import Connection
 
-from labelwise.campaign import snapshots
-from labelwise.campaign.events import Asked, Event, Lent, Told, Trained, Training
-from labelwise.campaign.ledger import Ledger, load_ledger
 from labelwise.campaign.project import Project
+from labelwise.record import snapshots
+from labelwise.record.events import Asked, Event, Lent, Told, Trained, Training
+from labelwise.record.ledger import Ledger, load_ledger
 
 PEOPLE, SMALLEST, LARGEST, GROWTH, TAIL = 50, 500, 5_000, 0.2, 0.2
 BLOCK, MARGIN = 10_000, 1_000

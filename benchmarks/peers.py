@@ -76,14 +76,14 @@ def with_labelwise(strategy: str, options: dict[str, Any], job: Job) -> Answer:
 
 def leverage(job: Job) -> Answer:
     """The kernel alone, without a draw; the picks are the highest scores."""
-    from labelwise.kernels.leverage import leverage_scores
+    from labelwise.kernels.linear.leverage import leverage_scores
 
     return Answer(_highest(leverage_scores(job.features), job.budget))
 
 
 def lewis(p: float, job: Job) -> Answer:
     """The kernel alone, as `labelwise.kernels.lewis_weights` runs it, with its rounds."""
-    from labelwise.kernels.lewis import Lewis, lewis_iteration
+    from labelwise.kernels.linear.lewis import Lewis, lewis_iteration
 
     found = lewis_iteration(job.features, Lewis(p=p))
     return Answer(_highest(found.weights, job.budget), {"rounds": found.iterations})
@@ -122,7 +122,7 @@ def gram(features: Any) -> Any:
 
 def pieces(features: Any) -> Any:
     """Views of as many rows as labelwise's kernels work on at a time."""
-    from labelwise.kernels.row_parts import PIECE
+    from labelwise.kernels.linear.row_parts import PIECE
 
     size = max(1024, PIECE // features.shape[1])
     return (features[start : start + size] for start in range(0, len(features), size))

@@ -23,7 +23,7 @@ import numpy as np
 from ray_scaling import BUDGET, count_blocks
 from scipy.optimize import nnls
 
-from labelwise.kernels.greedy import MOST, SHARE
+from labelwise.kernels.loop.greedy import MOST, SHARE
 
 Line = dict[str, Any]
 

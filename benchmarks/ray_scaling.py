@@ -35,7 +35,7 @@ import numpy as np
 from one_run import circumstances, write_line
 from workloads import Workload, blocks
 
-from labelwise.running.shards import BLOCK_BYTES
+from labelwise.pool.shards import BLOCK_BYTES
 
 COLUMNS, CLASSES, BUDGET = 64, 10, 1_000
 SIZES = (62_500, 250_000, 1_000_000)
@@ -73,7 +73,7 @@ def everything(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """All lines."""
     import ray
 
-    from labelwise.running.ray_shards import RayActors, connect
+    from labelwise.pool.ray.shards import RayActors, connect
 
     connect("ray", max(arguments.actors))
     facts = circumstances(1) | {"ray": ray.__version__}
@@ -160,8 +160,8 @@ def select_there(
 ) -> dict[str, Any]:
     """One selection on the actors: seconds, and what it took."""
     import labelwise
-    from labelwise.running import run
-    from labelwise.running.ray_shards import RayShards
+    from labelwise.pool.ray.shards import RayShards
+    from labelwise.selection import run
 
     before = processor_seconds(actors)
     begin, driver = time.perf_counter(), time.process_time()
@@ -190,7 +190,7 @@ def look(shard: Any) -> None:
 
 def processor_seconds(actors: Any) -> float:
     """Processor time of all actors since they were started."""
-    from labelwise.running.worker import unpacked
+    from labelwise.pool.part_worker import unpacked
 
     ask = actors.dumps((time.process_time, ()))
     sent = [actors.send(number, "run", ask) for number in range(len(actors))]
@@ -203,7 +203,7 @@ def nothing(shard: Any) -> None:
 
 def empty_call(actors: Any, batches: int = 20, times: int = 20) -> dict[str, Any]:
     """The line of a call that does nothing."""
-    from labelwise.running.ray_shards import RayShards
+    from labelwise.pool.ray.shards import RayShards
 
     shards = RayShards(actors, {"features": np.zeros((len(actors), 1))}, len(actors))
     shards.map(nothing)
@@ -230,8 +230,8 @@ def empty_call(actors: Any, batches: int = 20, times: int = 20) -> dict[str, Any
 def travels(actors: Any) -> Iterator[dict[str, Any]]:
     """What every strategy sends and receives."""
     import labelwise
-    from labelwise.running import run
-    from labelwise.running.ray_shards import RayShards
+    from labelwise.pool.ray.shards import RayShards
+    from labelwise.selection import run
 
     for name, strategy in labelwise.strategies().items():
         for n in (SMALL_POOL, 4 * SMALL_POOL):

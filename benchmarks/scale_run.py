@@ -140,9 +140,10 @@ class Reads:
 
     def watch(self) -> "Reads":
         """Count from now on, in this process."""
-        from labelwise.blocks import LocalShards
-        from labelwise.kernels import clocks, farthest, seeding
-        from labelwise.running.sources import NpySource
+        from labelwise.kernels.distance import clocks, farthest
+        from labelwise.kernels.distance import kmeans_plus_plus as seeding
+        from labelwise.pool.blocks import LocalShards
+        from labelwise.pool.sources import NpySource
 
         read, take = NpySource.read, NpySource.take
         NpySource.read = lambda source, *ends: self._reading(source, read, *ends)

@@ -110,7 +110,7 @@ def perform(task: dict[str, Any]) -> dict[str, Any]:
     """Measure one step; this runs in a process of its own."""
     call = STEPS[task["step"]][0]
     meter = Meter(task["limit"])
-    import labelwise.kernels.leverage  # noqa: F401  (its memory is not that of the step)
+    import labelwise.kernels.linear.leverage  # noqa: F401  (its memory is not that of the step)
 
     for _ in range(task["repeats"]):
         meter.measure(lambda: call(task["path"]))
@@ -152,8 +152,8 @@ def mapped(path: str) -> Any:
 
 def leverage(path: str) -> None:
     """Leverage scores over the blocks that `labelwise.select` reads a file by."""
-    from labelwise.kernels.leverage import leverage_scores
-    from labelwise.running.shards import open_shards, open_sources
+    from labelwise.kernels.linear.leverage import leverage_scores
+    from labelwise.pool.shards import open_shards, open_sources
 
     shards, _ = open_shards(open_sources({"features": path}))
     leverage_scores(shards)

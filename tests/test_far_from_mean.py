@@ -7,7 +7,7 @@ import torch
 import labelwise
 from examples.far_from_mean import STRATEGY
 from labelwise import LocalShards, Shard
-from labelwise.running.run import select
+from labelwise.selection.run import select
 from tests.conftest import make_features
 
 

@@ -3,7 +3,6 @@
 import importlib
 from typing import Any
 
-from labelwise.blocks import LocalShards, Shard, Shards
 from labelwise.errors import (
     BadInput,
     Conflict,
@@ -14,10 +13,11 @@ from labelwise.errors import (
     UnknownName,
 )
 from labelwise.learner import Learner
-from labelwise.pool import Pool
-from labelwise.rows import Rows
-from labelwise.running.entry import select
-from labelwise.selection import Selection
+from labelwise.pool.blocks import LocalShards, Shard, Shards
+from labelwise.pool.pool import Pool
+from labelwise.pool.rows import Rows
+from labelwise.selection.entry import select
+from labelwise.selection.result import Selection
 from labelwise.strategies import strategies
 from labelwise.strategy import Choice, GreedyStrategy, PassStrategy, ScoreStrategy, Strategy
 
@@ -35,7 +35,7 @@ _LATER = {
     "SnapshotMembers": "learners.members",
     "TorchLearner": "learners.torch_learner",
     "VariationalMembers": "learners.members",
-    "open_storage": "campaign.storage",
+    "open_storage": "record.storage",
 }
 """The modules by what they give; imported when asked for."""
 

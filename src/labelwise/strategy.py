@@ -22,9 +22,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from labelwise.arrays import Array, Floats, Ids
-from labelwise.blocks import Shards
 from labelwise.errors import UnknownName
-from labelwise.rows import Rows
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
 
 S = TypeVar("S", bound="Strategy")
 

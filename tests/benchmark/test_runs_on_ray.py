@@ -10,9 +10,9 @@ from labelwise.benchmark.results import read
 from labelwise.benchmark.runs import run_experiment
 from labelwise.cli import run as command
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.running import ray_processes
+from labelwise.pool.ray import processes as ray_processes
 from tests.benchmark.tiny_runs import plain, tiny
-from tests.running.ray_fixtures import two_actors  # noqa: F401
+from tests.pool.ray_fixtures import two_actors  # noqa: F401
 
 pytestmark = pytest.mark.xdist_group("ray")
 NAMES = ["random", "badge", "sparse_greedy"]

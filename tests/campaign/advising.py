@@ -1,7 +1,7 @@
 """What the tests of the stopping rules share."""
 
-from labelwise.campaign.events import Asked, Started, Told
-from labelwise.campaign.ledger import replay
+from labelwise.record.events import Asked, Started, Told
+from labelwise.record.ledger import replay
 
 
 def picked(ids, weights=None, items=400, validation=()):

@@ -1,7 +1,7 @@
 """The storages that all tests of campaigns can ask for, and a small campaign."""
 
 from tests.campaign.sources import digits
-from tests.campaign.storages import (
+from tests.record.storages import (
     make_postgres_url,
     postgres_server,
     postgres_url,

@@ -7,7 +7,7 @@ import pytest
 from labelwise.campaign import arrivals as module
 from labelwise.campaign.arrivals import find_pictures, new_pictures, new_rows
 from labelwise.errors import BadInput
-from tests.campaign.listed import pictures
+from tests.record.listed import pictures
 
 
 def test_the_examples_of_the_docstrings_run():

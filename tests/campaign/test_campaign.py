@@ -10,10 +10,10 @@ import pytest
 import labelwise
 from labelwise.campaign import campaign as module
 from labelwise.campaign.campaign import Campaign
-from labelwise.campaign.events import Asked
-from labelwise.campaign.memory import MemoryStorage
-from labelwise.campaign.storage import open_storage
 from labelwise.errors import BadInput, Conflict, UnknownName
+from labelwise.record.events import Asked
+from labelwise.record.memory_storage import MemoryStorage
+from labelwise.record.storage import open_storage
 from tests.campaign.toys import Interrupted, Line, Nearest, answer, make_campaign, make_pool
 from tests.campaign.workers import ask_in_a_process
 

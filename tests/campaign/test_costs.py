@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from labelwise.campaign import costs
 from labelwise.campaign.costs import reckon, spent, times
-from labelwise.campaign.events import Asked, Started, Told
-from labelwise.campaign.ledger import RECENT, replay
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
+from labelwise.record.events import Asked, Started, Told
+from labelwise.record.ledger import RECENT, replay
 from tests.theory.doctests import run_examples
 
 

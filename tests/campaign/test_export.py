@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from labelwise.campaign import export
-from labelwise.campaign.events import Asked, Resolved, Skipped, Started, Told, Withdrawn
-from labelwise.campaign.ledger import replay
 from labelwise.errors import BadInput
+from labelwise.record.events import Asked, Resolved, Skipped, Started, Told, Withdrawn
+from labelwise.record.ledger import replay
 
 EVENTS = [
     Started(at=0.0, settings={"overlap": 2}, items=100),

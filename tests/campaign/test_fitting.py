@@ -6,12 +6,12 @@ import scipy.linalg
 from sklearn.metrics import cohen_kappa_score
 
 from labelwise.campaign.coding import Coding
-from labelwise.campaign.events import Asked, Started, Told, Trained, Training
 from labelwise.campaign.fitting import planned
-from labelwise.campaign.ledger import replay
-from labelwise.campaign.memory import MemoryStorage
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
+from labelwise.record.events import Asked, Started, Told, Trained, Training
+from labelwise.record.ledger import replay
+from labelwise.record.memory_storage import MemoryStorage
 from tests.campaign.toys import answer, make_campaign
 
 

@@ -12,7 +12,7 @@ from labelwise.campaign import items as module
 from labelwise.campaign.items import MANIFEST, Items, write_items
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.embedding import Scale
-from tests.campaign.listed import pictures
+from tests.record.listed import pictures
 
 
 def test_the_examples_of_the_docstrings_run():

@@ -7,12 +7,12 @@ import pytest
 import labelwise
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.coding import Coding
-from labelwise.campaign.events import Asked
-from labelwise.campaign.memory import MemoryStorage
 from labelwise.campaign.model import Model, Places, plain
 from labelwise.campaign.training import TrainingSet
 from labelwise.errors import UnknownName
 from labelwise.learner import FitReport, check_names
+from labelwise.record.events import Asked
+from labelwise.record.memory_storage import MemoryStorage
 from tests.campaign.toys import IDS, Line, Nearest, make_pool
 
 

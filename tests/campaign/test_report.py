@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from labelwise.campaign import report, report_facts, report_figures, thumbnails
-from labelwise.campaign.events import Asked, Skipped, Started, Told, Trained, Withdrawn
+from labelwise.campaign import report, report_facts, report_figures
 from labelwise.campaign.items import MANIFEST, Items, write_items
-from labelwise.campaign.ledger import replay
 from labelwise.campaign.report_facts import BatchPicks, Facts, Person, Pick, gather, shower
 from labelwise.campaign.report_figures import Bar, Point, bars_svg, curve_svg, steps_svg, ticks
-from labelwise.campaign.thumbnails import picture_address
+from labelwise.media import thumbnails
+from labelwise.media.thumbnails import picture_address
+from labelwise.record.events import Asked, Skipped, Started, Told, Trained, Withdrawn
+from labelwise.record.ledger import replay
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
 POINTS = (Point(20, 0.5, 0.4, 0.6), Point(40, 0.7, 0.6, 0.8), Point(80, 0.75, 0.7, 0.8))

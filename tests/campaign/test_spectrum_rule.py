@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 
-from labelwise.blocks import LocalShards, Shard
 from labelwise.campaign import spectrum_rule
-from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import (
     advise,
     labelled_spectrum,
     spectrum_advice,
 )
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.record.ledger import Ledger
 from tests.campaign.advising import picked, rule
 from tests.conftest import make_features
 from tests.theory.doctests import run_examples

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from labelwise.campaign import export, spreadsheets
 from labelwise.campaign.spreadsheets import as_text, is_formula
 from labelwise.errors import BadInput
-from labelwise.running.tables import read_table
+from labelwise.media.tables import read_table
 
 FORMULAS = [
     "=1+1",

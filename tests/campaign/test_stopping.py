@@ -8,9 +8,6 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from labelwise.campaign import stopping
-from labelwise.campaign.agreement import cohen_kappa
-from labelwise.campaign.events import Asked, Skipped, Started, Told, Trained
-from labelwise.campaign.ledger import Ledger, replay
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import (
     Advice,
@@ -21,6 +18,9 @@ from labelwise.campaign.stopping import (
     stable_predictions,
 )
 from labelwise.errors import BadInput
+from labelwise.record.agreement import cohen_kappa
+from labelwise.record.events import Asked, Skipped, Started, Told, Trained
+from labelwise.record.ledger import Ledger, replay
 from tests.campaign.advising import picked, rule
 from tests.theory.doctests import run_examples
 

@@ -11,11 +11,11 @@ import labelwise
 from labelwise.campaign import coding, training
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.coding import Coding
-from labelwise.campaign.events import Asked, Trained, Training, TrainingFailed
-from labelwise.campaign.memory import MemoryStorage
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.training import agreement, score, wilson
 from labelwise.errors import BadInput, LabelwiseWarning, StorageFailed
+from labelwise.record.events import Asked, Trained, Training, TrainingFailed
+from labelwise.record.memory_storage import MemoryStorage
 from tests.campaign.toys import Nearest, SavingNearest, answer, make_campaign, make_pool
 
 

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from labelwise.campaign import export, vanished
-from labelwise.campaign.events import Asked, Resolved
 from labelwise.campaign.project import Project
 from labelwise.campaign.vanished import GONE, KEEPER, closed_ids, missing
+from labelwise.record.events import Asked, Resolved
 
 
 @pytest.fixture

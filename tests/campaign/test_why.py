@@ -5,9 +5,9 @@ import doctest
 import pytest
 
 from labelwise.campaign import why as module
-from labelwise.campaign.events import Asked
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput
+from labelwise.record.events import Asked
 from labelwise.strategies import names
 
 GUESSES = (("zebra", 0.515), ("okapi", 0.93), ("zebra", 0.004))

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.storage import open_storage
+from labelwise.record.storage import open_storage
 
 
 def label_all(desk, person):

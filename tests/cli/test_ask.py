@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from labelwise.campaign.events import Asked
 from labelwise.campaign.project import Project
 from labelwise.campaign.why import why
 from labelwise.cli.ask import _guess
+from labelwise.record.events import Asked
 from tests.cli.folders import answer, ask, label_all, ledger, read, write
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.campaign.events import Resolved
 from labelwise.campaign.project import Project
 from labelwise.cli import hints, run
 from labelwise.cli.hints import pasteable, remember
+from labelwise.record.events import Resolved
 from tests.cli.folders import answer, read, write
 
 HOME = "our campaigns/two plants"

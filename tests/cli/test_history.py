@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from labelwise.campaign.events import KINDS, Asked, Changed, Lent, Skipped, Told, from_json
 from labelwise.campaign.project import Project
 from labelwise.cli.history import _SAYS, told_lines
+from labelwise.record.events import KINDS, Asked, Changed, Lent, Skipped, Told, from_json
 from tests.cli.folders import answer, ask, label_all, ledger
 
 

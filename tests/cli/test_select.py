@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.running.texts import read_ids
+from labelwise.cli.option_values import read_ids
 from labelwise.strategy import Job
 from tests.cli.pools import COMMAND, answer, picked, write_pool
 from tests.conftest import make_features

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.campaign.events import (
+from labelwise.campaign.forecast import forecast
+from labelwise.campaign.project import Project
+from labelwise.campaign.settings import Settings
+from labelwise.campaign.stopping import advise, should_stop
+from labelwise.cli.status import next_step
+from labelwise.record.events import (
     Asked,
     Started,
     Told,
@@ -15,12 +20,7 @@ from labelwise.campaign.events import (
     Training,
     TrainingFailed,
 )
-from labelwise.campaign.forecast import forecast
-from labelwise.campaign.ledger import replay
-from labelwise.campaign.project import Project
-from labelwise.campaign.settings import Settings
-from labelwise.campaign.stopping import advise, should_stop
-from labelwise.cli.status import next_step
+from labelwise.record.ledger import replay
 from tests.cli.folders import answer, ask, label_all, write
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from subprocess import run as run_process
 from types import SimpleNamespace
 
-from labelwise.campaign.events import Training
 from labelwise.campaign.forecast import forecast
 from labelwise.campaign.project import Project
 from labelwise.cli import run
 from labelwise.cli.train import result_lines
+from labelwise.record.events import Training
 from labelwise.web.steps import signature
 from tests.cli.folders import CLASSES, answer, ledger
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from labelwise.blocks import LocalShards, Shard
+from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features
 
 

@@ -7,10 +7,17 @@ import pytest
 import torch
 from sklearn.preprocessing import PolynomialFeatures
 
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
-from labelwise.kernels import bases
-from labelwise.kernels.bases import Columns, Finer, Polynomial, fourier, join_features, polynomial
+from labelwise.kernels.linear import bases
+from labelwise.kernels.linear.bases import (
+    Columns,
+    Finer,
+    Polynomial,
+    fourier,
+    join_features,
+    polynomial,
+)
+from labelwise.pool.blocks import LocalShards, Shard
 
 
 def make_shards(rows, parts=1, convert=lambda rows: rows):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from labelwise.errors import BadInput
-from labelwise.kernels import draws
-from labelwise.kernels.draws import (
+from labelwise.kernels.linear import draws
+from labelwise.kernels.linear.draws import (
     _poisson_quantile,
     draw_until_distinct,
     poisson_draw,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from labelwise import arrays
 from labelwise.arrays import to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels import factored
-from labelwise.kernels.factored import Factored
+from labelwise.kernels.distance import factored
+from labelwise.kernels.distance.factored import Factored
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 

@@ -6,7 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelwise.kernels.fisher import fisher_products, fisher_roots, fisher_squares, fisher_sum
+from labelwise.kernels.information.fisher import (
+    fisher_products,
+    fisher_roots,
+    fisher_squares,
+    fisher_sum,
+)
 
 
 def slow_roots(features, probabilities):

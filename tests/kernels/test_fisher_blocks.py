@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from labelwise.blocks import Shard
 from labelwise.errors import BadInput
-from labelwise.kernels.fisher import fisher_roots
-from labelwise.kernels.fisher_blocks import (
+from labelwise.kernels.information.fisher import fisher_roots
+from labelwise.kernels.information.fisher_blocks import (
     KEY,
     ROUNDED,
     Change,
@@ -16,6 +15,7 @@ from labelwise.kernels.fisher_blocks import (
     block_fisher,
     forget,
 )
+from labelwise.pool.blocks import Shard
 from tests.conftest import make_features, make_probabilities
 
 PLAN = Plan(regression=False, classes=3, dimension=4, scale=0.5)

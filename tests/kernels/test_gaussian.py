@@ -5,8 +5,8 @@ import pytest
 from scipy.spatial.distance import cdist, pdist
 
 from labelwise.arrays import to_numpy
-from labelwise.kernels import gaussian
-from labelwise.kernels.gaussian import kernel_sums, median_distance
+from labelwise.kernels.distance import gaussian
+from labelwise.kernels.distance.gaussian import kernel_sums, median_distance
 from tests.conftest import make_features
 
 

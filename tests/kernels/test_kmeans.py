@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
-from labelwise.kernels import kmeans as module
-from labelwise.kernels.kmeans import assign, kmeans, nearest_to_centres
+from labelwise.kernels.distance import kmeans as module
+from labelwise.kernels.distance.kmeans import assign, kmeans, nearest_to_centres
+from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from labelwise.arrays import to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.label_gradients import Law, is_bayesian, label_gradients
+from labelwise.kernels.sparse.label_gradients import Law, is_bayesian, label_gradients
 from tests.kernels.sparse_twin import (
     last_layer_vectors,
     make_members,

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
-from labelwise.kernels import leverage
-from labelwise.kernels.leverage import (
+from labelwise.kernels.linear import leverage
+from labelwise.kernels.linear.leverage import (
     leverage_scores,
     read_features,
     whiten,
 )
+from labelwise.pool.blocks import LocalShards, Shard
 
 
 def slow_leverage(rows):

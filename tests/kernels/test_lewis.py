@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import optimize
 
-from labelwise.blocks import LocalShards, Shard, as_shards
 from labelwise.errors import BadInput, NotConverged
-from labelwise.kernels.leverage import leverage_scores
-from labelwise.kernels.lewis import (
+from labelwise.kernels.linear.leverage import leverage_scores
+from labelwise.kernels.linear.lewis import (
     WEIGHTS,
     Lewis,
     forget_weights,
@@ -18,6 +17,7 @@ from labelwise.kernels.lewis import (
     lewis_iteration,
     lewis_weights,
 )
+from labelwise.pool.blocks import LocalShards, Shard, as_shards
 
 POWERS = [0.5, 1, 1.5, 2, 3, 4, 6, 12]
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from labelwise.kernels.nonnegative import nonnegative_least_squares
+from labelwise.kernels.sparse.nonnegative import nonnegative_least_squares
 
 
 def value(w, matrix, target):

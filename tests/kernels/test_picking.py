@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.arrays import comparable, largest
-from labelwise.blocks import LocalShards, RowNumbers, Shard
 from labelwise.errors import BadInput
-from labelwise.kernels import picking
-from labelwise.kernels.picking import pick
-from labelwise.running import run
+from labelwise.kernels.loop import picking
+from labelwise.kernels.loop.picking import pick
+from labelwise.pool.blocks import LocalShards, RowNumbers, Shard
+from labelwise.selection import run
 from labelwise.strategies import get
 from labelwise.strategy import ScoreStrategy
 from tests.conftest import make_features, make_probabilities

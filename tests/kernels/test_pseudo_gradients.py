@@ -9,7 +9,7 @@ from scipy import stats
 
 from labelwise.errors import BadInput
 from labelwise.kernels import pseudo_gradients as module
-from labelwise.kernels.factored import Factored, concat
+from labelwise.kernels.distance.factored import Factored, concat
 from labelwise.kernels.pseudo_gradients import Pseudo, labelled_gradient, pseudo_gradients
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from labelwise.arrays import to_numpy
-from labelwise.kernels.row_parts import PIECE, lengths, pieces, products
+from labelwise.kernels.linear.row_parts import PIECE, lengths, pieces, products
 
 
 @pytest.mark.parametrize("n, d", [(0, 3), (1, 3), (4096, 129), (9_000, 128), (2_500, 700), (5, 0)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from labelwise.arrays import to_numpy
-from labelwise.kernels.scan import Scan
+from labelwise.kernels.loop.scan import Scan
 
 torch = pytest.importorskip("torch")
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

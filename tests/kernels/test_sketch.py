@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
-from labelwise.kernels.leverage import leverage_scores
-from labelwise.kernels.sketch import approximate_leverage_scores
+from labelwise.kernels.linear.leverage import leverage_scores
+from labelwise.kernels.linear.sketch import approximate_leverage_scores
+from labelwise.pool.blocks import LocalShards, Shard
 
 
 def in_blocks(rows, cuts, order=None):

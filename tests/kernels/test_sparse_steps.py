@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar, nnls
 
-from labelwise.kernels.factored import Factored, weighted_sum
-from labelwise.kernels.label_gradients import Law
-from labelwise.kernels.sparse import Terms, host_vectors, pose
-from labelwise.kernels.sparse_steps import (
+from labelwise.kernels.distance.factored import Factored, weighted_sum
+from labelwise.kernels.sparse.label_gradients import Law
+from labelwise.kernels.sparse.problem import Terms, host_vectors, pose
+from labelwise.kernels.sparse.steps import (
     Fit,
     Gain,
     best_weights,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from labelwise.kernels import votes
-from labelwise.kernels.votes import vote_entropy
+from labelwise.kernels.information import votes
+from labelwise.kernels.information.votes import vote_entropy
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float32])

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, UnknownName
-from labelwise.kernels.kmeans import kmeans
-from labelwise.rows import take_rows
-from labelwise.running.run import select as run_select
+from labelwise.kernels.distance.kmeans import kmeans
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.rows import take_rows
+from labelwise.selection.run import select as run_select
 from labelwise.strategies import ally
 from labelwise.strategies.ally import DIVERSITIES, STRATEGY, equal_shares
 from tests.conftest import make_features

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
-from labelwise.kernels import fisher_blocks
-from labelwise.running.run import select
+from labelwise.kernels.information import fisher_blocks
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.selection.run import select
 from labelwise.strategies import bait
 from labelwise.strategies.bait import STRATEGY
 from tests.conftest import make_features, make_probabilities

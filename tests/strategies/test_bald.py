@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.blocks import LocalShards
-from labelwise.running.run import select
+from labelwise.pool.blocks import LocalShards
+from labelwise.selection.run import select
 from labelwise.strategies.bald import STRATEGY, score
 
 

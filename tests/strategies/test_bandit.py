@@ -99,8 +99,8 @@ def test_what_an_arm_needs_must_be_given():
 
 
 def test_an_arm_without_its_rows_is_refused_even_if_it_is_not_drawn():
-    from labelwise.blocks import LocalShards
-    from labelwise.running.run import select
+    from labelwise.pool.blocks import LocalShards
+    from labelwise.selection.run import select
 
     shards = LocalShards.of(features=FEATURES)
     for seed in range(5):

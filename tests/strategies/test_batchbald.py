@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.information import PickedLabels, information_gains
-from labelwise.running.run import select
+from labelwise.kernels.information.mutual_information import PickedLabels, information_gains
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.selection.run import select
 from labelwise.strategies import bald
 from labelwise.strategies.batchbald import GROUPS, STRATEGY
 

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.running.run import select
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.selection.run import select
 from labelwise.strategies.bayesian_coreset import STRATEGY
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
-from labelwise.kernels.barrier import randomized_bss
-from labelwise.running.run import select
+from labelwise.kernels.linear.bss import randomized_bss
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.selection.run import select
 from labelwise.strategies.bss import STRATEGY
 
 

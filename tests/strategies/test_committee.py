@@ -6,9 +6,9 @@ import torch
 from scipy import stats
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
-from labelwise.running.run import select
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.selection.run import select
 from labelwise.strategies import bald
 from labelwise.strategies.committee import STRATEGY, score
 

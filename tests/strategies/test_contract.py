@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.rows import take_rows
-from labelwise.running.run import select as run_select
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.rows import take_rows
+from labelwise.selection.run import select as run_select
 from tests.conftest import make_features, make_probabilities
 
 N, D, K, M, BUDGET = 60, 6, 3, 20, 9

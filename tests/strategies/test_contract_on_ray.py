@@ -7,7 +7,7 @@ import pytest
 
 import labelwise
 from labelwise.errors import LabelwiseWarning
-from tests.running.ray_fixtures import two_actors  # noqa: F401
+from tests.pool.ray_fixtures import two_actors  # noqa: F401
 from tests.strategies.test_contract import BUDGET, STRATEGIES, make_inputs
 
 pytestmark = pytest.mark.xdist_group("ray")

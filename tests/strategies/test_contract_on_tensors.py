@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelwise.rows import each  # noqa: E402
+from labelwise.pool.rows import each  # noqa: E402
 from tests.strategies.test_contract import STRATEGIES, make_rows, select  # noqa: E402
 
 WITHOUT_LABELS = {"dynamics": {"gamma": 0.0}}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.running.run import select
+from labelwise.selection.run import select
 from labelwise.strategies.design import STRATEGY
 from tests.conftest import make_features
 from tests.kernels.sparse_twin import shards_of

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, UnknownName
-from labelwise.rows import take_rows
-from labelwise.running.run import select
-from labelwise.running.shards import open_shards, open_sources
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.rows import take_rows
+from labelwise.pool.shards import open_shards, open_sources
+from labelwise.selection.run import select
 from labelwise.strategies import dynamics
 from labelwise.strategies.dynamics import STRATEGY
 from tests.conftest import make_features, make_probabilities

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist, pdist
 
 from labelwise.errors import BadInput
-from labelwise.running.run import select
+from labelwise.selection.run import select
 from labelwise.strategies import herding
 from labelwise.strategies.herding import STRATEGY
 from tests.conftest import make_features

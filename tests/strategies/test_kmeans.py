@@ -3,7 +3,7 @@
 import numpy as np
 
 import labelwise
-from labelwise.kernels.kmeans import kmeans
+from labelwise.kernels.distance.kmeans import kmeans
 from tests.conftest import make_features
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, UnknownName
-from labelwise.kernels.draws import draw_until_distinct, poisson_rate
-from labelwise.rows import take_rows
-from labelwise.running.run import select
+from labelwise.kernels.linear.draws import draw_until_distinct, poisson_rate
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.rows import take_rows
+from labelwise.selection.run import select
 from labelwise.strategies.lewis import STRATEGY
 from tests.conftest import make_features
 

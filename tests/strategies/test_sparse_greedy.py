@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels import greedy, pursuit
-from labelwise.running.run import select
+from labelwise.kernels.loop import greedy
+from labelwise.kernels.sparse import greedy as pursuit
+from labelwise.selection.run import select
 from labelwise.strategies.sparse_greedy import STRATEGY
 from tests.kernels.sparse_twin import Twin, make_members, make_rows, shards_of, softmax, twin_of
 

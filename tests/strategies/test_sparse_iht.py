@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.running import shards
-from labelwise.running.run import select
+from labelwise.pool import shards
+from labelwise.selection.run import select
 from labelwise.strategies.sparse_iht import STRATEGY
 from tests.kernels.sparse_twin import make_members, make_rows, shards_of, twin_of
 from tests.strategies.test_sparse_greedy import SIZES, resized

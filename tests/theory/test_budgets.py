@@ -8,7 +8,7 @@ import pytest
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.kernels import randomized_bss
-from labelwise.kernels.barrier import theory_gamma
+from labelwise.kernels.linear.bss import theory_gamma
 from labelwise.theory import budgets
 from labelwise.theory.budgets import expected_distinct, label_budgets, pool_size
 from tests.theory.doctests import run_examples

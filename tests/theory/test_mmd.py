@@ -5,8 +5,8 @@ import pytest
 
 import labelwise
 from labelwise import Selection
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
+from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.theory import mmd
 from labelwise.theory.mmd import pool_mmd, subset_mmd, two_group_mmd
 from tests.conftest import make_features

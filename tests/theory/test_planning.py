@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import leverage_scores, lewis_weights
+from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.theory import planning
 from labelwise.theory.planning import SHARES, effective_dimension, plan, share_of_top
 from tests.conftest import make_features

@@ -5,8 +5,8 @@ import pytest
 
 import labelwise
 from labelwise import Selection
-from labelwise.blocks import LocalShards, Shard
 from labelwise.errors import BadInput, UnknownName
+from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.theory import spectrum
 from labelwise.theory.spectrum import weighted_spectrum
 from tests.conftest import make_features

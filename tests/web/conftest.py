@@ -103,7 +103,7 @@ def make_project(digits: Digits, tmp_path: Path) -> Callable[..., Any]:
 
 def ask(project: Any, ids: Iterable[int], **more: Any) -> None:
     """Open a batch as a campaign would."""
-    from labelwise.campaign.events import Asked
+    from labelwise.record.events import Asked
 
     number = len(project.desk().ledger().batches) + 1
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 from starlette.testclient import TestClient
 
-from labelwise.campaign.events import Told, Trained, Training, TrainingFailed
 from labelwise.campaign.project import Project
+from labelwise.record.events import Told, Trained, Training, TrainingFailed
 from labelwise.web import bodies, errors, views
 from labelwise.web.app import create_app
 from tests.web.conftest import CLASSES, ask

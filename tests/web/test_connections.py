@@ -15,7 +15,7 @@ import httpx
 import pytest
 import uvicorn
 
-from labelwise.campaign.events import Asked
+from labelwise.record.events import Asked
 from labelwise.web.connections import ONCE_IN, Connection, allow_files
 from tests.web.conftest import PATIENCE, wait_until
 

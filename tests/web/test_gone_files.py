@@ -5,8 +5,8 @@ import shutil
 import pytest
 from starlette.testclient import TestClient
 
-from labelwise.campaign.events import Asked
 from labelwise.campaign.project import Project
+from labelwise.record.events import Asked
 from labelwise.web.app import create_app
 from tests.web.conftest import CLASSES
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from starlette.testclient import TestClient
 
-from labelwise.campaign.events import Asked
+from labelwise.record.events import Asked
 from labelwise.web import loans
 from labelwise.web.app import create_app
 from labelwise.web.loans import Pages, Visitor

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from labelwise.campaign.events import Asked
+from labelwise.record.events import Asked
 from labelwise.web.app import create_app
 
 CONTRACT = {

@@ -10,8 +10,8 @@ from functools import partial
 import httpx
 import pytest
 
-from labelwise.campaign.events import Asked
 from labelwise.errors import BadInput
+from labelwise.record.events import Asked
 from labelwise.web import serve
 from tests.web.conftest import PATIENCE, launch
 

@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 
-from labelwise.campaign.events import Asked, Started, Told, Trained, Training, TrainingFailed
-from labelwise.campaign.ledger import replay
 from labelwise.campaign.settings import Settings
+from labelwise.record.events import Asked, Started, Told, Trained, Training, TrainingFailed
+from labelwise.record.ledger import replay
 from labelwise.web.steps import is_lost, left_to_ask, next_step, signature
 from tests.web.processes import talker
 
@@ -108,7 +108,7 @@ def test_a_training_is_lost_where_its_process_number_is_that_of_a_younger_one():
     # In a container that was started again, even that of the process that asks.
     script = """
 import os, time
-from labelwise.campaign.events import Training
+from labelwise.record.events import Training
 from labelwise.web.steps import is_lost, signature
 now = time.time()
 print(is_lost(Training(now - 3600, 1, 5, signature(os.getpid())), now))

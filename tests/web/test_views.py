@@ -1,7 +1,7 @@
 """What the page is told about the background process."""
 
-from labelwise.campaign.events import Started, Training, TrainingFailed
-from labelwise.campaign.ledger import replay
+from labelwise.record.events import Started, Training, TrainingFailed
+from labelwise.record.ledger import replay
 from labelwise.web import bodies
 from labelwise.web.supervisor import Progress
 from labelwise.web.views import _training, with_progress

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from labelwise.campaign.events import Asked, Trained, Training, TrainingFailed
 from labelwise.errors import Conflict, StorageFailed
+from labelwise.record.events import Asked, Trained, Training, TrainingFailed
 from labelwise.web.steps import is_lost, signature
 from tests.web.conftest import CLASSES, PATIENCE, wait_until
 from tests.web.processes import is_running, talker

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labelwise.benchmark.devices import Clock, Device
-from labelwise.blocks import Progress
 from labelwise.learner import FitReport
 from labelwise.learners.ensemble.training import can_stack, train_together
 from labelwise.learners.members import Members
@@ -21,6 +20,7 @@ from labelwise.learners.preparation import seeded
 from labelwise.learners.settings import Settings
 from labelwise.learners.torch_learner import Start, TorchLearner
 from labelwise.learners.training import Outcome
+from labelwise.pool.blocks import Progress
 
 LARGEST = 1_000_000
 """A network with more parameters keeps a GPU busy by itself."""

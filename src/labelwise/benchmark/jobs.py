@@ -19,7 +19,7 @@ from labelwise.benchmark.results import Round, RunKey
 from labelwise.benchmark.rounds import Run, Stage, key_of, play
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import LabelwiseError
-from labelwise.running.ray_processes import ray_processes
+from labelwise.pool.ray.processes import ray_processes
 
 Known = Mapping[RunKey, Sequence[Round]]
 

@@ -28,7 +28,7 @@ from labelwise.benchmark.scenes import Scene, prepare
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport
 from labelwise.learners.inputs import Items
-from labelwise.selection import Selection
+from labelwise.selection.result import Selection
 from labelwise.theory.imbalance import imbalance_ratio
 
 TRAINING, PICKING = 13, 17

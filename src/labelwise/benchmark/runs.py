@@ -21,8 +21,8 @@ from labelwise.benchmark.rounds import Run, Stage, play
 from labelwise.benchmark.scenes import check_data
 from labelwise.benchmark.selecting import options_of
 from labelwise.benchmark.studies import STUDIES
-from labelwise.blocks import Progress
 from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.pool.blocks import Progress
 from labelwise.strategies import get
 
 

@@ -19,8 +19,8 @@ from labelwise.benchmark.scenes import Scene
 from labelwise.errors import BadInput
 from labelwise.kernels import calibrate_temperature, importance_weighted_accuracy
 from labelwise.learners.committee import Committee
-from labelwise.running.entry import select
-from labelwise.selection import Selection
+from labelwise.selection.entry import select
+from labelwise.selection.result import Selection
 from labelwise.strategies import get
 from labelwise.strategy import Strategy
 

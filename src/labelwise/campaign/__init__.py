@@ -7,11 +7,11 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "Campaign": "campaign",
-    "Desk": "desk",
-    "Project": "project",
-    "Settings": "settings",
-    "open_storage": "storage",
+    "Campaign": "labelwise.campaign.campaign",
+    "Desk": "labelwise.campaign.desk",
+    "Project": "labelwise.campaign.project",
+    "Settings": "labelwise.campaign.settings",
+    "open_storage": "labelwise.record.storage",
 }
 """The modules of this package by what they give."""
 
@@ -22,4 +22,4 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is asked for."""
     if name not in _HOMES:
         raise AttributeError(f"labelwise.campaign has no {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)

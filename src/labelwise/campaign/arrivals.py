@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.errors import BadInput
-from labelwise.learners.pictures import PICTURES
-from labelwise.running.tables import (
+from labelwise.media.images import PICTURES
+from labelwise.media.tables import (
     Chosen,
     Columns,
     choose_columns,

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.blocks import Progress
 from labelwise.campaign.choosing import Standing, Wish, budget_of, choose
-from labelwise.campaign.events import Asked, Event, Trained
-from labelwise.campaign.ledger import Batch, Ledger
 from labelwise.campaign.model import Model, Places, plain
 from labelwise.campaign.settings import BATCHES
 from labelwise.campaign.tuning import tuned
 from labelwise.errors import BadInput
-from labelwise.selection import Selection
+from labelwise.pool.blocks import Progress
+from labelwise.record.events import Asked, Event, Trained
+from labelwise.record.ledger import Batch, Ledger
+from labelwise.selection.result import Selection
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.blocks import Progress
 from labelwise.campaign import asking, fitting
 from labelwise.campaign.asking import Request, selection_of
 from labelwise.campaign.choosing import Standing, stand
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.events import Asked, Event, Label, Trained, Training, TrainingFailed
-from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.model import Model, Places, plain
 from labelwise.campaign.operations import Seconds, check_expected, check_person, whole_ids
-from labelwise.campaign.storage import Storage
 from labelwise.errors import Conflict, StorageFailed, UnknownName
 from labelwise.learner import Learner
-from labelwise.pool import Pool
-from labelwise.selection import Selection
+from labelwise.pool.blocks import Progress
+from labelwise.pool.pool import Pool
+from labelwise.record.events import Asked, Event, Label, Trained, Training, TrainingFailed
+from labelwise.record.ledger import Ledger
+from labelwise.record.storage import Storage
+from labelwise.selection.result import Selection
 
 
 class Campaign(Desk):

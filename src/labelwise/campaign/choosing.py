@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Ids, is_array, largest, row_noise
-from labelwise.blocks import Progress
-from labelwise.campaign.events import Asked, Label
-from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.model import Model, Places
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.training import standing_labels
 from labelwise.errors import BadInput
-from labelwise.rows import take_rows
-from labelwise.running.entry import select
-from labelwise.running.run import check_budget
-from labelwise.selection import Selection
+from labelwise.pool.blocks import Progress
+from labelwise.pool.rows import take_rows
+from labelwise.record.events import Asked, Label
+from labelwise.record.ledger import Ledger
+from labelwise.selection.entry import select
+from labelwise.selection.result import Selection
+from labelwise.selection.run import check_budget
 from labelwise.strategies import get
 from labelwise.strategy import Strategy
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.campaign.events import Label
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
+from labelwise.record.events import Label
 
 MOST_CLASSES = 10_000
 """Whole numbers stand for themselves up to here; a model has an output for each of them."""

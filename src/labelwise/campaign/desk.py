@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from labelwise.campaign import operations
-from labelwise.campaign.events import Added, Changed, Event, Label, Started
-from labelwise.campaign.groups import Groups, Operation
-from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.operations import Seconds, check_expected, check_person, whole_ids
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.storage import Storage
 from labelwise.campaign.training import standing_labels
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
+from labelwise.record.events import Added, Changed, Event, Label, Started
+from labelwise.record.group_commit import Groups, Operation
+from labelwise.record.ledger import Ledger
+from labelwise.record.storage import Storage
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.events import Event, Label, Resolved, Told
 from labelwise.campaign.spreadsheets import as_text, is_formula
 from labelwise.campaign.vanished import KEEPER
 from labelwise.errors import BadInput, MissingDependency
+from labelwise.record.events import Event, Label, Resolved, Told
 
 Describe = Callable[[int], str]
 """Gives the item as text: its path, its text, or its columns."""

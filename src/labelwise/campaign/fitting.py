@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import to_numpy
-from labelwise.campaign.agreement import cohen_kappa
 from labelwise.campaign.choosing import stop_set
 from labelwise.campaign.coding import Coding
-from labelwise.campaign.events import Event, Trained, Training
-from labelwise.campaign.ledger import Ledger, replay
 from labelwise.campaign.model import Model
 from labelwise.campaign.settings import TRAININGS, Settings
 from labelwise.campaign.stopping import spectrum_summary
@@ -25,7 +22,10 @@ from labelwise.campaign.training import (
     training_set,
 )
 from labelwise.errors import LabelwiseError, StorageFailed
-from labelwise.selection import Selection
+from labelwise.record.agreement import cohen_kappa
+from labelwise.record.events import Event, Trained, Training
+from labelwise.record.ledger import Ledger, replay
+from labelwise.selection.result import Selection
 from labelwise.theory.spectrum import weighted_spectrum
 
 LONGEST_ERROR = 2000

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from labelwise.errors import BadInput
-from labelwise.running.tables import ARRAYS, TABLES
+from labelwise.media.tables import ARRAYS, TABLES
 
 FORMAT = 1
 FACTS, INPUTS, EMBEDDING, RECORD = "campaign.json", "inputs.npy", "embedding.npz", "record.db"

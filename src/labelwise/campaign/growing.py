@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.blocks import Progress
 from labelwise.campaign.arrivals import Arrivals, new_pictures, new_rows
 from labelwise.campaign.folder import EMBEDDING, INPUTS, TFIDF, Facts, place_of
 from labelwise.campaign.items import MANIFEST, Items, moved, write_items
 from labelwise.errors import BadInput
 from labelwise.learners.embedding import Scale, TextRows, sentence_rows
-from labelwise.learners.pictures import SIDE, picture_form, read_pictures
-from labelwise.running.tables import input_array, load_arrays
+from labelwise.media.images import SIDE, picture_form, read_pictures
+from labelwise.media.tables import input_array, load_arrays
+from labelwise.pool.blocks import Progress
 
 _BLOCK_BYTES = 1 << 26
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import is_array, namespace, take, to_numpy
 from labelwise.campaign.coding import Coding
-from labelwise.campaign.events import Label
 from labelwise.campaign.training import TrainingSet
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.learner import FitReport, Learner
-from labelwise.pool import Pool
+from labelwise.pool.pool import Pool
+from labelwise.record.events import Label
 
 
 class Predictions(NamedTuple):

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.campaign.events import (
+from labelwise.campaign.settings import Settings
+from labelwise.errors import BadInput, Conflict, UnknownName
+from labelwise.record.events import (
     Event,
     Label,
     Lent,
@@ -21,9 +23,7 @@ from labelwise.campaign.events import (
     Told,
     Withdrawn,
 )
-from labelwise.campaign.ledger import Ledger
-from labelwise.campaign.settings import Settings
-from labelwise.errors import BadInput, Conflict, UnknownName
+from labelwise.record.ledger import Ledger
 
 Seconds = Mapping[int, float] | float | None
 """How long labels took: by id, or each of them."""

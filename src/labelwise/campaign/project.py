@@ -29,10 +29,8 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.blocks import Progress
 from labelwise.campaign.arrivals import find_pictures
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.events import Label
 from labelwise.campaign.folder import (
     ENVIRONMENT,
     FACTS,
@@ -49,12 +47,14 @@ from labelwise.campaign.folder import (
 from labelwise.campaign.growing import Grown, grow
 from labelwise.campaign.items import Items
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.storage import Storage, check_name, open_storage
 from labelwise.campaign.usual import usual_settings
 from labelwise.campaign.vanished import closed, missing, refreshed
 from labelwise.errors import BadInput, MissingDependency, UnknownName
-from labelwise.learners.pictures import SIDE
-from labelwise.pool import Pool
+from labelwise.media.images import SIDE
+from labelwise.pool.blocks import Progress
+from labelwise.pool.pool import Pool
+from labelwise.record.events import Label
+from labelwise.record.storage import Storage, check_name, open_storage
 
 ENDING = ".labelwise"
 

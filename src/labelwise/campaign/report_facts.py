@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from labelwise.campaign.agreement import agreement
 from labelwise.campaign.costs import spent
-from labelwise.campaign.events import Event, Label, Told, Withdrawn
 from labelwise.campaign.forecast import curve, forecast
 from labelwise.campaign.report_figures import Point, percent
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, should_stop
-from labelwise.campaign.thumbnails import picture_address
 from labelwise.campaign.training import standing_labels
 from labelwise.campaign.vanished import annotators
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
+from labelwise.media.thumbnails import picture_address
+from labelwise.record.agreement import agreement
+from labelwise.record.events import Event, Label, Told, Withdrawn
 
 _METRICS = {
     "accuracy": "accuracy",

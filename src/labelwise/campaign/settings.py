@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.campaign.events import Label
 from labelwise.errors import BadInput, UnknownName
+from labelwise.record.events import Label
 from labelwise.strategies import get
 
 RESOLUTIONS = ("majority", "weighted")

@@ -80,8 +80,8 @@ def labelled_spectrum(ledger: Any, features: Any) -> Any:
         A `labelwise.theory.spectrum.Spectrum`, or None where nothing is labelled.
 
     >>> import numpy as np
-    >>> from labelwise.campaign.events import Asked, Started, Told
-    >>> from labelwise.campaign.ledger import replay
+    >>> from labelwise.record.events import Asked, Started, Told
+    >>> from labelwise.record.ledger import replay
     >>> events = [Started(0.0, {}, 4), Asked(1.0, 1, (0, 2)), Told(2.0, 0, "a"), Told(3.0, 2, "b")]
     >>> pool = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> found = labelled_spectrum(replay(events), pool)
@@ -89,7 +89,7 @@ def labelled_spectrum(ledger: Any, features: Any) -> Any:
     (2, 1.0, 1.0)
     """
     from labelwise.campaign.training import batch_weights
-    from labelwise.selection import Selection
+    from labelwise.selection.result import Selection
     from labelwise.theory.spectrum import weighted_spectrum
 
     ids = np.array([item for item in sorted(ledger.labels) if item not in ledger.validation])

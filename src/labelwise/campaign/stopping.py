@@ -63,7 +63,7 @@ def advise(
         least: the agreement of successive models that counts as stable.
         worth: the rise in accuracy that would be worth going on for.
 
-    >>> from labelwise.campaign.ledger import Ledger
+    >>> from labelwise.record.ledger import Ledger
     >>> from labelwise.campaign.settings import Settings
     >>> [(one.rule, one.stop) for one in advise(Ledger(), Settings(budget_labels=10))]
     [('budget', False), ('stable', False), ('flat', False), ('spectrum', False)]

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats
-from labelwise.campaign.events import Asked, Label
-from labelwise.campaign.ledger import Ledger
-from labelwise.campaign.resolution import resolve
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
-from labelwise.selection import Selection
+from labelwise.record.events import Asked, Label
+from labelwise.record.ledger import Ledger
+from labelwise.record.resolution import resolve
+from labelwise.selection.result import Selection
 
 SURE = 0.95
 """The chance with which an interval holds the true value."""

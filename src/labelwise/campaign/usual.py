@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from labelwise.campaign.events import Label
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
+from labelwise.record.events import Label
 from labelwise.strategies import get
 
 VALIDATION = 0.2

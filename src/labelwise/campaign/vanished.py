@@ -8,10 +8,10 @@ both end when the item is back.
 
 from collections.abc import Iterable, Sequence
 
-from labelwise.campaign.events import Event, Resolved, Skipped, Withdrawn
 from labelwise.campaign.items import Items
-from labelwise.campaign.ledger import Ledger, Work
 from labelwise.errors import BadInput, UnknownName
+from labelwise.record.events import Event, Resolved, Skipped, Withdrawn
+from labelwise.record.ledger import Ledger, Work
 
 KEEPER, GONE = "labelwise", "its file or row is gone"
 """Who closes items that are not there any more, and why."""
@@ -23,8 +23,8 @@ def closed(ledger: Ledger, gone: Iterable[int], now: float) -> list[Event]:
     """What closes items that are gone; nothing for those that are done.
 
     Example:
-        >>> from labelwise.campaign.events import Asked, Started, Told
-        >>> from labelwise.campaign.ledger import replay
+        >>> from labelwise.record.events import Asked, Started, Told
+        >>> from labelwise.record.ledger import replay
         >>> ledger = replay([
         ...     Started(0.0, {"overlap": 2}, 9),
         ...     Asked(1.0, 1, (4, 7)),

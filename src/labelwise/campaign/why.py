@@ -7,8 +7,8 @@ model is may be told.
 
 from collections.abc import Callable
 
-from labelwise.campaign.events import Asked
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.record.events import Asked
 from labelwise.strategies import get
 
 

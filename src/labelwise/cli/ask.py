@@ -146,7 +146,7 @@ def _affordable(ledger: Any, settings: Any) -> int | None:
 
 
 def _options(strategy: str, texts: Sequence[str]) -> dict[str, Any]:
-    from labelwise.running.texts import parse_options
+    from labelwise.cli.option_values import parse_options
     from labelwise.strategies import get
 
     for text in texts:

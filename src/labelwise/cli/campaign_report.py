@@ -36,9 +36,9 @@ def campaign_report(
 ) -> None:
     """Write a page about the campaign."""
     from labelwise.campaign.export import check_out
-    from labelwise.campaign.ledger import replay
     from labelwise.campaign.report import write_report
     from labelwise.campaign.report_facts import gather, shower
+    from labelwise.record.ledger import replay
 
     check_file(out)
     check_out(out, (".html", ".htm"))

@@ -36,9 +36,9 @@ def demo(
     labels, and writes a page with curves and pictures.
     """
     try:
-        from labelwise.benchmark.demo import BASELINE, Plan, accuracies_by_strategy, run_all
-        from labelwise.benchmark.demo.comparison import compare
-        from labelwise.benchmark.demo.page import table, write_report
+        from labelwise.demo import BASELINE, Plan, accuracies_by_strategy, run_all
+        from labelwise.demo.comparison import compare
+        from labelwise.demo.page import table, write_report
     except ImportError as error:
         raise MissingDependency(
             f"the demo needs torch, scikit-learn and matplotlib ({error}); "

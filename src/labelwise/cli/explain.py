@@ -109,7 +109,7 @@ def _split(
     """Labels of the candidates (or picks) alone, and the labelled rows with their labels."""
     import numpy as np
 
-    from labelwise.running.texts import read_ids
+    from labelwise.cli.option_values import read_ids
 
     if labels is None or labelled is None or len(labels) == picks:
         return labels, rows

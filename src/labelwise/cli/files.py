@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.blocks import LocalShards, Progress
+from labelwise.cli.option_values import item_id, read_entries, read_ids
 from labelwise.errors import BadInput
-from labelwise.kernels.leverage import rank_tolerance
-from labelwise.rows import Rows
-from labelwise.running.shards import open_shards, open_sources
-from labelwise.running.texts import item_id, read_entries, read_ids
-from labelwise.selection import FORMATS, Selection
+from labelwise.kernels.linear.leverage import rank_tolerance
+from labelwise.pool.blocks import LocalShards, Progress
+from labelwise.pool.rows import Rows
+from labelwise.pool.shards import open_shards, open_sources
+from labelwise.selection.result import FORMATS, Selection
 
 
 def open_pool(

@@ -43,7 +43,7 @@ def history(
     campaign: CampaignOption = None,
 ) -> None:
     """Tell what happened."""
-    from labelwise.campaign.events import to_json
+    from labelwise.record.events import to_json
 
     if last < 0:
         raise BadInput(f"--last must be 0 or more; got {last}")
@@ -75,7 +75,7 @@ def _befell(event: Any, item: int) -> bool:
 
 def told_lines(events: Sequence[Any]) -> Iterator[tuple[float, str]]:
     """Times with what happened, labels that one person gave in a row taken together."""
-    from labelwise.campaign.events import Lent, Told
+    from labelwise.record.events import Lent, Told
 
     run: list[Any] = []
     for event in events:
@@ -108,7 +108,7 @@ def _labelled(run: Sequence[Any]) -> str:
 
 def say(event: Any) -> str:
     """One event in words, without its time."""
-    from labelwise.campaign.events import kind_of
+    from labelwise.record.events import kind_of
 
     return _SAYS[kind_of(event)](event)
 

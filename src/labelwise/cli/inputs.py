@@ -30,8 +30,8 @@ def check_apart(out: Path | None, given: Given, *lists: Path | None) -> None:
         given: files, folders and patterns by representation, as `named_files` makes them.
         *lists: other files that are read.
     """
-    from labelwise.running.many_files import part_paths
-    from labelwise.running.sources import KINDS
+    from labelwise.pool.file_patterns import part_paths
+    from labelwise.pool.sources import KINDS
 
     places = list(_local(given))
     read = [part for name, path in places for part in part_paths(path, name)]

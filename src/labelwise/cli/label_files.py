@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.errors import BadInput
-from labelwise.running.tables import TABLES, is_missing, read_table, some_names, table_rows
+from labelwise.media.tables import TABLES, is_missing, read_table, some_names, table_rows
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ def sync(
     ] = False,
 ) -> None:
     """Bring a project and a campaign up to date with each other."""
-    from labelwise.web.label_studio import Client, Wishes, sync
-    from labelwise.web.label_studio.http import token_from
+    from labelwise.label_studio import Client, Wishes, sync
+    from labelwise.label_studio.http import token_from
 
     client = Client(url, token_from(token_env), source=token_env)
     wishes = Wishes(strategy, batch, guesses, skip_broken)
@@ -169,7 +169,7 @@ def serve(
 ) -> None:
     """Serve an ML backend."""
     try:
-        from labelwise.web.label_studio.serve import serve as run
+        from labelwise.label_studio.serve import serve as run
     except ImportError as error:
         raise MissingDependency(
             f"the backend needs fastapi and uvicorn ({error}); run pip install 'labelwise[web]'"

@@ -16,7 +16,7 @@ from labelwise.cli.console import bars, number, whole_number
 from labelwise.cli.inputs import check_apart, named_files
 from labelwise.cli.outputs import check_file
 from labelwise.errors import BadInput, MissingDependency, StorageFailed
-from labelwise.selection import Selection, check_format
+from labelwise.selection.result import Selection, check_format
 from labelwise.strategy import Strategy
 
 _SELECT = """Pick the items worth labelling, from .npy or .parquet files with one row per item.
@@ -147,8 +147,8 @@ def select(
     ] = False,
 ) -> None:
     """Pick the items worth labelling."""
-    from labelwise.running.asked import Asked
-    from labelwise.running.texts import parse_options, read_ids
+    from labelwise.cli.option_values import parse_options, read_ids
+    from labelwise.selection.request import Asked
     from labelwise.strategies import get
 
     if out is None and not dry_run:
@@ -192,7 +192,7 @@ def select(
 
 def _dry_run(asked: Any) -> None:
     """Print what a selection would take, and refuse what would be refused."""
-    from labelwise.running.plan import size_text
+    from labelwise.selection.plan import size_text
 
     call, found = _opened(asked, timed=True)
     for line in found.lines() if found else ["nothing is read: there are no files"]:
@@ -245,7 +245,7 @@ def _save(picks: Selection, out: Path, folder: str | None) -> None:
 
 def _check_needs(strategy: Strategy, given: Mapping[str, Any]) -> None:
     """Refuse files that are not enough for a strategy, and name the options that are missing."""
-    from labelwise.running.plan import needed
+    from labelwise.selection.plan import needed
 
     gaps = [set(names) - set(given) for names in (strategy.needs, *strategy.or_needs)]
     try:
@@ -276,7 +276,7 @@ def _kept(folder: str | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if folder is not None:
-            from labelwise.running.checkpoint import kept
+            from labelwise.selection.checkpoint import kept
 
             done = (
                 "what was done so far is kept" if kept(Path(folder)) else "nothing was finished yet"

@@ -99,9 +99,9 @@ def simulate(
     keeps(results)
     try:
         from labelwise.benchmark.report.writing import write_report
-        from labelwise.benchmark.simulate import make_plan, run_plan
-        from labelwise.benchmark.simulate.own_data import read_own_data
-        from labelwise.benchmark.simulate.words import savings
+        from labelwise.simulate import make_plan, run_plan
+        from labelwise.simulate.own_data import read_own_data
+        from labelwise.simulate.words import savings
     except ImportError as error:
         raise MissingDependency(
             f"simulations need torch, scikit-learn and matplotlib ({error}); "
@@ -192,7 +192,7 @@ def _announce(own: Any, plan: Any, seeds: int) -> None:
 def _show(found: Any, plan: Any, seeds: int) -> None:
     """The table, the sentences, and what to keep in mind."""
     from labelwise.benchmark.report.words import Unit
-    from labelwise.benchmark.simulate.words import caveats, conclusion, interval_text
+    from labelwise.simulate.words import caveats, conclusion, interval_text
 
     console = table_console()
     if found:

@@ -59,8 +59,8 @@ def _work_lines(ledger: Any) -> Lines:
 
 
 def _people_lines(ledger: Any) -> Lines:
-    from labelwise.campaign.agreement import agreement
     from labelwise.campaign.vanished import annotators
+    from labelwise.record.agreement import agreement
 
     work = sorted(annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
     shown = [f"{person(by)} {done.labels:,}" for by, done in work if done.labels or done.skips]
@@ -152,11 +152,11 @@ def _next_command(ledger: Any, settings: Any) -> str:
 
 def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
     """The status as plain values."""
-    from labelwise.campaign.agreement import agreement
     from labelwise.campaign.costs import spent
     from labelwise.campaign.forecast import curve, forecast
     from labelwise.campaign.stopping import advise, should_stop
     from labelwise.campaign.vanished import annotators, closed_ids
+    from labelwise.record.agreement import agreement
 
     advice = advise(ledger, settings)
     found, cost, ahead = agreement(ledger), spent(ledger, settings), forecast(ledger, settings)

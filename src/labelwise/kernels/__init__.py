@@ -4,18 +4,18 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "Factored": "factored",
-    "approximate_leverage_scores": "sketch",
+    "Factored": "distance.factored",
+    "approximate_leverage_scores": "linear.sketch",
     "arm_probabilities": "bandit",
     "calibrate_temperature": "calibration",
-    "deterministic_bss": "barrier_deterministic",
-    "draw_until_distinct": "draws",
-    "farthest_first": "farthest",
+    "deterministic_bss": "linear.bss_deterministic",
+    "draw_until_distinct": "linear.draws",
+    "farthest_first": "distance.farthest",
     "importance_weighted_accuracy": "bandit",
-    "kmeans_plus_plus": "seeding",
-    "leverage_scores": "leverage",
-    "lewis_weights": "lewis",
-    "randomized_bss": "barrier",
+    "kmeans_plus_plus": "distance.kmeans_plus_plus",
+    "leverage_scores": "linear.leverage",
+    "lewis_weights": "linear.lewis",
+    "randomized_bss": "linear.bss",
 }
 
 __all__ = list(_HOMES)

@@ -1,7 +1,7 @@
 r"""Last-layer gradients of items that have a pseudo-label, and of items that have a label.
 
 The gradient of the loss of item :math:`i` with respect to a last linear layer is
-:math:`g_i = a_i h_i^\top` (`labelwise.kernels.factored`), with
+:math:`g_i = a_i h_i^\top` (`labelwise.kernels.distance.factored`), with
 
 * classification, cross-entropy: :math:`a_i = p_i - e_{y_i}`. The pseudo-label is the most likely
   class, or a class drawn from :math:`p_i`;
@@ -29,9 +29,9 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput
-from labelwise.kernels.doubles import double_chunks
-from labelwise.kernels.factored import Factored
-from labelwise.rows import Rows
+from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.float64_blocks import double_chunks
+from labelwise.pool.rows import Rows
 
 KINDS = ("argmax", "sample")
 DRAWS = 23

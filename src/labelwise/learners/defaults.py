@@ -35,7 +35,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labelwise.blocks import Progress
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
 from labelwise.learners import saving
@@ -44,6 +43,7 @@ from labelwise.learners.inputs import Batch
 from labelwise.learners.members.laplace import LaplaceMembers
 from labelwise.learners.small_networks import Perceptron
 from labelwise.learners.torch_learner import TorchLearner
+from labelwise.pool.blocks import Progress
 
 KINDS = ("images", "texts", "numbers")
 

@@ -1,6 +1,6 @@
 """What texts and numbers become before a network sees them, offline and without torch.
 
-`labelwise.learners.pictures` does it for pictures.
+`labelwise.media.images` does it for pictures.
 
 =======  ======================================================================================
 items    become
@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.blocks import Progress
 from labelwise.errors import BadInput, MissingDependency
+from labelwise.pool.blocks import Progress
 
 Arrays = NDArray[Any]
 

@@ -27,7 +27,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset
 
-from labelwise.blocks import Progress
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.learner import FitReport
 from labelwise.learners import labels
@@ -38,6 +37,7 @@ from labelwise.learners.representations import Fitted
 from labelwise.learners.settings import Loss, squared_error
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import Labelled, check_finite
+from labelwise.pool.blocks import Progress
 
 INPUTS, WEIGHT = "labelwise inputs", "labelwise weight"
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from labelwise.blocks import Progress
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
 from labelwise.learners import labels, saving
@@ -20,6 +19,7 @@ from labelwise.learners.preparation import as_device, hold_out, look_at, near, s
 from labelwise.learners.representations import Fitted, NetworkReader
 from labelwise.learners.settings import LOSSES, Loss, Settings
 from labelwise.learners.training import Labelled, Outcome, Watcher, train
+from labelwise.pool.blocks import Progress
 
 
 class Start(NamedTuple):

@@ -28,11 +28,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from labelwise.blocks import Progress
 from labelwise.errors import BadInput, NotConverged
 from labelwise.learners.inputs import Batch, Items, even_parts, first_not_finite, ready
 from labelwise.learners.network import call, evaluating, precision_of
 from labelwise.learners.settings import Loss, Settings, make_optimizer, make_schedule
+from labelwise.pool.blocks import Progress
 
 
 class Penalised(ABC):

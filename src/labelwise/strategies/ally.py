@@ -46,14 +46,14 @@ from labelwise.arrays import (
     squared_norms,
     to_numpy,
 )
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput, UnknownName
-from labelwise.kernels.centring import near_origin
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.factored import ROUNDED, features
-from labelwise.kernels.farthest import farthest_first
-from labelwise.kernels.kmeans import kmeans
-from labelwise.rows import Rows
+from labelwise.kernels.distance.centering import near_origin
+from labelwise.kernels.distance.factored import ROUNDED, features
+from labelwise.kernels.distance.farthest import farthest_first
+from labelwise.kernels.distance.kmeans import kmeans
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "ally"

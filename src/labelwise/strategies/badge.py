@@ -11,7 +11,7 @@ formed, since
 The first pick has the largest gradient; each further one is drawn in proportion to its squared
 distance to the nearest pick, so picks are uncertain (long gradients) and diverse.
 
-Cost: a few passes over the rows instead of one per pick, exactly (`labelwise.kernels.seeding`);
+Cost: a few passes over the rows instead of one per pick, exactly (`distance.kmeans_plus_plus`);
 memory ``O(n)``.
 
 Reference: J. Ash, C. Zhang, A. Krishnamurthy, J. Langford, A. Agarwal, "Deep Batch Active Learning
@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, device, namespace
-from labelwise.blocks import Shards
-from labelwise.kernels.factored import Factored
-from labelwise.kernels.seeding import draw_far_items
-from labelwise.rows import Rows
+from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance.kmeans_plus_plus import draw_far_items
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 

@@ -37,10 +37,9 @@ import numpy as np
 from scipy import linalg
 
 from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
-from labelwise.blocks import LocalShards, Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.fisher import fisher_roots
-from labelwise.kernels.fisher_blocks import (
+from labelwise.kernels.information.fisher import fisher_roots
+from labelwise.kernels.information.fisher_blocks import (
     ROUNDED,
     Best,
     Change,
@@ -51,8 +50,9 @@ from labelwise.kernels.fisher_blocks import (
     chunks,
     forget,
 )
-from labelwise.kernels.units import unit_of
-from labelwise.rows import Rows
+from labelwise.kernels.scaling import unit_of
+from labelwise.pool.blocks import LocalShards, Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 TASKS = ("auto", "classification", "regression")

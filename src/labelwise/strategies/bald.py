@@ -16,8 +16,8 @@ Classification and Preference Learning", 2011.
 """
 
 from labelwise.arrays import Floats
-from labelwise.kernels.information import information_gains, no_picks
-from labelwise.rows import Rows
+from labelwise.kernels.information.mutual_information import information_gains, no_picks
+from labelwise.pool.rows import Rows
 from labelwise.strategy import ScoreStrategy
 
 

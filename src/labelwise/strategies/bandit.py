@@ -43,11 +43,11 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import row_noise
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.bandit import arm_probabilities
-from labelwise.kernels.picking import pick
-from labelwise.rows import Rows
+from labelwise.kernels.loop.picking import pick
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategies import get
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, Strategy
 

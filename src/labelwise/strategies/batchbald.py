@@ -7,7 +7,7 @@ Greedy on the mutual information of the members and all labels of the batch. Wit
 
 All ways in which the labels of the picks may turn out are listed while there are at most
 ``configurations`` of them, :math:`K^{|A|}`; after that, as many are drawn from the members, and
-the gain is an estimate (`labelwise.kernels.information`, which also says how its noise is kept
+the gain is an estimate (`information.mutual_information`, which also says how its noise is kept
 down). All candidates are measured against the same draws.
 
 A gain costs :math:`M K` products and :math:`K` logarithms per configuration, but most candidates
@@ -37,10 +37,9 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, comparable, float64, largest, take, to_numpy
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import LabelwiseWarning
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.information import (
+from labelwise.kernels.information.mutual_information import (
     Outcomes,
     PickedLabels,
     float32_error,
@@ -50,7 +49,8 @@ from labelwise.kernels.information import (
     joined,
     no_picks,
 )
-from labelwise.rows import Rows
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 NAME = "member_probabilities"

@@ -33,12 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, comparable, largest, like, namespace, to_numpy
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.doubles import double_chunks
-from labelwise.kernels.information import entropy
-from labelwise.kernels.units import power_of
-from labelwise.rows import Rows
+from labelwise.kernels.float64_blocks import double_chunks
+from labelwise.kernels.information.mutual_information import entropy
+from labelwise.kernels.scaling import power_of
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "bayesian_coreset"

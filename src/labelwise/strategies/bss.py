@@ -3,7 +3,7 @@ r"""Randomized BSS: draw few items whose weighted features stand for those of th
 Items are drawn one after the other, each in proportion to
 :math:`v_i^\top [(uI - B)^{-1} + (B - lI)^{-1}] v_i`, where :math:`v_i` are the whitened features
 and :math:`B` is the weighted Gram matrix of the draws so far, kept between two rising barriers
-:math:`l` and :math:`u` (`labelwise.kernels.barrier`). Compared with leverage or Lewis draws it
+:math:`l` and :math:`u` (`labelwise.kernels.linear.bss`). Compared with leverage or Lewis draws it
 needs no factor :math:`\log d`: no direction of the features is forgotten. The weighted least
 squares fit on the picks then has an expected excess error of at most :math:`\epsilon` times the
 least error possible.
@@ -23,18 +23,18 @@ import warnings
 from typing import Any
 
 from labelwise.arrays import Floats
-from labelwise.blocks import Shards
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.barrier import (
+from labelwise.kernels.linear.bases import Columns, Finer, fourier, polynomial
+from labelwise.kernels.linear.bss import (
     Draws,
     draw_by_budget,
     draw_by_theory,
     theory_gamma,
     warn_of_few,
 )
-from labelwise.kernels.bases import Columns, Finer, fourier, polynomial
-from labelwise.kernels.leverage import whiten
-from labelwise.rows import Rows
+from labelwise.kernels.linear.leverage import whiten
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 MODES = ("budget", "theory")

@@ -22,9 +22,9 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, float64, namespace, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.information import information_gains, no_picks
-from labelwise.kernels.votes import vote_entropy
-from labelwise.rows import Rows
+from labelwise.kernels.information.mutual_information import information_gains, no_picks
+from labelwise.kernels.information.votes import vote_entropy
+from labelwise.pool.rows import Rows
 from labelwise.strategy import ScoreStrategy
 
 DISAGREEMENTS = ("kl", "vote_entropy")

@@ -8,7 +8,7 @@ Cost: one pass over the probabilities, ``O(n K)``.
 Reference: D. Lewis, W. Gale, "A Sequential Algorithm for Training Text Classifiers", SIGIR 1994.
 """
 
-from labelwise.kernels.uncertainty import confidence, uncertainty_strategy
+from labelwise.kernels.information.uncertainty import confidence, uncertainty_strategy
 
 STRATEGY = uncertainty_strategy(
     confidence,

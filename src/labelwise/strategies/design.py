@@ -13,7 +13,7 @@ The ``(n, n)`` kernel is never formed. It always is :math:`H C H^\top` with
 :math:`G = H^\top H`, and a pick changes both by two products with every row. ``regularisation``
 is :math:`\mu` as a fraction of the mean :math:`|h_i|^2`, so that picks do not depend on the size of
 the features; those of very large or small numbers are read in other units
-(`labelwise.kernels.units`).
+(`labelwise.kernels.scaling`).
 
 Cost: :math:`O(n d^2)` once, then one pass over the features per pick, in float64, because much
 cancels in what is left; memory ``O(n + d^2)``.
@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, row_dots, to_numpy
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.doubles import double_chunks, double_products
-from labelwise.kernels.units import in_units, unit_of
-from labelwise.rows import Rows
+from labelwise.kernels.float64_blocks import double_chunks, double_products
+from labelwise.kernels.scaling import in_units, unit_of
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 

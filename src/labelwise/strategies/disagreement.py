@@ -25,11 +25,11 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, Floats, comparable, row_noise, to_numpy
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.votes import vote_entropy
-from labelwise.rows import Rows
+from labelwise.kernels.information.votes import vote_entropy
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DRAWS = 21

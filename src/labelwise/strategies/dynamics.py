@@ -51,17 +51,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, comparable, largest, like, namespace, to_numpy
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.factored import Factored, products, products_with, squared_norms
+from labelwise.kernels.distance.factored import Factored, products, products_with, squared_norms
 from labelwise.kernels.pseudo_gradients import (
     Pseudo,
     labelled_gradient,
     one_array,
     pseudo_gradients,
 )
-from labelwise.rows import Rows
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 NORMALIZE = ("mean", "sum")

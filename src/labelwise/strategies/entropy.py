@@ -9,7 +9,7 @@ Reference: D. Joshi, F. Porikli, N. Papanikolopoulos, "Multi-class Active Learni
 Classification", CVPR 2009.
 """
 
-from labelwise.kernels.uncertainty import entropy, uncertainty_strategy
+from labelwise.kernels.information.uncertainty import entropy, uncertainty_strategy
 
 STRATEGY = uncertainty_strategy(
     entropy,

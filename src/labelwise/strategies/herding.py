@@ -37,13 +37,13 @@ from labelwise.arrays import (
     squared_norms,
     to_numpy,
 )
-from labelwise.blocks import Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.doubles import double_chunks
-from labelwise.kernels.gaussian import kernel_sums, median_distance
-from labelwise.kernels.units import in_units, near_one
-from labelwise.rows import Rows
+from labelwise.kernels.distance.gaussian import kernel_sums, median_distance
+from labelwise.kernels.float64_blocks import double_chunks
+from labelwise.kernels.scaling import in_units, near_one
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 BANDWIDTH_ITEMS = 1000

@@ -7,15 +7,15 @@ With :math:`C` the labelled and already picked items, the next pick is
 The radius this leaves is at most twice the best possible one. With :math:`C` empty, the first
 pick is the item farthest from the mean of the pool.
 
-Cost: at most ``n b d`` multiplications in matrix products (`labelwise.kernels.farthest`); memory
+Cost: at most ``n b d`` multiplications in matrix products (`kernels.distance.farthest`); memory
 ``O(n)``.
 
 Reference: O. Sener, S. Savarese, "Active Learning for Convolutional Neural Networks: A Core-Set
 Approach", ICLR 2018, Algorithm 1.
 """
 
-from labelwise.kernels.factored import features
-from labelwise.kernels.farthest import farthest_strategy
+from labelwise.kernels.distance.factored import features
+from labelwise.kernels.distance.farthest import farthest_strategy
 
 STRATEGY = farthest_strategy(
     features,

@@ -3,7 +3,7 @@ r"""k-means: cluster the pool into ``budget`` clusters and pick the item nearest
 Picks are typical and spread out; the model's opinion plays no part. Clusters are taken from the
 largest down, which is also the order of the picks.
 
-Cost: one matrix product ``n d b`` per round (`labelwise.kernels.kmeans`).
+Cost: one matrix product ``n d b`` per round (`labelwise.kernels.distance.kmeans`).
 
 Reference: Z. Xu, K. Yu, V. Tresp, X. Xu, J. Wang, "Representative Sampling for Text Classification
 Using Support Vector Machines", ECIR 2003.
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import row_noise
-from labelwise.blocks import Shards
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.kmeans import kmeans, nearest_to_centres
-from labelwise.rows import Rows
+from labelwise.kernels.distance.kmeans import kmeans, nearest_to_centres
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 

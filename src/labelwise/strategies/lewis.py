@@ -31,13 +31,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Floats, comparable
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels import draws
-from labelwise.kernels.leverage import read_features
-from labelwise.kernels.lewis import WEIGHTS, Lewis, forget_weights, leave_weights
-from labelwise.kernels.workplaces import first_id
-from labelwise.rows import Rows
+from labelwise.kernels.linear import draws
+from labelwise.kernels.linear.leverage import read_features
+from labelwise.kernels.linear.lewis import WEIGHTS, Lewis, forget_weights, leave_weights
+from labelwise.kernels.placement import first_id
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "lewis_scores"

@@ -10,7 +10,7 @@ Reference: T. Scheffer, C. Decomain, S. Wrobel, "Active Hidden Markov Models for
 Extraction", IDA 2001.
 """
 
-from labelwise.kernels.uncertainty import margin, uncertainty_strategy
+from labelwise.kernels.information.uncertainty import margin, uncertainty_strategy
 
 STRATEGY = uncertainty_strategy(
     margin,

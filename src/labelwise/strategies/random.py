@@ -9,8 +9,8 @@ Reference: D. Lewis, W. Gale, "A Sequential Algorithm for Training Text Classifi
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, largest, row_noise
-from labelwise.blocks import Shard, Shards
-from labelwise.rows import Rows
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 

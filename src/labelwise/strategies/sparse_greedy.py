@@ -1,7 +1,7 @@
 r"""Greedy sparse approximation: picks and weights whose mean gradient is that of the whole pool.
 
 Looks for a weighted batch that makes :math:`\lVert v - \Phi w \rVert^2 + \beta \lVert w - 1
-\rVert^2 - \alpha \sum_{j \in S} \sigma_j^2` small (`labelwise.kernels.sparse`): little bias,
+\rVert^2 - \alpha \sum_{j \in S} \sigma_j^2` small (`kernels.sparse.problem`): little bias,
 weights near 1, and items whose labels are uncertain. With the residual :math:`R = \Phi w - v`, the
 next pick is
 
@@ -17,7 +17,7 @@ they are the members' losses. Without ``alpha`` and ``beta`` the paper's values 
 depend on the scale of the features, and ``relative_alpha`` does not.
 
 Cost: one pass over the features per pick, kept up to date from the products with the picks while
-these fit in memory (`labelwise.kernels.pursuit`), and :math:`O(b^2)` on the driver.
+these fit in memory (`labelwise.kernels.sparse.greedy`), and :math:`O(b^2)` on the driver.
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
 Sparse Approximation", 2022, Algorithm 1.
@@ -29,15 +29,15 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, to_numpy
-from labelwise.blocks import Shards
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.greedy_ahead import Ahead, AheadStrategy
-from labelwise.kernels.label_gradients import Law
-from labelwise.kernels.pursuit import COLUMN_BYTES, Pursuit, State, exact_scores, update
-from labelwise.kernels.pursuit import start as start_block
-from labelwise.kernels.pursuit_ahead import PursuitAhead
-from labelwise.kernels.sparse import (
+from labelwise.kernels.loop.greedy_ahead import Ahead, AheadStrategy
+from labelwise.kernels.placement import workplace_of
+from labelwise.kernels.sparse.greedy import COLUMN_BYTES, Pursuit, State, exact_scores, update
+from labelwise.kernels.sparse.greedy import start as start_block
+from labelwise.kernels.sparse.greedy_ahead import PursuitAhead
+from labelwise.kernels.sparse.label_gradients import Law
+from labelwise.kernels.sparse.problem import (
     Terms,
     answer,
     pose,
@@ -45,9 +45,9 @@ from labelwise.kernels.sparse import (
     vectors_at,
     warn_if_void,
 )
-from labelwise.kernels.sparse_steps import Gain, best_weights
-from labelwise.kernels.workplaces import workplace_of
-from labelwise.rows import Rows
+from labelwise.kernels.sparse.steps import Gain, best_weights
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
 
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}

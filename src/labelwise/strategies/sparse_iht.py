@@ -1,6 +1,6 @@
 r"""Sparse approximation by iterative hard thresholding: all picks of a batch are settled together.
 
-Solves the same problem as ``sparse_greedy`` (`labelwise.kernels.sparse`) by proximal gradient
+Solves the same problem as ``sparse_greedy`` (`kernels.sparse.problem`) by proximal gradient
 steps: after a step to the point ``s`` of length :math:`\mu`, the ``b`` items with the largest
 
 .. math:: \tfrac12 [s_j]_+^2 + \kappa \, \alpha \sigma_j^2
@@ -15,7 +15,7 @@ With a large one greedy picks are better. ``compare_with_greedy`` makes those to
 and returns the better batch of the two, saying which in ``info``; left at None, it does so where
 the budget is at most the number of iterations, when it costs no more than they do.
 
-Cost: one pass over the features per iteration (`labelwise.kernels.thresholding`).
+Cost: one pass over the features per iteration (`labelwise.kernels.sparse.iht`).
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
 Sparse Approximation", 2022, Algorithm 2.
@@ -23,12 +23,14 @@ Sparse Approximation", 2022, Algorithm 2.
 
 import numpy as np
 
-from labelwise.blocks import Shards
 from labelwise.errors import BadInput
-from labelwise.kernels import greedy
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.label_gradients import Law
-from labelwise.kernels.sparse import (
+from labelwise.kernels.loop import greedy
+from labelwise.kernels.placement import in_one_block
+from labelwise.kernels.sparse.iht import is_lower, threshold
+from labelwise.kernels.sparse.iht_blocks import Rules
+from labelwise.kernels.sparse.label_gradients import Law
+from labelwise.kernels.sparse.problem import (
     Problem,
     Terms,
     answer,
@@ -38,11 +40,9 @@ from labelwise.kernels.sparse import (
     vectors_at,
     warn_if_void,
 )
-from labelwise.kernels.sparse_steps import best_weights
-from labelwise.kernels.thresholding import is_lower, threshold
-from labelwise.kernels.thresholding_blocks import Rules
-from labelwise.kernels.workplaces import in_one_block
-from labelwise.rows import Rows
+from labelwise.kernels.sparse.steps import best_weights
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, Ids, comparable, to_numpy
-from labelwise.blocks import Shards
 from labelwise.kernels.checks import check_whole
-from labelwise.kernels.kmeans import Clusters, kmeans
-from labelwise.kernels.units import power_of
-from labelwise.rows import Rows
+from labelwise.kernels.distance.kmeans import Clusters, kmeans
+from labelwise.kernels.scaling import power_of
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DENSE = 4096

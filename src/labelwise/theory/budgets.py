@@ -43,7 +43,7 @@ import numpy as np
 
 from labelwise.arrays import Floats
 from labelwise.errors import BadInput
-from labelwise.kernels.barrier import theory_gamma
+from labelwise.kernels.linear.bss import theory_gamma
 
 _BSS_PACE = 1.56
 """Measured: rounds of randomized BSS until its barriers are far enough apart, over d / gamma^2."""

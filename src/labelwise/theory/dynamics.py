@@ -33,8 +33,8 @@ import numpy as np
 
 from labelwise.arrays import Floats, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels import factored
-from labelwise.kernels.factored import Factored
+from labelwise.kernels.distance import factored
+from labelwise.kernels.distance.factored import Factored
 from labelwise.theory.imbalance import class_counts
 
 

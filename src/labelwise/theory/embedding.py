@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, largest, like, namespace, to_numpy
-from labelwise.blocks import Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.leverage import Read, Whitening, project
-from labelwise.kernels.row_parts import pieces
-from labelwise.selection import Selection
+from labelwise.kernels.linear.leverage import Read, Whitening, project
+from labelwise.kernels.linear.row_parts import pieces
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.selection.result import Selection
 from labelwise.theory.pool import Picks, Reader, as_pool, check_picks, picked_rows
 from labelwise.theory.spectrum import Spectrum, weighted_spectrum
 

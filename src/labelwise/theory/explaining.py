@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import to_numpy
-from labelwise.blocks import Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.leverage import read_features
-from labelwise.rows import Rows
-from labelwise.selection import Selection
+from labelwise.kernels.linear.leverage import read_features
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
+from labelwise.selection.result import Selection
 from labelwise.theory.dynamics import check_kernel
 from labelwise.theory.findings import (
     Case,

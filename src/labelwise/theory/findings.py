@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, float64, row_noise, to_numpy
-from labelwise.blocks import Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.factored import Factored, weighted_sum
-from labelwise.kernels.leverage import read_features
-from labelwise.kernels.lewis import Lewis, lewis_iteration
-from labelwise.rows import Rows
-from labelwise.selection import Selection
+from labelwise.kernels.distance.factored import Factored, weighted_sum
+from labelwise.kernels.linear.leverage import read_features
+from labelwise.kernels.linear.lewis import Lewis, lewis_iteration
+from labelwise.pool.blocks import Shards
+from labelwise.pool.rows import Rows
+from labelwise.selection.result import Selection
 from labelwise.theory import reading
 from labelwise.theory.agreement import dynamics_agreement
 from labelwise.theory.alignment_bounds import generalisation_bound, generalisation_bounds

@@ -27,7 +27,7 @@ import numpy as np
 
 from labelwise.arrays import Floats, to_numpy
 from labelwise.errors import BadInput
-from labelwise.selection import Selection
+from labelwise.selection.result import Selection
 from labelwise.theory.dynamics import check_kernel
 from labelwise.theory.pool import Reader, as_pool, check_picks, moments, picked_rows
 

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, to_numpy
-from labelwise.blocks import Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.bases import MOST_COLUMNS, Columns, Finer
-from labelwise.kernels.leverage import project, whiten
-from labelwise.kernels.lewis import Lewis, lewis_iteration
+from labelwise.kernels.linear.bases import MOST_COLUMNS, Columns, Finer
+from labelwise.kernels.linear.leverage import project, whiten
+from labelwise.kernels.linear.lewis import Lewis, lewis_iteration
+from labelwise.pool.blocks import Shards
 from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size
 from labelwise.theory.pool import Reader, as_pool, count_models, moments
 

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, is_array, namespace, to_numpy
-from labelwise.blocks import LocalShards, Shard, Shards
 from labelwise.errors import BadInput
-from labelwise.kernels.leverage import Read, read_features
-from labelwise.kernels.row_parts import pieces
-from labelwise.rows import Rows
-from labelwise.selection import Selection
+from labelwise.kernels.linear.leverage import Read, read_features
+from labelwise.kernels.linear.row_parts import pieces
+from labelwise.pool.blocks import LocalShards, Shard, Shards
+from labelwise.pool.rows import Rows
+from labelwise.selection.result import Selection
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats
-from labelwise.kernels.leverage import whiten
-from labelwise.selection import Selection
+from labelwise.kernels.linear.leverage import whiten
+from labelwise.selection.result import Selection
 from labelwise.theory.pool import Reader, as_pool, check_picks, picked_rows
 
 BAND = (0.75, 1.25)

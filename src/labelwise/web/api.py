@@ -15,9 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from labelwise.campaign import operations
-from labelwise.campaign.events import Event
-from labelwise.campaign.ledger import Ledger
 from labelwise.errors import BadInput, UnknownName
+from labelwise.record.events import Event
+from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
 from labelwise.web.loans import Visitor
 from labelwise.web.pictures import picture

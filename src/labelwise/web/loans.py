@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from labelwise.campaign import operations
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.events import Event, Lent
-from labelwise.campaign.groups import Operation
-from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.vanished import closed
+from labelwise.record.events import Event, Lent
+from labelwise.record.group_commit import Operation
+from labelwise.record.ledger import Ledger
 from labelwise.web.views import Place, place_of
 
 MOST = 10_000

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.events import Event, TrainingFailed
-from labelwise.campaign.ledger import Ledger, replay
 from labelwise.campaign.vanished import missing
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.record.events import Event, TrainingFailed
+from labelwise.record.ledger import Ledger, replay
 from labelwise.web import bodies, views
 from labelwise.web.errors import log
 from labelwise.web.loans import Loans, Visitor

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from labelwise.campaign.costs import spent
-from labelwise.campaign.events import Training
-from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.settings import Settings
+from labelwise.record.events import Training
+from labelwise.record.ledger import Ledger
 
 Step = Literal["ask", "train"]
 LONGEST = 24 * 3600.0

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 from labelwise.campaign import stopping
 from labelwise.campaign.costs import spent
-from labelwise.campaign.events import Asked, Event, kind_of
 from labelwise.campaign.forecast import curve, forecast
-from labelwise.campaign.ledger import Ledger, Work
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.vanished import annotators, closed_ids
 from labelwise.campaign.why import why
+from labelwise.record.events import Asked, Event, kind_of
+from labelwise.record.ledger import Ledger, Work
 from labelwise.web import bodies
 from labelwise.web.supervisor import READY, Progress
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.events import Event, Training, TrainingFailed
-from labelwise.campaign.ledger import Ledger
 from labelwise.errors import Conflict, LabelwiseError
+from labelwise.record.events import Event, Training, TrainingFailed
+from labelwise.record.ledger import Ledger
 from labelwise.web.beside import Order, begin
 from labelwise.web.steps import Step, is_lost, left_to_ask, next_step, signature
 from labelwise.web.supervisor import READY
@@ -182,7 +182,7 @@ class Worker:
         """The campaign for its first batch, seconds before torch would be imported."""
         from labelwise.campaign.campaign import Campaign
         from labelwise.campaign.project import Project
-        from labelwise.pool import Pool
+        from labelwise.pool.pool import Pool
 
         project = Project.open(self._home)
         inputs: Any = project.inputs

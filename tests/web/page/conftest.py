@@ -21,9 +21,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.events import Asked, Event
-from labelwise.campaign.ledger import Ledger
 from labelwise.campaign.project import Project
+from labelwise.record.events import Asked, Event
+from labelwise.record.ledger import Ledger
 from labelwise.web.app import create_app
 from tests.web.conftest import PATIENCE
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from labelwise.campaign.project import Project
-from labelwise.web import label_demo
+from labelwise.demo import labelling as label_demo
 from tests.web.conftest import PATIENCE
 from tests.web.page.browsing import press_and_see, shown, until, wait_saved
 from tests.web.page.conftest import KINDS, PIXELS
@@ -35,7 +35,7 @@ def test_the_digits_are_those_of_scikit_learn_as_pictures_that_can_be_read():
 @contextmanager
 def running(home):
     """The demo's process; gives the address of its page."""
-    command = [sys.executable, "-m", "labelwise.web.label_demo", "--home", str(home)]
+    command = [sys.executable, "-m", "labelwise.demo.labelling", "--home", str(home)]
     options = ["--port", "0", "--no-open", "--pace", "0.1"]
     process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
     try:

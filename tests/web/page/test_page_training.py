@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from labelwise.campaign.events import Trained, Training, TrainingFailed
+from labelwise.record.events import Trained, Training, TrainingFailed
 from tests.web.page.browsing import press_and_see, shown, until, wait_saved, wait_told
 from tests.web.page.conftest import KINDS
 

@@ -33,7 +33,7 @@ from labelwise.benchmark.devices import Clock, Device
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import Round
 from labelwise.benchmark.studies.lines import line
-from labelwise.running.entry import select
+from labelwise.selection.entry import select
 from labelwise.strategies import get
 
 STREAM = 29

@@ -18,7 +18,7 @@ from labelwise.benchmark.results import Round
 from labelwise.benchmark.rounds import PICKING, TRAINING, seed_of
 from labelwise.benchmark.scenes import Scene, prepare
 from labelwise.benchmark.studies.lines import line
-from labelwise.selection import Selection
+from labelwise.selection.result import Selection
 from labelwise.strategies import get
 
 NAMES = ("features", "logits", "probabilities")

@@ -32,7 +32,7 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import Round
 from labelwise.benchmark.scenes import prepare
 from labelwise.benchmark.studies.lines import line
-from labelwise.running.entry import select
+from labelwise.selection.entry import select
 from labelwise.strategies import get
 
 GROUP_RATIO = 1.5

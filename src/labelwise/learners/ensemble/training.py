@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.func import stack_module_state, vmap
 from torch.nn.modules.conv import _ConvNd
 
-from labelwise.blocks import Progress
 from labelwise.errors import BadInput
 from labelwise.learners.ensemble.sets import Sets, stacked
 from labelwise.learners.inputs import Batch, even_parts, ready
@@ -43,6 +42,7 @@ from labelwise.learners.training import (
     check_finite,
     checked_losses,
 )
+from labelwise.pool.blocks import Progress
 
 NUMBER_BY_NUMBER = (
     torch.optim.SGD,

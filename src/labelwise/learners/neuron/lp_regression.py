@@ -32,7 +32,7 @@ from scipy.optimize import brentq, linprog
 
 from labelwise.arrays import Floats
 from labelwise.errors import NotConverged
-from labelwise.kernels.leverage import rank_tolerance
+from labelwise.kernels.linear.leverage import rank_tolerance
 
 STEPS = 100
 """Newton steps for one delta at most."""

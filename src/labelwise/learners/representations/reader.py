@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from labelwise.blocks import Progress
 from labelwise.errors import BadInput
 from labelwise.learner import check_names
 from labelwise.learners.gradients import gradient_norms_and_products, summed_gradient
@@ -27,6 +26,7 @@ from labelwise.learners.representations.predictions import (
 from labelwise.learners.representations.rows import Kept, Streamed
 from labelwise.learners.settings import Settings
 from labelwise.learners.training import Labelled, autocast, is_mixed
+from labelwise.pool.blocks import Progress
 
 
 @dataclass(frozen=True)

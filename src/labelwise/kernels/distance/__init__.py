@@ -1,0 +1,1 @@
+"""K-means++, farthest-first traversal, k-means and kernels of distances."""

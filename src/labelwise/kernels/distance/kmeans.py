@@ -1,0 +1,193 @@
+r"""k-means (Lloyd) over blocks of rows, for up to thousands of clusters.
+
+Alternates between assigning every row to its nearest centre and moving every centre to the mean
+of its rows. A cluster that has lost all its rows restarts at the row that is farthest from its
+own centre, so that ``k`` clusters stay ``k`` clusters as long as there are ``k`` different rows.
+
+Cost: one matrix product ``n x d x k`` per round. Memory: a few numbers per row, ``k x d`` sums.
+
+Reference: S. Lloyd, "Least Squares Quantization in PCM", IEEE Transactions on Information Theory
+28 (2), 1982; seeding by D. Arthur, S. Vassilvitskii, "k-means++", SODA 2007.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import Array, Floats, Ids, largest, like, namespace, squared_norms, to_numpy
+from labelwise.errors import BadInput
+from labelwise.kernels.distance.centering import Moved, near_origin
+from labelwise.kernels.distance.factored import features
+from labelwise.kernels.distance.farthest import CHUNK
+from labelwise.kernels.distance.kmeans_plus_plus import draw_far_items
+from labelwise.kernels.scaling import power_of
+from labelwise.pool.blocks import Shard, Shards, as_shards
+from labelwise.pool.rows import Rows
+
+KEY = "kmeans"
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Clusters of all rows, in the order of `Shards.ids`.
+
+    Attributes:
+        centres: ``(k, d)`` float64.
+        labels: ``(n,)`` number of each row's cluster.
+        distances: ``(n,)`` squared distance of each row to its centre.
+        rounds: how many rounds were made.
+        moved: how rows were read, so that distances were exact.
+    """
+
+    centres: Floats
+    labels: NDArray[np.int64]
+    distances: Floats
+    rounds: int
+    moved: Moved
+
+    @property
+    def inertia(self) -> float:
+        """The sum of squared distances, which the rounds make smaller."""
+        return float(self.distances.sum())
+
+    def nearest(self, rows: Array) -> NDArray[np.int64]:
+        """The cluster whose centre is nearest, of other rows than the clustered ones, ``(m,)``."""
+        return assign(self.moved.move(rows), self.moved.move(self.centres))[0]
+
+
+def kmeans(
+    rows: Any,
+    k: int,
+    seed: int,
+    *,
+    rounds: int = 30,
+    tolerance: float = 1e-4,
+    read: Callable[[Rows], Array] = features,
+) -> Clusters:
+    """Cluster rows.
+
+    Args:
+        rows: ``(n, d)`` array, or blocks.
+        k: number of clusters, from 1 to ``n``.
+        seed: decides the seeding.
+        rounds: at most so many.
+        tolerance: stop when a round lowers the inertia by less than this fraction.
+        read: makes the ``(n, d)`` rows to cluster from a block's representations.
+    """
+    shards = as_shards(rows)
+    if not 1 <= k <= len(shards):
+        raise BadInput(f"k must be from 1 to {len(shards)}, the number of rows; got {k}")
+    moved = near_origin(shards, read)
+    ids, _ = draw_far_items(shards, moved, k, seed, name="k-means++ seeding")
+    centres = to_numpy(moved(shards.rows(ids))).astype(np.float64)
+    before = np.inf
+    done = 0
+    while True:
+        sums, counts, inertia = shards.sum(_assign, moved, centres)
+        if done == rounds or not before - inertia > tolerance * inertia:
+            break
+        before = inertia
+        centres = _move(shards, moved, centres, sums, counts)
+        done += 1
+        shards.progress("k-means", done, rounds)
+    labels = np.concatenate(shards.map(_labels))
+    distances = moved.squares_back(np.concatenate(shards.map(_distances)))
+    if np.isinf(distances).any():
+        raise BadInput("squared distances of the rows are infinite; scale them down")
+    return Clusters(moved.back(centres), labels, distances, done, moved)
+
+
+def _assign(
+    shard: Shard, read: Callable[[Rows], Array], centres: Floats
+) -> tuple[Floats, Floats, float]:
+    """Assign a block's rows; their sums and counts by cluster, and their inertia."""
+    rows = read(shard.rows)
+    labels, distances = assign(rows, centres)
+    shard.state[KEY] = (labels, distances)
+    counts = np.bincount(labels, minlength=len(centres)).astype(np.float64)
+    return _sums(rows, labels, len(centres)), counts, float(distances.sum())
+
+
+def assign(rows: Array, centres: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """The nearest centre of every row, ``(n,)``, and the squared distance to it, ``(n,)``."""
+    xp = namespace(rows)
+    points = like(centres, rows, dtype=rows.dtype)
+    norms = squared_norms(points)[:, None]
+    row_norms = squared_norms(rows)
+    labels, distances = [], []
+    step = max(CHUNK // len(centres), 64)
+    for first in range(0, len(rows), step):
+        block = xp.matmul(points, xp.matrix_transpose(rows[first : first + step]))
+        block *= -2
+        block += norms
+        nearest = xp.argmin(block, axis=0)
+        labels.append(to_numpy(nearest).astype(np.int64))
+        distances.append(to_numpy(xp.min(block, axis=0) + row_norms[first : first + step]))
+    if not labels:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    return np.concatenate(labels), np.maximum(np.concatenate(distances).astype(np.float64), 0)
+
+
+def _sums(rows: Array, labels: NDArray[np.int64], k: int) -> Floats:
+    """Sum of the rows of every cluster, ``(k, d)`` in float64."""
+    from scipy.sparse import csr_array
+
+    host = to_numpy(rows)
+    count = len(labels)
+    members = csr_array((np.ones(count), (labels, np.arange(count))), shape=(k, count))
+    return np.asarray(members @ host, dtype=np.float64)
+
+
+def _move(
+    shards: Shards, read: Callable[[Rows], Array], centres: Floats, sums: Floats, counts: Floats
+) -> Floats:
+    """Move every centre to the mean of its rows; empty clusters to the farthest rows."""
+    moved = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
+    empty = np.flatnonzero(counts == 0)
+    if len(empty):
+        parts = shards.map(_farthest, len(empty))
+        ids = np.concatenate([part[0] for part in parts])
+        distances = np.concatenate([part[1] for part in parts])
+        far = ids[largest(distances, min(len(empty), len(ids)), ids)]
+        moved[empty[: len(far)]] = to_numpy(read(shards.rows(far)))
+    return moved
+
+
+def _farthest(shard: Shard, count: int) -> tuple[Ids, Floats]:
+    distances = shard.state[KEY][1]
+    far = largest(distances, min(count, len(distances)), shard.ids)
+    return shard.ids[far], distances[far]
+
+
+def _labels(shard: Shard) -> NDArray[np.int64]:
+    labels: NDArray[np.int64] = shard.state[KEY][0]
+    return labels
+
+
+def _distances(shard: Shard) -> Floats:
+    distances: Floats = shard.state[KEY][1]
+    return distances
+
+
+def nearest_to_centres(ids: Ids, clusters: Clusters) -> tuple[Ids, Floats]:
+    """For every cluster that has rows, the id of the row nearest its centre, and its distance.
+
+    Args:
+        ids: ``(n,)`` in the order of the clusters' labels.
+        clusters: from `kmeans`.
+    """
+    order = np.lexsort((ids, _told_apart(clusters), clusters.labels))
+    labels = clusters.labels[order]
+    starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
+    best = order[starts]
+    return ids[best], clusters.distances[best]
+
+
+def _told_apart(clusters: Clusters) -> Floats:
+    """The distances without the digits that rounding may have made, so that equal rows tie."""
+    apart = squared_norms(clusters.centres - clusters.centres.mean(axis=0))
+    scale = np.ldexp(1.0, power_of(max(clusters.distances.max(), apart.max())))
+    return np.asarray(np.round(clusters.distances / scale * 2.0**30))

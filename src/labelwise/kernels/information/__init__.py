@@ -1,0 +1,1 @@
+"""Uncertainty, mutual information and Fisher information."""

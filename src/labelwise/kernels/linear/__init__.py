@@ -1,0 +1,1 @@
+"""Leverage scores, Lewis weights and barrier sampling."""

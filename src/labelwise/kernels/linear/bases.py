@@ -1,0 +1,248 @@
+r"""Columns of a linear model, made from the features of one block at a time.
+
+==============  ================================================================================
+features        the features themselves
+`Polynomial`    all monomials of degree 1 to p in the standardised features
+`Fourier`       :math:`\sqrt{2/m} \cos(\omega_j \cdot x + b_j)`, for a Gaussian kernel
+==============  ================================================================================
+
+`Columns` joins the features of several models, applies a basis and adds a constant column. It is
+what kernels take as ``read``. Columns have the precision of the features, since that decides the
+rank. `Finer` shows the rows in small blocks, so that the columns of one block fit in memory.
+
+Reference: A. Rahimi, B. Recht, "Random Features for Large-Scale Kernel Machines", NeurIPS 2007.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import comb
+from typing import Any, TypeVar
+
+import numpy as np
+
+from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_numpy
+from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_whole
+from labelwise.pool.blocks import LocalShards, Shard, Shards
+from labelwise.pool.rows import Rows, each
+
+MOST_COLUMNS = 4096
+"""More columns than this are refused: whitening needs their square in memory."""
+
+
+PIECE = 4096
+"""The most rows of a block whose columns are made at a time."""
+
+T = TypeVar("T")
+
+
+def join_features(rows: Rows) -> Array:
+    """The ``(n, d)`` features of a block, those of several models side by side."""
+    features = rows["features"]
+    if not isinstance(features, list | tuple):
+        return features
+    return namespace(*features).concat(list(features), axis=1)
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """All monomials of degree 1 to ``degree`` in ``(x - shift) * factor``."""
+
+    degree: int
+    shift: Floats
+    factor: Floats
+
+    def __call__(self, features: Array) -> Array:
+        """The monomials of ``(n, d)`` features, ``(n, C(d + degree, degree) - 1)``."""
+        rows = float64(features)
+        xp = namespace(rows)
+        rows = (rows - like(self.shift, rows)) * like(self.factor, rows)
+        # the monomials of one degree, by their first variable
+        groups = [rows[:, j : j + 1] for j in range(rows.shape[1])]
+        columns = [rows]
+        for _ in range(self.degree - 1):
+            groups = [
+                rows[:, j : j + 1] * xp.concat(groups[j:], axis=1) for j in range(len(groups))
+            ]
+            columns += groups
+        return _as_given(xp.concat(columns, axis=1), features)
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """Random cosines; ``frequencies`` is ``(d, m)`` and ``phases`` ``(m,)``."""
+
+    frequencies: Floats
+    phases: Floats
+
+    def __call__(self, features: Array) -> Array:
+        """The cosines of ``(n, d)`` features, ``(n, m)``."""
+        rows = float64(features)
+        angles = rows @ like(self.frequencies, rows) + like(self.phases, rows)
+        cosines = namespace(rows).cos(angles) * float(np.sqrt(2 / len(self.phases)))
+        return _as_given(cosines, features)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Reads a block: the features, through ``basis`` where there is one, and a constant column."""
+
+    basis: Polynomial | Fourier | None = None
+    bias: bool = False
+
+    def __call__(self, rows: Rows) -> Array:
+        """The ``(n, p)`` columns of a block."""
+        features = join_features(rows)
+        columns = features if self.basis is None else self.basis(features)
+        if not self.bias:
+            return columns
+        xp = namespace(columns)
+        return xp.concat([columns, xp.ones_like(columns[:, :1])], axis=1)
+
+
+class Finer:
+    """The same rows in blocks of at most `PIECE` rows; a `labelwise.pool.blocks.Shards`."""
+
+    def __init__(self, shards: Shards) -> None:
+        """Split every block where it is; nothing moves."""
+        self._shards = shards
+        self.rows = shards.rows
+        self.progress = shards.progress
+
+    @property
+    def ids(self) -> Ids:
+        """``(n,)`` ids of all rows, block after block."""
+        return self._shards.ids
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+        """``function(shard, *arguments)`` for every small block."""
+        parts = self._shards.map(_map_pieces, function, arguments)
+        return [result for part in parts for result in part]
+
+    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The results of `map` added up, first where the rows are."""
+        return self._shards.sum(_sum_pieces, function, arguments)
+
+
+class _PieceRows(Mapping[str, Any]):
+    """The features of some rows of a block, read when they are asked for."""
+
+    def __init__(self, whole: Callable[[], Any], part: slice) -> None:
+        self._whole, self._part = whole, part
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "features":
+            raise KeyError(name)
+        return each(self._whole(), lambda array: array[self._part])
+
+    def __contains__(self, name: object) -> bool:
+        return name == "features"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("features",))
+
+    def __len__(self) -> int:
+        return 1
+
+
+def _split(shard: Shard) -> LocalShards:
+    whole = cache(lambda: shard.rows["features"])  # the block is read once for all its pieces
+    ids = shard.ids  # listed once: they may be row numbers, which are not kept
+    parts = [slice(start, start + PIECE) for start in range(0, max(1, len(shard)), PIECE)]
+    return LocalShards(Shard(ids[part], _PieceRows(whole, part)) for part in parts)
+
+
+def _map_pieces(shard: Shard, function: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:
+    return _split(shard).map(function, *arguments)
+
+
+def _sum_pieces(shard: Shard, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return _split(shard).sum(function, *arguments)
+
+
+def _as_given(columns: Array, features: Array) -> Array:
+    """Columns in the precision of the features; double precision for whole numbers."""
+    xp = namespace(features)
+    if not xp.isdtype(features.dtype, "real floating"):
+        return columns
+    return xp.astype(columns, features.dtype, copy=False)
+
+
+def polynomial(shards: Shards, degree: int, *, centred: bool) -> Polynomial:
+    """The monomials of the pool's features, standardised so that powers keep their digits.
+
+    Args:
+        shards: the blocks; two passes measure the mean and the spread of every column.
+        degree: at least 1.
+        centred: whether to subtract the mean. With a constant column the span stays the same.
+    """
+    check_whole("degree", degree, 1)
+    mean, spread, noise = _moments(shards)
+    columns = comb(len(mean) + degree, degree) - 1
+    if columns > MOST_COLUMNS:
+        raise BadInput(
+            f"monomials of {len(mean)} features up to degree {degree} are {columns} columns, more "
+            f"than {MOST_COLUMNS}; lower the degree or use basis='fourier'"
+        )
+    size = np.hypot(mean, spread)
+    if not centred:
+        mean, spread = np.zeros_like(mean), size
+    # a constant column less its mean is rounding noise, which must not become a direction
+    steady = spread <= noise * size
+    factor = np.where(steady, 0.0, 1 / np.where(steady, 1.0, spread))
+    return Polynomial(degree, mean, factor)
+
+
+def fourier(
+    shards: Shards, count: int, *, length_scale: float | None = None, seed: int = 0
+) -> Fourier:
+    """Random features of the kernel ``exp(-|x - y|^2 / (2 length_scale^2))``.
+
+    Args:
+        shards: the blocks.
+        count: how many cosines, at least 1.
+        length_scale: by default the root of the features' total variance, as two passes measure
+            it: a typical distance of two items, divided by the root of 2.
+        seed: decides the frequencies and phases.
+    """
+    check_whole("frequencies", count, 1)
+    if count > MOST_COLUMNS:
+        raise BadInput(f"frequencies must be at most {MOST_COLUMNS}; got {count}")
+    if length_scale is not None and not (np.isfinite(length_scale) and length_scale > 0):
+        raise BadInput(f"length_scale must be a positive number; got {length_scale}")
+    mean, spread, _ = _moments(shards)
+    length = length_scale or float(np.linalg.norm(spread)) or 1.0
+    generator = np.random.default_rng([seed % 2**64, 0xF0])
+    frequencies = generator.standard_normal((len(mean), count)) / length
+    phases = generator.uniform(0, 2 * np.pi, count)
+    return Fourier(frequencies, phases - mean @ frequencies)
+
+
+def _moments(shards: Shards) -> tuple[Floats, Floats, float]:
+    """Mean and standard deviation of every feature, and the noise relative to its size."""
+    total, noise = shards.sum(_total), max(shards.map(_noise))
+    mean = total / len(shards)
+    return mean, np.sqrt(shards.sum(_squares, mean) / len(shards)), noise
+
+
+def _total(shard: Shard) -> Floats:
+    features = float64(join_features(shard.rows))
+    return to_numpy(namespace(features).sum(features, axis=0))
+
+
+def _squares(shard: Shard, mean: Floats) -> Floats:
+    features = float64(join_features(shard.rows))
+    return to_numpy(namespace(features).sum((features - like(mean, features)) ** 2, axis=0))
+
+
+def _noise(shard: Shard) -> float:
+    """How far apart equal numbers may be, relative to their size: a few roundings."""
+    features = join_features(shard.rows)
+    xp = namespace(features)
+    if not xp.isdtype(features.dtype, "real floating"):
+        return 1e-13
+    return max(1e-13, 8 * float(xp.finfo(features.dtype).eps))

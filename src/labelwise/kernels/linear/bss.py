@@ -1,0 +1,310 @@
+r"""Randomized BSS: rows drawn so that the weighted Gram matrix stays between two barriers.
+
+The rows are whitened first, :math:`\frac1n \sum_i v_i v_i^\top = I` in :math:`d` (the rank)
+dimensions. From :math:`B = 0`, :math:`u = -l = 2d/\gamma`, every round draws a row from
+
+.. math::
+    D(i) = \frac{v_i^\top E v_i}{n \Phi} , \quad
+    E = (uI - B)^{-1} + (B - lI)^{-1} , \quad \Phi = \operatorname{tr} E ,
+
+adds :math:`s\, v v^\top` with :math:`s = \gamma / v^\top E v` to :math:`B`, and raises the barriers
+by :math:`\gamma / (\Phi (1 - \gamma))` and :math:`\gamma / (\Phi (1 + \gamma))`. Then
+:math:`l I \prec B \prec u I` for ever, and :math:`B` grows by :math:`(\gamma / \Phi) I` on average.
+Divided by a normaliser, the scales :math:`s` are weights that keep every quadratic form of the
+features: weighted least squares on the draws is as good as on the whole pool, up to
+:math:`\epsilon`, from ``O(d / epsilon)`` rows and with no logarithm of ``d``.
+
+Cost: two passes for whitening, one for leverage; a round does not depend on ``n``
+(`labelwise.kernels.linear.bss_sampler`).
+
+References: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019.
+Y. T. Lee, H. Sun, "Constructing Linear-Sized Spectral Sparsification in Almost-Linear Time",
+FOCS 2015.
+"""
+
+import warnings
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Floats, Ids, comparable, largest
+from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
+from labelwise.kernels.linear.leverage import Read, read_features, whiten
+from labelwise.kernels.placement import workplace_of
+from labelwise.pool.blocks import Shards, as_shards
+
+WIDEST = 0.1165
+"""The largest gamma at which the theory's spectrum stays within [3/4, 5/4]."""
+
+ROUNDS_PER_PICK = 20
+"""Rounds for one pick of the budget after which drawing ends; what is missing is filled up."""
+
+_PACE = 0.78  # rounds at the theory's end, as a part of its normaliser: measured
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a run of randomized BSS drew.
+
+    Attributes:
+        ids: ``(b,)``, different items in the order of their first draw.
+        weights: ``(b,)``, how many pool items each stands for; the sum is about ``n``.
+        counts: ``(b,)``, how often each was drawn (0 for an item filled up).
+        info: diagnostics, see `randomized_bss`.
+    """
+
+    ids: Ids
+    weights: Floats
+    counts: Ids
+    info: dict[str, Any]
+
+
+def randomized_bss(
+    V: Any, *, gamma: float | None = None, budget: int | None = None, seed: int
+) -> tuple[Ids, Floats, dict[str, Any]]:
+    r"""Draw rows by randomized BSS.
+
+    Exactly one of ``gamma`` and ``budget`` is given. With ``gamma`` the run ends where the theory
+    says, when the barriers are :math:`8 d / \gamma` apart, and weights are divided by the theory's
+    normaliser :math:`2d(1-\gamma^2)/\gamma^2`. With ``budget`` it ends when that many different
+    rows have been drawn, and weights are divided by :math:`\sum \gamma / \Phi` of its rounds.
+
+    Args:
+        V: ``(n, d)`` features as they are (they are whitened here), or shards with ``features``.
+        gamma: in (0, 1); `theory_gamma` gives that of an error ``epsilon``.
+        budget: how many different rows, from the rank of ``V`` to ``n``.
+        seed: decides the draws, together with the items' ids.
+
+    Returns:
+        ids ``(b,)``, all different, in the order of their first draw;
+        weights ``(b,)`` on the sum scale: how many of the ``n`` rows each stands for, so that
+        :math:`\sum_i w_i x_i x_i^\top \approx X^\top X` and the weights add up to about ``n``;
+        info: ``barriers`` (two lists, ``u`` and ``l``, before every round and at the end),
+        ``betas`` and ``potentials`` (one per round), ``gamma``, ``rounds``, ``rank``,
+        ``normaliser``, ``spectrum`` (eigenvalues of the weighted Gram matrix of whitened rows,
+        smallest first; the pool's own are all 1) with ``spectrum_min``, ``spectrum_max`` and the
+        ``spectrum_bounds`` that the barriers guarantee, ``condition`` (a bound on the largest
+        ``beta_j K_j``), ``counts``, and ``filled`` (rows that no draw reached; the spectrum counts
+        them, with their weight of 1).
+
+    Example:
+        >>> import numpy as np
+        >>> V = np.random.default_rng(0).normal(size=(1000, 3))
+        >>> ids, weights, info = randomized_bss(V, budget=200, seed=0)
+        >>> len(ids), bool(0.75 < info["spectrum_min"] <= info["spectrum_max"] < 1.25)
+        (200, True)
+    """
+    shards = as_shards(V, "V")
+    if (gamma is None) == (budget is None):
+        raise BadInput(f"give either gamma or budget; got gamma={gamma} and budget={budget}")
+    whole = isinstance(budget, Integral) and not isinstance(budget, bool)
+    if budget is not None and not (whole and 0 < budget <= len(shards)):
+        raise BadInput(f"budget must be a whole number from 1 to {len(shards)}; got {budget!r}")
+    transform = whiten(shards, read_features).transform
+    if budget is None:
+        assert gamma is not None
+        draws = draw_by_theory(shards, read_features, transform, gamma=gamma, seed=seed)
+    else:
+        warn_of_few(transform.shape[1], budget, len(shards))
+        draws = draw_by_budget(shards, read_features, transform, budget=budget, seed=seed)
+    return draws.ids, draws.weights, {**draws.info, "counts": draws.counts.tolist()}
+
+
+def theory_gamma(epsilon: float) -> float:
+    """The gamma for a relative error of ``epsilon``, which is in (0, 1]."""
+    if not (isinstance(epsilon, Real) and 0 < epsilon <= 1):
+        raise BadInput(f"epsilon must be above 0 and at most 1; got {epsilon!r}")
+    return float(min(np.sqrt(epsilon) / 3, WIDEST))
+
+
+def warn_of_few(rank: int, budget: int, n: int) -> bool:
+    """Warn of fewer than three labels per direction, unless they are all there is.
+
+    Returns:
+        Whether there are so few.
+    """
+    few = rank <= budget < min(3 * rank, n)
+    if few:
+        warnings.warn(
+            f"budget is {budget} for {rank} directions, fewer than 3 labels for each; ask for "
+            f"{min(3 * rank, n)} or more",
+            LabelwiseWarning,
+            stacklevel=3,
+        )
+    return few
+
+
+def budget_gamma(rank: int, budget: int) -> float:
+    """The gamma at which the theory would end after about ``budget`` rounds."""
+    return float(np.sqrt(2 * rank / (budget / _PACE + 2 * rank)))
+
+
+def draw_by_theory(
+    shards: Shards,
+    read: Read,
+    transform: Floats,
+    *,
+    gamma: float,
+    most: int | None = None,
+    seed: int,
+) -> Draws:
+    """Run until the theory's guarantee holds; needing more than ``most`` rows is an error."""
+    if not (isinstance(gamma, Real) and 0 < gamma < 1):
+        raise BadInput(f"gamma must be between 0 and 1, without them; got {gamma!r}")
+    rank = check_rank(transform)
+    candidates = Candidates(shards, read, transform, seed)
+    middle = 2 * rank * (1 - gamma**2) / gamma**2
+    record = _Record(Barriers(rank, gamma, workplace_of(shards)))
+    while np.subtract(*record.barriers.raised()) < 8 * rank / gamma:
+        record.draw(candidates)
+        if most is not None and len(record.scales) > most:
+            raise BadInput(_too_few(candidates.leverage, rank, _PACE * middle, gamma, most))
+        shards.progress("draws", record.rounds, max(record.rounds, round(_PACE * middle)))
+    return record.finish(len(shards), middle)
+
+
+def draw_by_budget(
+    shards: Shards, read: Read, transform: Floats, *, budget: int, seed: int
+) -> Draws:
+    """Run until ``budget`` different rows are drawn; all rows at once are taken as they are."""
+    n, rank = len(shards), transform.shape[1]
+    if budget == n:
+        return _everything(shards.ids, rank)
+    if budget < check_rank(transform):
+        raise BadInput(
+            f"budget is {budget} but the rows have rank {rank}; ask for at least {rank} or "
+            "give fewer columns"
+        )
+    candidates = Candidates(shards, read, transform, seed)
+    gamma = budget_gamma(rank, budget)
+    record = _Record(Barriers(rank, gamma, workplace_of(shards)))
+    reachable = min(budget, int(np.count_nonzero(candidates.leverage)))
+    while len(record.scales) < reachable and record.rounds < ROUNDS_PER_PICK * budget:
+        record.draw(candidates)
+        shards.progress("draws", len(record.scales), budget)
+    draws = record.finish(n, record.expected())
+    if len(draws.ids) == budget:
+        return draws
+    return _fill(draws, record.barriers.matrix(), candidates, shards.ids, budget)
+
+
+def check_rank(transform: Floats) -> int:
+    """The number of whitened directions, which must not be 0."""
+    rank = int(transform.shape[1])
+    if not rank:
+        raise BadInput("all rows are zero, so there is no direction to keep; add a bias column")
+    return rank
+
+
+@dataclass
+class _Record:
+    """The draws so far, by item, and the barriers before every round."""
+
+    barriers: Barriers
+    scales: dict[int, float] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    upper: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    potentials: list[float] = field(default_factory=list)
+
+    @property
+    def rounds(self) -> int:
+        return len(self.potentials)
+
+    def draw(self, candidates: Candidates) -> None:
+        """Run one round."""
+        item, row, form = candidates.draw(self.barriers)
+        self.upper.append(self.barriers.upper)
+        self.lower.append(self.barriers.lower)
+        self.potentials.append(self.barriers.potential)
+        scale = self.barriers.gamma / form
+        self.scales[item] = self.scales.get(item, 0.0) + scale
+        self.counts[item] = self.counts.get(item, 0) + 1
+        self.barriers.add(row, scale)
+
+    def expected(self) -> float:
+        """The mean that every eigenvalue of ``B`` has grown by."""
+        return float(np.sum(self.barriers.gamma / np.asarray(self.potentials)))
+
+    def finish(self, n: int, normaliser: float) -> Draws:
+        """The draws with weights ``n s / normaliser``."""
+        barriers, gamma = self.barriers, self.barriers.gamma
+        spectrum = np.asarray(np.linalg.eigvalsh(barriers.matrix()) / normaliser, dtype=np.float64)
+        upper, lower = [*self.upper, barriers.upper], [*self.lower, barriers.lower]
+        info = {
+            "gamma": gamma,
+            "rounds": self.rounds,
+            "rank": len(spectrum),
+            "normaliser": normaliser,
+            "barriers": [upper, lower],
+            "potentials": self.potentials,
+            "betas": [gamma / (potential * normaliser) for potential in self.potentials],
+            # the sup over rows of |v|^2 / v^T E v is at most (u - l) / 4
+            "condition": gamma * (upper[-1] - lower[-1]) / (4 * normaliser),
+            **_spectrum(spectrum, lower[-1] / normaliser, upper[-1] / normaliser),
+            "filled": 0,
+        }
+        ids = np.fromiter(self.scales, dtype=np.int64)
+        weights = np.fromiter(self.scales.values(), dtype=np.float64) * (n / normaliser)
+        return Draws(ids, weights, np.fromiter(self.counts.values(), dtype=np.int64), info)
+
+
+def _spectrum(values: Floats, lowest: float, highest: float) -> dict[str, Any]:
+    return {
+        "spectrum": values.tolist(),
+        "spectrum_min": float(np.min(values, initial=np.inf)),
+        "spectrum_max": float(np.max(values, initial=-np.inf)),
+        "spectrum_bounds": [lowest, highest],
+    }
+
+
+def _everything(ids: Ids, rank: int) -> Draws:
+    """All rows, each standing for itself."""
+    ones = np.ones(len(ids))
+    info: dict[str, Any] = {"gamma": None, "rounds": 0, "rank": rank, "normaliser": 1.0}
+    info |= {"barriers": [[], []], "potentials": [], "betas": [], "condition": 0.0, "filled": 0}
+    info |= _spectrum(np.ones(rank), 1.0, 1.0)
+    return Draws(np.sort(ids), ones, ones.astype(np.int64), info)
+
+
+def _too_few(leverage: Floats, rank: int, rounds: float, gamma: float, most: int) -> str:
+    labels = float(np.sum(-np.expm1(rounds * np.log1p(-np.minimum(leverage / rank, 1 - 1e-12)))))
+    return (
+        f"the theory at gamma {gamma:.4g} asks for about {rounds:.0f} draws, {labels:.0f} "
+        f"different items, but budget is {most}; raise budget or use mode='budget'"
+    )
+
+
+def _fill(draws: Draws, matrix: Floats, candidates: Candidates, ids: Ids, budget: int) -> Draws:
+    """Add the rows of highest leverage that were not drawn, each standing for itself.
+
+    Args:
+        draws: what was drawn.
+        matrix: ``B``, ``(r, r)``.
+        candidates: of all rows.
+        ids: of all rows.
+        budget: how many there shall be.
+    """
+    missing = budget - len(draws.ids)
+    scores = comparable(candidates.leverage)
+    scores[np.isin(ids, draws.ids)] = -1.0
+    added = ids[largest(scores, missing, ids)]
+    warnings.warn(
+        f"{draws.info['rounds']} rounds of bss drew {len(draws.ids)} different items of the "
+        f"{budget} asked for; the {missing} of highest leverage among the rest were added with "
+        "weight 1",
+        LabelwiseWarning,
+        stacklevel=2,
+    )
+    gram, (lowest, highest) = candidates.gram(added), draws.info["spectrum_bounds"]
+    spectrum = np.linalg.eigvalsh(matrix / draws.info["normaliser"] + gram)
+    highest += float(np.linalg.norm(gram, 2))  # what is added lifts no eigenvalue by more
+    return Draws(
+        np.concatenate([draws.ids, added]),
+        np.concatenate([draws.weights, np.ones(missing)]),
+        np.concatenate([draws.counts, np.zeros(missing, dtype=np.int64)]),
+        {**draws.info, "filled": missing, **_spectrum(spectrum, lowest, highest)},
+    )

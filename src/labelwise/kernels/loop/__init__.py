@@ -1,0 +1,1 @@
+"""The picking loop of greedy strategies."""

@@ -1,0 +1,1 @@
+"""Sparse approximation of the pool's gradient: greedy and iterative hard thresholding."""

@@ -1,0 +1,1 @@
+"""Reading user data: folders, images, texts and tables."""

@@ -1,0 +1,85 @@
+"""Small pictures for a page that holds them itself.
+
+Pictures are drawn anew: what else their files hold, as the place where a photo was taken, stays
+behind.
+"""
+
+import base64
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+from labelwise.errors import BadInput, MissingDependency
+
+SIDE = 240
+"""No side of a small picture is longer."""
+
+_TINY = 64
+
+
+def picture_address(path: Path, side: int = SIDE) -> str | None:
+    """A small copy of a picture as an address that holds it, or None if it cannot be read.
+
+    Tiny pictures are enlarged without blurring.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> path = Path(tempfile.mkdtemp()) / "red.png"
+        >>> Image.new("RGB", (400, 300), (255, 0, 0)).save(path)
+        >>> picture_address(path)[:23]
+        'data:image/jpeg;base64,'
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+            kind, data = _small(path, side)
+    except (BadInput, OSError, ValueError, SyntaxError, MissingDependency):
+        return None
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def _small(path: Path, side: int) -> tuple[str, bytes]:
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise MissingDependency(
+            f"small pictures need Pillow ({error}); run pip install 'labelwise[demo]'"
+        ) from error
+    try:
+        with Image.open(path) as opened:
+            opened.draft("RGB", (2 * side, 2 * side))
+            picture = ImageOps.exif_transpose(opened)
+            flat = _flat(path, picture, side, Image)
+    except Image.DecompressionBombError as error:
+        raise BadInput(str(error)) from error
+    tiny = max(flat.size) <= _TINY
+    if tiny:
+        times = side // 2 // max(flat.size) or 1
+        flat = flat.resize([times * length for length in flat.size], Image.Resampling.NEAREST)
+    flat.thumbnail((side, side))
+    file = io.BytesIO()
+    kind = "png" if tiny else "jpeg"
+    flat.save(file, kind, quality=82)  # which a PNG has no use for
+    return kind, file.getvalue()
+
+
+def _flat(path: Path, picture: Any, side: int, image: Any) -> Any:
+    """The picture in colours, on white where it is transparent."""
+    if picture.mode.startswith("I") or picture.mode == "F":  # more than 8 bits
+        from labelwise.media.images import read_picture
+
+        pixels = read_picture(path, min(side, max(picture.size)), grey=False)
+        shown = image.fromarray(pixels.transpose(1, 2, 0))
+        return shown.resize(_within(picture.size, side))
+    if picture.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+        white = image.new("RGBA", picture.size, (255, 255, 255, 255))
+        picture = image.alpha_composite(white, picture)
+    return picture.convert("RGB")
+
+
+def _within(size: tuple[int, int], side: int) -> tuple[int, int]:
+    factor = min(1.0, side / max(size))
+    return max(1, round(factor * size[0])), max(1, round(factor * size[1]))

@@ -1,0 +1,219 @@
+"""Rows of files and host arrays as tensors on a device, block after block.
+
+A pool larger than a GPU's memory is streamed to it: while one block is computed on, the next is
+read into one of two pinned buffers and copied to the device from there, on a stream of its own.
+Blocks are read in order, pass after pass, so that the next one is the one that follows. What is on
+the device already stays where it is.
+
+One thread copies host memory at a fraction of what the bus to a GPU takes, so that several fill a
+buffer together.
+
+Memory: two blocks in pinned host memory and two on the device, for each representation.
+"""
+
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import Array
+from labelwise.errors import BadInput, MissingDependency
+from labelwise.pool.rows import each
+from labelwise.pool.shards import Sources
+from labelwise.pool.sources import Around, ArraySource, Source
+
+try:
+    import torch
+except ImportError as error:  # pragma: no cover
+    raise MissingDependency(
+        "computing on a device needs torch; run pip install 'labelwise[torch]'"
+    ) from error
+
+
+COPIERS = max(min(3 * (os.cpu_count() or 1) // 4, 12), 1)
+"""How many threads fill a buffer; more have the memory of a large machine no faster."""
+LEAST = 1 << 22
+"""Fewer bytes than this are not worth a thread."""
+
+
+def on_device(sources: Sources, device: str) -> Sources:
+    """The same rows, read as tensors on a device.
+
+    Args:
+        sources: from `labelwise.pool.shards.open_sources`.
+        device: what torch calls it: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
+    """
+    place = _device(device)
+    threads = (
+        ThreadPoolExecutor(1, thread_name_prefix="labelwise-blocks"),
+        ThreadPoolExecutor(COPIERS, thread_name_prefix="labelwise-copies"),
+    )
+
+    def moved(source: Source) -> Source:
+        return source if _is_there(source, place) else DeviceSource(source, place, *threads)
+
+    return {name: each(value, moved) for name, value in sources.items()}
+
+
+def beside_tensors(sources: Sources, device: str) -> Sources:
+    """The same rows, all read as tensors where some of them are tensors already.
+
+    Arrays in memory are brought there once, and whole, as the tensors are; files as in `on_device`.
+
+    Args:
+        sources: from `labelwise.pool.shards.open_sources`.
+        device: where the tensors are, from `labelwise.pool.shards.tensor_device`.
+    """
+    place = _device(device)
+
+    def brought(source: Source) -> Source:
+        if not (source.in_memory and source.is_numpy):
+            return source
+        return ArraySource(_tensor(source.read(0, source.shape[0])).to(place))
+
+    return on_device({name: each(value, brought) for name, value in sources.items()}, device)
+
+
+def _tensor(rows: Any) -> torch.Tensor:
+    """A host array as a tensor, without a copy where torch can read what is there."""
+    dtype = _dtype(rows)
+    same = rows.dtype.isnative and rows.dtype.itemsize == dtype.itemsize
+    if same and rows.flags.c_contiguous and rows.flags.writeable:
+        return torch.from_numpy(rows)
+    return _filled(torch.empty(rows.shape, dtype=dtype), rows)
+
+
+def _device(name: str) -> torch.device:
+    """The device of that name; the present one of its kind where it has no number."""
+    try:
+        place = torch.device(name)
+        return torch.empty(0, device=place).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise BadInput(
+            f"device is {name!r}, which torch cannot use here ({str(error).splitlines()[0]}); "
+            "give one that it can, such as 'cpu', or leave it out"
+        ) from error
+
+
+def _is_there(source: Source, place: torch.device) -> bool:
+    if not source.in_memory or not source.shape[0]:
+        return False
+    rows = source.read(0, 1)
+    return isinstance(rows, torch.Tensor) and rows.device == place
+
+
+class _Block(NamedTuple):
+    """Rows on their way to the device; ``arrived`` is an event to wait for, or None."""
+
+    rows: torch.Tensor
+    arrived: Any
+
+
+class DeviceSource(Around):
+    """A source whose rows come as tensors on a device; a `labelwise.pool.sources.Source`."""
+
+    in_memory, is_numpy = False, False
+
+    def __init__(
+        self,
+        source: Source,
+        device: torch.device,
+        reader: ThreadPoolExecutor,
+        copiers: ThreadPoolExecutor,
+    ) -> None:
+        """Read from ``source`` on the thread of ``reader``, which ``copiers`` help."""
+        self._source, self._device = source, device
+        self._reader, self._copiers = reader, copiers
+        self._cuda: Any = torch.cuda
+        self._stream = self._cuda.Stream(device) if device.type == "cuda" else None
+        self._buffers: list[torch.Tensor | None] = [None, None]
+        self._copied: list[Any] = [None, None]
+        self._turn, self._size = 0, 0
+        self._next: tuple[tuple[int, int], Future[_Block]] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the source."""
+        return self._source.shape
+
+    def read(self, first: int, last: int) -> Array:
+        """The rows, on the device; those that follow are fetched meanwhile."""
+        last = min(last, self.shape[0])
+        if last <= first:
+            return self.take(np.empty(0, dtype=np.int64))
+        block = self._expected(first, last)
+        self._size = max(self._size, last - first)
+        after = last if last < self.shape[0] else 0
+        if last - first < self.shape[0]:
+            span = after, min(after + self._size, self.shape[0])
+            self._next = span, self._reader.submit(self._fetch, *span)
+        if block.arrived is not None:
+            stream = self._cuda.current_stream(self._device)
+            stream.wait_event(block.arrived)
+            block.rows.record_stream(stream)
+        return block.rows
+
+    def take(self, positions: Any) -> Array:
+        """A copy of some rows, on the device."""
+        rows = self._reader.submit(self._source.take, positions).result()
+        room = torch.empty(tuple(rows.shape), dtype=_dtype(rows))
+        return _filled(room, rows).to(self._device)
+
+    def _expected(self, first: int, last: int) -> _Block:
+        """The block, from what was fetched meanwhile where that begins with it."""
+        coming, self._next = self._next, None
+        if coming is None or coming[0][0] != first or coming[0][1] < last:
+            if coming is not None:
+                coming[1].cancel()
+            return self._reader.submit(self._fetch, first, last).result()
+        block = coming[1].result()
+        return block._replace(rows=block.rows[: last - first])
+
+    def _fetch(self, first: int, last: int) -> _Block:
+        """Read into the older of the two buffers, and copy from there; on the reader's thread."""
+        rows = self._source.read(first, last)
+        turn, self._turn = self._turn, 1 - self._turn
+        if self._copied[turn] is not None:
+            self._copied[turn].synchronize()
+        buffer = self._buffers[turn]
+        if buffer is None or len(buffer) < len(rows):
+            pinned = self._stream is not None
+            buffer = torch.empty(tuple(rows.shape), dtype=_dtype(rows), pin_memory=pinned)
+            self._buffers[turn] = buffer
+        staged = self._filled(buffer[: len(rows)], rows)
+        with nullcontext() if self._stream is None else self._cuda.stream(self._stream):
+            moved = staged.to(self._device, non_blocking=True, copy=True)
+            if self._stream is not None:
+                self._copied[turn] = self._cuda.Event()
+                self._copied[turn].record()
+        return _Block(moved, self._copied[turn])
+
+    def _filled(self, room: torch.Tensor, rows: Array) -> torch.Tensor:
+        """Host rows copied to host memory of the same shape, by several threads."""
+        parts = min(COPIERS, max(room.nbytes // LEAST, 1))
+        cuts = [len(rows) * part // parts for part in range(parts + 1)]
+        slices = [slice(*pair) for pair in pairwise(cuts)]
+        jobs = [self._copiers.submit(_filled, room[part], rows[part]) for part in slices]
+        for job in jobs:
+            job.result()
+        return room
+
+
+def _dtype(rows: Array) -> torch.dtype:
+    """What torch calls the type of the numbers; it has none beyond float64."""
+    if isinstance(rows, torch.Tensor):
+        return rows.dtype
+    if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
+        return torch.float64
+    return torch.from_numpy(np.empty(0, dtype=rows.dtype.newbyteorder("="))).dtype
+
+
+def _filled(room: torch.Tensor, rows: Array) -> torch.Tensor:
+    """Host rows copied to host memory of the same shape."""
+    if isinstance(rows, torch.Tensor):
+        return room.copy_(rows)
+    np.copyto(room.numpy(), rows)
+    return room

@@ -1,0 +1,209 @@
+"""Cut a pool into parts that other processes open by themselves.
+
+A part is a range of rows. Whoever holds it opens the same files by their paths and reads no other
+rows, so rows never travel; arrays in memory are handed over once, a part at a time. Where a learner
+comes with it, the rows are raw inputs, and their representations are computed where they are held.
+`Holder` is what one process does: it keeps the blocks of its part with all that a strategy
+remembers beside them.
+"""
+
+import mmap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Array, Ids, to_numpy
+from labelwise.errors import BadInput
+from labelwise.learner import Learner
+from labelwise.pool.blocks import LocalShards
+from labelwise.pool.division import Division
+from labelwise.pool.remote_files import is_remote
+from labelwise.pool.rows import Rows, each, join_rows, on_host
+from labelwise.pool.shards import BLOCK_BYTES, open_shards
+from labelwise.pool.sources import Around, Source, open_source
+
+Values = Mapping[str, Any]
+"""Representations by name: a path, a `MappedFile` or an array each, or a list of them."""
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """An array that is mapped from a file, by what it takes to map it again."""
+
+    path: str
+    dtype: Any
+    offset: int
+    shape: tuple[int, ...]
+
+    def open(self) -> Any:
+        """The array, mapped anew."""
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+
+
+class Cut(Around):
+    """Rows ``first`` to ``last - 1`` of a source, as a source of their own."""
+
+    def __init__(self, source: Source, first: int, last: int) -> None:
+        """Read from ``source`` and nothing outside the range, which must be within it."""
+        if last > source.shape[0]:
+            raise BadInput(
+                f"there are {source.shape[0]} rows but row {last - 1} is asked for; give the "
+                "number of rows that there are"
+            )
+        self._source, self._first, self._count = source, first, last - first
+        self.in_memory, self.is_numpy = source.in_memory, source.is_numpy
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the range."""
+        return (self._count, *self._source.shape[1:])
+
+    def read(self, first: int, last: int) -> Array:
+        """Rows ``first`` to ``last - 1`` of the range."""
+        return self._source.read(first + self._first, min(last, self._count) + self._first)
+
+    def take(self, positions: Any) -> Array:
+        """The rows at the given positions of the range."""
+        return self._source.take(np.asarray(positions) + self._first)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows ``first`` to ``last - 1`` of a pool, as another process can open them.
+
+    Attributes:
+        values: representations, or ``inputs`` for a learner; an array holds the rows of this part
+            alone.
+        first: the part's first row.
+        last: the first row behind it.
+        ids: the items' ids; row numbers if None.
+        labelled: ids of the part's items that are labelled already.
+        names: the representations that a learner computes from the inputs.
+        block_bytes: how much memory one block takes, about.
+    """
+
+    values: Values
+    first: int
+    last: int
+    ids: Ids | None
+    labelled: Ids
+    names: tuple[str, ...] = ()
+    block_bytes: int = BLOCK_BYTES
+
+    def open(
+        self, learner: Learner | None = None, pieces: Sequence[Rows] = ()
+    ) -> tuple[LocalShards, Rows | None]:
+        """Blocks of the part's unlabelled items, and the rows of its labelled ones.
+
+        Args:
+            learner: computes the representations where ``names`` are given.
+            pieces: the rows of the part, one after the other, instead of ``values``.
+        """
+        values = self.values if not pieces else _joined(pieces)
+        if learner is not None:
+            values = self._represented(learner, values)
+        ids = range(self.first, self.last) if self.ids is None else self.ids
+        sources = {name: each(value, partial(self._source, name)) for name, value in values.items()}
+        return open_shards(sources, ids=ids, labelled=self.labelled, block_bytes=self.block_bytes)
+
+    def _source(self, name: str, value: Any) -> Source:
+        if isinstance(value, MappedFile):
+            whole = open_source(value.open(), name)
+        elif isinstance(value, str):
+            whole = open_source(value, name)
+        else:
+            return open_source(value, name)  # an array was cut before it came here
+        return Cut(whole, self.first, self.last)
+
+    def _represented(self, learner: Learner, values: Values) -> dict[str, Any]:
+        """What the learner makes of the inputs, a block of them at a time."""
+        source = self._source("inputs", values["inputs"])
+        step, count = max(self.block_bytes // source.bytes_per_row, 256), self.last - self.first
+        blocks = [source.read(first, first + step) for first in range(0, max(count, 1), step)]
+        return join_rows([on_host(learner.represent(block, self.names)) for block in blocks])
+
+
+def _joined(pieces: Sequence[Rows]) -> dict[str, Any]:
+    """Pieces one after the other; a column of ids is no representation."""
+    return join_rows([{k: v for k, v in on_host(piece).items() if k != "id"} for piece in pieces])
+
+
+def cut_part(
+    division: Division,
+    number: int,
+    values: Values,
+    *,
+    names: tuple[str, ...] = (),
+    block_bytes: int = BLOCK_BYTES,
+) -> Part:
+    """What the holder of a part must know.
+
+    Args:
+        division: of the pool.
+        number: of the part.
+        values: of the whole pool, from `as_sent`.
+        names: what a learner computes from the inputs.
+        block_bytes: how much memory one block takes, about.
+    """
+    first, last = int(division.cuts[number]), int(division.cuts[number + 1])
+
+    def rows(value: Any) -> Any:
+        return value if isinstance(value, str | MappedFile) else value[first:last]
+
+    mine = division.labelled_in(number)
+    ids = None if division.ids is None else division.ids[first:last]
+    return Part(_each_value(values, rows), first, last, ids, mine, names, block_bytes)
+
+
+def _each_value(values: Values, function: Callable[[Any], Any]) -> dict[str, Any]:
+    return {name: each(value, function) for name, value in values.items()}
+
+
+def as_sent(values: Values) -> dict[str, Any]:
+    """Representations as another process can have them: files by full path, arrays on the host."""
+    return _each_value(values, _as_sent)
+
+
+def _as_sent(value: Any) -> Any:
+    if is_remote(value):
+        return value
+    if isinstance(value, str | Path):
+        return str(Path(value).absolute())
+    if isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap):
+        if value.filename is not None and value.flags.c_contiguous:
+            path = str(Path(value.filename).absolute())
+            return MappedFile(path, value.dtype, value.offset, value.shape)
+    return to_numpy(value)
+
+
+class Holder:
+    """One part, opened: what a process does with it.
+
+    Attributes:
+        shards: its blocks; empty ones are left out, as they are on one machine.
+        labelled: the rows of its labelled items, or None.
+    """
+
+    def __init__(
+        self, part: Part, learner: Learner | None = None, pieces: Sequence[Rows] = ()
+    ) -> None:
+        """Open the part, as in `Part.open`."""
+        shards, self.labelled = part.open(learner, pieces)
+        self.shards = shards if len(shards) else LocalShards([])
+
+    def call(self, kind: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """`Shards.map` or `Shards.sum` over the part."""
+        return getattr(self.shards, kind)(function, *arguments)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anything is kept beside the rows between two calls."""
+        return any(self.shards.map(_remembers))
+
+
+def _remembers(shard: Any) -> bool:
+    return bool(shard.state)

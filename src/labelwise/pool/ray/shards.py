@@ -1,0 +1,535 @@
+"""Blocks of rows on a Ray cluster: the same strategies, on more machines than one.
+
+Every actor opens its part of the files by itself, and is made again if its process or its node is
+lost (`labelwise.pool.ray.parts` says how). A selection that cannot go on says why: when actors
+find no room, when one is lost again and again, when the head of the cluster is gone.
+
+This is the only module that imports ray.
+"""
+
+import gc
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labelwise.arrays import Ids
+from labelwise.errors import BadInput, MissingDependency, first_line
+from labelwise.pool.blocks import Progress
+from labelwise.pool.part_worker import Answer, Dumps, Worker
+from labelwise.pool.parts import Values
+from labelwise.pool.ray.address import CLIENT, Place, check_joined, check_listens, wanted
+from labelwise.pool.ray.connection import Connection
+from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, Lost
+from labelwise.pool.ray.patience import Patience
+from labelwise.pool.ray.starting import (
+    check_version,
+    no_room,
+    say_slow,
+    slow_cluster,
+    unwelcome,
+)
+from labelwise.pool.ray.watch import Watch
+
+try:
+    import ray
+    from ray import cloudpickle
+    from ray.exceptions import GetTimeoutError, RayError, RayTaskError
+except ImportError as error:
+    raise MissingDependency(
+        "selecting on Ray needs ray; run pip install 'labelwise[ray]'"
+    ) from error
+
+START_SECONDS = 45.0
+"""How long nothing may come of starting an actor before the selection is given up."""
+TRIES = 2
+"""How often to start Ray, or to join it, where that fails in ways that come and go."""
+PATIENCE_SECONDS = 5.0
+"""How long answers are waited for until it is seen whether the cluster is there."""
+HEAD_SECONDS = 20.0
+"""How long the head may be gone: without it Ray would end this process after a minute."""
+SILENT_SECONDS = 35.0
+"""How long it may be there and say nothing; Ray's client tries for half a minute to join again."""
+INLINE = 100_000
+"""Ray sends arguments up to so many bytes with the call; larger ones are stored once for all."""
+
+_dumps: Dumps = cloudpickle.dumps
+_resources: Any = ray.cluster_resources
+_free_resources: Any = ray.available_resources
+_nodes: Any = ray.nodes
+
+
+def connect(on: str = "ray", actors: int | None = None) -> None:
+    """Join a Ray cluster, or start one in this machine; nothing if this process has joined one.
+
+    Args:
+        on: ``"ray"`` starts Ray here (or joins the cluster that RAY_ADDRESS names),
+            ``"ray:HOST:PORT"`` and ``"ray:auto"`` join one that runs, ``"ray://HOST:PORT"`` does so
+            from outside through Ray's client.
+        actors: how many processes a cluster that is started here must have room for.
+    """
+    address = wanted(on)
+    if ray.is_initialized():
+        if on != "ray":
+            check_joined(address, _joined())
+        return
+    # Ray would put its own function in the place of print, in the whole process.
+    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
+    if address:
+        _join(address)
+    else:
+        _start_here(max(actors or 1, os.cpu_count() or 1))
+
+
+def _join(address: str) -> None:
+    check_listens(address)
+    for left in reversed(range(TRIES)):
+        ray.shutdown()  # what a lost connection of Ray's client has left
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Ray Client connection timed out")
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        except Exception as error:  # Ray has many, and bare ones among them
+            # Now and then the process that would serve Ray's client ends as it starts.
+            if left and str(error).startswith("Initialization failure from server"):
+                continue
+            raise ClusterFailed(
+                f"cannot join the Ray cluster at {address} ({first_line(error)}); it must run the "
+                "same Python and Ray, ray:// needs the port of its client server and ray: that of "
+                "its head, and with RAY_AUTH_MODE=token this process needs its token"
+            ) from error
+
+
+def _start_here(processes: int) -> None:
+    # Ray asks for a token by default. Without one of ours it leaves one in the home folder.
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
+    # Ray's memory monitor watches the whole machine: it would end our actors for others' memory.
+    os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
+    # Ray would let all other programs of the machine go first, unlike a selection without it.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    # It gives its processes half a minute to start, however busy the machine is.
+    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "60")
+    why = ""
+    with warnings.catch_warnings():
+        # What a start that failed has begun ends with this process.
+        warnings.filterwarnings("ignore", "subprocess .* is still running", ResourceWarning)
+        for _ in range(TRIES):
+            why = _why_not_started(processes)
+            if not why:
+                return
+            gc.collect()
+    raise ClusterFailed(f"Ray cannot be started here ({why})")
+
+
+def _why_not_started(processes: int) -> str:
+    """Start Ray; why it cannot be, or nothing."""
+    try:
+        ray.init(
+            address="local",
+            num_cpus=processes,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            # All of 127.x.x.x is this machine; 127.0.0.1 Ray would replace by a public address.
+            _node_ip_address="127.0.0.2" if sys.platform == "linux" else None,
+        )
+    except Exception as error:  # Ray has many, and bare ones among them
+        ray.shutdown()
+        return first_line(error)
+    return ""
+
+
+def _client() -> Any:
+    """Ray's client, if this process has joined a cluster through it; else None."""
+    stub: Any = ray.util.client.ray
+    return stub.get_context() if stub.is_connected() else None
+
+
+def _joined() -> str:
+    """The address of the cluster that this process has joined."""
+    client = _client()
+    if client is not None:
+        return f"{CLIENT}{client.client_worker._conn_str}"
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _watches(address: str) -> list[Watch]:
+    """Look after the head, without which Ray may wait for ever."""
+    client, place = _client(), Place.of(address)
+    # What the cluster has is known to its head alone.
+    answers: Any = lambda: ray.is_initialized() and bool(_resources())  # noqa: E731
+    if client is None:
+        asked = Watch(answers, patience=SILENT_SECONDS)
+        return [asked] if place is None else [asked, Watch(place.listens, patience=HEAD_SECONDS)]
+    connection = client.client_worker
+
+    def hang_up() -> None:
+        """Let fail what waits for an answer; to close the connection would wait for one, too."""
+        connection._in_shutdown = True
+        if connection.channel is not None:
+            connection.channel.close()
+
+    return [Watch(answers, patience=SILENT_SECONDS, lost=hang_up)]
+
+
+def _connection() -> Connection:
+    address = _joined()
+    known: Any = {"is_joined": ray.is_initialized, "leave": ray.shutdown, "answers": RayError}
+    return Connection(address, *_watches(address), **known)
+
+
+class Process(NamedTuple):
+    """Where an actor runs."""
+
+    host: str
+    pid: int
+
+
+class _Actor(Worker):
+    """A worker in a process of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(_dumps)
+
+    def hello(self) -> tuple[str, Process]:
+        return version("labelwise"), Process(socket.gethostname(), os.getpid())
+
+
+class RayActors:
+    """Processes of a Ray cluster that hold the rows of pools, for one selection or for many.
+
+    Attributes:
+        generations: how often each was made again.
+        processes: where each runs.
+
+    Example:
+        >>> import labelwise
+        >>> features = np.array([[0.0], [1.0], [2.4], [3.0], [5.0]])  # on a line
+        >>> with RayActors(2) as actors:
+        ...     print(labelwise.select("k_center", 3, features=features, on=actors).ids)
+        [4 0 2]
+    """
+
+    dumps = staticmethod(_dumps)
+
+    def __init__(
+        self,
+        count: int | None = None,
+        *,
+        on: str = "ray",
+        gpus: float = 0,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
+        """Start them.
+
+        Args:
+            count: how many, with one CPU each; as many as the cluster has CPUs if None.
+            on: the cluster, as in `connect`.
+            gpus: how many GPUs each needs, for learners that compute on them.
+            start_seconds: how long nothing may come of starting an actor; more for a cluster that
+                starts machines when they are asked for.
+        """
+        if count is not None and (isinstance(count, bool) or count != int(count) or count < 1):
+            raise BadInput(f"actors must be a whole number, 1 or more; got {count!r}")
+        connect(on, count)
+        self._connection = _connection()
+        self._start_seconds, self._gpus = start_seconds, gpus
+        self.steady, self._replacing = threading.RLock(), threading.Lock()
+        self.generations: list[int] = []
+        self.processes: list[Process] = []
+        self._handles: list[Any] = []
+        try:
+            count = count or max(int(self._connection.ask(_resources).get("CPU", 1)), 1)
+            self._handles = [self._connection.ask(self._start) for _ in range(count)]
+            self.generations, self.processes = [0] * count, [Process("", 0)] * count
+            self._greet(range(count))
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def __enter__(self) -> "RayActors":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes; the cluster stays."""
+        # First: a thread whose call ends with its process must not start another one.
+        handles, self._handles = self._handles, []
+        self._end_all(handles)
+        self._connection.close()
+
+    def _end_all(self, handles: Sequence[Any]) -> None:
+        with suppress(ClusterFailed):  # without a cluster, Ray would look for another one
+            self._connection.check()
+            for handle in handles:
+                _end(handle)
+
+    def send(self, number: int, method: str, *arguments: Any) -> Any:
+        """Call a method of an actor; the answer comes later."""
+        handle = self._open()[number]
+        with self._sending():
+            return getattr(handle, method).remote(*arguments)
+
+    def store(self, payload: bytes) -> Any:
+        """One copy in the object store for all actors of a node, unless it is small."""
+        if len(payload) <= INLINE:
+            return payload
+        self._open()
+        with self._sending():
+            return ray.put(payload)
+
+    def collect(self, answers: Sequence[Any]) -> list[Answer | Lost]:
+        """The answers, as soon as all have come or will never come."""
+        while True:
+            self._open()
+            try:
+                with self._connection.use():
+                    return list(ray.get(answers, timeout=PATIENCE_SECONDS))
+            except GetTimeoutError:
+                continue
+            except RayTaskError as error:
+                if isinstance(error.cause, RayError):  # what was sent did not get there
+                    raise ClusterFailed(f"{_NO_ROOM} ({first_line(error.cause)})") from error
+                raise  # a fault of ours, and no lost actor
+            except RayError as error:
+                if len(answers) == 1:
+                    return [Lost(first_line(error))]
+                return [self.collect([answer])[0] for answer in answers]
+
+    def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
+        """Make lost actors again, wherever there is room; others may have done so meanwhile."""
+        with self._replacing:
+            lost = list(numbers)
+            if generations is not None:
+                pairs = zip(numbers, generations, strict=True)
+                lost = [number for number, which in pairs if which == self.generations[number]]
+            try:
+                self._make(lost)
+                self._greet(lost)
+            except BaseException:
+                handles = self._handles  # others are not to wait for what never starts
+                self._end_all([handles[number] for number in lost if handles])
+                raise
+
+    def _make(self, numbers: Sequence[int]) -> None:
+        self._open()
+        self._connection.ask(_check_node)
+        for number in numbers:
+            handles = self._open()
+            _end(handles[number])
+            made = self._connection.ask(self._start)
+            with self.steady:
+                self.generations[number] += 1
+                handles[number] = made
+            if handles is not self._handles:  # closed by another thread, perhaps before this one
+                _end(made)
+
+    def _open(self) -> list[Any]:
+        """The actors, as long as they may be asked."""
+        self._connection.check()  # Ray would look for another cluster
+        handles = self._handles
+        if not handles:
+            raise ClusterFailed("these actors have ended; start new ones")
+        return handles
+
+    @contextmanager
+    def _sending(self) -> Iterator[None]:
+        """Hand something over to the cluster."""
+        try:
+            with self._connection.use():
+                yield
+        except RayError as error:
+            raise ClusterFailed(f"{_NO_ROOM} ({first_line(error)})") from error
+
+    def _start(self) -> Any:
+        options = {"num_cpus": 1, "num_gpus": self._gpus, "max_restarts": 0}
+        return _REMOTE.options(**options, scheduling_strategy="SPREAD").remote()
+
+    def _greet(self, numbers: Sequence[int]) -> None:
+        """Wait until actors have started; those that are lost meanwhile are made again."""
+        why = self._welcome(numbers)
+        for _ in range(RESTORES):
+            if not why:
+                return
+            self._make(list(why))
+            why = self._welcome(list(why))
+        if why:
+            raise ClusterFailed(unwelcome(next(iter(why.values()))))
+
+    def _welcome(self, numbers: Sequence[int]) -> dict[int, str]:
+        """Hear from actors as they start, and of those that are lost; one gives the others time."""
+        lost, said = {}, False
+        asked = {self.send(number, "hello"): number for number in numbers}
+        waiting, patience = list(asked), self._patience()
+        timeout = min(PATIENCE_SECONDS, self._start_seconds)
+        while waiting:
+            with self._connection.use():
+                done, waiting = ray.wait(waiting, num_returns=1, timeout=timeout)
+            if not done:
+                self._connection.ask(_check_node)
+                if self._connection.ask(patience.is_over):
+                    raise ClusterFailed(self._why_late(len(waiting), patience))
+                if patience.is_slow and not said:
+                    said = True
+                    say_slow(patience.most)
+                continue
+            number, patience = asked[done[0]], self._patience()
+            try:
+                with self._connection.use():
+                    theirs, self.processes[number] = ray.get(done[0])
+                check_version(theirs)
+            except RayError as error:
+                self._open()  # else it has ended because all of them have
+                lost[number] = first_line(error)
+                if getattr(error, "actor_init_failed", True):
+                    raise ClusterFailed(unwelcome(lost[number])) from error
+        return lost
+
+    def _patience(self) -> Patience:
+        has_started: Any = lambda probe: bool(ray.wait([probe], timeout=0)[0])  # noqa: E731
+        return Patience(self._start_seconds, _NOTHING.remote, has_started)
+
+    def _why_late(self, late: int, patience: Patience) -> str:
+        if not patience.others_start:
+            return slow_cluster(patience.seconds)
+        free, there = self._connection.ask(_free_resources), self._connection.ask(_resources)
+        names = ("CPU", "GPU") if self._gpus else ("CPU",)
+        room = {name: (free.get(name, 0), there.get(name, 0)) for name in names}
+        return no_room(late, len(self), patience.seconds, room)
+
+
+_REMOTE = ray.remote(_Actor)
+_NO_ROOM = "the Ray cluster could not take what was sent to it"
+
+
+def _check_node() -> None:
+    """Some seconds after Ray's own process on this machine, Ray ends this one without a word."""
+    here = ray.get_runtime_context().get_node_id() if _client() is None else None
+    if any(node["NodeID"] == here and not node["Alive"] for node in _nodes()):
+        raise ClusterFailed(
+            "Ray has ended on this machine; look for what ended it, such as too little memory, and "
+            "select again"
+        )
+
+
+def _end(handle: Any) -> None:
+    with suppress(Exception):  # it has ended already, or the cluster has
+        ray.kill(handle)
+
+
+class RayShards(HeldShards):
+    """A pool whose rows are held by actors of a Ray cluster; a `labelwise.pool.blocks.Shards`.
+
+    Example:
+        >>> with RayActors(2) as actors:
+        ...     shards = RayShards(actors, {"features": np.ones((6, 2))}, 6)
+        ...     print(shards.sum(len), len(shards.map(len)))
+        6 2
+    """
+
+
+def dataset_rows(dataset: Any, *, seconds: float = START_SECONDS) -> dict[str, Any]:
+    """The rows of a Ray Data set, which stay in the cluster: arguments for `RayShards`.
+
+    Its columns are called as representations are (``features``, ``probabilities``, ...), or
+    ``inputs`` where a learner is given. Ray Data keeps no order of rows, so a column ``id`` should
+    hold the items' ids.
+
+    Args:
+        dataset: a ``ray.data.Dataset``. Computing it needs CPUs, which actors keep for themselves:
+            call this before they start.
+        seconds: how long to wait for a CPU that is free.
+    """
+    if _client() is not None:
+        raise BadInput(
+            "Ray Data does not run through Ray's client (ray://); select on a node of the cluster, "
+            "with on='ray:HOST:PORT'"
+        )
+    _wait_for_cpu(seconds)
+    pieces = dataset.to_numpy_refs()
+    found = ray.get([_DESCRIBED.remote(piece) for piece in pieces])
+    ids = [some for _, some in found if some is not None]
+    return {
+        "values": {},
+        "count": sum(length for length, _ in found),
+        "pieces": [(length, p) for (length, _), p in zip(found, pieces, strict=True) if length],
+        "ids": np.concatenate(ids).astype(np.int64) if ids else None,
+    }
+
+
+def _wait_for_cpu(seconds: float) -> None:
+    """Without one Ray Data would wait for ever."""
+    end = time.monotonic() + seconds
+    with closing(_connection()) as connection:
+        while connection.ask(_free_resources).get("CPU", 0) < 1:
+            if time.monotonic() > end:
+                raise ClusterFailed(
+                    f"no CPU of the cluster was free within {seconds:.0f} s; compute the dataset "
+                    "before actors take all of them, or ask for fewer actors"
+                )
+            time.sleep(0.5)
+
+
+def _nothing() -> None:
+    """Needs a process, and no room."""
+
+
+def _described(block: Any) -> tuple[int, Any]:
+    return len(next(iter(block.values()))), block.get("id")
+
+
+_DESCRIBED = ray.remote(num_cpus=0)(_described)
+_NOTHING = ray.remote(num_cpus=0)(_nothing)
+
+
+@contextmanager
+def open_ray_shards(
+    on: "str | RayActors",
+    values: Values,
+    count: int,
+    *,
+    actors: int | None = None,
+    ids: Ids | None = None,
+    labelled: Ids | None = None,
+    progress: Progress | None = None,
+) -> Iterator[RayShards]:
+    """A pool on Ray for as long as it is needed.
+
+    Args:
+        on: a cluster as in `connect`, or actors that run already and stay.
+        values: representations by name.
+        count: how many rows there are.
+        actors: how many to start.
+        ids: the items' ids; row numbers if None.
+        labelled: ids of the items that are labelled already.
+        progress: told how far a selection has come.
+    """
+    crew = on if isinstance(on, RayActors) else RayActors(actors, on=on)
+    try:
+        shards = RayShards(crew, values, count, ids=ids, labelled=labelled, progress=progress)
+        try:
+            yield shards
+            shards.check_files()
+        finally:
+            shards.close()
+    finally:
+        if crew is not on:
+            crew.close()

@@ -1,0 +1,261 @@
+"""Rows of ``.npy`` and Parquet files in object storage, or wherever else fsspec reaches.
+
+A URL such as ``s3://bucket/features.npy`` names such a file, a folder of them, or with a pattern in
+its last part several, which are read one after the other by name. Only the ranges of bytes that a
+pass asks for are fetched; neighbouring rows are fetched together.
+
+fsspec finds the file system. Where it lacks the package for one that pyarrow brings along (S3,
+Google Cloud Storage, Azure, HDFS), pyarrow's is taken.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from labelwise.arrays import Array, precision
+from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
+from labelwise.pool.file_patterns import HIDDEN, in_order, in_sub_folder, is_open
+from labelwise.pool.parquet.readers import open_table
+from labelwise.pool.parquet.rows import ParquetSource, parquet_library
+from labelwise.pool.sources import KINDS, Parts, Source
+
+HEADER = 1 << 12
+"""How many bytes are fetched to find the header of a .npy file; as a rule it has 128."""
+GAP = 1 << 16
+"""Rows are fetched with one request if no more bytes than this lie between them."""
+AGES = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created")
+"""Where file systems say which state of a file they have, those that tell more first."""
+SECRETS = "(?i)([?&][^=&]*(?:sig|token|key|secret|credential|password)[^=&]*=)[^&]*"
+"""What a web server is asked for with, and must not be written down."""
+
+
+def is_remote(value: Any) -> bool:
+    """Whether a value is the URL of a file.
+
+    Example:
+        >>> is_remote("s3://bucket/features.npy"), is_remote("/data/features.npy")
+        (True, False)
+    """
+    return isinstance(value, str) and "://" in value
+
+
+def open_remote(url: str, name: str) -> Source:
+    """A source of rows from the URL of a .npy or .parquet file, of a folder of them, or a pattern.
+
+    Args:
+        url: what fsspec or pyarrow can open; credentials are taken from where these look for them.
+        name: what it is called in errors.
+    """
+    files, paths = _found(url, name)
+    url = without_secret(url)
+    kinds = {PurePosixPath(one).suffix for one in paths}
+    if len(kinds) > 1 or not kinds <= set(KINDS):
+        raise BadInput(f"{name}: {url} cannot be read; give .npy files or .parquet files")
+    if kinds == {".parquet"}:
+        return RemoteParquetSource(files, paths, url, name)
+    parts = [RemoteNpySource(files, one, f"{name}: {url}") for one in paths]
+    return parts[0] if len(parts) == 1 else Parts(parts, [Path(one) for one in paths], name)
+
+
+def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
+    """By path, the size of every file that a URL stands for, and what its store says of its age.
+
+    Args:
+        url: as `open_remote` takes it.
+        name: what it is called in errors.
+    """
+    files, paths = _found(url, name)
+    facts = {}
+    for path in paths:
+        told = files.info(path)
+        changed = next((told[word] for word in AGES if told.get(word) is not None), None)
+        facts[path] = {"bytes": told.get("size"), "changed": str(changed)}
+    return facts
+
+
+def _found(url: str, name: str) -> tuple[Any, list[str]]:
+    """The file system that a URL names, and the paths of its files there; none is an error."""
+    files, path = _file_system(url, name)
+    url = without_secret(url)
+    try:
+        paths, deeper = _paths(files, path.rstrip("/"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{name}: {url} cannot be reached ({first_line(error)})") from error
+    if deeper is not None:
+        raise in_sub_folder(name, url.rstrip("/"), deeper)
+    if not paths:
+        raise UnknownName(f"{name}: there is no file {url}, or no .npy or .parquet file in it")
+    return files, in_order(paths)
+
+
+def _file_system(url: str, name: str) -> tuple[Any, str]:
+    """The file system that a URL names, and the path there."""
+    shown = without_secret(url)
+    try:
+        url_to_fs = import_module("fsspec.core").url_to_fs
+    except ImportError as error:
+        raise MissingDependency(
+            f"reading {shown} needs fsspec; run pip install fsspec, and what it asks for next"
+        ) from error
+    try:
+        files, path = url_to_fs(url)
+    except ImportError as error:
+        found = _file_system_of_pyarrow(url)
+        if found is None:
+            raise MissingDependency(f"reading {shown} needs another package ({error})") from error
+        return found
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{name}: {shown} cannot be reached ({first_line(error)})") from error
+    return files, path
+
+
+def _file_system_of_pyarrow(url: str) -> tuple[Any, str] | None:
+    try:
+        files, path = import_module("pyarrow.fs").FileSystem.from_uri(url)
+    except (ImportError, OSError, ValueError):  # not there, or not known to it
+        return None
+    return import_module("fsspec.implementations.arrow").ArrowFSWrapper(files), path
+
+
+def _paths(files: Any, path: str) -> tuple[list[str], str | None]:
+    """The files that a path stands for, and one in a sub-folder where there is any."""
+    if "*" in path or "[" in path:  # a question mark begins what a web server is asked for
+        return files.glob(path), None
+    if not files.exists(path):
+        return [], None
+    if not files.isdir(path):
+        return [path], None
+    below = [one for kind in KINDS for one in files.glob(f"{path}/**/*{kind}")]
+    here = files._strip_protocol(path)
+    inside = {one: PurePosixPath(one).relative_to(here) for one in below}
+    shown = [
+        one
+        for one, inner in inside.items()
+        if is_open(inner.parts[:-1]) and not inner.name.startswith(HIDDEN)
+    ]
+    deeper = [str(inside[one]) for one in shown if len(inside[one].parts) > 1]
+    return shown, min(deeper, default=None)
+
+
+def without_secret(url: str) -> str:
+    """A URL as it may be shown and written down.
+
+    Example:
+        >>> without_secret("s3://key:secret@bucket/features.npy")
+        's3://bucket/features.npy'
+        >>> without_secret("https://host/features.npy?X-Amz-Signature=0a1b&part=2")
+        'https://host/features.npy?X-Amz-Signature=...&part=2'
+    """
+    return re.sub(SECRETS, r"\1...", re.sub("//[^/]*@", "//", url))
+
+
+def _shown_name(path: str) -> str:
+    return without_secret(PurePosixPath(path).name)
+
+
+class RemoteNpySource:
+    """A ``.npy`` file of which ranges are fetched."""
+
+    in_memory, is_numpy, held_bytes = False, True, 0
+
+    def __init__(self, files: Any, path: str, name: str) -> None:
+        """Fetch the header; a file that is no array by rows, or holds objects, is refused."""
+        self._files, self._path, self._name = files, path, name
+        try:
+            with files.open(path, "rb", block_size=HEADER) as file:
+                major, _ = npy.read_magic(file)
+                read = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
+                self.shape, by_columns, self._dtype = read(file)
+                self._offset = file.tell()
+        except (ValueError, EOFError, OSError) as error:
+            raise BadInput(f"{name} is not a readable .npy file ({first_line(error)})") from error
+        if self._dtype.hasobject:
+            raise BadInput(f"{name} holds objects; save an array of numbers instead")
+        if by_columns and len(self.shape) > 1:
+            raise BadInput(
+                f"{name} is stored column by column; save np.ascontiguousarray(...) instead"
+            )
+        size = files.info(path).get("size")  # some stores do not tell
+        self._check_end(self._place(self.shape[0]) if size is None else size)
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Item size times the number of columns."""
+        return int(self._dtype.itemsize) * int(np.prod(self.shape[1:], dtype=np.int64))
+
+    @property
+    def precision(self) -> float:
+        """That of the file's type."""
+        return precision(np.empty(0, dtype=self._dtype))
+
+    def _place(self, row: int) -> int:
+        return int(self._offset) + row * self.bytes_per_row
+
+    def _check_end(self, size: int) -> None:
+        if size < self._place(self.shape[0]):
+            raise BadInput(
+                f"{self._name} is cut off: {size} bytes of {_shown_name(self._path)} are "
+                f"there but {self._place(self.shape[0])} belong to it; copy it anew"
+            )
+
+    def _rows(self, content: bytes, first: int, last: int) -> Any:
+        """Rows from their bytes, which are fewer if the file has become shorter."""
+        if len(content) < (last - first) * self.bytes_per_row:
+            self._check_end(self._place(first) + len(content))
+        return np.frombuffer(content, dtype=self._dtype).reshape(-1, *self.shape[1:])
+
+    def read(self, first: int, last: int) -> Array:
+        """Rows ``first`` to ``last - 1``, fetched with one request."""
+        last = min(last, self.shape[0])
+        if last <= first:
+            return np.empty((0, *self.shape[1:]), dtype=self._dtype)
+        found = self._files.cat_file(self._path, self._place(first), self._place(last))
+        return self._rows(found, first, last)
+
+    def take(self, positions: Any) -> Array:
+        """The rows at the given positions, those close to each other with one request."""
+        wanted, back = np.unique(np.asarray(positions, dtype=np.int64), return_inverse=True)
+        if not len(wanted):
+            return self.read(0, 0)
+        far = np.flatnonzero(np.diff(wanted) * self.bytes_per_row > GAP) + 1
+        runs = np.split(wanted, far)
+        starts = [self._place(int(run[0])) for run in runs]
+        ends = [self._place(int(run[-1]) + 1) for run in runs]
+        found = self._files.cat_ranges([self._path] * len(runs), starts, ends)
+        rows = [
+            self._rows(some, int(run[0]), int(run[-1]) + 1)[run - run[0]]
+            for some, run in zip(found, runs, strict=True)
+        ]
+        return np.concatenate(rows)[back]
+
+
+class RemoteParquetSource(ParquetSource):
+    """Parquet files, one after the other, of which ranges are fetched."""
+
+    buffers = 32 << 20  # requests cost more than memory
+
+    def __init__(self, files: Any, paths: Sequence[str], url: str, name: str) -> None:
+        """Open the files; nothing but their metadata is fetched.
+
+        Args:
+            files: a file system of fsspec.
+            paths: of the files there.
+            url: what they are called together in errors.
+            name: of the representation.
+        """
+        library = parquet_library(url)
+
+        def opened(path: str, **options: Any) -> Any:
+            file = files.open(path, "rb", cache_type="none")  # buffers of pyarrow's own are enough
+            return library.ParquetFile(file, **options)
+
+        tables = [
+            open_table(partial(opened, one), _shown_name(one), f"{name}: {url}") for one in paths
+        ]
+        self._hold(PurePosixPath(url).name or url, tables, name)

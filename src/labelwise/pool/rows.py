@@ -1,0 +1,133 @@
+"""Rows of items by representation: taken, joined, moved to another library, and gathered.
+
+A mapping of rows may be a dictionary of arrays, or read a file when it is asked.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Array, device, like, namespace, take, to_numpy
+
+Rows = Mapping[str, Any]
+"""Representations by name; the first axis of each is the item. A list holds several models'."""
+
+
+class TakesRows(Mapping[str, Any]):
+    """A mapping of rows that can read some of them without the others."""
+
+    @abstractmethod
+    def take(self, positions: Any) -> dict[str, Any]:
+        """The rows at the given positions, for every representation."""
+
+
+class CutsRows(TakesRows):
+    """A mapping of rows that can be had in pieces too (`labelwise.pool.pieces`)."""
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[int, int]:
+        """How many rows there are, and how many numbers a row has in NumPy; 0 if elsewhere."""
+
+    @abstractmethod
+    def cut(self, ranges: Sequence[slice]) -> list[Rows]:
+        """The rows in pieces, for the time of one visit; together they are read once."""
+
+
+def each(value: Any, function: Callable[[Array], Array]) -> Any:
+    """Apply ``function`` to an array, or to every array of a list of several models'."""
+    if isinstance(value, list | tuple):
+        return [function(part) for part in value]
+    return function(value)
+
+
+def take_rows(rows: Rows, positions: Any) -> dict[str, Any]:
+    """The rows at the given positions, for every representation.
+
+    A mapping that `TakesRows` (a block of a file) reads only those.
+    """
+    if not isinstance(rows, dict) and isinstance(rows, TakesRows):
+        return rows.take(positions)
+    return {name: each(value, lambda array: take(array, positions)) for name, value in rows.items()}
+
+
+def on_host(rows: Rows) -> dict[str, Any]:
+    """The same rows as NumPy arrays."""
+    return {name: each(rows[name], to_numpy) for name in rows}
+
+
+def beside(rows: Rows, other: Array) -> dict[str, Any]:
+    """The same rows in the library and on the device of another array."""
+    if isinstance(other, np.ndarray):
+        return on_host(rows)
+    return {name: each(rows[name], lambda array: like(array, other)) for name in rows}
+
+
+def join_rows(parts: Sequence[Rows]) -> dict[str, Any]:
+    """Blocks of rows one after the other, for every representation."""
+    if len(parts) == 1:
+        return dict(parts[0])
+    joined: dict[str, Any] = {}
+    for name, value in parts[0].items():
+        if isinstance(value, list | tuple):
+            models = range(len(value))
+            joined[name] = [_concatenate([part[name][j] for part in parts]) for j in models]
+        else:
+            joined[name] = _concatenate([part[name] for part in parts])
+    return joined
+
+
+def _concatenate(arrays: list[Array]) -> Array:
+    return namespace(arrays[0]).concat(arrays)
+
+
+class GrowingRows:
+    """Rows of picks, appended one by one or many at a time, in buffers that double."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Any] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, rows: Rows) -> None:
+        """Add picks at the end."""
+        if not self._buffers:
+            self._buffers = {name: each(value, _empty_like) for name, value in rows.items()}
+        new = self._count
+        for name, value in rows.items():
+            buffers = self._buffers[name]
+            if isinstance(value, list | tuple):
+                pairs = zip(buffers, value, strict=True)
+                self._buffers[name] = [_extend(old, new, part) for old, part in pairs]
+            else:
+                self._buffers[name] = _extend(buffers, new, value)
+        first = next(iter(rows.values()))
+        self._count += len(first[0] if isinstance(first, list | tuple) else first)
+
+    def since(self, first: int) -> dict[str, Any]:
+        """The picks from number ``first`` on."""
+        last = self._count
+        return {
+            name: each(value, lambda buffer: buffer[first:last])
+            for name, value in self._buffers.items()
+        }
+
+
+def _empty_like(array: Array) -> Array:
+    return array[:0]
+
+
+def _extend(buffer: Array, used: int, new: Array) -> Array:
+    """Write ``new`` behind the first ``used`` rows, in a buffer twice as long where it is full."""
+    if used + len(new) > len(buffer):
+        xp = namespace(new)
+        length = max(2 * len(buffer), used + len(new), 64)
+        shape = (length - used - len(new), *new.shape[1:])
+        room = xp.zeros(shape, dtype=new.dtype, device=device(new))
+        return xp.concat([buffer[:used], new, room])
+    buffer[used : used + len(new)] = new
+    return buffer

@@ -1,1 +1,0 @@
-"""From a pool, wherever its rows are, to a selection."""

@@ -1,0 +1,323 @@
+"""A user's own labelled data: pictures in folders, tables of numbers or texts, feature files.
+
+==========================  =======================================================================
+what                        inputs and labels
+==========================  =======================================================================
+a folder                    ``DIR/class/picture.png``; the folders are the classes
+.csv, .tsv, .jsonl,         one row per item; a column of labels, and text columns or numeric ones
+.parquet                    (in .jsonl and .parquet a column may hold lists of numbers)
+.npz                        arrays ``inputs`` or ``features``, and ``labels`` or ``targets``
+.npy                        one row per item; the labels are another .npy file
+==========================  =======================================================================
+
+Nothing is repaired: a missing number or label is refused, with the column and the count.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelwise.benchmark.datasets.entries import Arrays, as_texts
+from labelwise.errors import BadInput
+from labelwise.media.images import PICTURES, SIDE, picture_form, read_pictures
+from labelwise.media.tables import (
+    ARRAYS,
+    TABLES,
+    are_texts,
+    as_number,
+    choose_columns,
+    input_array,
+    is_missing,
+    joined_texts,
+    load_arrays,
+    numeric_column,
+    read_table,
+)
+
+MANY_VALUES = 20
+"""Labels with a fraction and more different values than this are amounts, not classes."""
+
+FEWEST = 30
+"""With fewer items a simulation would say nothing."""
+
+_PARTS = {"train", "training", "test", "testing", "val", "valid", "validation"}
+_LABELS = ("labels", "targets", "label", "target", "y", "Y")
+
+
+@dataclass(frozen=True, eq=False)
+class OwnData:
+    """Labelled items, checked.
+
+    Attributes:
+        name: of the file or folder.
+        kind: ``"images"``, ``"texts"`` or ``"numbers"``.
+        inputs: ``(n, channels, height, width)``, ``(n,)`` texts as objects, or ``(n, d)`` float64.
+        targets: ``(n,)`` int64 classes from 0, or ``(n, 1)`` float32 values.
+        classes: their names in the order of their numbers; None for a regression.
+        notes: what was decided in reading, in sentences.
+    """
+
+    name: str
+    kind: str
+    inputs: Arrays
+    targets: Arrays
+    classes: tuple[str, ...] | None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+def read_own_data(
+    path: str | Path,
+    *,
+    labels: str | None = None,
+    text: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    without: Sequence[str] = (),
+    side: int = SIDE,
+    regression: bool | None = None,
+    drop_unlabelled: bool = False,
+) -> OwnData:
+    r"""Read labelled data from a folder or file.
+
+    Args:
+        path: a folder with a folder of pictures per class, or a .csv, .tsv, .jsonl, .parquet, .npz
+            or .npy file.
+        labels: the column of the labels; the array of a .npz file; the file for a .npy file.
+        text: the columns of texts, which are put together; none for a table of numbers.
+        columns: the numeric columns to use; none for all.
+        without: columns to leave out.
+        side: of the squares that pictures are scaled to.
+        regression: whether labels are amounts; None decides by the labels.
+        drop_unlabelled: leave out rows without a label in place of refusing them.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "plants.csv"
+        >>> rows = "".join(f"{n},{n % 7},{'rose' if n % 2 else 'oak'}\n" for n in range(40))
+        >>> _ = path.write_text("height,age,plant\n" + rows)
+        >>> data = read_own_data(path, labels="plant")
+        >>> data.kind, data.inputs.shape, data.classes
+        ('numbers', (40, 2), ('oak', 'rose'))
+    """
+    path = Path(path)
+    if path.is_dir():
+        if labels is not None:
+            raise BadInput(
+                f"{path} is a folder, whose folders are the labels; leave out labels {labels!r}"
+            )
+        inputs, names, notes = _folders(path, side)
+        return own_data(inputs, names, name=path.resolve().name, regression=False, notes=notes)
+    if not path.is_file():
+        raise BadInput(f"there is no file or folder {path}")
+    suffix = path.suffix.lower()
+    if suffix in ARRAYS:
+        inputs, targets, notes = (_npy if suffix == ".npy" else _npz)(path, labels)
+    elif suffix in TABLES:
+        inputs, targets, notes = _from_table(path, labels, text, columns, without)
+    else:
+        known = ", ".join((*TABLES, *ARRAYS))
+        raise BadInput(f"{path} is no folder, and its kind is unknown; give one of {known}")
+    if drop_unlabelled:
+        inputs, targets, dropped = _labelled_only(inputs, targets)
+        notes = [*notes, f"left out {dropped} rows without a label"] if dropped else notes
+    return own_data(inputs, targets, name=path.name, regression=regression, notes=notes)
+
+
+def own_data(
+    inputs: Any,
+    targets: Any,
+    *,
+    name: str = "data",
+    regression: bool | None = None,
+    notes: Sequence[str] = (),
+) -> OwnData:
+    """Check labelled items in memory.
+
+    Args:
+        inputs: ``(n, d)`` numbers, ``(n, height, width)`` or ``(n, channels, height, width)`` or
+            ``(n, height, width, channels)`` pictures, or n texts.
+        targets: ``(n,)`` labels of any kind.
+        name: for reports.
+        regression: whether labels are amounts; None decides by the labels.
+        notes: to keep with the data.
+
+    Example:
+        >>> data = own_data(np.zeros((60, 3)), ["yes", "no"] * 30)
+        >>> data.classes, data.targets[:3].tolist()
+        (('no', 'yes'), [1, 0, 1])
+    """
+    kind, rows = _checked_inputs(name, inputs)
+    values = _plain_labels(name, targets)
+    if len(values) != len(rows):
+        raise BadInput(f"{name} has {len(rows)} items but {len(values)} labels; give one each")
+    missing = sum(map(is_missing, values))
+    if missing:
+        raise BadInput(
+            f"{missing} of {len(values)} rows of {name} have no label; leave them out "
+            "(--drop-unlabelled)"
+        )
+    if len(rows) < FEWEST:
+        raise BadInput(f"{name} has {len(rows)} items; a simulation needs {FEWEST} or more")
+    amounts = _amounts(name, values, regression)
+    if amounts is not None:
+        return OwnData(name, kind, rows, amounts[:, None].astype(np.float32), None, tuple(notes))
+    classes, numbers = _classes(name, values)
+    return OwnData(name, kind, rows, numbers, classes, tuple(notes))
+
+
+def _checked_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
+    if not isinstance(inputs, np.ndarray):
+        inputs = as_texts(list(inputs)) if are_texts(inputs) else np.asarray(inputs)
+    if inputs.dtype.kind in "OUS":
+        if inputs.ndim != 1 or not are_texts(inputs):
+            raise BadInput(f"{name} has inputs that are neither numbers nor texts")
+        return "texts", as_texts([str(text) for text in inputs])
+    if inputs.dtype.kind not in "biuf":
+        raise BadInput(f"{name} has inputs of type {inputs.dtype}; give numbers or texts")
+    if inputs.ndim not in (2, 3, 4) or not inputs.size:
+        raise BadInput(
+            f"{name} has inputs of shape {inputs.shape}; give (n, d), or pictures "
+            "(n, channels, height, width)"
+        )
+    bad = ~np.isfinite(inputs.reshape(len(inputs), -1)).all(axis=1)
+    if bad.any():
+        raise BadInput(
+            f"{int(bad.sum())} of {len(inputs)} rows of {name} hold NaN or infinite numbers, the "
+            f"first of them row {int(bad.argmax())}; fill them in or leave them out"
+        )
+    if inputs.ndim == 2:
+        return "numbers", inputs.astype(np.float64)
+    if inputs.ndim == 3:
+        inputs = inputs[:, None]
+    elif inputs.shape[3] in (1, 3, 4) and inputs.shape[1] not in (1, 3, 4):
+        inputs = np.ascontiguousarray(inputs.transpose(0, 3, 1, 2))
+    return "images", inputs if inputs.dtype == np.uint8 else inputs.astype(np.float32)
+
+
+def _plain_labels(name: str, targets: Any) -> list[Any]:
+    values = np.asarray(targets) if not isinstance(targets, list) else None
+    if values is not None:
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if values.ndim != 1:
+            raise BadInput(f"{name} has labels of shape {values.shape}; give one per item, (n,)")
+        return list(values.tolist())
+    return list(targets)
+
+
+def _amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None:
+    """The labels as numbers, if they are amounts; None if they are classes."""
+    if wanted is False:
+        return None
+    numbers = [as_number(value) for value in values]
+    strange = [v for v, n in zip(values, numbers, strict=True) if n is None or not math.isfinite(n)]
+    if strange:
+        if wanted:
+            raise BadInput(
+                f"{name} has the label {strange[0]!r}; a regression needs finite numbers"
+            )
+        return None
+    amounts = np.array(numbers, dtype=np.float64)
+    distinct = len(np.unique(amounts))
+    fractions = bool((amounts != np.round(amounts)).any())
+    if not wanted and not (fractions and distinct > MANY_VALUES):
+        return None
+    if distinct < 2:
+        raise BadInput(f"all labels of {name} are {amounts[0]:g}; there is nothing to learn")
+    return amounts
+
+
+def _classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arrays]:
+    numeric = all(as_number(value) is not None for value in values)
+    key: Any = (lambda label: (as_number(label), label)) if numeric else None
+    names = [str(value).strip() for value in values]
+    order = sorted(set(names), key=key)
+    if len(order) < 2:
+        raise BadInput(f"all {len(names)} items of {name} have the label {order[0]!r}; give two")
+    if 2 * len(order) > len(names):
+        hint = "if they are amounts, say so (--regression)" if numeric else "are they classes?"
+        raise BadInput(f"{name} has {len(order)} labels for {len(names)} items; {hint}")
+    where = {label: number for number, label in enumerate(order)}
+    return tuple(order), np.array([where[label] for label in names], dtype=np.int64)
+
+
+def _labelled_only(inputs: Any, targets: Any) -> tuple[Any, Any, int]:
+    values = _plain_labels("data", targets)
+    keep = [place for place, value in enumerate(values) if not is_missing(value)]
+    if len(keep) == len(values) or len(values) != len(inputs):
+        return inputs, targets, 0
+    return inputs[np.array(keep, dtype=np.intp)], [values[k] for k in keep], len(values) - len(keep)
+
+
+def _folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
+    """Pictures, and the folder that each lies in."""
+    found: list[tuple[Path, str]] = []
+    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
+        files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in PICTURES)
+        found += [(file, folder.name) for file in files]
+    names = [name for _, name in found]
+    if not found:
+        raise BadInput(f"{path} has no pictures in folders; put them as {path}/class/picture.png")
+    if set(map(str.lower, names)) <= _PARTS:
+        parts = ", ".join(dict.fromkeys(names))
+        raise BadInput(f"the folders of {path} are {parts}, not classes; give one of them")
+    files = [file for file, _ in found]
+    form = picture_form(files, side=side)
+    if form.broken:
+        file, reason = next(iter(form.broken.items()))
+        raise BadInput(f"{file} is no picture ({reason}); remove or mend it")
+    pictures = np.empty((len(files), *form.shape), dtype=np.uint8)
+    broken = read_pictures(files, pictures)
+    if broken:
+        file, reason = next(iter(broken.items()))
+        raise BadInput(f"{file} is no picture ({reason}); remove or mend it")
+    return pictures, names, [f"pictures scaled to {form}"]
+
+
+def _npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
+    if labels is None:
+        raise BadInput(f"{path} holds no labels; name their file with --labels y.npy")
+    if not Path(labels).is_file():
+        raise BadInput(f"there is no file {labels}; the labels of a .npy file are another one")
+    return load_arrays(path), load_arrays(Path(labels)), []
+
+
+def _npz(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
+    arrays = load_arrays(path)
+    assert isinstance(arrays, dict)
+    wanted = (labels,) if labels is not None else _LABELS
+    target = next((name for name in wanted if name in arrays), None)
+    if target is None:
+        what = f"no array {labels!r}" if labels else f"none of the arrays {', '.join(_LABELS)}"
+        raise BadInput(f"{path} has {what}; it has {', '.join(arrays)}: name one with --labels")
+    chosen = input_array(path, arrays, but=target)
+    return arrays[chosen], arrays[target], [f"inputs {chosen}, labels {target}"]
+
+
+def _from_table(
+    path: Path,
+    labels: str | None,
+    text: Sequence[str],
+    columns: Sequence[str],
+    without: Sequence[str],
+) -> tuple[Any, list[Any], list[str]]:
+    """Inputs and labels from columns, and what was decided."""
+    table = read_table(path)
+    if labels is None:
+        raise BadInput(
+            f"name the column of the labels with --labels; {path} has {', '.join(table)}"
+        )
+    if labels in (*text, *columns):
+        raise BadInput(f"{labels!r} is the column of the labels; it cannot be an input too")
+    chosen = choose_columns(path, table, text=text, columns=columns, without=[*without, labels])
+    values, notes = list(table[labels]), list(chosen.notes)
+    if chosen.text:
+        return as_texts(joined_texts(table, chosen.text)), values, notes
+    numbers = [numeric_column(path, name, table[name]) for name in chosen.numeric]
+    return np.concatenate(numbers, axis=1), values, notes

@@ -1,0 +1,152 @@
+"""Ids and options as users write them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelwise.cli.option_values import parse_options, read_ids
+from labelwise.errors import BadInput, UnknownName
+from labelwise.selection.result import Selection
+from labelwise.strategy import Choice, PassStrategy
+
+
+def choose(
+    shards,
+    labelled,
+    budget,
+    seed,
+    *,
+    power: float = 1,
+    rounds: int = 5,
+    exact: bool = False,
+    mode: str = "fast",
+    limit: float | None = None,
+    either: int | str = 1,
+    table: Mapping[str, int] | None = None,
+):
+    return Choice([])
+
+
+STRATEGY = PassStrategy(name="mine", needs=(), choose=choose, good_for="tests", reference="none")
+
+
+def test_values_take_the_declared_type():
+    assert parse_options(STRATEGY, {"either": "auto"}) == {"either": "auto"}
+    assert parse_options(STRATEGY, {"either": "3"}) == {"either": 3}
+    texts = {"power": "2", "rounds": "7", "exact": "yes", "mode": "1"}
+    options = parse_options(STRATEGY, texts)
+    assert options == {"power": 2.0, "rounds": 7, "exact": True, "mode": "1"}
+    assert [type(value) for value in options.values()] == [float, int, bool, str]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("3", 3.0), ("0.5", 0.5), ("1e-3", 1e-3), ("none", None), ("None", None)]
+)
+def test_an_option_that_may_be_none_is_read_as_its_declared_type(text, value):
+    assert parse_options(STRATEGY, {"limit": text}) == {"limit": value}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("power", "two", "option power of mine takes a number; got 'two'"),
+        ("rounds", "1.5", "option rounds of mine takes a whole number; got '1.5'"),
+        ("exact", "perhaps", "option exact of mine takes true or false; got 'perhaps'"),
+        ("limit", "auto", "option limit of mine takes a number, or none; got 'auto'"),
+        ("rounds", "none", "option rounds of mine takes a whole number; got 'none'"),
+        ("table", "a", "option table of mine takes no text; give it in Python"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(name, text, message):
+    with pytest.raises(BadInput, match=message):
+        parse_options(STRATEGY, {name: text})
+
+
+def test_an_unknown_option_is_refused_with_the_right_ones():
+    with pytest.raises(UnknownName, match="no option 'powre'; choose from power, rounds, exact"):
+        parse_options(STRATEGY, {"powre": "1"})
+
+
+def test_ids_come_one_per_line_with_blank_lines_left_out(tmp_path: Path):
+    path = tmp_path / "ids.txt"
+    path.write_text("5\n\n  7 \n-3\n")
+    assert read_ids(path) == [5, 7, -3]
+
+
+def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
+    path = tmp_path / "picks.csv"
+    path.write_text("weight,id\n1.5,8\n2.5,9\n")
+    assert read_ids(path) == [8, 9]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("ids.txt", "1\n2.5\n", "line 2 of .*ids.txt must be an id, a whole number; got '2.5'"),
+        ("ids.csv", "id\n1\nx\n", "line 3 of .*ids.csv must be an id, a whole number; got 'x'"),
+        ("ids.csv", "item\n1\n", "has no column called id"),
+    ],
+)
+def test_a_file_with_other_things_is_refused_with_its_line(tmp_path: Path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read_ids(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["ids.txt", "ids.csv"])
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name):
+    (tmp_path / name).write_bytes(b"\x93NUMPY\x01\x00\xff\xfe")
+    with pytest.raises(BadInput, match="is no text in UTF-8; give one id per line, or a "):
+        read_ids(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["picks.csv", "picks.jsonl", "picks.parquet"])
+@pytest.mark.parametrize("weights", [None, np.array([1.5, 2.5])])
+def test_ids_come_from_the_picks_that_were_saved(tmp_path: Path, name, weights):
+    pytest.importorskip("pyarrow")
+    Selection(np.array([8, -9]), weights).save(tmp_path / name)
+    assert read_ids(tmp_path / name) == [8, -9]
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.csv", "id,weight\n8,1\n"), ("a.txt", "8\n")])
+def test_a_mark_of_utf_8_is_no_part_of_the_text(tmp_path: Path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert read_ids(tmp_path / name) == [8]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": 3}\n\n{"id": 2.5}\n', "line 3 of .* must be an id, a whole number; got '2.5'"),
+        ('{"id": true}\n', "must be an id, a whole number; got 'True'"),
+        ('{"weight": 2}\n', r"line 1 of .* is no pick, a JSON object with an id \('id'\)"),
+        ("3\n", "line 1 of .* is no pick, a JSON object with an id"),
+        ('{"id": 3', "line 1 of .* is no pick"),
+    ],
+)
+def test_a_line_that_is_no_pick_is_refused(tmp_path: Path, text, message):
+    (tmp_path / "picks.jsonl").write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read_ids(tmp_path / "picks.jsonl")
+
+
+def test_a_table_without_ids_is_refused(tmp_path: Path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"item": [1, 2]}), tmp_path / "a.parquet")
+    with pytest.raises(BadInput, match=r"a.parquet has no column called id; it has item"):
+        read_ids(tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"id": [1, None]}), tmp_path / "b.parquet")
+    with pytest.raises(BadInput, match=r"line 2 of .*b.parquet must be an id, .*; got 'None'"):
+        read_ids(tmp_path / "b.parquet")
+    (tmp_path / "c.parquet").write_text("id\n1\n")
+    with pytest.raises(BadInput, match=r"c.parquet is not a readable .parquet file"):
+        read_ids(tmp_path / "c.parquet")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path):
+    with pytest.raises(BadInput, match="there is no file"):
+        read_ids(tmp_path / "no.txt")

@@ -1,0 +1,221 @@
+"""The demo's numbers against slow twins, and its page."""
+
+import itertools
+import warnings
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from labelwise.benchmark.statistics import Estimate, labels_needed, tail
+from labelwise.demo import Plan, accuracies_by_strategy, run_all, run_one
+from labelwise.demo.comparison import Comparison, band, compare
+from labelwise.demo.page import page, table, verdict, write_report
+from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
+
+SMALL = Plan(strategies=("margin", "lewis"), seeds=2, labels=40, workers=1)
+LABELS = np.array([20, 30, 40, 50])
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return run_all(SMALL)
+
+
+@pytest.mark.parametrize(
+    ("curve", "target", "expected"),
+    [
+        ([0.5, 0.6, 0.7, 0.8], 0.65, 35.0),
+        ([0.5, 0.6, 0.7, 0.8], 0.7, 40.0),
+        ([0.5, 0.6, 0.7, 0.8], 0.4, 20.0),
+        ([0.5, 0.6, 0.7, 0.8], 0.81, np.inf),
+        ([0.5, 0.7, 0.6, 0.8], 0.65, 27.5),  # the first time counts
+        ([0.5, 0.5, 0.5, 0.8], 0.5, 20.0),
+    ],
+)
+def test_labels_needed_is_read_off_the_straight_line_between_two_rounds(curve, target, expected):
+    assert labels_needed(LABELS, np.array(curve), target) == pytest.approx(expected)
+
+
+@given(st.lists(st.floats(0, 1), min_size=4, max_size=4), st.floats(0, 1))
+def test_the_curve_is_below_the_target_until_the_labels_needed(curve, target):
+    needed = labels_needed(LABELS, np.array(curve), target)
+    before = np.array(curve)[needed > LABELS]
+    assert (before < target).all()
+    if np.isfinite(needed):
+        assert np.interp(needed, LABELS, curve) == pytest.approx(target, abs=1e-9) or needed == 20
+
+
+def slow_comparison(accuracies, name):
+    """Labels needed for all resamples of the seeds, one after the other."""
+    seeds = len(accuracies["random"])
+    found = []
+    for drawn in itertools.product(range(seeds), repeat=seeds):
+        target = accuracies["random"][list(drawn)].mean(axis=0)[-1]
+        found.append(labels_needed(LABELS, accuracies[name][list(drawn)].mean(axis=0), target))
+    return np.sort(found)
+
+
+def test_the_interval_is_the_bootstrap_over_seeds_drawn_for_all_strategies_together():
+    generator = np.random.default_rng(0)
+    base = np.sort(generator.uniform(0.5, 0.9, size=(5, 4)), axis=1)
+    accuracies = {"random": base, "other": base + generator.normal(0.02, 0.01, size=(5, 4))}
+    other = compare(LABELS, accuracies, "random")[1]
+    found = slow_comparison(accuracies, "other")
+    place = int(np.ceil(tail(5) * len(found))) - 1  # fewer beyond each end than 2.5 %
+    assert 0 < place < 0.025 * len(found) - 1
+    assert other.needed.low == pytest.approx(found[place])
+    assert other.needed.high == pytest.approx(found[-place - 1])
+    mean = {name: curves.mean(axis=0) for name, curves in accuracies.items()}
+    assert other.gain.value == pytest.approx(mean["other"][-1] - mean["random"][-1])
+    assert other.needed.value == pytest.approx(
+        labels_needed(LABELS, mean["other"], mean["random"][-1])
+    )
+
+
+def test_pairing_takes_away_what_all_strategies_share():
+    shift = np.random.default_rng(0).normal(0, 0.2, size=(8, 1))
+    base = np.linspace(0.5, 0.8, 4) + shift
+    better = compare(LABELS, {"random": base, "better": base + 0.05}, "random")[1]
+    assert better.gain.low == pytest.approx(0.05) and better.gain.high == pytest.approx(0.05)
+    assert better.final.high - better.final.low > 0.1
+
+
+def test_curves_of_different_numbers_of_seeds_are_refused():
+    with pytest.raises(BadInput, match="one curve per seed"):
+        compare(LABELS, {"random": np.ones((3, 4)), "other": np.ones((2, 4))}, "random")
+
+
+def test_the_band_holds_the_mean_curve():
+    curves = np.random.default_rng(0).uniform(size=(9, 4))
+    low, high = band(curves)
+    assert (low < curves.mean(axis=0)).all() and (curves.mean(axis=0) < high).all()
+    assert (low > curves.min(axis=0)).all() and (high < curves.max(axis=0)).all()
+
+
+def test_all_strategies_start_from_the_same_labels_and_the_same_network(runs):
+    by_seed = [[run for run in runs if run.seed == seed] for seed in range(2)]
+    for group in by_seed:
+        assert [run.strategy for run in group] == ["random", "margin", "lewis"]
+        assert len({run.accuracies[0] for run in group}) == 1
+        for run in group:
+            np.testing.assert_array_equal(run.first[0], group[0].first[0])
+    assert by_seed[0][0].first[0].tolist() != by_seed[1][0].first[0].tolist()
+
+
+def test_what_is_bought_was_not_labelled_before_and_not_held_out(runs):
+    for run in runs:
+        held_out = np.random.default_rng(run.seed).permutation(1797)[: SMALL.held_out]
+        first, bought = run.first
+        assert len(first) == 20 and len(bought) == 10
+        assert not np.isin(bought, first).any()
+        assert not np.isin(bought, held_out).any()
+
+
+def test_a_run_is_repeated_by_its_seed(runs):
+    again = run_one(SMALL, "margin", 1)
+    run = next(run for run in runs if run.strategy == "margin" and run.seed == 1)
+    np.testing.assert_array_equal(again.accuracies, run.accuracies)
+    np.testing.assert_array_equal(again.first[1], run.first[1])
+
+
+def test_labels_teach_the_network_to_read_digits(runs):
+    for curves in accuracies_by_strategy(runs).values():
+        assert curves.shape == (2, 3)
+        assert curves[:, -1].mean() > 0.7
+        assert curves[:, -1].mean() > curves[:, 0].mean()
+
+
+def test_two_processes_give_what_one_gives(runs):
+    plan = Plan(strategies=("margin",), seeds=2, labels=30, workers=2)
+    calls = []
+    both = run_all(plan, lambda *call: calls.append(call))
+    alone = [run for run in runs if run.strategy in ("random", "margin")]
+    for ours, theirs in zip(both, alone, strict=True):
+        np.testing.assert_allclose(ours.accuracies, theirs.accuracies[:2])
+    assert calls[:2] == [("random", 0, 2), ("margin", 0, 2)]
+    assert sorted(calls[2:]) == [
+        ("margin", 1, 2),
+        ("margin", 2, 2),
+        ("random", 1, 2),
+        ("random", 2, 2),
+    ]
+
+
+def test_a_strategy_that_warns_is_quoted_once():
+    plan = Plan(strategies=("bss",), seeds=2, labels=40, workers=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run_all(plan)
+    notes = [str(w.message) for w in caught if w.category is LabelwiseWarning]
+    assert len(notes) == 1 and notes[0].startswith("bss: budget is 10 but")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": 1}, "needs 2 seeds or more; got 1"),
+        ({"workers": 0}, "workers must be 1 or more; got 0"),
+        ({"labels": 20}, "20 and some batches of 10; got 20"),
+        ({"labels": 35}, "20 and some batches of 10; got 35"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_refused(changes, message):
+    with pytest.raises(BadInput, match=message):
+        Plan(**changes)
+
+
+def test_a_wrong_name_is_refused_before_the_work():
+    with pytest.raises(UnknownName, match="no strategy is called 'margni'"):
+        run_all(Plan(strategies=("margni",)))
+
+
+def entry(value, low, high):
+    sure = Estimate(0.9, 0.9, 0.9)
+    return Comparison("any", Estimate(value, low, high), sure, sure)
+
+
+def test_the_verdict_follows_the_interval():
+    assert verdict(entry(80, 70, 95), 130) == "fewer labels"
+    assert verdict(entry(80, 70, np.inf), 130) == "unclear"
+    assert verdict(entry(np.inf, 120, np.inf), 130) == "unclear"
+    assert verdict(entry(np.inf, np.inf, np.inf), 130) == "more labels"
+
+
+def test_the_table_says_in_words_what_was_not_reached():
+    plan = Plan(strategies=("any",))
+    lines = table(plan, [entry(np.inf, 120.4, np.inf)])
+    assert lines[1][:3] == ["any", ">130 (120..>130)", "90.0 (90.0..90.0)"]
+
+
+def test_the_page_holds_curves_pictures_and_how_to_repeat_it(runs, tmp_path: Path):
+    comparisons = compare(SMALL.counts, accuracies_by_strategy(runs), "random")
+    write_report(tmp_path / "new" / "report.html", SMALL, runs, comparisons, 12.3)
+    text = (tmp_path / "new" / "report.html").read_text()
+    assert text.count("<figure>") == 2  # margin and lewis, each beside random
+    assert text.count("<img ") == 20 + 3 * 10
+    assert "labelwise demo --strategy margin --strategy lewis --seeds 2 --labels 40" in text
+    assert "http" not in text.replace("http://www.w3.org", "").replace("http://purl.org", "")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["report.html"]
+
+
+def test_the_drawings_on_the_page_are_well_formed_and_follow_its_colours(runs):
+    comparisons = compare(SMALL.counts, accuracies_by_strategy(runs), "random")
+    text = page(SMALL, runs, comparisons, 1.0)
+    for part in text.split("<figure>")[1:]:
+        svg = part[: part.index("</figure>")]
+        ElementTree.fromstring(svg)
+        assert "var(--line)" in svg and "var(--base)" in svg and "#01010" not in svg
+
+
+def test_the_pictures_are_labelled_with_what_they_show(runs):
+    comparisons = compare(SMALL.counts, accuracies_by_strategy(runs), "random")
+    text = page(SMALL, runs, comparisons, 1.0)
+    digits = load_digits().target
+    strip = text[text.index("<h3>margin</h3>") : text.index("<h3>lewis</h3>")]
+    margin = next(run for run in runs if run.strategy == "margin")
+    assert [f'alt="a {digits[row]}"' in strip for row in margin.first[1]] == [True] * 10

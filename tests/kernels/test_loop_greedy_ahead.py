@@ -1,0 +1,196 @@
+"""Picks made ahead are the picks of one at a time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.kernels.distance import farthest_ahead
+from labelwise.kernels.loop import greedy
+from labelwise.kernels.loop.greedy_ahead import certain_ones
+from labelwise.kernels.placement import bytes_on_device, in_one_block, workplace_of
+from labelwise.kernels.sparse import greedy_ahead as pursuit_ahead
+from labelwise.kernels.sparse.greedy import Pursuit
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.strategies.k_center import STRATEGY as K_CENTER
+from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
+from labelwise.strategies.sparse_greedy import Plan
+from tests.conftest import make_features
+from tests.kernels.sparse_twin import make_members, make_rows
+
+torch = pytest.importorskip("torch")
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+DEVICES = [None, "cpu", pytest.param("cuda", marks=NO_GPU)]
+"""NumPy, and torch on two devices."""
+
+
+def on(device, array):
+    return array if device is None else torch.as_tensor(array, device=device)
+
+
+def shards_on(device, rows, blocks, order=None):
+    n = len(next(iter(rows.values())))
+    parts = np.array_split(np.arange(n) if order is None else order, blocks)
+    return LocalShards(
+        [
+            Shard(part, {name: on(device, array[part]) for name, array in rows.items()})
+            for part in parts
+        ]
+    )
+
+
+def working_on(device, strategy):
+    """The strategy with its own work done on a device, as it is where rows are on a GPU."""
+    if device is None:
+        return strategy
+
+    def begin(*given):
+        plan = strategy.begin(*given)
+        place = torch.empty(0, dtype=torch.float64, device=device)
+        old = plan.pursuit
+        return Plan(Pursuit(old.problem, old.gain, old.steps, place), plan.polish)
+
+    return replace(strategy, begin=begin)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("labelled", [None, 5])
+def test_farthest_picks_are_those_of_one_at_a_time(device, blocks, labelled):
+    rows = make_features(700, 8, 2).astype(np.float32)
+    rows[600:] = rows[:100]  # copies: the smaller id wins
+    known = None if labelled is None else {"features": rows[:labelled]}
+    slow = replace(K_CENTER, bounded=False)
+    expected = greedy.pick(slow, shards_on(None, {"features": rows}, 1), known, 150, 0, ahead=False)
+    order = np.random.default_rng(0).permutation(700)
+    shards = shards_on(device, {"features": rows}, blocks, order)
+    near = None if known is None else {"features": on(device, rows[:labelled])}
+    found = greedy.pick(K_CENTER, shards, near, 150, 0, ahead=True)
+    assert found.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
+
+
+@pytest.mark.parametrize("width", [20, 60])
+def test_a_small_window_changes_nothing(width, monkeypatch):
+    monkeypatch.setattr(farthest_ahead, "WIDTH", width)
+    monkeypatch.setattr(pursuit_ahead, "WIDTH", width)
+    rows = make_rows(500, 6, 4)
+    for strategy in (K_CENTER, GREEDY.with_options(temperature=2.0, relative_alpha=0.1)):
+        expected = greedy.pick(strategy, shards_on(None, rows, 2), None, 90, 0, ahead=False)
+        found = greedy.pick(strategy, shards_on(None, rows, 2), None, 90, 0, ahead=True)
+        assert found.ids.tolist() == expected.ids.tolist()
+
+
+OPTIONS = [
+    {},
+    {"relative_alpha": 0.3, "tau": 0.5},
+    {"gain": "exact", "alpha": 1e-6, "beta": 1e-4, "debias_steps": 3},
+    {"alpha": 1e-3, "beta": 0.0, "debias_steps": 0},
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_pursuit_picks_and_weights_are_those_of_one_at_a_time(device, blocks, options):
+    rows = {name: array.astype(np.float32) for name, array in make_rows(400, 6, 4).items()}
+    for array in rows.values():
+        array[300:320] = array[:20]
+    strategy = GREEDY.with_options(temperature=2.0, polish=False, **options)
+    expected = greedy.pick(strategy, shards_on(None, rows, 1), None, 80, 0, ahead=False)
+    order = np.random.default_rng(1).permutation(400)
+    shards = shards_on(device, rows, blocks, order)
+    found = greedy.pick(working_on(device, strategy), shards, None, 80, 0, ahead=True)
+    assert found.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-3, atol=1e-9)
+
+
+def test_members_are_pursued_ahead_too():
+    rows = make_members(200, 6, 4)
+    expected = greedy.pick(GREEDY, shards_on(None, rows, 1), None, 40, 0, ahead=False)
+    found = greedy.pick(GREEDY, shards_on(None, rows, 2), None, 40, 0, ahead=True)
+    assert found.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-6)
+
+
+def test_all_items_can_be_picked_ahead():
+    rows = make_rows(70, 6, 4)
+    for strategy in (K_CENTER, GREEDY.with_options(temperature=2.0)):
+        found = greedy.pick(strategy, shards_on(None, rows, 2), None, 70, 0, ahead=True)
+        assert sorted(found.ids.tolist()) == list(range(70))
+
+
+def test_where_only_variances_decide_nothing_is_made_ahead():
+    rows = make_rows(60, 6, 4)
+    with pytest.warns(LabelwiseWarning, match="at temperature 1"):
+        expected = greedy.pick(GREEDY, shards_on(None, rows, 1), None, 20, 0, ahead=False)
+    with pytest.warns(LabelwiseWarning, match="at temperature 1"):
+        found = greedy.pick(GREEDY, shards_on(None, rows, 2), None, 20, 0, ahead=True)
+    assert found.ids.tolist() == expected.ids.tolist()
+
+
+def test_a_row_that_overflows_is_refused_ahead():
+    rows = {"features": make_features(50, 3).astype(np.float32)}
+    rows["features"][7] = 3e30
+    with pytest.raises(BadInput, match="scored item"), np.errstate(all="ignore"):
+        greedy.pick(K_CENTER, shards_on(None, rows, 1), None, 5, 0, ahead=True)
+
+
+def test_only_what_comes_before_the_first_doubt_is_certain():
+    assert certain_ones(np.array([True, True, False, True])) == 2
+    assert certain_ones(np.array([True, True])) == 2
+    assert certain_ones(np.array([False, True])) == 0
+
+
+def test_only_tensors_that_are_not_read_anew_count_as_staying_on_a_device():
+    tensor = torch.ones((4, 3))
+    assert bytes_on_device(Shard(np.arange(4), {"features": tensor, "outputs": [tensor]})) == 96
+    assert bytes_on_device(Shard(np.arange(4), {"features": np.ones((4, 3))})) == 0
+
+    class Anew(dict):
+        def __getitem__(self, name):
+            return super().__getitem__(name).clone()
+
+    assert bytes_on_device(Shard(np.arange(4), Anew(features=tensor))) == 0
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_blocks_are_joined_on_a_gpu_alone(device):
+    rows = {"features": make_features(10, 2), "outputs": make_features(10, 1)}
+    shards = shards_on(device, rows, 3, np.arange(10)[::-1])
+    joined = in_one_block(shards)
+    if device != "cuda":
+        assert joined is shards
+        assert isinstance(workplace_of(shards), np.ndarray)
+        return
+    (found,) = joined.map(lambda shard: (shard.ids, shard.rows["features"].cpu().numpy()))
+    assert found[0].tolist() == list(range(9, -1, -1))
+    np.testing.assert_array_equal(found[1], rows["features"][::-1])
+
+
+@NO_GPU
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("gain", ["linear", "exact"])
+def test_the_fused_step_is_the_step(gain, steps):
+    pytest.importorskip("triton")
+    from labelwise.kernels.sparse.greedy_fused import fused_step
+
+    size, known = 150, 40
+    rows = torch.randn((size, 20), dtype=torch.float64)
+    matrix = rows @ rows.T / 100 + 0.1 * torch.eye(size, dtype=torch.float64)
+    diagonal, zero = torch.diagonal(matrix).clone(), torch.zeros(size, dtype=torch.float64)
+    matrix[known, :], matrix[:, known] = 0.0, torch.randn(size, dtype=torch.float64)
+    weights, picked, costs = zero.clone(), zero.clone(), torch.rand(size, dtype=torch.float64)
+    weights[: known + 1], picked[:known], costs[: known + 1] = 1.0, 1.0, -torch.inf
+    given = (matrix, diagonal - 0.1, -1 / diagonal, torch.arange(size), zero - torch.inf)
+    constants = tuple(array.cuda() for array in given)
+    state = other = tuple(array.cuda() for array in (weights, matrix @ weights, picked, costs))
+    for _ in range(5):
+        rule = pursuit_ahead.Gain(gain), 0.1, steps, constants
+        state, out = pursuit_ahead._step(*rule, state)
+        other, fused = fused_step(*rule, other)
+        assert int(out[0]) == int(fused[0])
+        for expected, found in zip(state, other, strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

@@ -1,0 +1,192 @@
+"""Events as JSON, and the promise that every record ever written can be read."""
+
+import doctest
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from labelwise.errors import BadInput, StorageFailed
+from labelwise.record import event_checks as checks
+from labelwise.record import events as events_module
+from labelwise.record.events import (
+    FORMAT,
+    KINDS,
+    Asked,
+    Event,
+    Lent,
+    Started,
+    Told,
+    Trained,
+    decode,
+    encode,
+    from_json,
+    kind_of,
+    to_json,
+)
+from labelwise.record.ledger import replay
+from tests.record.sequences import patient, sequences
+from tests.record.test_storage import EVERYTHING
+
+RECORDS = Path(__file__).parent / "records"
+ASKED = Asked(1.0, 1, (3, 5), (1.0, 2.0))
+
+
+def test_every_kind_has_a_name_and_is_tried() -> None:
+    assert set(KINDS.values()) == set(get_args(Event))
+    assert {type(event) for event in EVERYTHING} == set(KINDS.values())
+    assert [kind_of(event) for event in EVERYTHING[:4]] == ["started", "changed", "added", "asked"]
+
+
+@pytest.mark.parametrize("event", EVERYTHING, ids=kind_of)
+def test_goes_to_json_and_back(event: Event) -> None:
+    value = to_json(event)
+    assert list(value)[:2] == ["kind", "format"]
+    assert value["format"] == FORMAT
+    assert from_json(json.loads(json.dumps(value))) == event
+    line = encode(event)
+    assert line.isascii()
+    assert "\n" not in line
+    assert decode(line) == event
+
+
+@patient
+@given(sequences())
+def test_all_sequences_survive_their_text(events: list[Event]) -> None:
+    assert repr([decode(encode(event)) for event in events]) == repr(events)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (Told(float("nan"), 1, "a"), "at of Told must be a finite number of seconds; got nan"),
+        (Told(1.0, 1.5, "a"), "id of Told must be a whole number of 64 bits; got 1.5"),
+        (Told(1.0, 2**63, "a"), "id of Told must be a whole number of 64 bits"),
+        (Told(1.0, np.int64(1), "a"), "id of Told must be a whole number"),
+        (Told(1.0, True, "a"), "id of Told must be a whole number"),
+        (Told(1.0, 1, None), "label of Told must be a whole number, a finite number or a text"),
+        (Told(1.0, 1, float("inf")), "label of Told"),
+        (Told(1.0, 1, False), "label of Told"),
+        (Told(1.0, 1, np.float64(1.0)), "label of Told"),
+        (Told(1.0, 1, "a", None), "by of Told must be a text; got None"),
+        (Told(1.0, 1, "a", "ann", -1.0), "seconds of Told .* 0 or more"),
+        (Lent(1.0, [1, 2], "ann", 2.0), r"ids of Lent must be a tuple .* got \[1, 2\]"),
+        (Started(1.0, {"classes": ("a",)}, 3), "settings of Started must be a dict of what JSON"),
+        (Started(1.0, {1: 2}, 3), "settings of Started"),
+        (Started(1.0, {}, -3), "items of Started must be a whole number, 0 or more; got -3"),
+        (Trained(1.0, 1, 2, 0.5, {"loss": float("nan")}), "metrics of Trained"),
+        (replace(ASKED, ids=(3, 3)), "ids of batch 1 must all be different"),
+        (replace(ASKED, weights=(1.0,)), "batch 1 has 2 ids but 1 weights; give one for each id"),
+        (replace(ASKED, scores=(1.0, float("inf"))), "scores of Asked"),
+        (replace(ASKED, guesses=(("a", 0.5),)), "2 ids but 1 guesses"),
+        (replace(ASKED, guesses=(["a", 0.5], "b")), r"guesses of Asked must be a tuple of \(label"),
+        (replace(ASKED, info={"deep": [{"set": {1}}]}), "info of Asked"),
+        ({"kind": "told"}, "a record holds events; got dict"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(event: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=words) as caught:
+        to_json(event)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput):
+        encode(event)
+
+
+def test_a_message_shows_only_the_beginning_of_a_long_value() -> None:
+    with pytest.raises(BadInput) as caught:
+        to_json(Lent(1.0, list(range(10_000)), "ann", 2.0))  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "damaged event"),
+        ("[1]", "no event"),
+        ('{"kind":"told"}', "without a format number"),
+        ('{"kind":"told","format":true}', "without a format number"),
+        ('{"kind":"danced","format":1}', "unknown kind 'danced'; update labelwise"),
+        ('{"kind":["told"],"format":1}', "unknown kind"),
+        ('{"format":1}', "unknown kind None"),
+        ('{"kind":"told","format":1,"at":1.0}', "damaged event of kind 'told'"),
+        (
+            '{"kind":"added","format":1,"at":1.0,"items":1,"mood":1}',
+            "damaged event of kind 'added'",
+        ),
+        ('{"kind":"asked","format":1,"at":1.0,"batch":1,"ids":[1],"guesses":[3]}', "damaged"),
+        ('{"kind":"lent","format":1,"at":1.0,"ids":3,"by":"","until":1}', "damaged"),
+        ('{"kind":"told","format":9}', r"newer labelwise \(format 9\); .* update labelwise"),
+    ],
+)
+def test_says_what_is_wrong_with_a_line(text: str, words: str) -> None:
+    with pytest.raises(StorageFailed, match=words) as caught:
+        decode(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_upgrades_are_taken_one_format_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two made-up formats before the first: one called the id 'item', one the label 'class'."""
+    monkeypatch.setattr(events_module, "FORMAT", 3)
+
+    def rename(old: str, new: str) -> Any:
+        return lambda value: {new if key == old else key: value[key] for key in value}
+
+    upgrades = {1: rename("item", "id"), 2: rename("class", "label")}
+    oldest = {"kind": "told", "format": 1, "at": 1.0, "item": 7, "class": "owl"}
+    newer = {"kind": "told", "format": 2, "at": 1.0, "id": 7, "class": "owl"}
+    newest = {"kind": "told", "format": 3, "at": 1.0, "id": 7, "label": "owl"}
+    for value in (oldest, newer, newest):
+        before = dict(value)
+        assert from_json(value, upgrades) == Told(1.0, 7, "owl")
+        assert value == before
+    with pytest.raises(StorageFailed, match="format 1, which this labelwise no longer reads"):
+        from_json(oldest, {2: upgrades[2]})
+
+
+def test_the_first_format_is_read_for_ever() -> None:
+    """If this fails, an upgrade is missing: the file must never be changed."""
+    lines = (RECORDS / "format1.jsonl").read_text().splitlines()
+    events = [decode(line) for line in lines]
+    assert {type(event) for event in events} == set(KINDS.values())
+    ledger = replay(events)
+    assert ledger.settings["batch"] == 2
+    assert ledger.items == 107
+    assert ledger.labels == {12: "owl", 40: "wren", 7: "crow", 55: "owl"}
+    assert ledger.votes[40] == {"ann": "wren", "bob": "owl"}
+    assert ledger.resolutions[40].by == "cem"
+    assert {id: skip.reason for id, skip in ledger.skipped.items()} == {31: "zu dunkel – naïve 💡"}
+    assert list(ledger.waiting) == [18, 99]
+    assert ledger.weight_of(12) == 30.5
+    assert ledger.validation == {55}
+    assert ledger.batches[1].asked.guesses == (("owl", 0.75), ("crow", 0.5), ("wren", 0.125))
+    assert ledger.loans == {18: {"bob": 1767226200.0}}
+    assert ledger.seconds_spent == 9.75
+    assert ledger.trainings[0].metrics == {"accuracy": 0.75, "interval": [0.5, 0.9]}
+    assert ledger.failure is not None
+    assert ledger.failure.error == "loss is nan"
+
+
+def test_this_version_writes_the_first_format_as_it_was() -> None:
+    """Delete this test, never the file, when FORMAT goes up."""
+    assert FORMAT == 1
+    lines = (RECORDS / "format1.jsonl").read_text().splitlines()
+    assert [encode(decode(line)) for line in lines] == lines
+
+
+def test_the_record_of_the_first_format_leaves_out_no_field() -> None:
+    lines = (RECORDS / "format1.jsonl").read_text().splitlines()
+    for line in lines:
+        value = json.loads(line)
+        names = [entry.name for entry in fields(KINDS[value["kind"]])]
+        assert list(value) == ["kind", "format", *names]
+
+
+@pytest.mark.parametrize("module", [checks, events_module])
+def test_examples_run(module: object) -> None:
+    result = doctest.testmod(module)  # type: ignore[arg-type]
+    assert result.attempted > 0
+    assert result.failed == 0

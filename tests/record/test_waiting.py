@@ -1,0 +1,92 @@
+"""The line of waiting items against one that looks at everything every time."""
+
+import doctest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelwise.record import waiting
+from labelwise.record.events import Asked, Event, Started, Told, Withdrawn
+from labelwise.record.ledger import Ledger, replay
+from labelwise.record.waiting import Waiting
+from tests.record.sequences import patient, sequences
+
+IDS = st.integers(0, 7)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("extend"), st.lists(IDS, unique=True, max_size=4)),
+        st.tuples(st.just("add"), IDS),
+        st.tuples(st.just("discard"), IDS),
+        st.tuples(st.just("done"), IDS),
+        st.tuples(st.just("give_back"), IDS),
+    ),
+    max_size=40,
+)
+
+
+def test_the_examples_run() -> None:
+    found = doctest.testmod(waiting)
+    assert found.attempted
+    assert not found.failed
+
+
+@given(STEPS)
+def test_waits_as_a_list_would(steps: list[tuple[str, object]]) -> None:
+    line, order, waits, done = Waiting(), list[int](), set[int](), set[int]()
+    for what, given_ids in steps:
+        if isinstance(given_ids, list):
+            begin = line.extend(given_ids)
+            line.add_from(begin)
+            order = [id for id in order if id not in given_ids] + given_ids
+            waits |= set(given_ids)
+        elif isinstance(given_ids, int) and given_ids in order:
+            id = given_ids
+            if what == "add":
+                assert line.add(id) == (id not in waits)
+                waits.add(id)
+            elif what == "discard":
+                assert line.discard(id) == (id in waits)
+                waits.discard(id)
+            elif what == "done":
+                done.add(id)
+            else:
+                done.discard(id)
+                line.give_back("ann", id)
+        expected = [id for id in order if id in waits]
+        assert list(line) == expected
+        assert len(line) == len(expected)
+        assert [id for id in line.of("ann", done.__contains__) if id not in done] == [
+            id for id in expected if id not in done
+        ]
+
+
+@patient
+@given(sequences())
+def test_asking_on_the_way_makes_no_difference_to_what_is_available(events: list[Event]) -> None:
+    ledger, people = Ledger(), ("", "ann", "bob", "nobody")
+    for number, event in enumerate(events, start=1):
+        ledger.apply(event)
+        fresh = replay(events[:number])
+        for by in people:
+            assert ledger.available(by, 3, event.at) == fresh.available(by, 3, event.at)
+
+
+def test_who_works_alone_on_items_for_two_is_not_kept_looking_through_their_own() -> None:
+    ids = tuple(range(2000))
+    ledger = replay([Started(0.0, {"overlap": 2}, 2000), Asked(0.0, 1, ids)])
+    looks = 0
+
+    class Counted(dict):  # type: ignore[type-arg]
+        def get(self, *args: object) -> object:
+            nonlocal looks
+            looks += 1
+            return super().get(*args)
+
+    ledger.votes = Counted()
+    for id in ids[:-1]:
+        assert ledger.available("ann", 1, 1.0) == [id]
+        ledger.apply(Told(1.0, id, 1, "ann"))
+    assert looks < 20 * len(ids)  # looking through all of them every time takes 2,000,000
+    assert ledger.available("bob", 2, 1.0) == [0, 1]
+    ledger.apply(Withdrawn(2.0, 5, "ann"))
+    assert ledger.available("ann", 2, 2.0) == [5, 1999]

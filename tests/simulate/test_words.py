@@ -1,0 +1,113 @@
+"""What a simulation saved, in numbers and words."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+from labelwise.benchmark.report.experiment import experiments
+from labelwise.benchmark.results import Round
+from labelwise.benchmark.statistics import Estimate, bootstrap, label_saving, labels_needed
+from labelwise.errors import BadInput
+from labelwise.simulate import simulation, words
+from labelwise.simulate.words import caveats, conclusion, savings
+
+
+@pytest.mark.parametrize("tested", [simulation, words])
+def test_the_examples_of_the_docstrings_run(tested):
+    found = doctest.testmod(tested)
+    assert found.attempted > 0 and found.failed == 0
+
+
+def curves(gains, seeds=5, noise=0.01, higher=True):
+    """Rounds of strategies whose mean curve is known."""
+    rng = np.random.default_rng(0)
+    made = []
+    for name, gain in {"random": 0.0, **gains}.items():
+        for seed in range(seeds):
+            for number in range(6):
+                value = 0.5 + 0.06 * number + gain * (number > 0) + rng.normal(0, noise)
+                value = value if higher else 1.5 - value
+                metric = "accuracy" if higher else "mse"
+                made.append(
+                    Round(
+                        "simulate",
+                        "own data",
+                        "x",
+                        "mlp",
+                        name,
+                        seed,
+                        number,
+                        20 + 20 * number,
+                        metric,
+                        value,
+                        higher_is_better=higher,
+                    )
+                )
+    return made
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_savings_are_those_of_the_statistics(higher):
+    lines = curves({"good": 0.08, "bad": -0.2}, higher=higher)
+    (experiment,) = experiments(lines)
+    labels, theirs = experiment.labels, experiment.curves("random")
+    found = {entry.strategy: entry for entry in savings(lines)}
+    for name, entry in found.items():
+        ours = experiment.curves(name)
+
+        def saved(shares, ours=ours):
+            goal = shares @ theirs[:, -1]
+            counts = [
+                labels_needed(labels, shares @ c, goal, higher_is_better=higher)
+                for c in (ours, theirs)
+            ]
+            return label_saving(*counts)
+
+        assert entry.saved == bootstrap(saved, 5)
+        mean = labels_needed(
+            labels, ours.mean(axis=0), theirs[:, -1].mean(), higher_is_better=higher
+        )
+        assert entry.needed.value == pytest.approx(float(mean))
+    assert list(found) == ["good", "bad"]
+    assert found["good"].clear and not found["bad"].clear
+    assert 0.1 < found["good"].saved.value < 0.4 and found["bad"].saved.value == -np.inf
+
+
+def test_sentences_say_what_the_numbers_say():
+    good, bad = savings(curves({"good": 0.08, "bad": -0.2}))
+    needed, most = good.needed.value, good.baseline
+    assert good.sentence.startswith(f"good needs {needed:.0f} of the {most:.0f} labels that random")
+    assert f"saves {100 * good.saved.value:.0f} % (95 % interval" in good.sentence
+    assert bad.sentence.startswith("bad does not reach with 120 labels what random reaches")
+    few = "Better than random over the whole curve, as far as 5 seeds can show: good."
+    assert conclusion([good, bad], seeds=5) == few
+    assert conclusion([bad], seeds=5) == "No strategy beats random clearly here."
+    (many,) = savings(curves({"good": 0.08}, seeds=8))
+    assert conclusion([many], seeds=8) == "Better than random over the whole curve: good."
+    (alike,) = savings(curves({"alike": 0.0}, noise=0.03))
+    assert conclusion([alike], seeds=5) == "No strategy beats random clearly here."
+    (lonely,) = savings(curves({"good": 0.08}, seeds=1))
+    assert lonely.sentence.endswith("one seed shows nothing") and not lonely.clear
+
+
+def test_intervals_that_are_open_are_put_in_words():
+    assert words.interval_text(Estimate(-np.inf, -np.inf, -np.inf)) == "never there"
+    assert words.interval_text(Estimate(0.1, -np.inf, 0.2)) == "never there to 20 %"
+    assert words.interval_text(Estimate(0.1, np.nan, np.nan)) == ""
+
+
+def test_caveats_go_by_seeds_strategies_and_test_items():
+    found = savings(curves({"good": 0.08, "bad": -0.2}))
+    few = caveats(found, seeds=3, tested=40)
+    assert [part in " ".join(few) for part in ("at most 75 %", "best of 2", "40 test items")] == [
+        True
+    ] * 3
+    assert caveats(found[:1], seeds=10, tested=500) == []
+
+
+def test_savings_need_random_and_one_simulation():
+    with pytest.raises(BadInput, match="random was not run"):
+        savings([line for line in curves({"good": 0.1}) if line.strategy != "random"])
+    with pytest.raises(BadInput, match="lines of 2"):
+        savings(curves({}) + curves({"good": 0.1}, higher=False))
