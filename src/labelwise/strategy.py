@@ -16,7 +16,7 @@ What it will cost (`Cost`) follows from its form; a strategy that knows better d
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -103,6 +103,59 @@ class Cost:
         return sum(self.passes) / 2 if self.usual is None else self.usual
 
 
+class PastBatch(NamedTuple):
+    """An earlier batch, as the record or the benchmark holds it."""
+
+    strategy: str
+    options: Mapping[str, Any]
+    ids: tuple[int, ...]
+    info: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class History:
+    """What a round knows when it selects a batch; the argument of `Strategy.adapt`.
+
+    Attributes:
+        trained: whether there is a trained model.
+        batches: earlier batches, oldest first.
+        labelled: ids of the labelled training items, ``(m,)``.
+        evaluate_labelled: whether the model predicts each of their labels, ``(m,)`` booleans;
+            None if the learner cannot predict.
+        evaluate_holdout: logits ``(h, K)`` and targets ``(h,)`` of held-out items; None if there
+            are none or the learner has no logits.
+    """
+
+    trained: bool = False
+    batches: tuple[PastBatch, ...] = ()
+    labelled: tuple[int, ...] = ()
+    evaluate_labelled: Callable[[], Sequence[bool] | None] = lambda: None
+    evaluate_holdout: Callable[[], tuple[Floats, Ids] | None] = lambda: None
+
+
+@dataclass(frozen=True)
+class PickFacts:
+    """What a batch event stores about one pick; the argument of `Strategy.explain`.
+
+    Attributes:
+        rank: position among the strategy's picks, from 0.
+        batch_size: number of the strategy's picks in the batch.
+        trained: whether a model existed when the batch was selected.
+        score: of the pick, or None.
+        weight: of the pick, or None.
+        confidence: probability that the model gave its predicted class, or None.
+        info: diagnostics of the batch.
+    """
+
+    rank: int
+    batch_size: int
+    trained: bool
+    score: float | None = None
+    weight: float | None = None
+    confidence: float | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Strategy(ABC):
     """What all forms share.
@@ -117,6 +170,9 @@ class Strategy(ABC):
         good_for: one phrase for the table of strategies.
         reference: authors, title, venue, year.
         cost: what a job takes, where the form alone does not tell.
+        check: rejects options, budgets and shapes before any row is read.
+        adapt: options that follow from the history of a campaign or benchmark run.
+        explain: one sentence on why an item was picked.
     """
 
     name: str
@@ -128,6 +184,9 @@ class Strategy(ABC):
     good_for: str
     reference: str
     cost: Callable[[Job], Cost] | None = None
+    check: Callable[[Job], None] | None = None
+    adapt: Callable[[History], dict[str, Any]] | None = None
+    explain: Callable[[PickFacts], str] | None = None
 
     @property
     @abstractmethod
@@ -148,6 +207,12 @@ class Strategy(ABC):
                 choices = f"choose from {', '.join(known)}" if known else "it has none"
                 raise UnknownName(f"{self.name} has no option {name!r}; {choices}")
         return self._with_main(partial(self.main, **options)) if options else self
+
+    def explain_pick(self, facts: PickFacts) -> str:
+        """One sentence on why an item was picked, from what its batch recorded."""
+        if self.explain is not None:
+            return self.explain(facts)
+        return f"Pick {facts.rank + 1} of {facts.batch_size} by {self.name} ({self.good_for})."
 
     @abstractmethod
     def _with_main(self: S, main: Callable[..., Any]) -> S:
