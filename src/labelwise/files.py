@@ -1,0 +1,154 @@
+"""Files: atomic writes, locks, JSON values and natural sort."""
+
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+import numpy as np
+
+from labelwise.arrays import is_array, to_numpy
+from labelwise.errors import BadInput
+
+PathLike = TypeVar("PathLike", str, Path)
+
+
+@contextmanager
+def write_atomically(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
+    """Yield a temporary path in the same folder that replaces ``path`` if the block succeeds.
+
+    Args:
+        path: the file to write; its folder must exist.
+        durable: flush the file to disk before it replaces the old one, so that a power cut
+            leaves the old or the new content.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with write_atomically(folder / "note.txt") as part:
+        ...     _ = part.write_text("done")
+        >>> [file.name for file in folder.iterdir()]
+        ['note.txt']
+    """
+    path = Path(path)
+    # The suffix is kept because some libraries choose the format by it.
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.stem}.", suffix=f".part{path.suffix}"
+    )
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        part.chmod(0o666 & ~_read_umask())  # mkstemp makes files that only the owner can read
+        if durable:
+            with part.open("rb+") as file:
+                os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _read_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: str | Path, text: str, *, durable: bool = False) -> None:
+    """Write a UTF-8 text file atomically."""
+    with write_atomically(path, durable=durable) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_json(
+    path: str | Path, value: Any, *, indent: int | None = None, durable: bool = False
+) -> None:
+    """Write a JSON file atomically; see `to_json` for values that JSON does not have."""
+    text = json.dumps(to_json(value), ensure_ascii=False, indent=indent, allow_nan=False)
+    write_text(path, text + "\n", durable=durable)
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Raises:
+        BadInput: the file is not a JSON object.
+    """
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInput(f"{path} is damaged ({error}); restore it from a backup") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"{path} is damaged: it is not a JSON object; restore it from a backup")
+    return found
+
+
+def to_json(value: Any) -> Any:
+    """Convert a value to what strict JSON can hold.
+
+    Arrays become lists. Infinity and NaN become the texts that ``float`` reads. Other objects
+    become their ``str``.
+
+    Example:
+        >>> to_json({"gamma": np.inf, "ranks": np.array([3, 4]), "loss": (0.5, np.nan)})
+        {'gamma': 'inf', 'ranks': [3, 4], 'loss': [0.5, 'nan']}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): to_json(entry) for name, entry in value.items()}
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif is_array(value):
+        value = to_numpy(value).tolist()
+    if isinstance(value, list | tuple):
+        return [to_json(entry) for entry in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+@contextmanager
+def lock_file(path: str | Path, *, wait: bool = False) -> Iterator[bool]:
+    """Hold an exclusive lock on a file, which is created if needed.
+
+    Args:
+        path: the lock file.
+        wait: wait for another process to release it.
+
+    Yields:
+        Whether the lock is held; False if another process holds it. Always True on systems
+        without ``fcntl``, where nothing is locked.
+    """
+    with Path(path).open("w") as file:
+        try:
+            import fcntl
+        except ImportError:
+            yield True
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def sort_naturally(paths: Iterable[PathLike]) -> list[PathLike]:
+    """Sort paths folder by folder, with digits compared as numbers.
+
+    Example:
+        >>> sort_naturally(["part-10.npy", "part-2.npy", "part-1.npy"])
+        ['part-1.npy', 'part-2.npy', 'part-10.npy']
+    """
+    return sorted(
+        paths, key=lambda path: ([_split_digits(part) for part in PurePath(path).parts], str(path))
+    )
+
+
+def _split_digits(text: str) -> list[str | int]:
+    """Alternate text and numbers; the first and the last entry are text."""
+    parts = re.split(r"(\d+)", text)
+    return [int(part) if position % 2 else part for position, part in enumerate(parts)]
