@@ -20,6 +20,7 @@ from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.learners.preparation import near
 from labelwise.learners.settings import LOSSES, Settings
 
+pytestmark = pytest.mark.usefixtures("double_precision")
 DIGITS = load("digits")
 CPU = torch.device("cpu")
 POOLS = [on_device(DIGITS.inputs, CPU), on_device(DIGITS.inputs.copy(), CPU)]
@@ -53,13 +54,13 @@ def tasks(mode="one pool", count=4, labels=70, weights=False, **options):
     return made
 
 
-def check_same(together, alone, tolerance=1e-4):
+def check_same(together, alone):
     """All parameters of both agree, and they did learn something."""
     for task, other in zip(together, alone, strict=True):
         states = task.learner.module.state_dict(), other.learner.module.state_dict()
         assert states[0].keys() == states[1].keys()
         for name, value in states[0].items():
-            torch.testing.assert_close(value, states[1][name], atol=tolerance, rtol=tolerance)
+            torch.testing.assert_close(value, states[1][name], atol=1e-8, rtol=1e-8)
         fresh = task.learner._make_module().state_dict()
         assert any((fresh[name] - states[0][name]).abs().max() > 1e-3 for name in fresh)
 
@@ -75,14 +76,14 @@ def test_networks_with_labels_of_their_own_are_those_trained_one_by_one(mode):
     reports = fit_together(together, on_cpu=True)
     for report, task in zip(reports, alone, strict=True):
         own = task.fit()
-        assert report.loss == pytest.approx(own.loss, abs=1e-4)
+        assert report.loss == pytest.approx(own.loss, abs=1e-8)
         assert (report.steps, report.training_labels) == (own.steps, own.training_labels) == (6, 70)
     check_same(together, alone)
     states = [task.learner.module[-1].weight for task in together]
     assert (states[0] - states[1]).abs().max() > 1e-3  # one seed, other labels
     rows = together[0].learner.represent(DIGITS.inputs[:20], ["features", "probabilities"])
     expected = alone[0].learner.represent(DIGITS.inputs[:20], ["features", "probabilities"])
-    np.testing.assert_allclose(rows["probabilities"], expected["probabilities"], atol=1e-4)
+    np.testing.assert_allclose(rows["probabilities"], expected["probabilities"], atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_every_network_stops_by_its_own_validation_items():
     steps = [task.fit().steps for task in alone]
     assert [report.steps for report in reports] == steps and len(set(steps)) > 1
     assert all(report.converged and report.validation_labels == 50 for report in reports)
-    check_same(together, alone, 3e-4)
+    check_same(together, alone)
 
 
 def test_networks_that_are_trained_on_go_on_together():
@@ -128,7 +129,7 @@ def test_networks_that_are_trained_on_go_on_together():
         fit_together(together, on_cpu=True)
         for task in alone:
             task.fit()
-    check_same(together, alone, 3e-4)
+    check_same(together, alone)
 
 
 def test_only_networks_of_one_kind_and_size_are_put_together():
@@ -188,7 +189,7 @@ def test_members_that_look_at_epochs_see_in_a_batch_what_they_see_alone():
         ]
         found, wanted = (own["member_probabilities"] for own in votes)
         assert found.shape == (20, 3, 10)
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        np.testing.assert_allclose(found, wanted, atol=1e-8)
 
 
 def test_members_that_look_at_epochs_are_alone_where_a_best_epoch_is_kept():

@@ -1,6 +1,7 @@
 """Rounds side by side, all at once, and of frozen networks."""
 
 import pytest
+import torch
 
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.protocol import Entrant, changed
@@ -30,14 +31,20 @@ def test_runs_side_by_side_are_batched_and_go_on_with_the_same_numbers(name):
         assert plain(rest) == plain(whole[stopped:])
 
 
-def test_runs_side_by_side_measure_what_each_run_by_itself_measures():
-    protocol = tiny(networks=("lenet5",), learner={"epochs": 15})
-    together = list(side_by_side(protocol, ["random"]))
-    stage = Stage(protocol, find_device("cpu"))
-    alone = [line for seed in (0, 1) for line in play([Run(stage, Entrant("random"), seed)])]
-    values = [{(line.seed, line.round): line.value for line in part} for part in (together, alone)]
-    assert values[0] == pytest.approx(values[1], abs=0.011)  # two of 200 test images
-    assert [line["picks"] for line in plain(together)] == [line["picks"] for line in plain(alone)]
+@pytest.mark.usefixtures("double_precision")
+def test_runs_side_by_side_train_what_each_run_by_itself_trains():
+    """A few steps in float64: longer trainings turn rounding into other networks."""
+    protocol = tiny(networks=("lenet5",), learner={"epochs": 2}, rounds=1)
+    stage = Stage(protocol, find_device("cpu"), keep=2)
+    runs = [[Run(stage, Entrant("random"), seed) for seed in (0, 1)] for _ in range(2)]
+    together = list(play(runs[0], on_cpu=True))
+    alone = [line for run in runs[1] for line in play([run])]
+    picks = [{(line.seed, line.round): line.picks for line in part} for part in (together, alone)]
+    assert picks[0] == picks[1]
+    for ours, theirs in zip(*runs, strict=True):
+        assert ours._reports[0].loss == pytest.approx(theirs._reports[0].loss, rel=1e-9)
+        states = [run._models.learners["lenet5"].module.state_dict() for run in (ours, theirs)]
+        torch.testing.assert_close(*states, rtol=1e-7, atol=1e-9)
 
 
 def test_picking_all_at_once_buys_what_one_large_batch_buys():

@@ -20,8 +20,9 @@ from labelwise.learners.settings import LOSSES, Settings
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import Penalised, train
 
+pytestmark = pytest.mark.usefixtures("double_precision")
 IMAGES, DIGITS = load_digits(return_X_y=True)
-IMAGES = (IMAGES[:240] / 16).astype(np.float32)
+IMAGES = IMAGES[:240] / 16
 DIGITS = DIGITS[:240]
 WEIGHTS = np.random.default_rng(0).uniform(0.1, 3, size=150)
 NEW = IMAGES[150:]
@@ -58,11 +59,11 @@ def alone(number, make=network, weights=None, **options):
     return learner, report
 
 
-def same_state(module, other, atol=1e-4):
+def same_state(module, other, atol=1e-8):
     for (name, ours), theirs in zip(
         module.state_dict().items(), other.state_dict().values(), strict=True
     ):
-        torch.testing.assert_close(ours, theirs, atol=atol, rtol=1e-4, msg=lambda m, n=name: n + m)
+        torch.testing.assert_close(ours, theirs, atol=atol, rtol=1e-7, msg=lambda m, n=name: n + m)
 
 
 def test_the_examples_run():
@@ -106,11 +107,11 @@ def test_every_member_stops_by_itself_and_keeps_its_own_best_epoch():
     reports = []
     for number in range(4):
         one, own = alone(number, **(options | {"batch_size": 64}))
-        same_state(learner.members[number], one.module, atol=2e-4)
+        same_state(learner.members[number], one.module)
         reports.append(own)
     assert len({own.steps for own in reports}) > 1  # they did not stop together
     assert report.steps == max(own.steps for own in reports) < 60
-    assert report.loss == pytest.approx(np.mean([own.loss for own in reports]), rel=1e-3)
+    assert report.loss == pytest.approx(np.mean([own.loss for own in reports]), rel=1e-7)
     assert report.converged and report.validation_labels == 90 and report.training_labels == 150
 
 
@@ -229,9 +230,9 @@ def test_representations_are_those_of_the_members_put_together():
     parts = [alone(j)[0].represent(NEW, ["features", "probabilities"]) for j in range(3)]
     features = np.hstack([part["features"] for part in parts])
     members = np.stack([part["probabilities"] for part in parts], axis=1)
-    np.testing.assert_allclose(rows["features"], features, atol=1e-3)
-    np.testing.assert_allclose(rows["member_probabilities"], members, atol=1e-4)
-    np.testing.assert_allclose(rows["probabilities"], members.mean(axis=1), atol=1e-4)
+    np.testing.assert_allclose(rows["features"], features, atol=1e-8)
+    np.testing.assert_allclose(rows["member_probabilities"], members, atol=1e-8)
+    np.testing.assert_allclose(rows["probabilities"], members.mean(axis=1), atol=1e-8)
     np.testing.assert_allclose(np.exp(rows["logits"]), rows["probabilities"], atol=1e-6)
     np.testing.assert_array_equal(rows["member_votes"], rows["member_probabilities"].argmax(axis=2))
     np.testing.assert_array_equal(learner.predict(NEW), rows["probabilities"].argmax(axis=1))
