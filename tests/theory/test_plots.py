@@ -58,7 +58,14 @@ def test_a_page_holds_the_picture_the_readings_and_the_budgets(tmp_path):
     text = (tmp_path / "plan.html").read_text()
     assert "<svg" in text and "model 1: all 3 features are independent" in text
     for budget in found.budgets:
-        assert f"<td>{budget.method}</td><td>{budget.labels:,.0f}</td>" in text
+        assert f"{budget.method}</th><td>{budget.labels:,.0f}</td>" in text
+
+
+def test_names_of_models_are_escaped(tmp_path):
+    save_plan(plan(pools(2)), tmp_path / "plan.html", ["<script>x</script>.npy", '"&.npy'])
+    text = (tmp_path / "plan.html").read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;x&lt;/script&gt;.npy" in text and "&#34;&amp;.npy" in text
 
 
 def test_a_name_that_cannot_be_written_is_refused(tmp_path):

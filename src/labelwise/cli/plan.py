@@ -74,7 +74,7 @@ def plan(
     else:
         _show(found, [path.name for path in files])
     if save is not None:
-        save(found, out)
+        save(found, out, [path.name for path in files])
         if not as_json:
             print(f"Plot written to {out}")
 

@@ -1,8 +1,8 @@
-"""The picture of a plan; the only file of the theory that draws, with matplotlib."""
+"""Drawings and page of a plan; the only module of the theory that uses matplotlib."""
 
-import html
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from labelwise.errors import BadInput
+from labelwise.pages import inline_svg, render_page
 from labelwise.theory.budgets import label_budgets
 from labelwise.theory.planning import SHARES, Plan, effective_dimension
 from labelwise.theory.reading import read_plan
@@ -18,6 +19,14 @@ from labelwise.theory.reading import read_plan
 FORMATS = (".png", ".svg", ".pdf", ".html")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _GREY = "#777777"
+_GRID = "#e6e6e6"
+# Colours that occur nowhere else in the drawing; the page replaces them by its own.
+_INK, _CARD = "#010101", "#fefefe"
+_PAGE_COLOURS: dict[Any, Any] = {
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), _INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), _INK),
+    "legend.facecolor": _CARD,
+}
 
 
 def plan_figure(plan: Plan) -> Any:
@@ -39,20 +48,26 @@ def plan_figure(plan: Plan) -> Any:
         for axes, draw in zip(np.ravel(figure.subplots(*shape)), panels, strict=True):
             draw(axes, plan)
             axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(True, color="#e6e6e6", linewidth=0.7)
+            axes.grid(True, color=_GRID, linewidth=0.7)
             axes.set_axisbelow(True)
         models = f"{len(plan.models)} models" if several else "one model"
         figure.suptitle(f"{plan.items:,} items, {models}, p = {plan.p:g}", fontsize=12)
     return figure
 
 
-def save_plan(plan: Plan, path: Path) -> None:
-    """Write the picture, or a page with the picture and its reading; whole or not at all."""
+def save_plan(plan: Plan, path: Path, names: Sequence[str] | None = None) -> None:
+    """Write the drawing, or a page with the drawing and its reading, atomically.
+
+    Args:
+        plan: The plan.
+        path: The file; its suffix is one of `FORMATS`.
+        names: Names of the models for the page.
+    """
     check_picture(path)
     part = path.with_name(f".{path.name}.part")
     try:
         if path.suffix == ".html":
-            part.write_text(_page(plan), encoding="utf-8")
+            part.write_text(render_plan_page(plan, names), encoding="utf-8")
         else:
             plan_figure(plan).savefig(part, format=path.suffix[1:], dpi=150)
         os.replace(part, path)
@@ -146,34 +161,40 @@ def _labels(axes: Any, plan: Plan) -> None:
     axes.legend(loc="upper right", ncols=2, framealpha=1, edgecolor="none")
 
 
-def _page(plan: Plan) -> str:
+def render_plan_page(plan: Plan, names: Sequence[str] | None = None) -> str:
+    """Render the page of a plan: reading, drawing, models and budgets."""
     drawn = io.StringIO()
-    plan_figure(plan).savefig(drawn, format="svg", metadata={"Date": None})
-    picture = drawn.getvalue()
-    picture = picture[picture.index("<svg") :]
-    readings = "".join(f"<li>{html.escape(line)}</li>" for line in read_plan(plan))
-    rows = "".join(
-        f"<tr><td>{html.escape(b.method)}</td><td>{b.labels:,.0f}</td><td>{b.draws:,.0f}</td>"
-        f"<td>{html.escape(b.formula)}</td><td>{html.escape(b.guidance)}</td></tr>"
-        for b in plan.budgets
+    with rc_context(_PAGE_COLOURS):
+        plan_figure(plan).savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
+    label = f"plan for {plan.items:,} items: weights, directions and labels for an error"
+    shown = {_INK: "var(--ink)", _CARD: "var(--card)", _GRID: "var(--line)"}
+    if names is None:
+        names = [f"model {number}" for number in range(1, len(plan.models) + 1)]
+    models = [
+        (
+            name,
+            model.columns,
+            model.rank,
+            f"{model.effective_dimension:.1f}",
+            f"{model.condition:,.0f}",
+        )
+        for name, model in zip(names, plan.models, strict=True)
+    ]
+    budgets = [
+        (
+            budget.method,
+            f"{budget.labels:,.0f}",
+            f"{budget.draws:,.0f}",
+            budget.formula,
+            budget.guidance,
+        )
+        for budget in plan.budgets
+    ]
+    return render_page(
+        "plan.html",
+        readings=read_plan(plan),
+        drawing=inline_svg(drawn.getvalue(), label, shown),
+        models=models,
+        budgets=budgets,
+        error=f"{plan.error:g}",
     )
-    return _PAGE.format(picture=picture, readings=readings, rows=rows, error=f"{plan.error:g}")
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>labelwise plan</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto }}
-svg {{ width: 100%; height: auto }}
-table {{ border-collapse: collapse; font-size: .9rem }}
-td, th {{ padding: .25rem .8rem .25rem 0; text-align: left; border-bottom: 1px solid #ddd }}
-</style>
-<h1>How many labels?</h1>
-<ul>{readings}</ul>
-{picture}
-<h2>Labels for an error of {error}</h2>
-<table><tr><th>method</th><th>labels</th><th>draws</th><th>formula</th><th>kind</th></tr>
-{rows}</table>
-<p>All numbers are guidance: upper bounds, or bounds whose constants are unknown.</p>
-</html>
-"""
