@@ -17,10 +17,10 @@ import argparse
 import json
 import statistics
 import time
-import types
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -38,7 +38,6 @@ from labelwise.kernels.sparse import greedy_ahead as pursuit_ahead
 from labelwise.kernels.sparse import greedy_judge as pursuit_judge
 from labelwise.kernels.sparse import iht as thresholding
 from labelwise.kernels.sparse.iht_blocks import Between, Point, Rules, find_gradient, prepare
-from labelwise.kernels.sparse.iht_dense import Dense
 from labelwise.kernels.sparse.label_gradients import Law
 from labelwise.kernels.sparse.problem import Terms, pose
 from labelwise.kernels.sparse.steps import Gain
@@ -202,14 +201,13 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
     terms = Terms(alpha=1e-8, beta=1e-6)
     problem = pose(shards, batch, Law(temperature=1.5), terms, {"last_layer": (0.0, 0.0)})
     iteration = Iteration(bench, shards, problem)
-    for name, product in iteration.products().items():
-        yield bench.kernel(
-            f"IHT: 10 {name}, float64",
-            product,
-            moved=10 * (moved + 24.0 * n),
-            flops=10 * 2.0 * n * K * D,
-            kind="float64",
-        )
+    yield bench.kernel(
+        "IHT: 10 gradients with their images, float64",
+        iteration.gradients(),
+        moved=10 * (moved + 24.0 * n),
+        flops=10 * 4.0 * n * K * D,
+        kind="float64",
+    )
     block = pursuit_ahead.BLOCK
     matrices = torch.rand((block, K, D), device=bench.device, dtype=torch.float64)
     vectors = Factored(bench.probabilities, bench.features)
@@ -231,37 +229,18 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
 
 
 class Iteration:
-    """Thresholding as it is recorded: in few launches where Triton is, else array operations."""
+    """Iterative hard thresholding, recorded as a CUDA graph on a GPU."""
 
     def __init__(self, bench: Bench, shards: LocalShards, problem: Any) -> None:
         """Prepare the pool."""
         self.shards, self.problem, self.place = shards, problem, bench.features[:0, 0].double()
         self.target = torch.as_tensor(problem.target, device=bench.device)
         shards.map(prepare, problem)
-        on_gpu = bench.device.type == "cuda"
-        (self.pool,) = shards.map(Dense.of, problem, Rules()) if on_gpu else [None]
 
-    def products(self) -> dict[str, Callable[[], Any]]:
-        """The products with all rows, ten times each, by name; in one where Triton is not."""
-        if self.pool is None:
-            state = thresholding._nothing(self.problem, self.place)
-            scan = Scan(self._found, 10)
-            return {"gradients with their images": lambda: scan((self.target,), state)}
-        state = self.pool.nothing(self.place)
-        slopes, images = Scan(self._slopes, 10), Scan(self._image, 10)
-        return {
-            "gradients": lambda: slopes((self.target,), state),
-            "images of gradients": lambda: images((self.target,), state),
-        }
-
-    def _slopes(self, constants: Any, state: Any) -> Any:
-        new, old, image, before, _, factor, _ = state
-        launches = self.pool.launches(*constants)
-        return state, launches.slopes(None, (new, old, factor, image, before))
-
-    def _image(self, constants: Any, state: Any) -> Any:
-        launches, (gradient, *_) = self.pool.launches(*constants), state
-        return state, launches.image_of(None, gradient, gradient[:1])[1:2]
+    def gradients(self) -> Callable[[], Any]:
+        """Ten gradients with their images: two products with all rows each."""
+        state, scan = thresholding._nothing(self.problem, self.place), Scan(self._found, 10)
+        return lambda: scan((self.target,), state)
 
     def _found(self, constants: Any, state: Any) -> Any:
         (shard,) = self.shards._shards
@@ -293,9 +272,8 @@ def greedy_steps(bench: Bench) -> Line:
         picked.double(),
         torch.where(picked, zero - torch.inf, diagonal),
     )
-    given = types.SimpleNamespace(gain=Gain(), problem=types.SimpleNamespace(), steps=1)
-    given.problem.beta, given.problem.budget = 0.1, bench.batch
-    scan = Scan(pursuit_ahead._best_step(given, matrix), pursuit_ahead.STEPS)
+    step = partial(pursuit_ahead._step, Gain(), 0.1, 1)
+    scan = Scan(step, pursuit_ahead.STEPS)
     rounds = 16
     steps = rounds * pursuit_ahead.STEPS
     return bench.kernel(

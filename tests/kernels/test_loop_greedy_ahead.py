@@ -168,29 +168,3 @@ def test_blocks_are_joined_on_a_gpu_alone(device):
     (found,) = joined.map(lambda shard: (shard.ids, shard.rows["features"].cpu().numpy()))
     assert found[0].tolist() == list(range(9, -1, -1))
     np.testing.assert_array_equal(found[1], rows["features"][::-1])
-
-
-@NO_GPU
-@pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize("gain", ["linear", "exact"])
-def test_the_fused_step_is_the_step(gain, steps):
-    pytest.importorskip("triton")
-    from labelwise.kernels.sparse.greedy_fused import fused_step
-
-    size, known = 150, 40
-    rows = torch.randn((size, 20), dtype=torch.float64)
-    matrix = rows @ rows.T / 100 + 0.1 * torch.eye(size, dtype=torch.float64)
-    diagonal, zero = torch.diagonal(matrix).clone(), torch.zeros(size, dtype=torch.float64)
-    matrix[known, :], matrix[:, known] = 0.0, torch.randn(size, dtype=torch.float64)
-    weights, picked, costs = zero.clone(), zero.clone(), torch.rand(size, dtype=torch.float64)
-    weights[: known + 1], picked[:known], costs[: known + 1] = 1.0, 1.0, -torch.inf
-    given = (matrix, diagonal - 0.1, -1 / diagonal, torch.arange(size), zero - torch.inf)
-    constants = tuple(array.cuda() for array in given)
-    state = other = tuple(array.cuda() for array in (weights, matrix @ weights, picked, costs))
-    for _ in range(5):
-        rule = pursuit_ahead.Gain(gain), 0.1, steps, constants
-        state, out = pursuit_ahead._step(*rule, state)
-        other, fused = fused_step(*rule, other)
-        assert int(out[0]) == int(fused[0])
-        for expected, found in zip(state, other, strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

@@ -15,7 +15,6 @@ window of ``w`` rows.
 """
 
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ from labelwise.kernels.distance.factored import (
 )
 from labelwise.kernels.loop.greedy_ahead import Found, certain_ones
 from labelwise.kernels.loop.greedy_blocks import KEY, Part, count_all
-from labelwise.kernels.loop.scan import Arrays, Scan, Step
+from labelwise.kernels.loop.scan import Arrays, Scan
 from labelwise.kernels.placement import first_id
 from labelwise.kernels.sparse.greedy import ROUNDING, Pursuit, State, judged
 from labelwise.kernels.sparse.greedy_judge import CHUNK, WINDOW, bars_of, judge, vectors_of
@@ -123,21 +122,11 @@ class PursuitAhead:
         """Make picks from the windows, without looking at any other row."""
         known, room = pursuit.count, -(-(pursuit.count + 1) // ROOM) * ROOM
         constants, state = _arranged(pursuit, windows, vectors, room)
-        self._scan = self._scan or Scan(_best_step(pursuit, vectors.h), STEPS)
+        step = partial(_step, pursuit.gain, pursuit.problem.beta, pursuit.steps)
+        self._scan = self._scan or Scan(step, STEPS)
         state, (where, before) = self._scan(constants, state, rounds=-(-count // STEPS))
         every: Any = namespace(before).concat([before, state[0][None, :]])[: count + 1, :]
         return _Made(where[:count] - room, every[:, :known], every[:, room:])
-
-
-def _best_step(pursuit: Pursuit, place: Array) -> Step:
-    """The step, in few launches where that can be."""
-    given = pursuit.gain, pursuit.problem.beta, pursuit.steps
-    if "cuda" in str(device(place)) and pursuit.steps and find_spec("triton"):
-        from labelwise.kernels.sparse.greedy_fused import MOST, fused_step
-
-        if pursuit.problem.budget + ROOM + WIDEST <= MOST:
-            return partial(fused_step, *given)
-    return partial(_step, *given)
 
 
 def _arranged(

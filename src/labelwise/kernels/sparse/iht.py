@@ -10,8 +10,7 @@ in float64: which items are kept must not hang on rounding.
 
 Sums, lengths and iterates stay where the work is done (`labelwise.arrays.workplace`): on a GPU no
 number of an iteration is waited for, and where the rows stay there too, iterations are recorded
-and replayed (`labelwise.kernels.loop.scan`), in few launches if they are one block
-(`labelwise.kernels.sparse.iht_dense`). Whether they stand still is looked at every few of them.
+and replayed (`labelwise.kernels.loop.scan`). Convergence is checked every few iterations.
 
 Cost: :math:`O(n K d)` per iteration, one pass over the features; memory ``O(n)`` beside the rows.
 
@@ -19,7 +18,6 @@ Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from t
 Sparse Approximation", 2022, Algorithm 2.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -50,16 +48,14 @@ from labelwise.kernels.sparse.iht_blocks import (
     steepest,
     worthiest,
 )
-from labelwise.kernels.sparse.iht_dense import Dense
 from labelwise.kernels.sparse.problem import Problem, vectors_at
 from labelwise.kernels.sparse.steps import Fit, debias_and_clip, ratio
 from labelwise.pool.blocks import Shards
 
 STANDSTILL = 1e-9
 """Changes of the objective below this fraction of its scale count as none."""
-REPLAYED, ROUNDS = 10, 5
-"""How many iterations are replayed before it is seen whether they stand still, and in how many
-rounds if they are few launches each."""
+REPLAYED = 10
+"""Iterations that are replayed between two checks for convergence."""
 
 
 class Iterate(NamedTuple):
@@ -185,8 +181,8 @@ def threshold(
         objectives = objectives[:count]
         for at, objective in enumerate(objectives):
             if best is None or is_lower(objective, best.f, problem):
-                kept = made.kept(*(to_numpy(column[at]) for column in out[2:]))
-                best = Iterate(*kept, float(objective))
+                ids, weights = (to_numpy(column[at]) for column in out[2:])
+                best = Iterate(ids, weights, float(objective))
             number += 1
             shards.progress("sparse_iht", number, iterations)
         if stands[: len(objectives)].any():
@@ -210,36 +206,21 @@ def _scale(problem: Problem) -> float:
 
 
 class _Made(NamedTuple):
-    """How iterations are made: so many rounds before a look at them.
-
-    ``kept`` turns what comes out of an iteration beside the objective and its standing still into
-    ids, the worthiest first, and their weights.
-    """
+    """How iterations are made, and how many of them between two checks for convergence."""
 
     scan: Any
     state: Arrays
     rounds: int
-    kept: Callable[..., tuple[Ids, Floats]]
 
 
 def _made(shards: Shards, problem: Problem, rules: Rules, place: Array) -> _Made:
     recorded = not isinstance(place, np.ndarray) and rules.step == "exact"
     recorded = recorded and all(shards.map(stays))
-    in_units = problem.law.unit == 1 or rules.prox_scale == "step"  # what the launches count on
-    if recorded and in_units and "cuda" in str(device(place)):
-        pool, *others = shards.map(Dense.of, problem, rules)
-        if pool is not None and not others:
-            scan = Scan(pool.iterate, REPLAYED // ROUNDS)
-            return _Made(scan, pool.nothing(place), ROUNDS, pool.kept)
     shards.map(prepare, problem)
     step = partial(_iterate, shards, problem, rules, place)
     if not recorded:
-        return _Made(partial(called, step), _nothing(problem, place), 1, _as_they_are)
-    return _Made(Scan(step, 1), _nothing(problem, place), REPLAYED, _as_they_are)
-
-
-def _as_they_are(ids: Ids, weights: Floats) -> tuple[Ids, Floats]:
-    return ids, weights
+        return _Made(partial(called, step), _nothing(problem, place), 1)
+    return _Made(Scan(step, 1), _nothing(problem, place), REPLAYED)
 
 
 def _nothing(problem: Problem, place: Array) -> Arrays:
