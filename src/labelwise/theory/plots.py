@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,12 @@ FORMATS = (".png", ".svg", ".pdf", ".html")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _GREY = "#777777"
 _GRID = "#e6e6e6"
+_FONTS: dict[Any, Any] = {
+    "font.size": 9.5,
+    "axes.titlesize": 11,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "plan",
+}
 # Colours that occur nowhere else in the drawing; the page replaces them by its own.
 _INK, _CARD = "#010101", "#fefefe"
 _PAGE_COLOURS: dict[Any, Any] = {
@@ -39,20 +45,31 @@ def plan_figure(plan: Plan) -> Any:
     ['How concentrated the weights are', 'How many directions matter', 'Labels for an error']
     """
     several = len(plan.models) > 1
-    panels = [_concentration, *([_growth] if several else []), _directions, _labels]
     shape, size = ((2, 2), (10.4, 7.6)) if several else ((1, 3), (14.0, 4.3))
-    with rc_context(
-        {"font.size": 9.5, "axes.titlesize": 11, "svg.fonttype": "none", "svg.hashsalt": "plan"}
-    ):
+    with rc_context(_FONTS):
         figure = Figure(figsize=size, layout="constrained")
-        for axes, draw in zip(np.ravel(figure.subplots(*shape)), panels, strict=True):
-            draw(axes, plan)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(True, color=_GRID, linewidth=0.7)
-            axes.set_axisbelow(True)
+        for axes, draw in zip(np.ravel(figure.subplots(*shape)), _choose_panels(plan), strict=True):
+            _draw_panel(axes, draw, plan)
         models = f"{len(plan.models)} models" if several else "one model"
         figure.suptitle(f"{plan.items:,} items, {models}, p = {plan.p:g}", fontsize=12)
     return figure
+
+
+def _choose_panels(plan: Plan) -> list[Callable[[Any, Plan], None]]:
+    several = len(plan.models) > 1
+    return [
+        _draw_concentration,
+        *([_draw_growth] if several else []),
+        _draw_directions,
+        _draw_labels,
+    ]
+
+
+def _draw_panel(axes: Any, draw: Callable[[Any, Plan], None], plan: Plan) -> None:
+    draw(axes, plan)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, color=_GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
 
 
 def save_plan(plan: Plan, path: Path, names: Sequence[str] | None = None) -> None:
@@ -83,7 +100,7 @@ def check_picture(path: Path) -> None:
         raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
 
 
-def _concentration(axes: Any, plan: Plan) -> None:
+def _draw_concentration(axes: Any, plan: Plan) -> None:
     shares = np.asarray(SHARES)
     axes.plot(shares, 100 * np.asarray(plan.concentration), color=_COLOURS[0], label="this pool")
     axes.plot(shares, shares, color=_GREY, linestyle="--", label="all items alike")
@@ -97,7 +114,7 @@ def _concentration(axes: Any, plan: Plan) -> None:
     axes.legend(frameon=False, loc="upper left")
 
 
-def _growth(axes: Any, plan: Plan) -> None:
+def _draw_growth(axes: Any, plan: Plan) -> None:
     numbers = np.arange(1, len(plan.models) + 1)
     bound = [model.bound for model in plan.models]
     ranks = [model.rank for model in plan.models]
@@ -115,7 +132,7 @@ def _growth(axes: Any, plan: Plan) -> None:
     axes.set_ylim(0, 1.35 * max(bound))  # room for the legend above the lines
 
 
-def _directions(axes: Any, plan: Plan) -> None:
+def _draw_directions(axes: Any, plan: Plan) -> None:
     fractions = np.geomspace(1e-5, 1, 60)
     for number, model in enumerate(plan.models):
         mean = sum(model.energies) / max(model.rank, 1)
@@ -135,7 +152,7 @@ def _directions(axes: Any, plan: Plan) -> None:
     axes.legend(frameon=False, loc="lower left")
 
 
-def _labels(axes: Any, plan: Plan) -> None:
+def _draw_labels(axes: Any, plan: Plan) -> None:
     least = min(0.01, plan.error / 3)
     errors = np.geomspace(least, 1, 50)
     kinds = {"rule of thumb": "rule of thumb", "bss": "bss, bound"}
@@ -162,12 +179,17 @@ def _labels(axes: Any, plan: Plan) -> None:
 
 
 def render_plan_page(plan: Plan, names: Sequence[str] | None = None) -> str:
-    """Render the page of a plan: reading, drawing, models and budgets."""
-    drawn = io.StringIO()
-    with rc_context(_PAGE_COLOURS):
-        plan_figure(plan).savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
-    label = f"plan for {plan.items:,} items: weights, directions and labels for an error"
-    shown = {_INK: "var(--ink)", _CARD: "var(--card)", _GRID: "var(--line)"}
+    """Render the page of a plan: reading, drawings, models and budgets."""
+    drawings = []
+    for draw in _choose_panels(plan):
+        with rc_context(_FONTS | _PAGE_COLOURS):
+            panel = Figure(figsize=(5.2, 3.8), layout="constrained")
+            _draw_panel(panel.subplots(), draw, plan)
+            title = panel.axes[0].get_title(loc="left")
+            written = io.StringIO()
+            panel.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+        shown = {_INK: "var(--ink)", _CARD: "var(--card)", _GRID: "var(--line)"}
+        drawings.append(inline_svg(written.getvalue(), title, shown))
     if names is None:
         names = [f"model {number}" for number in range(1, len(plan.models) + 1)]
     models = [
@@ -193,7 +215,7 @@ def render_plan_page(plan: Plan, names: Sequence[str] | None = None) -> str:
     return render_page(
         "plan.html",
         readings=read_plan(plan),
-        drawing=inline_svg(drawn.getvalue(), label, shown),
+        drawings=drawings,
         models=models,
         budgets=budgets,
         error=f"{plan.error:g}",
