@@ -14,6 +14,9 @@ from typing import Any, Protocol
 from labelwise.arrays import Array
 from labelwise.errors import BadInput, UnknownName
 
+Label = int | float | str
+"""A label as people give it: a class name, a class number, or a value."""
+
 
 @dataclass(frozen=True)
 class Representation:

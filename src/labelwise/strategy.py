@@ -48,6 +48,7 @@ class Job(NamedTuple):
         shapes: by representation, the shape of one row for every model.
         options: the strategy's options.
         block_bytes: how much one block of rows takes, about.
+        labelled: number of labelled items, ``m``.
     """
 
     items: int
@@ -55,6 +56,7 @@ class Job(NamedTuple):
     shapes: Mapping[str, tuple[tuple[int, ...], ...]]
     options: Mapping[str, Any]
     block_bytes: int = 64 << 20
+    labelled: int = 0
 
     @property
     def models(self) -> int:
@@ -117,6 +119,7 @@ class History:
     """What a round knows when it selects a batch; the argument of `Strategy.adapt`.
 
     Attributes:
+        options: options that the user set; `adapt` leaves them alone.
         trained: whether there is a trained model.
         batches: earlier batches, oldest first.
         labelled: ids of the labelled training items, ``(m,)``.
@@ -126,6 +129,7 @@ class History:
             are none or the learner has no logits.
     """
 
+    options: Mapping[str, Any] = field(default_factory=dict)
     trained: bool = False
     batches: tuple[PastBatch, ...] = ()
     labelled: tuple[int, ...] = ()
@@ -184,8 +188,8 @@ class Strategy(ABC):
     good_for: str
     reference: str
     cost: Callable[[Job], Cost] | None = None
-    check: Callable[[Job], None] | None = None
-    adapt: Callable[[History], dict[str, Any]] | None = None
+    check: Callable[[Job], None] = field(default=lambda job: None)
+    adapt: Callable[[History], dict[str, Any]] = field(default=lambda history: {})
     explain: Callable[[PickFacts], str] | None = None
 
     @property

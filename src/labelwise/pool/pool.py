@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from labelwise.arrays import Ids
+from labelwise.arrays import Ids, is_array, take
 from labelwise.errors import BadInput, UnknownName
 
 
@@ -75,9 +77,47 @@ class Pool:
         except KeyError as error:
             raise UnknownName(f"no item of the pool has id {error.args[0]}") from error
 
+    @cached_property
+    def index(self) -> "IdIndex":
+        """Positions of items by id."""
+        assert self.ids is not None
+        return IdIndex(self.ids)
+
+    def find_positions(self, ids: Any) -> NDArray[np.intp]:
+        """The positions of the given items; an unknown id is an error."""
+        return self.index.find_positions(ids)
+
     def take(self, ids: Any) -> Any:
-        """The inputs of the given items, in that order."""
-        positions = self.positions(ids)
-        if isinstance(self.inputs, np.ndarray):
-            return self.inputs[positions]
-        return [self.inputs[position] for position in positions]
+        """The inputs of the given items, in that order, in the form the pool has them."""
+        inputs: Any = self.inputs
+        positions = self.find_positions(ids)
+        if is_array(inputs):
+            return take(inputs, positions)
+        if hasattr(inputs, "iloc"):
+            return inputs.iloc[positions]
+        return [inputs[position] for position in positions.tolist()]
+
+
+class IdIndex:
+    """Positions of items by id: a binary search in the sorted ids."""
+
+    def __init__(self, ids: Ids) -> None:
+        """Sort the ids once."""
+        self._order = np.argsort(ids, kind="stable")
+        self._sorted = ids[self._order]
+
+    def contains(self, ids: Any) -> NDArray[np.bool_]:
+        """Which of some ids belong to an item."""
+        wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
+        if not len(self._sorted):
+            return np.zeros(len(wanted), dtype=bool)
+        found = np.searchsorted(self._sorted, wanted).clip(max=len(self._sorted) - 1)
+        return np.asarray(self._sorted[found] == wanted)
+
+    def find_positions(self, ids: Any) -> NDArray[np.intp]:
+        """The positions of some items, in that order; an unknown id is an error."""
+        wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
+        known = self.contains(wanted)
+        if not known.all():
+            raise UnknownName(f"no item of the pool has id {wanted[~known][0]}; check the ids")
+        return self._order[np.searchsorted(self._sorted, wanted)]

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from labelwise.errors import BadInput, StorageFailed
+from labelwise.learner import Label as Label
 from labelwise.record.event_checks import CHECKS
 
 FORMAT = 1
 """The number of the format that this version writes."""
 
-Label = int | float | str
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 UPGRADES: dict[int, Upgrade] = {}

@@ -1,0 +1,80 @@
+"""Schedule: whether to select the next batch, to train, or to wait.
+
+When only the tail of a batch is open, the model is trained while people label the tail; then the
+next batch is selected with the new model, so that nobody waits. When no item is left to ask for,
+the labels of the last tail are trained on once more. A failed training is repeated on demand, or
+when the whole batch is labelled, but never twice on the same labels.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Step = Literal["ask", "train"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleState:
+    """What the next step depends on; a value that a caller fills in from its record.
+
+    Attributes:
+        left: number of items that may still be asked for, by the pool and the budget.
+        labels: number of labelled items.
+        open_items: number of items of all batches that still wait for labels.
+        batch_size: number of items of the last batch; None before the first batch.
+        batch_open: how many of them still wait for labels.
+        batch_model: number of the model that selected the last batch, or None.
+        trained_model: number of the last model, or None.
+        trained_labels: number of labels when its training began.
+        tail: share of a batch that may be open when training begins.
+        training: whether a training is running.
+        failed: whether the last training failed.
+        failed_labels: number of labels at the last failure that the caller saw, or None.
+        train_first: whether to train on labels that exist before the first batch.
+    """
+
+    left: int
+    labels: int = 0
+    open_items: int = 0
+    batch_size: int | None = None
+    batch_open: int = 0
+    batch_model: int | None = None
+    trained_model: int | None = None
+    trained_labels: int = 0
+    tail: float = 0.2
+    training: bool = False
+    failed: bool = False
+    failed_labels: int | None = None
+    train_first: bool = False
+
+
+def advance(state: ScheduleState) -> Step | None:
+    """The next step: ``"ask"`` for a batch, ``"train"``, or None to wait.
+
+    Example:
+        >>> advance(ScheduleState(left=100))
+        'ask'
+        >>> advance(ScheduleState(left=90, labels=9, open_items=1, batch_size=10, batch_open=1))
+        'train'
+    """
+    untrained = state.trained_model is None
+    if state.training:
+        return None
+    if state.batch_size is None:
+        if state.train_first and state.labels and untrained:
+            return None if state.failed_labels == state.labels else "train"
+        return "ask" if state.left else None
+    tail = state.tail * state.batch_size
+    if state.batch_open > tail:
+        return None
+    changed = state.labels > 0 and (untrained or state.labels != state.trained_labels)
+    stale = untrained or state.trained_model == state.batch_model
+    # A model that was trained early in the batch has missed more than a tail of labels.
+    behind = not untrained and state.labels - state.trained_labels > tail
+    finishing = not state.left and not state.open_items
+    if changed and (stale or behind or finishing):
+        blocked = state.failed and (
+            state.failed_labels == state.labels
+            or (state.failed_labels is not None and state.open_items > 0)
+        )
+        return None if blocked else "train"
+    return "ask" if state.left and (not untrained or not state.open_items) else None

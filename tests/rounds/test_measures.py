@@ -1,0 +1,42 @@
+"""Intervals and agreement, against their definitions."""
+
+import doctest
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from labelwise.rounds import measure_agreement, measure_predictions, measures, wilson_interval
+
+
+def test_the_examples_run():
+    result = doctest.testmod(measures)
+    assert result.attempted > 0 and result.failed == 0
+
+
+@pytest.mark.parametrize("count", [1, 7, 50, 1000])
+def test_wilsons_interval_is_scipys(count):
+    for hits in {0, 1, count // 3, count - 1, count}:
+        expected = binomtest(hits, count).proportion_ci(method="wilson")
+        found = wilson_interval(hits, count)
+        assert found == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_the_interval_of_a_squared_error_is_that_of_a_mean():
+    generator = np.random.default_rng(0)
+    errors = generator.normal(size=400) ** 2
+    found = measure_predictions((errors**0.5).tolist(), [0.0] * 400, regression=True)
+    half = 1.959964 * errors.std(ddof=1) / 20
+    assert found["mse"] == pytest.approx(errors.mean())
+    assert found["interval"] == pytest.approx([errors.mean() - half, errors.mean() + half])
+    assert measure_predictions([1.0], [3.0], regression=True) == {"mse": 4.0}
+
+
+def test_agreement_is_the_share_of_equal_classes_or_of_common_variance():
+    assert measure_agreement(["a", "b", "a", "c"], ["a", "b", "b", "c"]) == 0.75
+    old, new = [0.0, 1.0, 2.0], [0.0, 1.0, 2.0 + 1.5]
+    found = measure_agreement(old, new, regression=True)
+    assert found == pytest.approx(1 - (1.5**2 / 3) / np.var(new))
+    assert measure_agreement([5.0, -9.0], [1.0, 2.0], regression=True) == 0.0
+    assert measure_agreement([1.0, 1.0], [1.0, 1.0], regression=True) == 1.0
+    assert measure_agreement([2.0, 1.0], [1.0, 1.0], regression=True) == 0.0
