@@ -10,7 +10,12 @@ from scipy import stats
 from labelwise.errors import BadInput
 from labelwise.kernels import pseudo_gradients as module
 from labelwise.kernels.distance.factored import Factored, concat
-from labelwise.kernels.pseudo_gradients import Pseudo, labelled_gradient, pseudo_gradients
+from labelwise.kernels.pseudo_gradients import (
+    Pseudo,
+    check_labels,
+    labelled_gradient,
+    pseudo_gradients,
+)
 
 
 def make_layer(n=12, d=5, k=4, seed=0):
@@ -108,12 +113,6 @@ def test_a_drawn_value_is_one_of_the_other_models():
     assert min(np.sum(matches, axis=1)) > 40
 
 
-def test_one_regression_model_has_no_gradient_and_is_refused():
-    for outputs in (np.ones((3, 1)), [np.ones((3, 1))]):
-        with pytest.raises(BadInput, match="zero at the model's own prediction; give outputs as"):
-            joined({"features": np.ones((3, 2)), "outputs": outputs}, np.arange(3), Pseudo())
-
-
 @pytest.mark.parametrize("name", ["features", "probabilities"])
 def test_several_models_are_refused(name):
     rows = {"features": np.ones((3, 2)), "probabilities": np.full((3, 2), 0.5)}
@@ -134,16 +133,8 @@ def test_several_models_are_refused(name):
     ],
 )
 def test_refuses_labels_that_are_no_classes_of_the_labelled_items(labels, words):
-    rows = {"features": np.ones((3, 2)), "probabilities": np.full((3, 2), 0.5)}
     with pytest.raises(BadInput, match=words):
-        labelled_gradient(rows, labels, False)
-
-
-@pytest.mark.parametrize("labels", [[1.0, 2.0, 3.0], np.full((3, 2), np.nan), np.ones((2, 2))])
-def test_refuses_labels_that_are_no_values_of_the_labelled_items(labels):
-    rows = {"features": np.ones((3, 2)), "outputs": np.ones((3, 2))}
-    with pytest.raises(BadInput, match="labels"):
-        labelled_gradient(rows, labels, False)
+        check_labels(labels, 3, 2, regression=False)
 
 
 def test_refuses_settings_that_make_no_sense():

@@ -47,7 +47,6 @@ def test_what_a_pool_cannot_give_is_refused_before_anything_is_done(more):
 
 def test_a_selection_that_is_ready_makes_the_picks_of_the_public_call():
     ready = asked(labelled=[7, 3]).open().ready()
-    ready.rehearse()
     with ready.picks() as found:
         expected = labelwise.select("k_center", 5, features=FEATURES, labelled=[7, 3])
         assert found.ids.tolist() == expected.ids.tolist()

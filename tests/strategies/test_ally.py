@@ -217,12 +217,6 @@ def test_bad_input_gets_a_clear_error():
     pool = make_pool()
     with pytest.raises(UnknownName, match="no diversity is called 'badge'; choose from kmeans"):
         labelwise.select("ally", 5, **pool, diversity="badge")
-    with pytest.raises(BadInput, match="clusters must be from 1 to the budget, 5; got 6"):
-        labelwise.select("ally", 5, **pool, clusters=6)
-    with pytest.raises(BadInput, match="candidates must be a whole number, 1 or more; got 0"):
-        labelwise.select("ally", 5, **pool, candidates=0)
-    with pytest.raises(BadInput, match="rounds must be a whole number, 0 or more; got -1"):
-        labelwise.select("ally", 5, **pool, rounds=-1)
     pool["duals"][17] = -0.5
     with pytest.raises(BadInput, match=r"not negative; item 17 has -0\.5"):
         labelwise.select("ally", 5, **pool)

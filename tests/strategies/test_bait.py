@@ -172,27 +172,6 @@ def test_leaves_nothing_behind():
     assert not shard.state
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"ridge": 0.0}, "ridge must be a finite number above 0; got 0.0"),
-        ({"ridge": float("nan")}, "ridge must be a finite number above 0; got nan"),
-        ({"task": "ranking"}, "task must be one of auto, classification, regression"),
-        ({"candidates": 2}, "candidates is 2 but budget is 3"),
-        ({"memory_gib": 1e-7}, r"GiB for matrices of 9 rows .* reduce the features"),
-        ({"memory_gib": 3e-6}, "GiB to keep 30 candidates .* set candidates to fewer"),
-    ],
-)
-def test_refuses_what_cannot_be_done(options, message):
-    with pytest.raises(BadInput, match=message):
-        pick(make_rows(30), 3, **options)
-
-
-def test_classification_needs_probabilities():
-    with pytest.raises(BadInput, match="bait needs probabilities for classification"):
-        pick({"features": make_features(9, 3)}, 2, task="classification")
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 10), st.integers(1, 4), st.integers(1, 3), st.integers(0, 100))
 def test_degenerate_pools_give_as_many_as_asked(n, d, classes, seed):

@@ -98,16 +98,6 @@ def test_what_an_arm_needs_must_be_given():
     assert strategy.needs == ("features", "member_probabilities") and not strategy.or_needs
 
 
-def test_an_arm_without_its_rows_is_refused_even_if_it_is_not_drawn():
-    from labelwise.pool.blocks import LocalShards
-    from labelwise.selection.run import select
-
-    shards = LocalShards.of(features=FEATURES)
-    for seed in range(5):
-        with pytest.raises(BadInput, match="bandit's arm confidence needs probabilities, or"):
-            select(bandit.STRATEGY, shards, 2, seed=seed)
-
-
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["features", "probabilities"])
 def test_rows_that_the_drawn_arm_does_not_read_are_checked_too(name, broken):

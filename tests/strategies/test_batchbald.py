@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.errors import LabelwiseWarning
 from labelwise.kernels.information.mutual_information import PickedLabels, information_gains
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.selection.run import select
@@ -134,12 +134,6 @@ def test_large_batches_are_warned_of():
     with pytest.warns(LabelwiseWarning) as caught:
         assert pick(members, 101).ids.tolist() == list(range(101))
     assert "budget is 101" in str(caught[0].message)
-
-
-@pytest.mark.parametrize("wrong", [0, -5, 2.5, True, "9"])
-def test_refuses_a_wrong_number_of_configurations(wrong):
-    with pytest.raises(BadInput, match="configurations must be a whole number, 1 or more; got"):
-        pick(make_members(5), 2, configurations=wrong)
 
 
 def test_the_number_of_configurations_may_be_one_of_numpy():

@@ -170,23 +170,6 @@ def test_info_is_plain_and_has_no_entry_per_round():
     assert info["barriers"][0][0] > info["barriers"][1][0]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"mode": "magic"}, "mode must be one of budget, theory; got 'magic'"),
-        ({"basis": "wavelets"}, "basis must be one of features, polynomial, fourier"),
-        ({"bias": 1}, "bias must be True or False; got 1"),
-        ({"mode": "theory", "epsilon": 2.0}, "epsilon must be above 0 and at most 1; got 2.0"),
-        ({"mode": "theory", "epsilon": "x"}, "epsilon must be above 0 and at most 1; got 'x'"),
-        ({"basis": "polynomial", "degree": 0}, "degree must be a whole number"),
-        ({"basis": "fourier", "frequencies": 0}, "frequencies must be a whole number"),
-    ],
-)
-def test_wrong_options_are_refused(options, words):
-    with pytest.raises(BadInput, match=words):
-        pick(make_pool(30, 2), 10, **options)
-
-
 def test_unknown_options_are_refused():
     with pytest.raises(UnknownName, match="bss has no option 'gama'"):
         STRATEGY.with_options(gama=0.1)

@@ -6,7 +6,6 @@ import torch
 from scipy import stats
 
 import labelwise
-from labelwise.errors import BadInput
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.selection.run import select
 from labelwise.strategies import bald
@@ -92,19 +91,6 @@ def test_the_split_of_a_list_of_models_does_not_matter():
             for part in np.array_split(order, blocks)
         ]
         assert select(STRATEGY, LocalShards(parts), 12).ids.tolist() == expected
-
-
-@pytest.mark.parametrize("name", ["outputs", "probabilities"])
-@pytest.mark.parametrize("wrap", [lambda part: part, lambda part: [part]])
-def test_one_model_is_no_committee(name, wrap):
-    rows = {name: wrap(np.full((5, 2), 0.5))}
-    with pytest.raises(BadInput, match=f"committee needs the {name} of two or more models"):
-        score(rows, None)
-
-
-def test_refuses_an_unknown_disagreement():
-    with pytest.raises(BadInput, match="disagreement must be one of kl, vote_entropy; got 'kld'"):
-        score({"member_probabilities": make_members(3)}, None, disagreement="kld")
 
 
 def test_votes_for_classes_are_counted_by_the_public_call_too():

@@ -117,11 +117,6 @@ def test_degenerate_pools_match_deflating_the_kernel(seed):
     assert picked(features, budget).ids.tolist() == slow_design(features, np.empty((0, d)), budget)
 
 
-def test_a_regularisation_that_makes_no_sense_is_refused():
-    with pytest.raises(BadInput, match="regularisation must be a number above 0; got 0"):
-        picked(make_features(9, 3), 2, regularisation=0)
-
-
 @pytest.mark.parametrize(("size", "dtype"), SIZES)
 def test_features_of_any_size_give_the_picks_of_ordinary_ones(size, dtype):
     features, labelled = make_features(60, 5), make_features(6, 5, 9)

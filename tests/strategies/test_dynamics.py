@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import labelwise
-from labelwise.errors import BadInput, UnknownName
+from labelwise.errors import BadInput
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.rows import take_rows
 from labelwise.pool.shards import open_shards, open_sources
@@ -313,37 +313,6 @@ def test_a_hundred_classes_are_no_obstacle(name):
         pull = dense_gradients(take_rows(rows, np.array([5, 1])), [100, 3]).sum(axis=0)
         expected = (own**2).sum(axis=1) + 2 * own @ pull
         np.testing.assert_allclose(picks.scores, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
-        ({}, BadInput, "labels of the 2 labelled items are needed; give labels in the order of"),
-        ({"gamma": -1}, BadInput, "gamma must be from 0 to infinity; got -1"),
-        ({"gamma": float("nan")}, BadInput, "gamma must be from 0 to infinity; got nan"),
-        ({"gamma": "all"}, BadInput, "gamma must be a number from 0 to infinity; got 'all'"),
-        ({"pseudo": "max"}, BadInput, "pseudo must be one of argmax, sample; got 'max'"),
-        ({"redundancy": 5}, BadInput, "redundancy must be None or a mapping; got 5"),
-        ({"redundancy": {"coeff": 1}}, UnknownName, "redundancy has no entry 'coeff'; choose from"),
-        ({"redundancy": {"step": 0}}, BadInput, "step of redundancy must be a whole number, 1"),
-        ({"redundancy": {"step": True}}, BadInput, "step of redundancy must be a whole number"),
-        ({"redundancy": {"coef": float("inf")}}, BadInput, "coef of redundancy must be a finite"),
-        ({"redundancy": {"normalize": "max"}}, BadInput, "normalize of redundancy must be one of"),
-    ],
-)
-def test_refuses_options_that_make_no_sense(options, error, words):
-    rows, _, _ = last_layer()
-    with pytest.raises(error, match=words):
-        labelwise.select("dynamics", 3, **rows, labelled=[4, 1], **options)
-
-
-@pytest.mark.parametrize(
-    "options", [{"labels": [0, 1]}, {"redundancy": {}}, {"pseudo": "sample"}, {"bias": True}]
-)
-def test_options_of_the_last_layer_are_refused_for_the_whole_network(options):
-    norms = np.ones(9)
-    with pytest.raises(BadInput, match=f"{next(iter(options))} is for the last layer but gradient"):
-        labelwise.select("dynamics", 3, gradient_norms=norms, gradient_products=norms, **options)
 
 
 def test_refuses_labels_or_products_alone_where_nothing_is_labelled():

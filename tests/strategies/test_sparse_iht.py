@@ -192,21 +192,6 @@ def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, step):
     assert selection.info["f1"] <= selection.info["bias_without_picks"] + 1e-6 * budget + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"projection": "other"}, "projection must be one of corrected, printed; got 'other'"),
-        ({"prox_scale": 2.0}, "prox_scale must be one of step, one; got 2.0"),
-        ({"step": "half"}, "step must be one of exact, active_half; got 'half'"),
-        ({"iterations": 0}, "iterations must be a whole number, 1 or more; got 0"),
-        ({"debias_steps": -1}, "debias_steps must be a whole number, 0 or more; got -1"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options, message):
-    with pytest.raises(BadInput, match=message):
-        picked(make_rows(9, 3, 3), 2, **options)
-
-
 @pytest.mark.parametrize("compare_with_greedy", [True, False])
 @pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (1e-3, 1e-4)])
 @pytest.mark.parametrize(("size", "dtype"), SIZES)

@@ -68,12 +68,6 @@ def test_a_lone_item_is_typical():
     assert _typicality(np.ones((1, 2)), 1).tolist() == [1.0]
 
 
-@pytest.mark.parametrize("wrong", [0, 2.5, "7", True])
-def test_a_wrong_option_is_an_error(wrong):
-    with pytest.raises(labelwise.BadInput, match=f"1 or more; got {wrong!r}"):
-        labelwise.select("typiclust", 2, features=three_blobs(), clusters=wrong)
-
-
 def test_options_may_be_whole_numbers_of_numpy():
     expected = labelwise.select("typiclust", 4, features=three_blobs(), clusters=3).ids.tolist()
     found = labelwise.select("typiclust", 4, features=three_blobs(), clusters=np.int64(3))

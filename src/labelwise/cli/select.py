@@ -227,9 +227,7 @@ def _opened(asked: Any, *, timed: bool = False) -> tuple[Any, Any]:
 
 def _ready(call: Any, progress: Any = None) -> Any:
     """The selection after all checks that can be made before it begins."""
-    ready = call._replace(asked=call.asked._replace(progress=progress)).ready()
-    ready.rehearse()
-    return ready
+    return call._replace(asked=call.asked._replace(progress=progress)).ready()
 
 
 def _save(picks: Selection, out: Path, folder: str | None) -> None:

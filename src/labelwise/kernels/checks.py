@@ -1,13 +1,20 @@
-"""Checks of what users give that several strategies and kernels share."""
+"""Checks of option values that several strategies and kernels share."""
 
-from numbers import Integral
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 from labelwise.errors import BadInput
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number; booleans are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_whole(name: str, value: Any, least: int) -> None:
-    """Refuse what is no whole number, or below ``least``; True and False are none either.
+    """Reject anything but an integer of at least ``least``; booleans are rejected too.
 
     Example:
         >>> check_whole("rounds", 2.5, 0)
@@ -16,3 +23,28 @@ def check_whole(name: str, value: Any, least: int) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise BadInput(f"{name} must be a whole number, {least} or more; got {value!r}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Reject anything but a finite number above 0.
+
+    Example:
+        >>> check_positive("bandwidth", -1.0)
+        Traceback (most recent call last):
+        labelwise.errors.BadInput: bandwidth must be a number above 0; got -1.0
+    """
+    if not is_number(value) or not 0 < value < math.inf:
+        raise BadInput(f"{name} must be a number above 0; got {value!r}")
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Reject a value that is not one of the choices.
+
+    Example:
+        >>> check_choice("mode", "fast", ("budget", "theory"))
+        Traceback (most recent call last):
+        labelwise.errors.BadInput: mode must be one of budget, theory; got 'fast'
+    """
+    known = tuple(choices)
+    if value not in known:
+        raise BadInput(f"{name} must be one of {', '.join(known)}; got {value!r}")

@@ -138,11 +138,6 @@ def _minus_one_hot(probabilities: Array, classes: Array) -> Array:
 
 def _output_residuals(outputs: Array | list[Array], ids: Ids, pseudo: Pseudo) -> Array:
     """The model's prediction less the pseudo-label from the other models, ``(n, k)``."""
-    if not isinstance(outputs, list | tuple) or len(outputs) < 2:
-        raise BadInput(
-            "the gradient of a regression is zero at the model's own prediction; give outputs as "
-            "a list: the model's first, then others (an ensemble, earlier epochs) as pseudo-labels"
-        )
     model, *others = (float64(part) for part in outputs)
     xp = namespace(model)
     gaps = xp.stack([model - other for other in others], axis=1)
@@ -161,7 +156,21 @@ def _labelled_residuals(labelled: Rows, labels: Any) -> Array:
         given = float64(outputs[0] if isinstance(outputs, list | tuple) else outputs)
     else:
         given = one_array(labelled, "probabilities")
-    count, width = given.shape
+    values = np.asarray(to_numpy(labels))
+    if regression:
+        return given - like(values.reshape(given.shape), given, dtype=given.dtype)
+    return _minus_one_hot(given, like(values.astype(np.int64), given))
+
+
+def check_labels(labels: Any, count: int, width: int, *, regression: bool) -> None:
+    """Reject labels that do not fit the labelled items.
+
+    Args:
+        labels: as in `labelled_gradient`.
+        count: number of labelled items.
+        width: number of classes, or of outputs of a regression.
+        regression: whether labels are values and not classes.
+    """
     if labels is None:
         raise BadInput(
             f"the labels of the {count} labelled items are needed; give labels in the order of "
@@ -174,10 +183,9 @@ def _labelled_residuals(labelled: Rows, labels: Any) -> Array:
         raise BadInput(f"labels must have shape {shape}, one per labelled item; got {values.shape}")
     if regression:
         if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-            raise BadInput("labels of a regression must be finite numbers; mend them")
-        return given - like(values.reshape(count, width), given, dtype=given.dtype)
+            raise BadInput("labels of a regression must be finite numbers; correct them")
+        return
     whole = values.dtype.kind in "iu"
     if not whole or values.min() < 0 or values.max() >= width:
         got = f"{values.min()} to {values.max()}" if whole else values.dtype
         raise BadInput(f"labels must be classes, whole numbers from 0 to {width - 1}; got {got}")
-    return _minus_one_hot(given, like(values.astype(np.int64), given))

@@ -179,10 +179,7 @@ def plan_sources(
     block_bytes: int = BLOCK_BYTES,
 ) -> Plan:
     """What a selection from opened sources will take; the arguments are those of `plan`."""
-    shapes = {
-        name: tuple(source.shape[1:] for source in (v if isinstance(v, list) else [v]))
-        for name, v in sources.items()
-    }
+    shapes = row_shapes(sources)
     every = [source for _, source in flat(sources)]
     items, row_bytes = every[0].shape[0], sum(source.bytes_per_row for source in every)
     columns = [
@@ -203,6 +200,14 @@ def plan_sources(
         pace(sources, items, row_bytes, block_bytes) if timed else None,
         sum(source.held_bytes for source in every),
     )
+
+
+def row_shapes(sources: Sources) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """By representation, the shape of one row for every model."""
+    return {
+        name: tuple(source.shape[1:] for source in (v if isinstance(v, list) else [v]))
+        for name, v in sources.items()
+    }
 
 
 def _cost(strategy: Strategy, job: Job) -> Cost:

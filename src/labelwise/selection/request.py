@@ -35,10 +35,9 @@ from labelwise.selection import run
 from labelwise.selection.checkpoint import check_folder, finished, recorded
 from labelwise.selection.fingerprint import describe, digest
 from labelwise.selection.memory import free_bytes
-from labelwise.selection.plan import Plan, check_memory, needed, plan_sources
-from labelwise.selection.rehearsal import rehearse
+from labelwise.selection.plan import Plan, check_memory, needed, plan_sources, row_shapes
 from labelwise.selection.result import Selection
-from labelwise.strategy import Strategy
+from labelwise.strategy import Job, Strategy
 
 LITTLE = 1 << 30
 """A selection that takes no more bytes than this is not held against what the machine has free."""
@@ -108,11 +107,6 @@ class Ready(NamedTuple):
     labelled: Rows | None
     picks: Callable[[], AbstractContextManager[Selection]]
 
-    def rehearse(self) -> None:
-        """Refuse options that the strategy would refuse before it reads a row."""
-        asked = self.asked
-        rehearse(asked.strategy, self.left, asked.budget, self.labelled, asked.seed)
-
 
 class Call(NamedTuple):
     """A selection whose arguments go together.
@@ -145,7 +139,16 @@ class Call(NamedTuple):
         else:
             ready = self._here() if self.asked.on is None else self._on_cluster()
         run.check_budget(self.asked.budget, ready.left)
+        if self.asked.budget:
+            self.asked.strategy.check(self._job(ready.left))
         return ready
+
+    def _job(self, left: int) -> Job:
+        """The job with ``left`` candidates, for the strategy's own checks."""
+        labelled = _count(self.sources) - left if self.sources else 0
+        shapes = row_shapes(self.sources)
+        options = self.asked.strategy.options
+        return Job(left, self.asked.budget, shapes, options, labelled=labelled)
 
     def _bare(self) -> Ready:
         """From a pool of which nothing but the ids is known."""

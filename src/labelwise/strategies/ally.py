@@ -115,20 +115,24 @@ def choose(
     ... ).ids.tolist()
     [1, 0]
     """
-    if diversity not in DIVERSITIES:
-        raise UnknownName(
-            f"no diversity is called {diversity!r}; choose from {', '.join(DIVERSITIES)}"
-        )
-    count = budget if clusters is None else clusters
-    check_whole("clusters", count, 1)
-    if count > budget:
-        raise BadInput(f"clusters must be from 1 to the budget, {budget}; got {count}")
-    check_whole("rounds", rounds, 0)
-    check_whole("candidates", candidates, 1)
     pool = _ranked(shards)
-    options = Options(count, rounds, candidates, seed)
+    options = Options(budget if clusters is None else clusters, rounds, candidates, seed)
     picks, info = DIVERSITIES[diversity](shards, labelled, pool, budget, options)
     return Choice(pool.ids[picks], scores=pool.duals[picks], info=info)
+
+
+def check_job(job: Job) -> None:
+    """Reject options out of range."""
+    options = job.options
+    if options["diversity"] not in DIVERSITIES:
+        names = ", ".join(DIVERSITIES)
+        raise UnknownName(f"no diversity is called {options['diversity']!r}; choose from {names}")
+    clusters = job.budget if options["clusters"] is None else options["clusters"]
+    check_whole("clusters", clusters, 1)
+    if clusters > job.budget:
+        raise BadInput(f"clusters must be from 1 to the budget, {job.budget}; got {clusters}")
+    check_whole("rounds", options["rounds"], 0)
+    check_whole("candidates", options["candidates"], 1)
 
 
 def _ranked(shards: Shards) -> Pool:
@@ -306,4 +310,5 @@ STRATEGY = PassStrategy(
     reference="Elenter, NaderiAlizadeh and Ribeiro, A Lagrangian Duality Approach to Active "
     "Learning, NeurIPS 2022",
     cost=_cost,
+    check=check_job,
 )

@@ -38,6 +38,7 @@ from scipy import linalg
 
 from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_choice, check_positive
 from labelwise.kernels.information.fisher import fisher_roots
 from labelwise.kernels.information.fisher_blocks import (
     ROUNDED,
@@ -92,7 +93,7 @@ def choose(
         memory_gib: the most memory for the matrices, and for what all candidates keep.
     """
     plan = _plan(shards, labelled, budget, task)
-    count = _check(len(shards), plan, budget, ridge, candidates, memory_gib)
+    count = len(shards) if candidates is None else min(candidates, len(shards))
     ids = shards.ids
     chosen = np.sort(ids[largest(row_noise(seed, ids, SUBSET), count, ids)])
     plan, fisher = _mean_fisher(shards, labelled, plan)
@@ -115,13 +116,8 @@ def choose(
 
 
 def _plan(shards: Shards, labelled: Rows | None, budget: int, task: str) -> Plan:
-    if task not in TASKS:
-        raise BadInput(f"task must be one of {', '.join(TASKS)}; got {task!r}")
     rows = shards.rows(shards.ids[:1])
-    given = "probabilities" in rows
-    if task == "classification" and not given:
-        raise BadInput("bait needs probabilities for classification; give them or another task")
-    regression = task == "regression" or not given
+    regression = task == "regression" or "probabilities" not in rows
     classes = 1 if regression else rows["probabilities"].shape[1]
     known = 0 if labelled is None else len(labelled["features"])
     scale = math.sqrt(budget / (known + budget))
@@ -144,17 +140,22 @@ def _mean_fisher(shards: Shards, labelled: Rows | None, plan: Plan) -> tuple[Pla
     return plan, fisher / (len(shards) + known)
 
 
-def _check(
-    n: int, plan: Plan, budget: int, ridge: float, candidates: int | None, memory_gib: float
-) -> int:
-    """Refuse what cannot be done; how many candidates there are."""
-    if not (math.isfinite(ridge) and ridge > 0):
-        raise BadInput(f"ridge must be a finite number above 0; got {ridge!r}")
-    if candidates is not None and candidates < budget:
-        raise BadInput(f"candidates is {candidates} but budget is {budget}; give at least as many")
-    count = n if candidates is None else min(candidates, n)
-    size = plan.classes * plan.dimension
-    matrices, kept = 4 * size**2 * 8 / 2**30, 2 * count * plan.classes**2 * 8 / 2**30
+def check_job(job: Job) -> None:
+    """Reject options out of range, and problems that need more memory than allowed."""
+    task, candidates = job.options["task"], job.options["candidates"]
+    memory_gib, given = job.options["memory_gib"], "probabilities" in job.shapes
+    check_choice("task", task, TASKS)
+    if task == "classification" and not given:
+        raise BadInput("bait needs probabilities for classification; give them or another task")
+    check_positive("ridge", job.options["ridge"])
+    if candidates is not None and candidates < job.budget:
+        raise BadInput(
+            f"candidates is {candidates} but budget is {job.budget}; give at least as many"
+        )
+    count = job.items if candidates is None else min(candidates, job.items)
+    classes = job.width("probabilities") if given and task != "regression" else 1
+    size = classes * job.width()
+    matrices, kept = 4 * size**2 * 8 / 2**30, 2 * count * classes**2 * 8 / 2**30
     if matrices > memory_gib:
         raise BadInput(
             f"bait needs {matrices:.3g} GiB for matrices of {size} rows (classes times features) "
@@ -165,7 +166,6 @@ def _check(
             f"bait needs {kept:.3g} GiB to keep {count} candidates but memory_gib is {memory_gib}; "
             "set candidates to fewer or raise it"
         )
-    return count
 
 
 def _inverse(
@@ -292,4 +292,5 @@ STRATEGY = PassStrategy(
     reference="Ash, Goel, Krishnamurthy and Kakade, Gone Fishing: Neural Active Learning with "
     "Fisher Embeddings, NeurIPS 2021",
     cost=_cost,
+    check=check_job,
 )

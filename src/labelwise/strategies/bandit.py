@@ -84,9 +84,7 @@ def choose(
         ``probabilities``, those of all arms by name.
     """
     opened, past = _open_arms(arms), _past(rounds)
-    given = shards.map(_look)[0]
-    for strategy in opened.values():
-        _check_rows(strategy, given)
+    shards.map(_look)
     chances = arm_probabilities(past, list(opened), p_min=p_min, delta=delta)
     noise = float(row_noise(seed, np.array([len(past)]), DRAWS)[0])
     drawn = min(int(np.searchsorted(np.cumsum(chances), noise, side="right")), len(opened) - 1)
@@ -99,6 +97,22 @@ def choose(
         "arm_info": dict(choice.info),
     }
     return choice._replace(info=facts)
+
+
+def check_job(job: Job) -> None:
+    """Reject bad options and past rounds, and arms that could not choose if they were drawn."""
+    options = job.options
+    arms = _open_arms(options["arms"])
+    arm_probabilities(
+        _past(options["rounds"]), list(arms), p_min=options["p_min"], delta=options["delta"]
+    )
+    for arm in arms.values():
+        sets = (arm.needs, *arm.or_needs)
+        if not any(set(names) <= set(job.shapes) for names in sets):
+            wanted = ", or ".join(" and ".join(names) for names in sets)
+            given = " and ".join(job.shapes)
+            raise BadInput(f"bandit's arm {arm.name} needs {wanted}; got {given}")
+        arm.check(job._replace(options=arm.options))
 
 
 def _past(rounds: Sequence[Mapping[str, Any]] | str) -> Sequence[Mapping[str, Any]]:
@@ -127,19 +141,10 @@ def _open_arms(arms: Arms) -> dict[str, Strategy]:
     return {name: get(name).with_options(**options) for name, options in arms.items()}
 
 
-def _look(shard: Shard) -> tuple[str, ...]:
-    """The representations of a block, each of which is read, and so checked."""
+def _look(shard: Shard) -> None:
+    """Read every representation of a block, which validates it."""
     for name in shard.rows:
         shard.rows[name]
-    return tuple(shard.rows)
-
-
-def _check_rows(arm: Strategy, given: Sequence[str]) -> None:
-    """Refuse an arm that could not choose if it were drawn, before any is."""
-    sets = (arm.needs, *arm.or_needs)
-    if not any(set(names) <= set(given) for names in sets):
-        wanted = ", or ".join(" and ".join(names) for names in sets)
-        raise BadInput(f"bandit's arm {arm.name} needs {wanted}; got {' and '.join(given)}")
 
 
 class Bandit(PassStrategy):
@@ -196,4 +201,5 @@ STRATEGY = Bandit(
     good_for="not knowing which strategy suits: several take turns, and the better ones gain",
     reference="Hsu and Lin, Active Learning by Learning, AAAI 2015",
     cost=_cost,
+    check=check_job,
 )

@@ -86,7 +86,13 @@ def choose(
         configurations: the most that are listed, and about how many are drawn (a whole number
             per member, at least one).
     """
-    _check(configurations, budget)
+    if budget > LARGE:
+        warnings.warn(
+            f"budget is {budget}; batchbald tells candidates apart poorly in batches above "
+            f"{LARGE}, ask for smaller ones",
+            LabelwiseWarning,
+            stacklevel=2,
+        )
     ids = shards.ids
     members = _members(shards, ids[:1])
     labels = PickedLabels(len(members), int(configurations), seed)
@@ -113,15 +119,9 @@ def choose(
     return Choice(ids[picked], scores=scores, info=info)
 
 
-def _check(configurations: int, budget: int) -> None:
-    check_whole("configurations", configurations, 1)
-    if budget > LARGE:
-        warnings.warn(
-            f"budget is {budget}; batchbald tells candidates apart poorly in batches above "
-            f"{LARGE}, ask for smaller ones",
-            LabelwiseWarning,
-            stacklevel=3,
-        )
+def check_job(job: Job) -> None:
+    """Reject a number of configurations below 1."""
+    check_whole("configurations", job.options["configurations"], 1)
 
 
 def _members(shards: Shards, ids: Ids) -> Floats:
@@ -221,4 +221,5 @@ STRATEGY = PassStrategy(
     reference="Kirsch, van Amersfoort and Gal, BatchBALD: Efficient and Diverse Batch Acquisition "
     "for Deep Bayesian Active Learning, NeurIPS 2019",
     cost=_cost,
+    check=check_job,
 )

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, comparable, largest, like, namespace, to_numpy
 from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.kernels.checks import is_number
 from labelwise.kernels.float64_blocks import double_chunks
 from labelwise.kernels.information.mutual_information import entropy
 from labelwise.kernels.scaling import power_of
@@ -62,10 +63,6 @@ def choose(
         seed: not used.
         entropy_weight: how much the entropy of the mean prediction counts (gamma above).
     """
-    if not abs(entropy_weight) <= HEAVIEST:
-        raise BadInput(
-            f"entropy_weight must be a finite number, {HEAVIEST:g} at most; got {entropy_weight!r}"
-        )
     # Sums of whole numbers, and all that follows from them, are the same for any split into blocks.
     grid = _Grid.of(entropy_weight)
     vectors, sizes = shards.sum(_project, entropy_weight, grid)
@@ -87,6 +84,15 @@ def choose(
             reached = picked.step(best, float(sigma), reached, left)
     shards.map(_forget)
     return _choice(picked, len(shards), total - reached, total, forced, repeats)
+
+
+def check_job(job: Job) -> None:
+    """Reject an entropy weight out of range."""
+    weight = job.options["entropy_weight"]
+    if not is_number(weight) or not abs(weight) <= HEAVIEST:
+        raise BadInput(
+            f"entropy_weight must be a finite number, {HEAVIEST:g} at most; got {weight!r}"
+        )
 
 
 class _Grid(NamedTuple):
@@ -238,4 +244,5 @@ STRATEGY = PassStrategy(
     reference="Pinsler, Gordon, Nalisnick and Hernández-Lobato, Bayesian Batch Active Learning as "
     "Sparse Subset Approximation, NeurIPS 2019",
     cost=_cost,
+    check=check_job,
 )

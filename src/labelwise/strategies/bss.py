@@ -24,7 +24,15 @@ from typing import Any
 
 from labelwise.arrays import Floats
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.linear.bases import Columns, Finer, fourier, polynomial
+from labelwise.kernels.checks import check_choice
+from labelwise.kernels.linear.bases import (
+    Columns,
+    Finer,
+    check_fourier,
+    check_polynomial,
+    fourier,
+    polynomial,
+)
 from labelwise.kernels.linear.bss import (
     Draws,
     draw_by_budget,
@@ -73,8 +81,6 @@ def choose(
         rtol: singular values up to this fraction of the largest count as zero; by default it
             follows the precision of the features.
     """
-    if mode not in MODES:
-        raise BadInput(f"mode must be one of {', '.join(MODES)}; got {mode!r}")
     shards = Finer(shards)
     columns = _columns(shards, basis, bias, degree, frequencies, length_scale, seed)
     transform = whiten(shards, columns, rtol=rtol, principal=True).transform
@@ -90,6 +96,21 @@ def choose(
     return Choice(draws.ids, draws.weights, draws.counts, info=info | _summary(draws))
 
 
+def check_job(job: Job) -> None:
+    """Reject options out of range; those of a basis or mode only where it is used."""
+    options = job.options
+    check_choice("mode", options["mode"], MODES)
+    check_choice("basis", options["basis"], BASES)
+    if not isinstance(options["bias"], bool):
+        raise BadInput(f"bias must be True or False; got {options['bias']!r}")
+    if options["basis"] == "polynomial":
+        check_polynomial(options["degree"], job.width())
+    if options["basis"] == "fourier":
+        check_fourier(options["frequencies"], options["length_scale"])
+    if options["mode"] == "theory":
+        theory_gamma(options["epsilon"])
+
+
 def _columns(
     shards: Shards,
     basis: str,
@@ -99,10 +120,6 @@ def _columns(
     length_scale: float | None,
     seed: int,
 ) -> Columns:
-    if basis not in BASES:
-        raise BadInput(f"basis must be one of {', '.join(BASES)}; got {basis!r}")
-    if not isinstance(bias, bool):
-        raise BadInput(f"bias must be True or False; got {bias!r}")
     if basis == "polynomial":
         return Columns(polynomial(shards, degree, centred=bias), bias)
     if basis == "fourier":
@@ -157,4 +174,5 @@ STRATEGY = PassStrategy(
         "Batson, Spielman & Srivastava, Twice-Ramanujan Sparsifiers, STOC 2009"
     ),
     cost=_cost,
+    check=check_job,
 )

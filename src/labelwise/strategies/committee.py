@@ -22,10 +22,11 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, float64, namespace, to_numpy
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_choice
 from labelwise.kernels.information.mutual_information import information_gains, no_picks
 from labelwise.kernels.information.votes import vote_entropy
 from labelwise.pool.rows import Rows
-from labelwise.strategy import ScoreStrategy
+from labelwise.strategy import Job, ScoreStrategy
 
 DISAGREEMENTS = ("kl", "vote_entropy")
 
@@ -41,12 +42,8 @@ def score(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Flo
         disagreement: ``"kl"`` or ``"vote_entropy"``, for classes. Votes that are given have only
             an entropy.
     """
-    if disagreement not in DISAGREEMENTS:
-        raise BadInput(
-            f"disagreement must be one of {', '.join(DISAGREEMENTS)}; got {disagreement!r}"
-        )
     if "outputs" in rows:
-        return _variance(_models(rows["outputs"], "outputs"))
+        return _variance(list(rows["outputs"]))
     if "member_votes" in rows:
         votes = np.asarray(to_numpy(rows["member_votes"]))
         whole = np.issubdtype(votes.dtype, np.integer)
@@ -54,17 +51,25 @@ def score(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Flo
     if "member_probabilities" in rows:
         members = rows["member_probabilities"]
     else:
-        given = _models(rows["probabilities"], "probabilities")
+        given = list(rows["probabilities"])
         members = namespace(*given).stack(given, axis=1)
     if disagreement == "vote_entropy":
         return vote_entropy(to_numpy(namespace(members).argmax(members, axis=2)))
     return information_gains(members, no_picks(members.shape[1]))
 
 
-def _models(given: Array | list[Array], name: str) -> list[Array]:
-    if not isinstance(given, list | tuple) or len(given) < 2:
-        raise BadInput(f"committee needs the {name} of two or more models; give a list of arrays")
-    return list(given)
+def check_job(job: Job) -> None:
+    """Reject an unknown disagreement, and probabilities or outputs of a single model."""
+    check_choice("disagreement", job.options["disagreement"], DISAGREEMENTS)
+    for name in ("outputs", "probabilities"):
+        if len(job.shapes.get(name, "two")) < 2 and not _has_members(job):
+            raise BadInput(
+                f"committee needs the {name} of two or more models; give a list of arrays"
+            )
+
+
+def _has_members(job: Job) -> bool:
+    return "member_probabilities" in job.shapes or "member_votes" in job.shapes
 
 
 def _variance(outputs: list[Array]) -> Floats:
@@ -84,4 +89,5 @@ STRATEGY = ScoreStrategy(
     good_for="several models, for classification and for regression",
     reference="Seung, Opper and Sompolinsky, Query by Committee, COLT 1992; McCallum and Nigam, "
     "Employing EM and Pool-Based Active Learning for Text Classification, ICML 1998",
+    check=check_job,
 )

@@ -22,13 +22,12 @@ Reference: K. Yu, J. Bi, V. Tresp, "Active Learning via Transductive Experimenta
 ICML 2006.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, row_dots, to_numpy
-from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_positive
 from labelwise.kernels.float64_blocks import double_chunks, double_products
 from labelwise.kernels.scaling import in_units, unit_of
 from labelwise.pool.blocks import Shard, Shards
@@ -99,8 +98,6 @@ def begin(
     Options:
         regularisation: mu as a fraction of the mean squared length of a row, above 0.
     """
-    if not 0 < regularisation < math.inf:
-        raise BadInput(f"regularisation must be a number above 0; got {regularisation}")
     gram = shards.sum(_gram, 1.0)
     unit = unit_of(shards, float(np.trace(gram)) / len(shards))
     if unit != 1:
@@ -109,6 +106,11 @@ def begin(
     known = in_units(known.astype(np.float64), unit)
     mean = float(np.trace(gram)) / len(shards)
     return Design(gram, known, regularisation * mean if mean > 0 else 1.0, unit)
+
+
+def check_job(job: Job) -> None:
+    """Reject a regularisation that is not above 0."""
+    check_positive("regularisation", job.options["regularisation"])
 
 
 def _gram(shard: Shard, unit: float) -> Floats:
@@ -191,4 +193,5 @@ STRATEGY = GreedyStrategy(
     good_for="linear models and regression: a batch from which the pool can be predicted",
     reference="Yu, Bi and Tresp, Active Learning via Transductive Experimental Design, ICML 2006",
     cost=_cost,
+    check=check_job,
 )

@@ -59,7 +59,6 @@ def choose(
         candidates: the batch is drawn from so many times the budget (from all items where there
             are fewer); 1 takes the highest without a draw.
     """
-    check_whole("candidates", candidates, 1)
     parts = shards.map(_wavering)
     models = np.concatenate([part.models for part in parts])
     entropy = np.concatenate([part.entropy for part in parts])
@@ -71,6 +70,16 @@ def choose(
     # One number with the order of both: the whole part counts models, the rest is their entropy.
     scores = models[picks] + entropy[picks] / (1 + parts[0].most)
     return Choice(ids[picks], scores=scores, info={"candidates": count})
+
+
+def check_job(job: Job) -> None:
+    """Reject a number of candidates below 1, and votes of a single epoch."""
+    check_whole("candidates", job.options["candidates"], 1)
+    if any(shape[0] < 2 for shape in job.shapes["member_votes"]):
+        raise BadInput(
+            "disagreement needs every model's votes at two or more epochs; got one column of "
+            "member_votes: give (n, T) per model"
+        )
 
 
 def wavering(member_votes: Array | list[Array], ids: Array | None = None) -> Wavering:
@@ -102,12 +111,7 @@ def _wavering(shard: Shard) -> Wavering:
 
 
 def _check(votes: Array, ids: Array) -> None:
-    """Refuse votes that are no classes, and those of a single epoch."""
-    if votes.shape[1] < 2:
-        raise BadInput(
-            "disagreement needs every model's votes at two or more epochs; got one column of "
-            "member_votes: give (n, T) per model"
-        )
+    """Reject votes that are not classes."""
     wrong = (votes != np.floor(votes)).any(axis=1)
     if wrong.any():
         item = int(np.flatnonzero(wrong)[0])
@@ -132,4 +136,5 @@ STRATEGY = PassStrategy(
     good_for="one batch for several models: items on which they waver late in training",
     reference="Tang and Huang, Active Learning for Multiple Target Models, NeurIPS 2022",
     cost=_cost,
+    check=check_job,
 )

@@ -45,17 +45,17 @@ Leveraging Training Dynamics", NeurIPS 2022.
 
 import math
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, comparable, largest, like, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
-from labelwise.kernels.checks import check_whole
+from labelwise.kernels.checks import check_choice, check_whole, is_number
 from labelwise.kernels.distance.factored import Factored, products, products_with, squared_norms
 from labelwise.kernels.pseudo_gradients import (
     Pseudo,
+    check_labels,
     labelled_gradient,
     one_array,
     pseudo_gradients,
@@ -118,18 +118,12 @@ def choose(
             and ``"mean"`` where left out). For the last layer.
     """
     own, cross = _factors(gamma)
-    source = Pseudo(pseudo, bias, seed).check()
-    steps = None if redundancy is None else _redundancy(redundancy)
-    names = shards.map(_names)[0]
-    if "gradient_norms" in names:
-        used = {"labels": labels is not None, "redundancy": redundancy is not None}
-        _check_whole(names, cross, {**used, "pseudo": pseudo != "argmax", "bias": bias})
+    source = Pseudo(pseudo, bias, seed)
+    steps = None if redundancy is None else Redundancy(**redundancy)
+    if "gradient_norms" in shards.map(_names)[0]:
         plan = Plan(own, cross, None, source)
         shards.map(_start_whole, plan)
         return _pick(shards, plan, budget, None)
-    if labelled is None and (labels is not None or not own):
-        reason = "labels are given" if labels is not None else "gamma is infinite"
-        raise BadInput(f"{reason} but no item is labelled; name the items in labelled")
     pull = labelled_gradient(labelled, labels, bias) if cross and labelled is not None else None
     plan = Plan(own, cross, pull, source)
     shards.map(_start_last, plan)
@@ -137,15 +131,37 @@ def choose(
     return _pick(shards, plan, budget, steps)._replace(info={"labelled_gradient": length})
 
 
-def _factors(gamma: float) -> tuple[float, float]:
-    if isinstance(gamma, bool) or not isinstance(gamma, int | float | np.number):
+def check_job(job: Job) -> None:
+    """Reject options out of range, and labels that do not fit the labelled items."""
+    gamma, labels = job.options["gamma"], job.options["labels"]
+    if not is_number(gamma) or not gamma >= 0:
         raise BadInput(f"gamma must be a number from 0 to infinity; got {gamma!r}")
-    if not gamma >= 0:
-        raise BadInput(f"gamma must be from 0 to infinity; got {gamma}")
+    own, cross = _factors(gamma)
+    Pseudo(job.options["pseudo"], job.options["bias"]).check()
+    if job.options["redundancy"] is not None:
+        _check_redundancy(job.options["redundancy"])
+    if "gradient_norms" in job.shapes:
+        _check_whole_network(job, cross)
+        return
+    if len(job.shapes.get("outputs", "two")) < 2:
+        raise BadInput(
+            "the gradient of a regression is zero at the model's own prediction; give outputs as "
+            "a list: the model's first, then others (an ensemble, earlier epochs) as pseudo-labels"
+        )
+    if not job.labelled and (labels is not None or not own):
+        reason = "labels are given" if labels is not None else "gamma is infinite"
+        raise BadInput(f"{reason} but no item is labelled; name the items in labelled")
+    if cross and job.labelled:
+        regression = "outputs" in job.shapes
+        width = job.shapes["outputs" if regression else "probabilities"][0][0]
+        check_labels(labels, job.labelled, width, regression=regression)
+
+
+def _factors(gamma: float) -> tuple[float, float]:
     return (0.0, 1.0) if math.isinf(gamma) else (1.0, float(gamma))
 
 
-def _redundancy(given: Mapping[str, Any]) -> Redundancy:
+def _check_redundancy(given: Mapping[str, Any]) -> None:
     if not isinstance(given, Mapping):
         raise BadInput(f"redundancy must be None or a mapping; got {given!r}")
     for name in given:
@@ -154,27 +170,25 @@ def _redundancy(given: Mapping[str, Any]) -> Redundancy:
             raise UnknownName(f"redundancy has no entry {name!r}; choose from {known}")
     steps = Redundancy(**given)
     check_whole("step of redundancy", steps.step, 1)
-    if not isinstance(steps.coef, Real) or not math.isfinite(steps.coef):
+    if not is_number(steps.coef) or not math.isfinite(steps.coef):
         raise BadInput(f"coef of redundancy must be a finite number; got {steps.coef!r}")
-    if steps.normalize not in NORMALIZE:
-        choices = ", ".join(NORMALIZE)
-        raise BadInput(f"normalize of redundancy must be one of {choices}; got {steps.normalize!r}")
-    return steps
+    check_choice("normalize of redundancy", steps.normalize, NORMALIZE)
 
 
 def _names(shard: Shard) -> tuple[str, ...]:
     return tuple(shard.rows)
 
 
-def _check_whole(names: tuple[str, ...], cross: float, used: Mapping[str, bool]) -> None:
-    """Gradients of the whole network come with their labels in them, and not row by row."""
-    for name, is_used in used.items():
-        if is_used:
+def _check_whole_network(job: Job, cross: float) -> None:
+    """Reject options of the last layer: gradients of the whole network include the labels."""
+    unused = {"labels": None, "redundancy": None, "pseudo": "argmax", "bias": False}
+    for name, default in unused.items():
+        if job.options[name] is not default and job.options[name] != default:
             raise BadInput(
                 f"{name} is for the last layer but gradient_norms of the whole network are given; "
                 f"give features and probabilities instead of them, or leave {name} out"
             )
-    if cross and "gradient_products" not in names:
+    if cross and "gradient_products" not in job.shapes:
         raise BadInput("dynamics needs gradient_products too unless gamma is 0; give both")
 
 
@@ -271,7 +285,7 @@ def _count(
 def _cost(job: Job) -> Cost:
     """One pass, and one per step where redundancy is taken out."""
     given = job.options["redundancy"]
-    steps = 1 if given is None else -(-job.budget // _redundancy(given).step)
+    steps = 1 if given is None else -(-job.budget // Redundancy(**given).step)
     classes = max(job.width("probabilities"), job.width("outputs"), 1)
     return Cost(
         passes=(1, max(steps, 1)),
@@ -292,4 +306,5 @@ STRATEGY = PassStrategy(
     reference="Wang, Huang, Wu, Tong, Margenot and He, Deep Active Learning by Leveraging Training "
     "Dynamics, NeurIPS 2022",
     cost=_cost,
+    check=check_job,
 )

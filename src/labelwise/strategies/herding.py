@@ -21,7 +21,6 @@ R. Chattopadhyay, Z. Wang, W. Fan, I. Davidson, S. Panchanathan, J. Ye, "Batch M
 Based on Marginal Probability Distribution Matching", KDD 2012.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +37,7 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput
-from labelwise.kernels.checks import check_whole
+from labelwise.kernels.checks import check_positive, check_whole
 from labelwise.kernels.distance.gaussian import kernel_sums, median_distance
 from labelwise.kernels.float64_blocks import double_chunks
 from labelwise.kernels.scaling import in_units, near_one
@@ -90,9 +89,6 @@ def begin(
         bandwidth: h of the kernel, above 0; None for the median distance between items.
         references: over how many drawn items the mean of the pool is taken.
     """
-    if bandwidth is not None and not 0 < bandwidth < math.inf:
-        raise BadInput(f"bandwidth must be a number above 0; got {bandwidth}")
-    check_whole("references", references, 1)
     if bandwidth is None:
         bandwidth = median_distance(drawn(shards, BANDWIDTH_ITEMS, seed, NOISE_BANDWIDTH))
     points = drawn(shards, references, seed, NOISE_REFERENCES)
@@ -101,6 +97,13 @@ def begin(
     exact = len(points) == len(shards)
     plan = Plan(bandwidth * unit, unit, chosen, None, len(points), exact)
     return plan._replace(references=_measured(points, plan)[0])
+
+
+def check_job(job: Job) -> None:
+    """Reject a bandwidth or a number of references out of range."""
+    if job.options["bandwidth"] is not None:
+        check_positive("bandwidth", job.options["bandwidth"])
+    check_whole("references", job.options["references"], 1)
 
 
 def drawn(shards: Shards, count: int, seed: int, stream: int) -> Floats:
@@ -196,4 +199,5 @@ STRATEGY = GreedyStrategy(
     good_for="a first batch that looks like the pool, without any model of the classes",
     reference="Chen, Welling and Smola, Super-Samples from Kernel Herding, UAI 2010",
     cost=_cost,
+    check=check_job,
 )

@@ -29,7 +29,6 @@ def choose(
     Options:
         rounds: at most so many rounds of moving the centres; 0 keeps the centres that were drawn.
     """
-    check_whole("rounds", rounds, 0)
     clusters = kmeans(shards, budget, seed, rounds=rounds)
     ids, distances = nearest_to_centres(shards.ids, clusters)
     sizes = np.bincount(clusters.labels, minlength=budget)
@@ -48,6 +47,11 @@ def choose(
         ids = np.concatenate([ids, more])
         distances = np.concatenate([distances, np.zeros(len(more))])
     return Choice(ids, scores=-distances, info=info)
+
+
+def check_job(job: Job) -> None:
+    """Reject a negative number of rounds."""
+    check_whole("rounds", job.options["rounds"], 0)
 
 
 def _cost(job: Job) -> Cost:
@@ -71,4 +75,5 @@ STRATEGY = PassStrategy(
     reference="Xu, Yu, Tresp, Xu and Wang, Representative Sampling for Text Classification Using "
     "Support Vector Machines, ECIR 2003",
     cost=_cost,
+    check=check_job,
 )

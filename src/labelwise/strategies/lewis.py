@@ -25,13 +25,13 @@ Sampling for Multiple Deep Models", ICLR 2024, Algorithm 1 and Appendix B.
 
 import math
 from functools import partial
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Floats, comparable
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_choice, is_number
 from labelwise.kernels.linear import draws
 from labelwise.kernels.linear.leverage import read_features
 from labelwise.kernels.linear.lewis import WEIGHTS, Lewis, forget_weights, leave_weights
@@ -70,11 +70,6 @@ def choose(
             by default it follows their precision. Give 1e-3 for float32 features that were
             computed in half precision.
     """
-    if sampling not in SAMPLINGS:
-        raise BadInput(f"sampling must be one of {', '.join(SAMPLINGS)}; got {sampling!r}")
-    for name, value in {"p": p, "tol": tol, "rtol": 0.0 if rtol is None else rtol}.items():
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise BadInput(f"{name} must be a number; got {value!r}")
     # float64 products, so that a draw does not depend on the split of float32 rows
     settings = Lewis(p=p, tol=tol, rtol=rtol, double=True)
     try:
@@ -90,6 +85,16 @@ def choose(
         return _report(draw(shards, scores, budget, seed), info)
     finally:
         shards.map(_forget)
+
+
+def check_job(job: Job) -> None:
+    """Reject an unknown sampling, and numbers out of range."""
+    options = job.options
+    check_choice("sampling", options["sampling"], SAMPLINGS)
+    for name in ("p", "tol", "rtol"):
+        if options[name] is not None and not is_number(options[name]):
+            raise BadInput(f"{name} must be a number; got {options[name]!r}")
+    Lewis(p=options["p"], tol=options["tol"], rtol=options["rtol"])
 
 
 class _Scores(NamedTuple):
@@ -217,4 +222,5 @@ STRATEGY = PassStrategy(
     reference="Huang, Li, Sun and Tang, One-shot Active Learning Based on Lewis Weight Sampling "
     "for Multiple Deep Models, ICLR 2024",
     cost=_cost,
+    check=check_job,
 )

@@ -23,14 +23,12 @@ Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from t
 Sparse Approximation", 2022, Algorithm 1.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, to_numpy
-from labelwise.errors import BadInput
-from labelwise.kernels.checks import check_whole
+from labelwise.kernels.checks import check_choice, check_positive, check_whole
 from labelwise.kernels.loop.greedy_ahead import Ahead, AheadStrategy
 from labelwise.kernels.placement import workplace_of
 from labelwise.kernels.sparse.greedy import COLUMN_BYTES, Pursuit, State, exact_scores, update
@@ -95,11 +93,6 @@ def begin(
         rho: the mass that smoothing spreads evenly over the classes.
         sigma_scale: "none", or "paper" to divide the deviations by the number of items.
     """
-    if gain not in ("linear", "exact"):
-        raise BadInput(f"gain must be 'linear' or 'exact'; got {gain!r}")
-    if not 0 < tau < math.inf:
-        raise BadInput(f"tau must be a number above 0; got {tau}")
-    check_whole("debias_steps", debias_steps, 0)
     law, terms = Law(label_law, temperature, rho), Terms(alpha, relative_alpha, beta, sigma_scale)
     problem = pose(shards, budget, law, terms, DEFAULTS)
     warn_if_void(problem, "sparse_greedy")
@@ -107,6 +100,21 @@ def begin(
         refuse_if_drowned(problem, "sparse_greedy")
     pursuit = Pursuit(problem, Gain(gain, tau), debias_steps, workplace_of(shards))
     return Plan(pursuit, polish)
+
+
+def check_job(job: Job) -> None:
+    """Reject options out of range."""
+    check_choice("gain", job.options["gain"], ("linear", "exact"))
+    check_positive("tau", job.options["tau"])
+    check_whole("debias_steps", job.options["debias_steps"], 0)
+    check_problem(job)
+
+
+def check_problem(job: Job) -> None:
+    """Reject the options that describe the problem; both solvers have them."""
+    options = job.options
+    Law(options["label_law"], options["temperature"], options["rho"]).check()
+    Terms(*(options[name] for name in Terms._fields)).check()
 
 
 def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
@@ -193,4 +201,5 @@ STRATEGY = AheadStrategy(
     reference="Shen, Jiang, Zhang and Koyejo, Batch Active Learning from the Perspective of "
     "Sparse Approximation, 2022, Algorithm 1",
     cost=_cost,
+    check=check_job,
 )

@@ -23,8 +23,7 @@ Sparse Approximation", 2022, Algorithm 2.
 
 import numpy as np
 
-from labelwise.errors import BadInput
-from labelwise.kernels.checks import check_whole
+from labelwise.kernels.checks import check_choice, check_whole
 from labelwise.kernels.loop import greedy
 from labelwise.kernels.placement import in_one_block
 from labelwise.kernels.sparse.iht import is_lower, threshold
@@ -44,6 +43,7 @@ from labelwise.kernels.sparse.steps import best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
+from labelwise.strategies.sparse_greedy import check_problem
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DEFAULTS = {"last_layer": (1e-8, 1e-6), "bayesian": (1.0, 1e-6)}
@@ -95,7 +95,7 @@ def choose(
         rho: the mass that smoothing spreads evenly over the classes.
         sigma_scale: "none", or "paper" to divide the deviations by the number of items.
     """
-    rules = _check(Rules(projection, prox_scale, step, debias_steps), iterations)
+    rules = Rules(projection, prox_scale, step, debias_steps)
     shards = in_one_block(shards)
     law = Law(label_law, temperature, rho)
     problem = pose(shards, budget, law, Terms(alpha, relative_alpha, beta, sigma_scale), DEFAULTS)
@@ -115,15 +115,13 @@ def choose(
     return _better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
 
 
-def _check(rules: Rules, iterations: int) -> Rules:
-    """Refuse rules that do not exist."""
+def check_job(job: Job) -> None:
+    """Reject options out of range."""
     for name, known in CHOICES.items():
-        value = getattr(rules, name)
-        if value not in known:
-            raise BadInput(f"{name} must be one of {', '.join(known)}; got {value!r}")
-    check_whole("iterations", iterations, 1)
-    check_whole("debias_steps", rules.debias_steps, 0)
-    return rules
+        check_choice(name, job.options[name], known)
+    check_whole("iterations", job.options["iterations"], 1)
+    check_whole("debias_steps", job.options["debias_steps"], 0)
+    check_problem(job)
 
 
 def _better(choice: Choice, problem: Problem, shards: Shards, seed: int, polish: bool) -> Choice:
@@ -183,4 +181,5 @@ STRATEGY = PassStrategy(
     reference="Shen, Jiang, Zhang and Koyejo, Batch Active Learning from the Perspective of "
     "Sparse Approximation, 2022, Algorithm 2 (with the projection corrected)",
     cost=_cost,
+    check=check_job,
 )

@@ -50,8 +50,6 @@ def choose(
         clusters: at most so many clusters.
         neighbours: how many nearest neighbours make an item typical.
     """
-    check_whole("clusters", clusters, 1)
-    check_whole("neighbours", neighbours, 1)
     known = 0 if labelled is None else len(labelled["features"])
     count = min(known + budget, clusters, len(shards))
     found = kmeans(shards, count, seed)
@@ -60,6 +58,12 @@ def choose(
         covered = np.bincount(found.nearest(labelled["features"]), minlength=count)
     ids, scores = _pick(shards, found, covered, budget, neighbours)
     return Choice(ids, scores=scores, info={"clusters": count, "inertia": found.inertia})
+
+
+def check_job(job: Job) -> None:
+    """Reject a number of clusters or neighbours below 1."""
+    check_whole("clusters", job.options["clusters"], 1)
+    check_whole("neighbours", job.options["neighbours"], 1)
 
 
 def _pick(
@@ -142,4 +146,5 @@ STRATEGY = PassStrategy(
     reference="Hacohen, Dekel and Weinshall, Active Learning on a Budget: Opposite Strategies Suit "
     "High and Low Budgets, ICML 2022",
     cost=_cost,
+    check=check_job,
 )

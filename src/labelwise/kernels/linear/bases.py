@@ -172,6 +172,26 @@ def _as_given(columns: Array, features: Array) -> Array:
     return xp.astype(columns, features.dtype, copy=False)
 
 
+def check_polynomial(degree: int, width: int) -> None:
+    """Reject a degree below 1, or one that gives too many monomials of ``width`` features."""
+    check_whole("degree", degree, 1)
+    columns = comb(width + degree, degree) - 1
+    if columns > MOST_COLUMNS:
+        raise BadInput(
+            f"monomials of {width} features up to degree {degree} are {columns} columns, more "
+            f"than {MOST_COLUMNS}; lower the degree or use basis='fourier'"
+        )
+
+
+def check_fourier(count: int, length_scale: float | None) -> None:
+    """Reject a number of frequencies or a length scale out of range."""
+    check_whole("frequencies", count, 1)
+    if count > MOST_COLUMNS:
+        raise BadInput(f"frequencies must be at most {MOST_COLUMNS}; got {count}")
+    if length_scale is not None and not (np.isfinite(length_scale) and length_scale > 0):
+        raise BadInput(f"length_scale must be a positive number; got {length_scale}")
+
+
 def polynomial(shards: Shards, degree: int, *, centred: bool) -> Polynomial:
     """The monomials of the pool's features, standardised so that powers keep their digits.
 
@@ -182,12 +202,7 @@ def polynomial(shards: Shards, degree: int, *, centred: bool) -> Polynomial:
     """
     check_whole("degree", degree, 1)
     mean, spread, noise = _moments(shards)
-    columns = comb(len(mean) + degree, degree) - 1
-    if columns > MOST_COLUMNS:
-        raise BadInput(
-            f"monomials of {len(mean)} features up to degree {degree} are {columns} columns, more "
-            f"than {MOST_COLUMNS}; lower the degree or use basis='fourier'"
-        )
+    check_polynomial(degree, len(mean))
     size = np.hypot(mean, spread)
     if not centred:
         mean, spread = np.zeros_like(mean), size
@@ -209,11 +224,7 @@ def fourier(
             it: a typical distance of two items, divided by the root of 2.
         seed: decides the frequencies and phases.
     """
-    check_whole("frequencies", count, 1)
-    if count > MOST_COLUMNS:
-        raise BadInput(f"frequencies must be at most {MOST_COLUMNS}; got {count}")
-    if length_scale is not None and not (np.isfinite(length_scale) and length_scale > 0):
-        raise BadInput(f"length_scale must be a positive number; got {length_scale}")
+    check_fourier(count, length_scale)
     mean, spread, _ = _moments(shards)
     length = length_scale or float(np.linalg.norm(spread)) or 1.0
     generator = np.random.default_rng([seed % 2**64, 0xF0])
