@@ -31,7 +31,7 @@ from labelling_load_people import Connection
 from labelwise.campaign.project import Project
 from labelwise.record import snapshots
 from labelwise.record.events import Asked, Event, Lent, Told, Trained, Training
-from labelwise.record.ledger import Ledger, load_ledger
+from labelwise.record.ledger import Ledger
 
 PEOPLE, SMALLEST, LARGEST, GROWTH, TAIL = 50, 500, 5_000, 0.2, 0.2
 BLOCK, MARGIN = 10_000, 1_000
@@ -89,12 +89,12 @@ def measure_growth(
     storage, items = project.storage(), len(project.items)
     order = np.random.default_rng(seed).permutation(items).tolist()
     events = history(order, time.time() - 0.05 * max(lengths))
-    ledger = load_ledger(storage, project.name)
+    ledger = snapshots.load_ledger(storage, project.name)
     yield {"events": 1, "labels": 0, **time_status(project.home, repeats)}
     for length in lengths:
         note(f"filling the record to {length:,} events")
-        wanted = length - MARGIN if length >= snapshots.EVERY else length
-        due = max(snapshots.EVERY, int(snapshots.SHARE * wanted)) - MARGIN
+        wanted = length - MARGIN if length >= snapshots.MIN_EVENTS else length
+        due = max(snapshots.MIN_EVENTS, int(snapshots.MIN_SHARE * wanted)) - MARGIN
         fill(project, ledger, events, wanted - due)
         keeping = time_snapshot(project, ledger) if wanted > due else {}
         fill(project, ledger, events, wanted)
@@ -127,9 +127,11 @@ def fill(project: Project, ledger: Ledger, events: Iterator[Event], length: int)
 
 
 def time_snapshot(project: Project, ledger: Ledger) -> dict[str, Any]:
-    """Keep a snapshot, for which a server would hold up everyone."""
+    """Save a snapshot, while a server would let everyone wait."""
     begin, cpu = time.perf_counter(), time.process_time()
-    snapshots.keep(project.storage(), project.name, ledger)
+    body = snapshots.encode_ledger(ledger)
+    project.storage().save_snapshot(project.name, ledger.length, body)
+    ledger.kept = ledger.length
     wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
     return {"snapshot_seconds": round(wall, 4), "snapshot_cpu_seconds": round(cpu, 4)}
 

@@ -12,8 +12,7 @@ from labelwise.campaign import campaign as module
 from labelwise.campaign.campaign import Campaign
 from labelwise.errors import BadInput, Conflict, UnknownName
 from labelwise.record.events import Asked
-from labelwise.record.memory_storage import MemoryStorage
-from labelwise.record.storage import open_storage
+from labelwise.record.storage import MemoryStorage, open_storage
 from tests.campaign.toys import Interrupted, Line, Nearest, answer, make_campaign, make_pool
 from tests.campaign.workers import ask_in_a_process
 

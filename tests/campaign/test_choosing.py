@@ -8,7 +8,7 @@ from labelwise.campaign.campaign import Campaign
 from labelwise.errors import BadInput
 from labelwise.learner import check_names
 from labelwise.learners.committee import Committee
-from labelwise.record.memory_storage import MemoryStorage
+from labelwise.record.storage import MemoryStorage
 from tests.campaign.toys import Line, answer, make_campaign
 
 INPUTS = np.random.default_rng(0).normal(size=(40, 2))

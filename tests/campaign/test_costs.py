@@ -13,7 +13,8 @@ from labelwise.campaign.costs import reckon, spent, times
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.record.events import Asked, Started, Told
-from labelwise.record.ledger import RECENT, replay
+from labelwise.record.ledger import replay
+from labelwise.record.votes import RECENT
 from tests.theory.doctests import run_examples
 
 

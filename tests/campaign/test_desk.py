@@ -14,8 +14,7 @@ from labelwise.campaign import desk as module
 from labelwise.campaign.desk import Desk
 from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
 from labelwise.record.events import Asked, Changed, Lent, Skipped, Told, Withdrawn
-from labelwise.record.memory_storage import MemoryStorage
-from labelwise.record.storage import open_storage
+from labelwise.record.storage import MemoryStorage, open_storage
 from tests.campaign.toys import IDS, Clock
 from tests.campaign.workers import label_all, label_in_a_process
 

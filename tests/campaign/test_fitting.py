@@ -11,7 +11,7 @@ from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.record.events import Asked, Started, Told, Trained, Training
 from labelwise.record.ledger import replay
-from labelwise.record.memory_storage import MemoryStorage
+from labelwise.record.storage import MemoryStorage
 from tests.campaign.toys import answer, make_campaign
 
 

@@ -12,7 +12,7 @@ from labelwise.campaign.training import TrainingSet
 from labelwise.errors import UnknownName
 from labelwise.learner import FitReport, check_names
 from labelwise.record.events import Asked
-from labelwise.record.memory_storage import MemoryStorage
+from labelwise.record.storage import MemoryStorage
 from tests.campaign.toys import IDS, Line, Nearest, make_pool
 
 

@@ -15,7 +15,7 @@ from labelwise.campaign.settings import Settings
 from labelwise.campaign.training import agreement, score, wilson
 from labelwise.errors import BadInput, LabelwiseWarning, StorageFailed
 from labelwise.record.events import Asked, Trained, Training, TrainingFailed
-from labelwise.record.memory_storage import MemoryStorage
+from labelwise.record.storage import MemoryStorage
 from tests.campaign.toys import Nearest, SavingNearest, answer, make_campaign, make_pool
 
 

@@ -7,7 +7,7 @@ from labelwise.kernels.bandit import importance_weighted_accuracy
 from labelwise.kernels.calibration import calibrate_temperature
 from labelwise.learner import check_names
 from labelwise.record.events import Asked
-from labelwise.record.memory_storage import MemoryStorage
+from labelwise.record.storage import MemoryStorage
 from tests.campaign.toys import Nearest, answer, make_campaign
 
 

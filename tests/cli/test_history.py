@@ -6,7 +6,7 @@ import pytest
 
 from labelwise.campaign.project import Project
 from labelwise.cli.history import _SAYS, told_lines
-from labelwise.record.events import KINDS, Asked, Changed, Lent, Skipped, Told, from_json
+from labelwise.record.events import KINDS, Asked, Changed, Lent, Skipped, Told, event_from_json
 from tests.cli.folders import answer, ask, label_all, ledger
 
 
@@ -55,7 +55,7 @@ def test_the_last_lines_are_shown_and_the_rest_is_said(folder, capsys):
 def test_json_is_the_record_itself(folder, capsys):
     label_all(capsys, ask(capsys), by="ann")
     project = Project.open()
-    events = [from_json(json.loads(line)) for line in history(capsys, "--json")]
+    events = [event_from_json(json.loads(line)) for line in history(capsys, "--json")]
     assert events == project.storage().read(project.name)
 
 

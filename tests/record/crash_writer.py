@@ -19,7 +19,7 @@ from itertools import count
 
 import psycopg  # noqa: F401  here and not fifty times after the fork
 
-import labelwise.record.sql  # noqa: F401  likewise
+import labelwise.record.sql_storage  # noqa: F401  likewise
 from labelwise.errors import Conflict
 from labelwise.record.events import Event, Told
 from labelwise.record.storage import Storage, open_storage
@@ -46,7 +46,7 @@ def write(storage: Storage, run: str) -> None:
             storage.transact(CAMPAIGN, storage.length(CAMPAIGN), lambda _, new=events: new)  # type: ignore[misc]
         say(f"ack {run} {number}")
         if number % 7 == 6:
-            storage.keep_snapshot(CAMPAIGN, storage.length(CAMPAIGN), os.urandom(20_000))
+            storage.save_snapshot(CAMPAIGN, storage.length(CAMPAIGN), os.urandom(20_000))
 
 
 def take_numbers(storage: Storage, times: int) -> None:

@@ -117,7 +117,7 @@ def test_killed_writers_lose_nothing_that_was_acknowledged(storage_url: str) -> 
         assert acknowledged <= found
         assert len(found - acknowledged) <= kills  # at most the write in hand, each time
         assert len(acknowledged) >= kills
-        kept = storage.snapshot(CAMPAIGN)
+        kept = storage.load_snapshot(CAMPAIGN)
         assert kept is None or len(kept[1]) == 20_000
     if storage_url.startswith("sqlite"):
         with closing(sqlite3.connect(storage_url.removeprefix("sqlite:///"))) as connection:

@@ -11,8 +11,8 @@ import pytest
 from labelwise.errors import BadInput, Conflict, StorageFailed
 from labelwise.record import group_commit as module
 from labelwise.record.events import Told
-from labelwise.record.group_commit import Groups
-from labelwise.record.memory_storage import MemoryStorage
+from labelwise.record.group_commit import GroupCommit
+from labelwise.record.storage import MemoryStorage
 
 
 class Gate(MemoryStorage):
@@ -53,18 +53,18 @@ def refused(ledger, now):
 
 def gathered(storage, operations):
     """What each operation answers or raises if all but the first gather behind it."""
-    groups = Groups("birds", storage, lambda: 5.0)
+    record = GroupCommit("birds", storage, lambda: 5.0)
     storage.go.clear()
     storage.begun.clear()
     with ThreadPoolExecutor(len(operations)) as pool:
-        futures = [pool.submit(groups.commit, operations[0])]
+        futures = [pool.submit(record.commit, operations[0])]
         assert storage.begun.wait(60)
         for operation in operations[1:]:
-            futures.append(pool.submit(groups.commit, operation))
-            while len(groups._queue) < len(futures) - 1:
+            futures.append(pool.submit(record.commit, operation))
+            while len(record._queue) < len(futures) - 1:
                 threading.Event().wait(0.001)
         storage.go.set()
-    return groups, [future.exception() or future.result() for future in futures]
+    return record, [future.exception() or future.result() for future in futures]
 
 
 def test_the_examples_run():
@@ -74,11 +74,11 @@ def test_the_examples_run():
 
 def test_threads_that_wait_are_written_in_one_transaction():
     storage = Gate()
-    groups, answers = gathered(storage, [told(item) for item in range(9)])
+    record, answers = gathered(storage, [told(item) for item in range(9)])
     assert storage.sizes == [1, 8]
     assert answers == list(range(9))  # every operation sees those before it
     assert [event.id for event in storage.read("birds")] == list(range(9))
-    assert groups.look(lambda ledger: len(ledger.labels)) == 9
+    assert record.look(lambda ledger: len(ledger.labels)) == 9
 
 
 def test_a_refused_operation_does_not_touch_the_others():
@@ -103,16 +103,16 @@ def test_an_event_that_the_record_would_refuse_harms_only_its_operation():
 def test_a_failed_write_reaches_every_waiting_caller_and_the_next_one_goes_through():
     storage = Gate()
     storage.go.set()
-    groups = Groups("birds", storage, lambda: 5.0)
-    groups.commit(told(0))
+    record = GroupCommit("birds", storage, lambda: 5.0)
+    record.commit(told(0))
     storage.fails = True
-    groups, answers = gathered(storage, [told(item) for item in range(1, 5)])
+    record, answers = gathered(storage, [told(item) for item in range(1, 5)])
     assert all(isinstance(answer, StorageFailed) for answer in answers)
     assert len({id(answer) for answer in answers}) == 4  # an error of its own for every thread
     assert [event.id for event in storage.read("birds")] == [0]
     storage.fails = False
-    assert groups.commit(told(9)) == 1  # the labels that failed are not in the ledger
-    assert groups.look(lambda ledger: sorted(ledger.labels)) == [0, 9]
+    assert record.commit(told(9)) == 1  # the labels that failed are not in the ledger
+    assert record.look(lambda ledger: sorted(ledger.labels)) == [0, 9]
 
 
 def test_an_interrupted_write_lets_nobody_wait_for_ever():
@@ -137,23 +137,23 @@ def interrupt(thread):
 
 def test_who_is_interrupted_while_waiting_leaves_the_others_unharmed():
     storage = Gate()
-    groups = Groups("birds", storage, lambda: 5.0)
+    record = GroupCommit("birds", storage, lambda: 5.0)
     raised = []
 
     def wait_and_be_interrupted():
         try:
-            groups.commit(told(1))
+            record.commit(told(1))
         except KeyboardInterrupt:
             raised.append(True)
 
-    first = threading.Thread(target=groups.commit, args=(told(0),))
+    first = threading.Thread(target=record.commit, args=(told(0),))
     second = threading.Thread(target=wait_and_be_interrupted)
-    third = threading.Thread(target=groups.commit, args=(told(2),))
+    third = threading.Thread(target=record.commit, args=(told(2),))
     first.start()
     assert storage.begun.wait(60)
     for place, thread in enumerate((second, third)):
         thread.start()
-        while len(groups._queue) < place + 1:
+        while len(record._queue) < place + 1:
             threading.Event().wait(0.001)
     while sys._current_frames()[second.ident].f_code is not threading.Condition.wait.__code__:
         threading.Event().wait(0.001)
@@ -164,7 +164,7 @@ def test_who_is_interrupted_while_waiting_leaves_the_others_unharmed():
         thread.join(60)
         assert not thread.is_alive()
     assert raised == [True]
-    assert groups.commit(told(3)) == 2
+    assert record.commit(told(3)) == 2
     assert sorted(event.id for event in storage.read("birds")) == [0, 2, 3]
 
 
@@ -186,17 +186,17 @@ def test_who_is_interrupted_as_it_enters_the_queue_leaves_the_others_unharmed(ot
                 raise KeyboardInterrupt
 
     storage = Gate()
-    groups = Groups("birds", storage, lambda: 5.0)
-    groups._queueing = Interrupting()
+    record = GroupCommit("birds", storage, lambda: 5.0)
+    record._queue_lock = Interrupting()
     first, last = (
-        threading.Thread(target=groups.commit, args=(told(item),), daemon=True) for item in (0, 2)
+        threading.Thread(target=record.commit, args=(told(item),), daemon=True) for item in (0, 2)
     )
     if others:
         first.start()
         assert storage.begun.wait(60)
-    groups._queueing.armed = True
+    record._queue_lock.armed = True
     with pytest.raises(KeyboardInterrupt):
-        groups.commit(told(1))
+        record.commit(told(1))
     storage.go.set()
     last.start()
     last.join(60)
@@ -204,7 +204,10 @@ def test_who_is_interrupted_as_it_enters_the_queue_leaves_the_others_unharmed(ot
 
 
 def test_two_desks_on_one_record_see_each_others_events(storage):
-    one, other = Groups("birds", storage, lambda: 1.0), Groups("birds", storage, lambda: 2.0)
+    one, other = (
+        GroupCommit("birds", storage, lambda: 1.0),
+        GroupCommit("birds", storage, lambda: 2.0),
+    )
     for item in range(6):
         assert (one, other)[item % 2].commit(told(item)) == item
     assert one.ledger().labels == other.ledger().labels
@@ -213,37 +216,37 @@ def test_two_desks_on_one_record_see_each_others_events(storage):
 
 def test_an_unreachable_storage_is_read_anew_when_it_is_back():
     storage = MemoryStorage()
-    groups = Groups("birds", storage, lambda: 1.0)
-    groups.commit(told(0))
+    record = GroupCommit("birds", storage, lambda: 1.0)
+    record.commit(told(0))
     storage.close()
     with pytest.raises(StorageFailed, match="closed"):
-        groups.commit(told(1))
+        record.commit(told(1))
     with pytest.raises(StorageFailed, match="closed"):
-        groups.ledger()
+        record.ledger()
     storage._closed = False
-    assert groups.commit(told(2)) == 1
+    assert record.commit(told(2)) == 1
 
 
 def test_many_threads_lose_nothing(storage):
-    groups = Groups("birds", storage, lambda: 1.0)
+    record = GroupCommit("birds", storage, lambda: 1.0)
 
     def work(person):
         for item in range(person * 20, person * 20 + 20):
-            groups.commit(told(item))
+            record.commit(told(item))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert sorted(event.id for event in storage.read("birds")) == list(range(160))
-    assert groups.look(lambda ledger: ledger.length) == 160
+    assert record.look(lambda ledger: ledger.length) == 160
 
 
 def test_a_record_that_was_replaced_by_an_older_copy_is_told_and_then_read_anew():
     storage = MemoryStorage()
-    groups = Groups("birds", storage, lambda: 1.0)
+    record = GroupCommit("birds", storage, lambda: 1.0)
     for item in range(3):
-        groups.commit(told(item))
+        record.commit(told(item))
     del storage._records["birds"][1:]
     with pytest.raises(Conflict, match="fewer than the 3 read before"):
-        groups.commit(told(5))
-    assert groups.commit(told(5)) == 1
+        record.commit(told(5))
+    assert record.commit(told(5)) == 1
     assert [event.id for event in storage.read("birds")] == [0, 5]

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.record import entries
 from labelwise.record import ledger as ledger_module
-from labelwise.record import votes as opinions
-from labelwise.record import waiting as waiting_module
+from labelwise.record import votes as votes_module
 from labelwise.record.events import (
     Asked,
     Changed,
@@ -27,18 +25,16 @@ from labelwise.record.events import (
     TrainingFailed,
     Withdrawn,
 )
-from labelwise.record.ledger import (
+from labelwise.record.ledger import Ledger, replay
+from labelwise.record.snapshots import load_ledger
+from labelwise.record.storage import Storage
+from labelwise.record.votes import (
     Disagreement,
-    Last,
-    Ledger,
+    LastAction,
     Resolution,
     Skip,
-    agreed,
-    load_ledger,
-    replay,
+    majority_label,
 )
-from labelwise.record.storage import Storage
-from labelwise.record.waiting import Waiting
 from tests.record.sequences import PEOPLE, patient, sequences
 from tests.record.slow_ledger import WORDS, SlowLedger
 
@@ -109,7 +105,7 @@ def test_knows_of_people_what_a_walk_through_the_record_finds(events: list[Event
     for by, work in ledger.per_annotator.items():
         assert (work.labels, work.skips, work.seconds, work.at) == slow.work(by)
     for by in PEOPLE:
-        assert ledger.last(by) == (Last(*found) if (found := slow.last(by)) else None)
+        assert ledger.last_action(by) == (LastAction(*found) if (found := slow.last(by)) else None)
     seconds = [event.seconds for event in slow.of(Told) if event.seconds is not None]
     assert list(ledger.recent_seconds) == seconds
     assert ledger.seconds_spent == sum(seconds)
@@ -191,10 +187,10 @@ def test_loans_that_lapsed_are_forgotten_in_time() -> None:
 def test_undoing_goes_back_one_by_one() -> None:
     ledger = replay([ASKED, Told(2.0, 8, 1, "ann"), Skipped(3.0, 4, "ann"), Told(4.0, 8, 2, "ann")])
     undone = []
-    while (last := ledger.last("ann")) is not None:
+    while (last := ledger.last_action("ann")) is not None:
         undone.append(last)
         ledger.apply(Withdrawn(5.0, last.id, "ann"))
-    assert undone == [Last(8, "told"), Last(4, "skipped")]
+    assert undone == [LastAction(8, "told"), LastAction(4, "skipped")]
     assert list(ledger.waiting) == [8, 4, 6]
 
 
@@ -225,10 +221,10 @@ def test_a_training_runs_until_it_ends_well_or_badly() -> None:
 
 def test_the_median_settles_a_regression() -> None:
     votes = {"ann": 1.0, "bob": 5, "cem": 2.0}
-    assert agreed(votes, regression=True) == 2.0
-    assert agreed(votes) is None
-    assert agreed({"ann": 1, "bob": "1"}, regression=True) is None  # a text has no place
-    assert agreed({}) is None
+    assert majority_label(votes, regression=True) == 2.0
+    assert majority_label(votes) is None
+    assert majority_label({"ann": 1, "bob": "1"}, regression=True) is None  # a text has no place
+    assert majority_label({}) is None
 
 
 def test_equal_votes_share_one_mapping() -> None:
@@ -244,28 +240,6 @@ def test_loads_the_whole_record_of_a_storage(storage: Storage) -> None:
     storage.append("birds", events)
     assert load_ledger(storage, "birds").labels == {8: "cat"}
     assert load_ledger(storage, "fish").length == 0
-
-
-@patient
-@given(st.lists(st.tuples(st.sampled_from("+-e"), st.integers(0, 9)), max_size=40))
-def test_the_line_behaves_as_a_list(steps: list[tuple[str, int]]) -> None:
-    line, order, waits = Waiting(), [], set[int]()
-    for step, id in steps:
-        if step == "e":
-            line.extend([id])
-            order = [*(other for other in order if other != id), id]
-            waits.discard(id)
-        elif step == "+" and id in order:
-            assert line.add(id) == (id not in waits)
-            waits.add(id)
-        elif step == "-":
-            assert line.discard(id) == (id in waits)
-            waits.discard(id)
-        assert list(line) == [other for other in order if other in waits]
-        assert len(line) == len(waits)
-        assert [other in line for other in range(10)] == [other in waits for other in range(10)]
-    assert "7" not in line
-    assert repr(line) == f"<{len(waits)} of {len(order)} items wait>"
 
 
 def half_labelled(batches: int, size: int) -> Ledger:
@@ -294,7 +268,7 @@ def test_answers_take_no_longer_as_the_record_grows(batches: int) -> None:
 
         def all_kinds() -> None:
             ledger.available("person 1", 5, 4.0)
-            ledger.last("person 1")
+            ledger.last_action("person 1")
             ledger.weight_of(waiting)
             len(ledger.labels), len(ledger.waiting), ledger.disagreements()
             ledger.apply(Told(5.0, waiting, 1, "person 1", 1.0))
@@ -308,7 +282,7 @@ def test_answers_take_no_longer_as_the_record_grows(batches: int) -> None:
     assert times[1] < 5 * times[0]
 
 
-@pytest.mark.parametrize("module", [entries, ledger_module, opinions, waiting_module])
+@pytest.mark.parametrize("module", [ledger_module, votes_module])
 def test_examples_run(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]
     assert result.attempted > 0

@@ -10,7 +10,6 @@ import pytest
 
 import labelwise.campaign
 from labelwise.errors import BadInput, Conflict, MissingDependency, StorageFailed, UnknownName
-from labelwise.record import memory_storage as memory
 from labelwise.record import storage as storage_module
 from labelwise.record.events import (
     FORMAT,
@@ -30,7 +29,7 @@ from labelwise.record.events import (
     TrainingFailed,
     Withdrawn,
 )
-from labelwise.record.storage import Storage, open_storage
+from labelwise.record.storage import MemoryStorage, Storage, open_storage
 
 EVERYTHING: list[Event] = [
     Started(1.5, {"classes": ["a", "b"], "seed": 0, "price": None}, 100, "ann"),
@@ -88,7 +87,7 @@ def test_appends_after_what_is_there(storage: Storage) -> None:
 def test_an_unknown_campaign_is_empty_and_stays_unknown(storage: Storage) -> None:
     assert storage.length("birds") == 0
     assert storage.read("birds") == []
-    assert storage.snapshot("birds") is None
+    assert storage.load_snapshot("birds") is None
     assert storage.append("birds", []) == 0
     assert storage.campaigns() == []
 
@@ -132,7 +131,7 @@ def test_refuses_names_that_not_all_storages_can_hold(storage: Storage, name: st
     with pytest.raises(BadInput, match="campaign's name"):
         storage.transact(name, 0, lambda _: told(1))
     with pytest.raises(BadInput, match="campaign's name"):
-        storage.keep_snapshot(name, 0, b"")
+        storage.save_snapshot(name, 0, b"")
 
 
 def test_transact_decides_on_what_came_since(storage: Storage) -> None:
@@ -174,7 +173,7 @@ def test_going_on_from_further_than_the_record_reaches_is_a_conflict(storage: St
     with pytest.raises(Conflict, match="has 2 events, fewer than the 5 read before"):
         storage.transact("birds", 5, lambda _: told(1))
     with pytest.raises(Conflict, match="fewer than the 3"):
-        storage.keep_snapshot("birds", 3, b"x")
+        storage.save_snapshot("birds", 3, b"x")
     with pytest.raises(BadInput, match="numbered from 0; got -1"):
         storage.transact("birds", -1, lambda _: told(1))
     with pytest.raises(BadInput, match="numbered from 0; got -1"):
@@ -185,15 +184,15 @@ def test_going_on_from_further_than_the_record_reaches_is_a_conflict(storage: St
 def test_keeps_only_the_newest_snapshot(storage: Storage) -> None:
     storage.append("birds", told(5))
     storage.append("fish", told(1))
-    assert storage.snapshot("birds") is None
+    assert storage.load_snapshot("birds") is None
     body = bytes(range(256)) * 1000
-    storage.keep_snapshot("birds", 2, b"two")
-    storage.keep_snapshot("birds", 4, body)
-    storage.keep_snapshot("birds", 3, b"late")
-    assert storage.snapshot("birds") == (4, body)
-    storage.keep_snapshot("birds", 4, b"")
-    assert storage.snapshot("birds") == (4, b"")
-    assert storage.snapshot("fish") is None
+    storage.save_snapshot("birds", 2, b"two")
+    storage.save_snapshot("birds", 4, body)
+    storage.save_snapshot("birds", 3, b"late")
+    assert storage.load_snapshot("birds") == (4, body)
+    storage.save_snapshot("birds", 4, b"")
+    assert storage.load_snapshot("birds") == (4, b"")
+    assert storage.load_snapshot("fish") is None
 
 
 def test_many_threads_neither_lose_nor_double_an_event(storage: Storage) -> None:
@@ -233,7 +232,7 @@ def test_a_closed_storage_says_so(storage: Storage) -> None:
         lambda: storage.read("birds"),
         lambda: storage.length("birds"),
         lambda: storage.campaigns(),
-        lambda: storage.snapshot("birds"),
+        lambda: storage.load_snapshot("birds"),
         lambda: storage.transact("birds", 0, lambda _: []),
     ):
         with pytest.raises(StorageFailed, match="closed; open it again"):
@@ -243,20 +242,20 @@ def test_a_closed_storage_says_so(storage: Storage) -> None:
 def test_is_found_again_by_its_url(storage_url: str) -> None:
     first = open_storage(storage_url)
     first.append("birds", EVERYTHING)
-    first.keep_snapshot("birds", 3, b"three")
+    first.save_snapshot("birds", 3, b"three")
     second = open_storage(storage_url, create=False)
     assert second.read("birds") == EVERYTHING
     first.append("birds", told(1))
     assert second.read("birds", len(EVERYTHING)) == told(1)
     first.close()
     assert second.append("birds", told(1)) == len(EVERYTHING) + 2
-    assert second.snapshot("birds") == (3, b"three")
+    assert second.load_snapshot("birds") == (3, b"three")
     second.close()
 
 
 def test_opening_without_creating_makes_nothing(storage_url: str) -> None:
     for _ in range(2):
-        with pytest.raises(UnknownName, match=r"there is no file|holds no labelwise record"):
+        with pytest.raises(UnknownName, match=r"there is no file|does not contain a labelwise"):
             open_storage(storage_url, create=False)
 
 
@@ -327,18 +326,18 @@ assert not {"torch", "sqlalchemy", "psycopg", "sklearn", "pandas"} & set(sys.mod
 
 def write_lines(storage: Storage, lines: list[str]) -> None:
     """Append lines as another version of labelwise would have."""
-    from labelwise.record import sql
+    from labelwise.record import sql_storage
 
-    if isinstance(storage, memory.MemoryStorage):
+    if isinstance(storage, MemoryStorage):
         storage._records["birds"].extend(lines)
         return
-    assert isinstance(storage, sql.SqlStorage)
+    assert isinstance(storage, sql_storage.SqlStorage)
     with storage._begin(writes=True) as connection:
-        sql._extend(connection, "birds", sql._lock(connection, "birds"), lines)
+        length = sql_storage._lock_campaign(connection, "birds")
+        sql_storage._append_lines(connection, "birds", length, lines)
 
 
-@pytest.mark.parametrize("module", [storage_module, memory])
-def test_examples_run(module: object) -> None:
-    result = doctest.testmod(module)  # type: ignore[arg-type]
+def test_examples_run() -> None:
+    result = doctest.testmod(storage_module)
     assert result.attempted > 0
     assert result.failed == 0

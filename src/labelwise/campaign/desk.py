@@ -15,7 +15,7 @@ from labelwise.campaign.training import standing_labels
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Added, Changed, Event, Label, Started
-from labelwise.record.group_commit import Groups, Operation
+from labelwise.record.group_commit import GroupCommit, Operation
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 
@@ -47,7 +47,7 @@ class Desk:
             clock: gives the seconds since the epoch.
         """
         self.name, self.storage = name, storage
-        self._groups = Groups(name, storage, clock)
+        self._groups = GroupCommit(name, storage, clock)
         self._settings: tuple[dict[str, Any], Settings] | None = None
 
     def ledger(self) -> Ledger:

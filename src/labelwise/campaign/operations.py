@@ -187,7 +187,7 @@ def undone(
     ledger: Ledger, settings: Settings, *, by: str, now: float
 ) -> tuple[list[Event], int | None]:
     """Take back what someone did last, and lend them that item again, unless others have it."""
-    last = ledger.last(by)
+    last = ledger.last_action(by)
     if last is None:
         return [], None
     events: list[Event] = [Withdrawn(now, last.id, by)]

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from labelwise.campaign.items import Items
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Event, Resolved, Skipped, Withdrawn
-from labelwise.record.ledger import Ledger, Work
+from labelwise.record.ledger import Ledger
+from labelwise.record.votes import AnnotatorWork
 
 KEEPER, GONE = "labelwise", "its file or row is gone"
 """Who closes items that are not there any more, and why."""
@@ -59,7 +60,7 @@ def closed_ids(ledger: Ledger) -> list[int]:
     return [*skipped, *settled]
 
 
-def annotators(ledger: Ledger) -> dict[str, Work]:
+def annotators(ledger: Ledger) -> dict[str, AnnotatorWork]:
     """What everyone did, without the one who only closes what is gone."""
     return {
         by: work for by, work in ledger.per_annotator.items() if by != KEEPER or work.labels > 0

@@ -43,7 +43,7 @@ def history(
     campaign: CampaignOption = None,
 ) -> None:
     """Tell what happened."""
-    from labelwise.record.events import to_json
+    from labelwise.record.events import event_to_json
 
     if last < 0:
         raise BadInput(f"--last must be 0 or more; got {last}")
@@ -57,7 +57,7 @@ def history(
             print(f"nothing has happened to item {item} yet; it was never asked for")
     if as_json:
         for event in events:
-            print(json.dumps(to_json(event)))
+            print(json.dumps(event_to_json(event)))
         return
     lines = [f"{clock(at)}  {words}" for at, words in told_lines(events)]
     if last and len(lines) > last:

@@ -1,32 +1,32 @@
-"""The events of a campaign: what happened, when, and by whom.
+"""The events of a campaign: what happened, when, and who did it.
 
-The record of a campaign is a list of these, only ever appended to; everything else is worked out
-from it (`labelwise.record.ledger`). An event is written as one JSON object with its kind and the
-number of the format it was written in. An older format is brought up to date on reading by the
-functions in `UPGRADES`; a newer one is refused, since guessing at it could lose labels.
+A record is an append-only list of events; the state is replayed from it
+(`labelwise.record.ledger`). Each event is stored as one JSON object with its kind and a format
+number. Older formats are converted on reading by the functions in `UPGRADES`; newer ones are
+rejected, because guessing could lose labels.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from labelwise.errors import BadInput, StorageFailed
 from labelwise.learner import Label as Label
-from labelwise.record.event_checks import CHECKS
 
 FORMAT = 1
-"""The number of the format that this version writes."""
+"""Format number that this version writes."""
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 UPGRADES: dict[int, Upgrade] = {}
-"""By old format number: a function from an event's JSON to that of the next format."""
+"""By old format number: converts an event's JSON to the next format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The campaign began, over a pool of ``items`` items."""
+    """The campaign began with a pool of ``items`` items."""
 
     at: float
     settings: dict[str, Any]
@@ -36,7 +36,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Settings changed; ``settings`` holds only those."""
+    """Settings changed; ``settings`` holds only the changed ones."""
 
     at: float
     settings: dict[str, Any]
@@ -53,21 +53,21 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Batch number ``batch`` was chosen: labels are wanted for ``ids``, best first.
+    """Batch number ``batch`` was selected: ``ids`` need labels, best first.
 
     Attributes:
-        at: seconds since the epoch, UTC; so in every event.
+        at: seconds since the epoch, UTC, as in every event.
         batch: 1, 2, ...
         ids: the picks, in the order of picking.
-        weights: how many pool items each pick stands for, or None.
+        weights: number of pool items that each pick represents, or None.
         scores: the strategy's score of each pick, or None.
         strategy: its name.
         seed: its seed.
         options: its options.
-        model: the number of the training whose model represented the pool, or None.
-        validation: ids picked at random and only for measuring; among ``ids`` or besides them.
-        guesses: the model's label and its confidence for each pick, or None.
-        info: what the strategy had to say.
+        model: number of the training whose model represented the pool, or None.
+        validation: randomly picked ids, used only for evaluation; part of ``ids`` or extra.
+        guesses: predicted label and confidence for each pick, or None.
+        info: additional results of the strategy.
     """
 
     at: float
@@ -86,7 +86,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """Items were lent to one person until a time, so that nobody else labels them meanwhile."""
+    """An annotator leased items until a time; nobody else labels them until then."""
 
     at: float
     ids: tuple[int, ...]
@@ -96,7 +96,7 @@ class Lent:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A person gave items back without labels."""
+    """An annotator returned leased items without labels."""
 
     at: float
     ids: tuple[int, ...]
@@ -105,7 +105,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A person labelled an item; a second time changes that person's label."""
+    """An annotator labelled an item; a second label replaces the first."""
 
     at: float
     id: int
@@ -116,7 +116,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A person took back the last thing they said of an item: resolution, label or skip."""
+    """An annotator took back their last resolution, label or skip of an item."""
 
     at: float
     id: int
@@ -125,7 +125,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A person said that an item should not be labelled, and why."""
+    """An annotator marked an item as not to be labelled, with a reason."""
 
     at: float
     id: int
@@ -135,7 +135,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A person settled which label an item has, whatever the others said."""
+    """An annotator decided the label of an item, overriding all votes."""
 
     at: float
     id: int
@@ -145,7 +145,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """Training number ``number`` began, on so many labels."""
+    """Training number ``number`` began with ``labels`` labels."""
 
     at: float
     number: int
@@ -155,7 +155,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """Training number ``number`` ended well."""
+    """Training number ``number`` succeeded."""
 
     at: float
     number: int
@@ -168,7 +168,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class TrainingFailed:
-    """Training number ``number`` ended in an error."""
+    """Training number ``number`` ended with an error."""
 
     at: float
     number: int
@@ -206,23 +206,19 @@ KINDS: dict[str, type[Event]] = {
     "trained": Trained,
     "training_failed": TrainingFailed,
 }
-"""The events by the name that the record knows them by."""
+"""Event classes by their kind in the JSON."""
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _NAMES = {kind: name for name, kind in KINDS.items()}
 _FIELDS = {kind: tuple(entry.name for entry in fields(kind)) for kind in _NAMES}
 _TUPLES = {
-    kind: tuple(
-        name
-        for name in ("ids", "weights", "scores", "validation", "guesses")
-        if name in _FIELDS[kind]
-    )
-    for kind in _NAMES
+    kind: [name for name in ("ids", "weights", "scores", "validation") if name in names]
+    for kind, names in _FIELDS.items()
 }
 
 
 def kind_of(event: Event) -> str:
-    """The name of an event's kind, as in its JSON.
+    """The kind of an event, as in its JSON.
 
     Example:
         >>> kind_of(Told(at=0.0, id=7, label="cat"))
@@ -231,14 +227,14 @@ def kind_of(event: Event) -> str:
     return _NAMES[type(event)]
 
 
-def to_json(event: Event) -> dict[str, Any]:
-    """An event as the JSON object that the record holds.
+def event_to_json(event: Event) -> dict[str, Any]:
+    """Convert an event to the JSON object that the record stores.
 
     Raises:
-        BadInput: if a value is not of the kind that the event calls for.
+        BadInput: if a field has a value of the wrong type.
 
     Example:
-        >>> to_json(Withdrawn(at=5.0, id=7, by="ann"))
+        >>> event_to_json(Withdrawn(at=5.0, id=7, by="ann"))
         {'kind': 'withdrawn', 'format': 1, 'at': 5.0, 'id': 7, 'by': 'ann'}
     """
     kind = type(event)
@@ -247,39 +243,40 @@ def to_json(event: Event) -> dict[str, Any]:
     result: dict[str, Any] = {"kind": _NAMES[kind], "format": FORMAT}
     for name in _FIELDS[kind]:
         value = getattr(event, name)
-        fits, words = CHECKS[name]
-        if not fits(value):
-            raise BadInput(f"{name} of {kind.__name__} must be {words}; got {_short(value)}")
+        is_valid, words = _FIELD_TYPES[name]
+        if not is_valid(value):
+            raise BadInput(f"{name} of {kind.__name__} must be {words}; got {_shorten(value)}")
         result[name] = value
     if isinstance(event, Asked):
-        _check_aligned(event)
+        _check_alignment(event)
     return result
 
 
-def from_json(value: Mapping[str, Any], upgrades: Mapping[int, Upgrade] = UPGRADES) -> Event:
-    """The event that a JSON object of the record tells of.
+def event_from_json(value: Mapping[str, Any], upgrades: Mapping[int, Upgrade] = UPGRADES) -> Event:
+    """Convert a JSON object of the record to its event.
 
     Args:
-        value: what `to_json` made, in this format or an older one.
-        upgrades: by old format number, how to get to the next format.
+        value: output of `event_to_json`, in this format or an older one.
+        upgrades: by old format number, the conversion to the next format.
 
     Raises:
-        StorageFailed: if it was written by a newer labelwise, or is not an event.
+        StorageFailed: if a newer labelwise wrote it, or it is not an event.
 
     Example:
-        >>> from_json({"kind": "withdrawn", "format": 1, "at": 5.0, "id": 7, "by": "ann"})
+        >>> event_from_json({"kind": "withdrawn", "format": 1, "at": 5.0, "id": 7, "by": "ann"})
         Withdrawn(at=5.0, id=7, by='ann')
     """
     entries = dict(value)
     number = entries.get("format")
     if type(number) is not int or number != FORMAT:
-        entries = _upgrade(entries, upgrades)
+        entries = _upgrade_format(entries, upgrades)
     del entries["format"]
     name = entries.pop("kind", None)
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise StorageFailed(
-            f"the record holds an event of unknown kind {_short(name)}; update labelwise to read it"
+            f"the record holds an event of unknown kind {_shorten(name)}; "
+            "update labelwise to read it"
         )
     try:
         for key in _TUPLES[kind]:
@@ -292,27 +289,28 @@ def from_json(value: Mapping[str, Any], upgrades: Mapping[int, Upgrade] = UPGRAD
         raise StorageFailed(f"the record holds a damaged event of kind {name!r}: {error}") from None
 
 
-def encode(event: Event) -> str:
-    """An event as one line of plain ASCII, which every storage holds unchanged."""
-    return _ENCODER.encode(to_json(event))
+def encode_event(event: Event) -> str:
+    """Encode an event as one line of ASCII, which every storage preserves."""
+    return _ENCODER.encode(event_to_json(event))
 
 
-def decode(text: str) -> Event:
-    """The event of one line that `encode` wrote."""
+def decode_event(text: str) -> Event:
+    """Decode one line written by `encode_event`."""
     try:
         value = json.loads(text)
     except ValueError:
-        raise StorageFailed(f"the record holds a damaged event: {_short(text)}") from None
+        raise StorageFailed(f"the record holds a damaged event: {_shorten(text)}") from None
     if type(value) is not dict:
-        raise StorageFailed(f"the record holds something that is no event: {_short(text)}")
-    return from_json(value)
+        raise StorageFailed(f"the record holds something other than an event: {_shorten(text)}")
+    return event_from_json(value)
 
 
-def _upgrade(entries: dict[str, Any], upgrades: Mapping[int, Upgrade]) -> dict[str, Any]:
-    """Bring an event's JSON to the format of this version, one format at a time."""
+def _upgrade_format(entries: dict[str, Any], upgrades: Mapping[int, Upgrade]) -> dict[str, Any]:
+    """Convert an event's JSON to the current format, one format at a time."""
     number = entries.get("format")
     if type(number) is not int:
-        raise StorageFailed(f"the record holds an event without a format number: {_short(entries)}")
+        text = _shorten(entries)
+        raise StorageFailed(f"the record holds an event without a format number: {text}")
     if number > FORMAT:
         raise StorageFailed(
             f"the record was written by a newer labelwise (format {number}); "
@@ -328,12 +326,12 @@ def _upgrade(entries: dict[str, Any], upgrades: Mapping[int, Upgrade]) -> dict[s
     return entries
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _check_aligned(event: Asked) -> None:
+def _check_alignment(event: Asked) -> None:
     if len(set(event.ids)) != len(event.ids):
         raise BadInput(f"ids of batch {event.batch} must all be different")
     for name in ("weights", "scores", "guesses"):
@@ -343,3 +341,102 @@ def _check_aligned(event: Asked) -> None:
                 f"batch {event.batch} has {len(event.ids)} ids but {len(values)} {name}; "
                 "give one for each id"
             )
+
+
+# Types of the fields: only values that JSON returns unchanged are written.
+
+
+def is_label(value: object) -> bool:
+    """Whether a value can be a label: an integer, a finite number or a string.
+
+    Example:
+        >>> is_label("cat"), is_label(3), is_label(float("nan")), is_label(True)
+        (True, True, False, False)
+    """
+    return type(value) in (int, str) or (type(value) is float and math.isfinite(value))
+
+
+def _is_number(value: object) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else type(value) is int
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def _is_seconds(value: object) -> bool:
+    return value is None or (_is_number(value) and value >= 0)  # type: ignore[operator]
+
+
+def _is_json(value: object) -> bool:
+    if type(value) is dict:
+        return all(type(key) is str and _is_json(entry) for key, entry in value.items())
+    if type(value) is list:
+        return all(map(_is_json, value))
+    return value is None or type(value) in (bool, str) or _is_number(value)
+
+
+def _is_json_object(value: object) -> bool:
+    return type(value) is dict and _is_json(value)
+
+
+def _is_guess(value: object) -> bool:
+    return type(value) is tuple and len(value) == 2 and is_label(value[0]) and _is_number(value[1])
+
+
+def _is_tuple_of(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: type(value) is tuple and all(map(is_valid, value))
+
+
+def _is_optional(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or is_valid(value)
+
+
+_TIME = (_is_number, "a finite number of seconds")
+_COUNT = (_is_count, "a whole number, 0 or more")
+_TEXT = (_is_text, "a text")
+_IDS = (_is_tuple_of(_is_id), "a tuple of whole numbers of 64 bits")
+_NUMBERS = (_is_optional(_is_tuple_of(_is_number)), "a tuple of finite numbers or None")
+_JSON = (
+    _is_json_object,
+    "a dict of JSON values (text keys, lists, texts, finite numbers, true, false, null)",
+)
+_FIELD_TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "at": _TIME,
+    "until": _TIME,
+    "id": (_is_id, "a whole number of 64 bits"),
+    "ids": _IDS,
+    "validation": _IDS,
+    "label": (is_label, "a whole number, a finite number or a text"),
+    "by": _TEXT,
+    "reason": _TEXT,
+    "error": _TEXT,
+    "strategy": _TEXT,
+    "checkpoint": (_is_optional(_is_text), "a text or None"),
+    "items": _COUNT,
+    "batch": _COUNT,
+    "number": _COUNT,
+    "labels": _COUNT,
+    "seed": (lambda value: type(value) is int, "a whole number"),
+    "model": (_is_optional(_is_count), "a whole number or None"),
+    "seconds": (_is_seconds, "a finite number of seconds, 0 or more, or None"),
+    "weights": _NUMBERS,
+    "scores": _NUMBERS,
+    "guesses": (
+        _is_optional(_is_tuple_of(_is_guess)),
+        "a tuple of (label, confidence) tuples or None",
+    ),
+    "settings": _JSON,
+    "options": _JSON,
+    "metrics": _JSON,
+    "info": _JSON,
+}
+"""Check and description of each field; a field has the same type in every event."""

@@ -1,75 +1,161 @@
-"""Where the records of campaigns are kept: what any storage must do, and how to open one.
+"""Storage of campaign records: the interface, the one in memory, and `open_storage`.
 
-A storage holds, for each campaign, a list of events that is only ever appended to. What was
-appended is on disk when `append` returns; what failed left no trace. `transact` is the one step
-in which deciding and writing cannot be interleaved with anybody else's.
+A storage holds an append-only list of events per campaign. When `append` or `transact` returns,
+the events are on disk; if it fails, nothing was written. `transact` reads, decides and writes as
+one step that other writers cannot interleave with.
 """
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from labelwise.errors import BadInput, Conflict, MissingDependency
-from labelwise.record.events import Event
+from labelwise.errors import BadInput, Conflict, MissingDependency, StorageFailed
+from labelwise.record.events import Event, decode_event, encode_event
 
 Decide = Callable[[list[Event]], Sequence[Event]]
 
 
-class Storage(Protocol):
-    """Append-only records of campaigns, by name."""
+class Storage(ABC):
+    """Append-only records of campaigns, by name. Safe to use from several threads."""
 
     def append(self, campaign: str, events: Sequence[Event], *, expected: int | None = None) -> int:
-        """Add events to a record, all or none.
+        """Append events to a record, all or none.
 
         Args:
             campaign: its name; a new name begins a new record.
-            events: what to add.
-            expected: the length the record should have before, or None for any.
+            events: the events to append.
+            expected: the length that the record must have before, or None for any.
 
         Returns:
             The new length.
 
         Raises:
             Conflict: if the record has another length than expected.
-            StorageFailed: if it could not be written; then nothing was, unless the connection to
-                a server was lost at the very end, which the message says.
+            StorageFailed: if nothing could be written. The message says so if the connection to a
+                server was lost during the commit, where the outcome is unknown.
         """
-        ...
 
-    def read(self, campaign: str, start: int = 0) -> list[Event]:
-        """The events from number ``start`` on; an unknown campaign has none."""
-        ...
+        def decide(new: list[Event]) -> Sequence[Event]:
+            if new and expected is not None:
+                raise Conflict(
+                    f"the record of {campaign!r} has {expected + len(new)} events, "
+                    f"not {expected}; read it again and retry"
+                )
+            return events
 
-    def length(self, campaign: str) -> int:
-        """How many events the record has; 0 for an unknown campaign."""
-        ...
+        return self.transact(campaign, expected, decide)
 
-    def campaigns(self) -> list[str]:
-        """The names of all campaigns, in alphabetical order."""
-        ...
+    @abstractmethod
+    def transact(self, campaign: str, start: int | None, decide: Decide) -> int:
+        """Read, decide and append as one step while other writers wait.
 
-    def transact(self, campaign: str, start: int, decide: Decide) -> int:
-        """Read, decide and append as one step that nobody else can come between.
-
-        ``decide`` is called once with the events from number ``start`` on, while all other
-        writers wait; what it returns is appended. An error in it changes nothing and is passed
-        on. It must be quick and must not use the storage itself.
+        Args:
+            campaign: its name.
+            start: ``decide`` gets the events from this number on; none if None.
+            decide: returns the events to append. It is called once; its errors are passed on and
+                nothing is written. It must be quick and must not use the storage.
 
         Returns:
             The new length.
         """
-        ...
 
-    def keep_snapshot(self, campaign: str, number: int, body: bytes) -> None:
-        """Keep a summary of the first ``number`` events; an older one is replaced."""
-        ...
+    @abstractmethod
+    def read(self, campaign: str, start: int = 0) -> list[Event]:
+        """The events from number ``start`` on; none for an unknown campaign."""
 
-    def snapshot(self, campaign: str) -> tuple[int, bytes] | None:
-        """The newest summary kept and how many events it sums up, or None."""
-        ...
+    @abstractmethod
+    def length(self, campaign: str) -> int:
+        """The number of events of a record; 0 for an unknown campaign."""
+
+    @abstractmethod
+    def campaigns(self) -> list[str]:
+        """The names of all campaigns, sorted."""
+
+    @abstractmethod
+    def save_snapshot(self, campaign: str, number: int, body: bytes) -> None:
+        """Store a snapshot of the first ``number`` events, unless there is a newer one."""
+
+    @abstractmethod
+    def load_snapshot(self, campaign: str) -> tuple[int, bytes] | None:
+        """The newest snapshot and the number of events that it covers, or None."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close files and connections; the storage cannot be used afterwards."""
+
+
+class MemoryStorage(Storage):
+    """Records in a dict, lost when the process ends. Events are stored as text, as in files.
+
+    Example:
+        >>> from labelwise.record.events import Skipped
+        >>> storage = MemoryStorage()
+        >>> storage.append("birds", [Skipped(at=0.0, id=3, reason="blurred")], expected=0)
+        1
+        >>> storage.campaigns(), storage.length("birds"), storage.length("fish")
+        (['birds'], 1, 0)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._records: dict[str, list[str]] = {}
+        self._snapshots: dict[str, tuple[int, bytes]] = {}
+        self._closed = False
+
+    def transact(self, campaign: str, start: int | None, decide: Decide) -> int:
+        """Read, decide and append; return the new length."""
+        check_name(campaign)
+        with self._lock:
+            record = self._lines(campaign)
+            check_start(campaign, len(record), start)
+            new = [] if start is None else [decode_event(line) for line in record[start:]]
+            lines = [encode_event(event) for event in decide(new)]
+            if lines:
+                record = self._records.setdefault(campaign, record)
+                record.extend(lines)
+            return len(record)
+
+    def read(self, campaign: str, start: int = 0) -> list[Event]:
+        """The events from number ``start`` on; none for an unknown campaign."""
+        check_start(campaign, start, start)
+        with self._lock:
+            lines = self._lines(campaign)[start:]
+        return [decode_event(line) for line in lines]
+
+    def length(self, campaign: str) -> int:
+        """The number of events of a record; 0 for an unknown campaign."""
+        with self._lock:
+            return len(self._lines(campaign))
+
+    def campaigns(self) -> list[str]:
+        """The names of all campaigns, sorted."""
+        with self._lock:
+            self._lines("")
+            return sorted(self._records)
+
+    def save_snapshot(self, campaign: str, number: int, body: bytes) -> None:
+        """Store a snapshot of the first ``number`` events, unless there is a newer one."""
+        check_name(campaign)
+        with self._lock:
+            check_start(campaign, len(self._lines(campaign)), number)
+            kept = self._snapshots.get(campaign)
+            if kept is None or kept[0] <= number:
+                self._snapshots[campaign] = (number, bytes(body))
+
+    def load_snapshot(self, campaign: str) -> tuple[int, bytes] | None:
+        """The newest snapshot and the number of events that it covers, or None."""
+        with self._lock:
+            self._lines(campaign)
+            return self._snapshots.get(campaign)
 
     def close(self) -> None:
-        """Let go of files and connections; using the storage again is an error."""
-        ...
+        """Reject further use."""
+        self._closed = True
+
+    def _lines(self, campaign: str) -> list[str]:
+        if self._closed:
+            raise StorageFailed("the storage was closed; open it again")
+        return self._records.get(campaign, [])
 
 
 def open_storage(url: str, *, create: bool = True) -> Storage:
@@ -77,12 +163,12 @@ def open_storage(url: str, *, create: bool = True) -> Storage:
 
     Args:
         url: ``sqlite:///labels.db`` (a file; four slashes for an absolute path),
-            ``postgresql+psycopg://user@host/database`` or ``memory://`` (lost at the end).
-        create: make the file and the tables if they are not there.
+            ``postgresql+psycopg://user@host/database`` or ``memory://`` (not stored).
+        create: create the file and the tables if they do not exist.
 
     Raises:
-        BadInput: if the URL cannot be understood.
-        UnknownName: if there is no record there and ``create`` is False.
+        BadInput: if the URL is not valid.
+        UnknownName: if there is no record and ``create`` is False.
         MissingDependency: if the driver is not installed.
         StorageFailed: if it cannot be opened.
 
@@ -100,43 +186,34 @@ def open_storage(url: str, *, create: bool = True) -> Storage:
             "postgresql+psycopg://user@host/database or memory://"
         )
     if url.startswith("memory://"):
-        from labelwise.record.memory_storage import MemoryStorage
-
         return MemoryStorage()
     try:
-        from labelwise.record.sql import open_sql
+        from labelwise.record.sql_storage import open_sql_storage
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "sqlalchemy":
             raise
         raise MissingDependency(
             "a campaign needs SQLAlchemy; run pip install 'labelwise[web]'"
         ) from error
-    return open_sql(url, create=create)
+    return open_sql_storage(url, create=create)
 
 
 def check_name(campaign: str) -> None:
-    """Refuse a campaign's name that some storage could not hold."""
+    """Reject campaign names that some storage could not hold."""
     if not isinstance(campaign, str) or not campaign or not campaign.isprintable():
-        raise BadInput(f"a campaign's name must be a text that can be printed; got {campaign!r}")
+        raise BadInput(f"a campaign's name must be a printable text; got {campaign!r}")
     if len(campaign) > 200:
-        raise BadInput(f"a campaign's name must have at most 200 letters; got {len(campaign)}")
+        raise BadInput(f"a campaign's name must have at most 200 characters; got {len(campaign)}")
 
 
-def check_length(campaign: str, length: int, expected: int | None) -> None:
-    """Refuse to append to a record that others have appended to."""
-    if expected is not None and length != expected:
-        raise Conflict(
-            f"the record of {campaign!r} has {length} events, not {expected}; "
-            "read it again and retry"
-        )
-
-
-def check_start(campaign: str, length: int, start: int) -> None:
-    """Refuse to go on from further than the record reaches."""
+def check_start(campaign: str, length: int, start: int | None) -> None:
+    """Reject a start that is negative or beyond the end of the record."""
+    if start is None:
+        return
     if start < 0:
         raise BadInput(f"events are numbered from 0; got {start}")
     if start > length:
         raise Conflict(
             f"the record of {campaign!r} has {length} events, fewer than the {start} read before; "
-            "was an older copy put in its place? open it again"
+            "was it replaced by an older copy? open it again"
         )

@@ -1,45 +1,106 @@
-"""What people say of items, and the label that follows from it.
+"""Votes: labels, skips and resolutions of items, and the label that follows from them.
 
-Each person has at most one standing word on an item, a label or a skip, and may besides settle its
-label for all (`Resolved`). The item's label is the settled one; otherwise the one that most of its
-labels agree on, or their median in a regression; a tie has none and is a disagreement. While
-somebody's skip stands, an item has no label and wants none; a later label ends the skip, whosever
-it was.
+Each annotator has at most one vote or one skip per item, and can resolve its label for everyone
+(`Resolved`). The label of an item is its resolution; otherwise the majority of its votes, or
+their median in a regression. A tie has no label and is a disagreement. A skipped item has no label
+and needs none; a later label by anyone ends the skip.
 """
 
-from collections import deque
+import statistics
+from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from labelwise.record.entries import Disagreement, Last, Resolution, Skip, Work, agreed
 from labelwise.record.events import Label, Resolved, Skipped, Told, Withdrawn
 
 RECENT = 1000
-"""How many of the last times taken per label are kept."""
+"""Number of recent labelling times that are kept."""
 
 NO_VOTES: Mapping[str, Label] = {}
 
 
-class Opinions:
-    """What was said of every item; the part of a ledger that knows nothing of batches and loans.
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The annotator who skipped an item, the reason and the time."""
 
-    Attributes:
-        labels: by id, the label of every item that has one.
-        votes: by id, who said what; the inner mappings are shared and must not be changed.
-        resolutions: by id, what was settled.
-        skipped: by id, the standing skip.
-        per_annotator: by person, what they did.
-        seconds_spent: all seconds ever told.
-        recent_seconds: the times taken for the last labels, at most 1,000 of them.
-        told: how many labels stand, counting each person's.
+    by: str
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The final label of an item and the annotator who decided it."""
+
+    label: Label
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """An item whose votes tie, with the vote of each annotator."""
+
+    id: int
+    votes: Mapping[str, Label]
+
+
+@dataclass(frozen=True, slots=True)
+class LastAction:
+    """An annotator's last action that still counts: ``kind`` is told, skipped or resolved."""
+
+    id: int
+    kind: str
+
+
+@dataclass(slots=True)
+class AnnotatorWork:
+    """One annotator's current labels and skips, total seconds, and time of the last action."""
+
+    labels: int = 0
+    skips: int = 0
+    seconds: float = 0.0
+    at: float = 0.0
+
+
+def majority_label(votes: Mapping[str, Label], regression: bool = False) -> Label | None:
+    """The label with the most votes, or the median in a regression; None if there is a tie.
 
     Example:
-        >>> opinions = Opinions()
-        >>> opinions.tell(Told(at=1.0, id=8, label="cat", by="ann"))
-        >>> opinions.tell(Told(at=2.0, id=8, label="dog", by="bob"))
-        >>> opinions.labels, [one.id for one in opinions.disagreements()], opinions.last("bob")
-        ({}, [8], Last(id=8, kind='told'))
-        >>> opinions.resolve(Resolved(at=3.0, id=8, label="cat", by="eve"))
-        >>> opinions.labels
+        >>> majority_label({"ann": "cat", "bob": "dog", "cem": "cat"})
+        'cat'
+        >>> majority_label({"ann": "cat", "bob": "dog"})
+        >>> majority_label({"ann": 1.0, "bob": 2.0}, regression=True)
+        1.5
+    """
+    if len(votes) <= 1:
+        return next(iter(votes.values()), None)
+    if regression and not any(isinstance(label, str) for label in votes.values()):
+        return statistics.median(votes.values())  # type: ignore[type-var]
+    (label, most), *others = Counter(votes.values()).most_common(2)
+    return None if others and others[0][1] == most else label
+
+
+class ItemVotes:
+    """Votes, skips and resolutions of all items: the part of a ledger without batches and leases.
+
+    Attributes:
+        labels: id to label, for every item that has one.
+        votes: id to annotator to label; the inner mappings are shared, do not change them.
+        resolutions: id to its resolution.
+        skipped: id to its current skip.
+        per_annotator: annotator to their work.
+        seconds_spent: total labelling time.
+        recent_seconds: times of the last labels, at most 1,000.
+        told: number of votes that count.
+
+    Example:
+        >>> votes = ItemVotes()
+        >>> votes.tell(Told(at=1.0, id=8, label="cat", by="ann"))
+        >>> votes.tell(Told(at=2.0, id=8, label="dog", by="bob"))
+        >>> votes.labels, [one.id for one in votes.disagreements()], votes.last_action("bob")
+        ({}, [8], LastAction(id=8, kind='told'))
+        >>> votes.resolve(Resolved(at=3.0, id=8, label="cat", by="eve"))
+        >>> votes.labels
         {8: 'cat'}
     """
 
@@ -48,114 +109,120 @@ class Opinions:
         self.votes: dict[int, Mapping[str, Label]] = {}
         self.resolutions: dict[int, Resolution] = {}
         self.skipped: dict[int, Skip] = {}
-        self.per_annotator: dict[str, Work] = {}
+        self.per_annotator: dict[str, AnnotatorWork] = {}
         self.seconds_spent = 0.0
         self.recent_seconds: deque[float] = deque(maxlen=RECENT)
         self.told = 0
         self._regression = False
-        self._said: dict[str, dict[int, None]] = {}  # by person, ids in order of their last word
-        self._undecided: dict[int, None] = {}
+        self._actions: dict[str, dict[int, None]] = {}  # annotator to ids, by last action
+        self._tied: dict[int, None] = {}
         self._shared: dict[tuple[str, Label], Mapping[str, Label]] = {}
 
     def disagreements(self) -> list[Disagreement]:
-        """The items whose labels tie, in the order in which that came about."""
-        return [Disagreement(id, self.votes[id]) for id in self._undecided]
+        """The items whose votes tie, oldest tie first."""
+        return [Disagreement(id, self.votes[id]) for id in self._tied]
 
-    def last(self, by: str) -> Last | None:
-        """The last standing word of a person, which an undo would take back, or None."""
-        said = self._said.get(by)
-        if not said:
+    def last_action(self, by: str) -> LastAction | None:
+        """The annotator's last action that still counts, which an undo takes back, or None."""
+        ids = self._actions.get(by)
+        if not ids:
             return None
-        id = next(reversed(said))
-        resolution, skip = self.resolutions.get(id), self.skipped.get(id)
-        if resolution is not None and resolution.by == by:
-            return Last(id, "resolved")
-        return Last(id, "skipped" if skip is not None and skip.by == by else "told")
+        id = next(reversed(ids))
+        if self._resolved_by(id, by):
+            return LastAction(id, "resolved")
+        return LastAction(id, "skipped" if self._skipped_by(id, by) else "told")
 
     def tell(self, event: Told) -> None:
-        """Take in a label, which replaces this person's last and ends any skip."""
+        """Add a vote; it replaces the annotator's previous one and ends any skip."""
         id, by = event.id, event.by
-        work = self._work(by, event.at)
+        work = self._record_activity(by, event.at)
         if event.seconds is not None:
             work.seconds += event.seconds
             self.seconds_spent += event.seconds
             self.recent_seconds.append(event.seconds)
-        self._unskip(id)
-        votes = self.votes.get(id)
-        if votes is None:
-            self.votes[id] = self._one_vote(by, event.label)
-        else:
-            self.votes[id] = {**votes, by: event.label}
-        if votes is None or by not in votes:
+        self._remove_skip(id)
+        if by not in self.votes.get(id, NO_VOTES):
             work.labels += 1
             self.told += 1
-        self._say(id, by)
-        self._settle(id)
+        self._add_vote(id, by, event.label)
+        self._add_action(id, by)
+        self._update_item(id)
 
     def skip(self, event: Skipped) -> None:
-        """Take in that an item should not be labelled; a label of this person's goes."""
+        """Skip an item; this removes the annotator's vote."""
         id, by = event.id, event.by
-        work = self._work(by, event.at)
-        self._unskip(id)
-        self._drop_vote(id, by)
+        work = self._record_activity(by, event.at)
+        self._remove_skip(id)
+        self._remove_vote(id, by)
         self.skipped[id] = Skip(by, event.reason, event.at)
         work.skips += 1
-        self._say(id, by)
-        self._settle(id)
+        self._add_action(id, by)
+        self._update_item(id)
 
     def resolve(self, event: Resolved) -> None:
-        """Take in a label that counts whatever was voted."""
+        """Set the label of an item, overriding all votes."""
         id, by = event.id, event.by
-        self._work(by, event.at)
-        self._unskip(id)
+        self._record_activity(by, event.at)
+        self._remove_skip(id)
         before = self.resolutions.get(id)
         self.resolutions[id] = Resolution(event.label, by)
         if before is not None and before.by != by:
-            self._unsay(id, before.by)
-        self._say(id, by)
-        self._settle(id)
+            self._remove_action(id, before.by)
+        self._add_action(id, by)
+        self._update_item(id)
 
     def withdraw(self, event: Withdrawn) -> None:
-        """Take back a person's last word on an item."""
+        """Take back an annotator's last action on an item."""
         id, by = event.id, event.by
-        self._work(by, event.at)
-        resolution, skip = self.resolutions.get(id), self.skipped.get(id)
-        if resolution is not None and resolution.by == by:
+        self._record_activity(by, event.at)
+        if self._resolved_by(id, by):
             del self.resolutions[id]
-        elif skip is not None and skip.by == by:
-            self._unskip(id)
+        elif self._skipped_by(id, by):
+            self._remove_skip(id)
         else:
-            self._drop_vote(id, by)
-        self._unsay(id, by)
-        self._settle(id)
+            self._remove_vote(id, by)
+        self._remove_action(id, by)
+        self._update_item(id)
 
-    def _settle(self, id: int) -> None:
-        """Bring an item's label and its disagreement up to date."""
+    def _resolved_by(self, id: int, by: str) -> bool:
+        resolution = self.resolutions.get(id)
+        return resolution is not None and resolution.by == by
+
+    def _skipped_by(self, id: int, by: str) -> bool:
+        skip = self.skipped.get(id)
+        return skip is not None and skip.by == by
+
+    def _update_item(self, id: int) -> None:
+        """Update the label and the disagreement of an item."""
         votes, resolution = self.votes.get(id, NO_VOTES), self.resolutions.get(id)
         label: Label | None = None
         if id not in self.skipped:
-            label = resolution.label if resolution else agreed(votes, self._regression)
+            label = resolution.label if resolution else majority_label(votes, self._regression)
         if label is None:
             self.labels.pop(id, None)
         else:
             self.labels[id] = label
         if votes and label is None and id not in self.skipped:
-            self._undecided.setdefault(id)
+            self._tied.setdefault(id)
         else:
-            self._undecided.pop(id, None)
+            self._tied.pop(id, None)
 
-    def _work(self, by: str, at: float) -> Work:
-        work = self.per_annotator.setdefault(by, Work())
+    def _record_activity(self, by: str, at: float) -> AnnotatorWork:
+        work = self.per_annotator.setdefault(by, AnnotatorWork())
         work.at = max(work.at, at)
         return work
 
-    def _one_vote(self, by: str, label: Label) -> Mapping[str, Label]:
-        """``{by: label}``, the same object for the same vote: a million dicts take 200 MB."""
-        if type(label) is float or len(self._shared) > 100_000:
-            return {by: label}
-        return self._shared.setdefault((by, label), {by: label})
+    def _add_vote(self, id: int, by: str, label: Label) -> None:
+        """Set a vote. Equal single votes share one dict, since a million dicts take 200 MB."""
+        votes = self.votes.get(id)
+        if votes is not None:
+            self.votes[id] = {**votes, by: label}
+        elif type(label) is float or len(self._shared) > 100_000:  # 1.0 and 1 are equal keys
+            self.votes[id] = {by: label}
+        else:
+            self.votes[id] = self._shared.setdefault((by, label), {by: label})
 
-    def _drop_vote(self, id: int, by: str) -> None:
+    def _remove_vote(self, id: int, by: str) -> None:
         votes = self.votes.get(id, NO_VOTES)
         if by not in votes:
             return
@@ -166,25 +233,23 @@ class Opinions:
         else:
             self.votes[id] = {who: label for who, label in votes.items() if who != by}
 
-    def _unskip(self, id: int) -> None:
+    def _remove_skip(self, id: int) -> None:
         skip = self.skipped.pop(id, None)
         if skip is not None:
             self.per_annotator[skip.by].skips -= 1
-            self._unsay(id, skip.by)
+            self._remove_action(id, skip.by)
 
-    def _say(self, id: int, by: str) -> None:
-        said = self._said.setdefault(by, {})
-        said.pop(id, None)
-        said[id] = None
+    def _add_action(self, id: int, by: str) -> None:
+        ids = self._actions.setdefault(by, {})
+        ids.pop(id, None)
+        ids[id] = None
 
-    def _unsay(self, id: int, by: str) -> None:
-        """Forget a person's word on an item, unless another one of theirs stands."""
-        resolution, skip = self.resolutions.get(id), self.skipped.get(id)
-        stands = (
-            by in self.votes.get(id, NO_VOTES)
-            or (resolution is not None and resolution.by == by)
-            or (skip is not None and skip.by == by)
-        )
-        said = self._said.get(by)
-        if said is not None and not stands:
-            said.pop(id, None)
+    def _remove_action(self, id: int, by: str) -> None:
+        """Remove an item from the annotator's actions, unless another action on it counts."""
+        if (
+            by in self._actions
+            and by not in self.votes.get(id, NO_VOTES)
+            and not self._resolved_by(id, by)
+            and not self._skipped_by(id, by)
+        ):
+            self._actions[by].pop(id, None)

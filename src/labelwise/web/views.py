@@ -13,7 +13,8 @@ from labelwise.campaign.settings import Settings
 from labelwise.campaign.vanished import annotators, closed_ids
 from labelwise.campaign.why import why
 from labelwise.record.events import Asked, Event, kind_of
-from labelwise.record.ledger import Ledger, Work
+from labelwise.record.ledger import Ledger
+from labelwise.record.votes import AnnotatorWork
 from labelwise.web import bodies
 from labelwise.web.supervisor import READY, Progress
 
@@ -119,7 +120,7 @@ def show_forecast(ledger: Ledger, settings: Settings) -> bodies.ForecastState:
 
 def show_person(ledger: Ledger, by: str | None) -> bodies.AnnotatorState | None:
     """What someone did so far."""
-    return None if by is None else _person(by, ledger.per_annotator.get(by, Work()))
+    return None if by is None else _person(by, ledger.per_annotator.get(by, AnnotatorWork()))
 
 
 def with_progress(
@@ -220,7 +221,7 @@ def _training(ledger: Ledger) -> bodies.TrainingState:
     )
 
 
-def _person(name: str, work: Work) -> bodies.AnnotatorState:
+def _person(name: str, work: AnnotatorWork) -> bodies.AnnotatorState:
     return bodies.AnnotatorState(
         name=name, labels=work.labels, skips=work.skips, seconds=work.seconds
     )

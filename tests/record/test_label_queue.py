@@ -1,14 +1,10 @@
-"""The line of waiting items against one that looks at everything every time."""
-
-import doctest
+"""The queue of waiting items against one that looks at everything every time."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.record import waiting
 from labelwise.record.events import Asked, Event, Started, Told, Withdrawn
-from labelwise.record.ledger import Ledger, replay
-from labelwise.record.waiting import Waiting
+from labelwise.record.ledger import LabelQueue, Ledger, replay
 from tests.record.sequences import patient, sequences
 
 IDS = st.integers(0, 7)
@@ -24,38 +20,33 @@ STEPS = st.lists(
 )
 
 
-def test_the_examples_run() -> None:
-    found = doctest.testmod(waiting)
-    assert found.attempted
-    assert not found.failed
-
-
 @given(STEPS)
 def test_waits_as_a_list_would(steps: list[tuple[str, object]]) -> None:
-    line, order, waits, done = Waiting(), list[int](), set[int](), set[int]()
+    queue, order, waits, done = LabelQueue(), list[int](), set[int](), set[int]()
     for what, given_ids in steps:
         if isinstance(given_ids, list):
-            begin = line.extend(given_ids)
-            line.add_from(begin)
+            queue.append_items(given_ids)
             order = [id for id in order if id not in given_ids] + given_ids
             waits |= set(given_ids)
         elif isinstance(given_ids, int) and given_ids in order:
             id = given_ids
             if what == "add":
-                assert line.add(id) == (id not in waits)
+                assert queue.add(id) == (id not in waits)
                 waits.add(id)
             elif what == "discard":
-                assert line.discard(id) == (id in waits)
+                assert queue.discard(id) == (id in waits)
                 waits.discard(id)
             elif what == "done":
                 done.add(id)
             else:
                 done.discard(id)
-                line.give_back("ann", id)
+                queue.reopen_for("ann", id)
         expected = [id for id in order if id in waits]
-        assert list(line) == expected
-        assert len(line) == len(expected)
-        assert [id for id in line.of("ann", done.__contains__) if id not in done] == [
+        assert list(queue) == expected
+        assert len(queue) == len(expected)
+        assert [id in queue for id in range(8)] == [id in waits for id in range(8)]
+        assert repr(queue) == f"<{len(waits)} of {len(order)} items wait>"
+        assert [id for id in queue.iterate_for("ann", done.__contains__) if id not in done] == [
             id for id in expected if id not in done
         ]
 

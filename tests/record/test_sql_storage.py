@@ -18,9 +18,9 @@ import pytest
 import sqlalchemy as sa
 
 from labelwise.errors import BadInput, StorageFailed, UnknownName
-from labelwise.record import sql, sql_errors
+from labelwise.record import sql_storage
 from labelwise.record.events import Event, Skipped, Told
-from labelwise.record.sql import SqlStorage, open_sql
+from labelwise.record.sql_storage import SqlStorage, open_sql_storage
 from labelwise.record.storage import open_storage
 from tests.record.storages import Postgres
 
@@ -56,7 +56,7 @@ def path_of(url: str) -> Path:
 
 
 def test_sqlite_syncs_every_commit_to_a_log_of_its_own(sqlite_url: str) -> None:
-    with closing(open_sql(sqlite_url)) as storage:
+    with closing(open_sql_storage(sqlite_url)) as storage:
         with storage._begin() as connection:
             pragmas = [
                 connection.exec_driver_sql(f"PRAGMA {name}").scalar()
@@ -72,19 +72,19 @@ def test_postgresql_syncs_every_commit_whatever_its_default(
 ) -> None:
     database = sa.make_url(postgres_url).database
     postgres_server.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
-    with closing(open_sql(postgres_url)) as storage, storage._begin() as connection:
+    with closing(open_sql_storage(postgres_url)) as storage, storage._begin() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "30s"
 
 
 def test_a_database_that_may_not_grow_stays_whole(sqlite_url: str) -> None:
-    with closing(open_sql(sqlite_url)) as storage:
+    with closing(open_sql_storage(sqlite_url)) as storage:
         limit = "PRAGMA max_page_count = {}"
         with storage._engine.connect() as connection:
             connection.exec_driver_sql(limit.format(200))
         acknowledged = fill(storage)
         with pytest.raises(StorageFailed, match=FULL):
-            storage.keep_snapshot("birds", 1, os.urandom(1_000_000))
+            storage.save_snapshot("birds", 1, os.urandom(1_000_000))
         with storage._engine.connect() as connection:
             connection.exec_driver_sql(limit.format(10_000_000))
         assert storage.append("birds", large(0)) == len(acknowledged) + 100
@@ -94,7 +94,7 @@ def test_a_file_that_may_not_grow_stays_whole(sqlite_url: str) -> None:
     """The operating system itself refuses to write on."""
     script = f"""
 import resource
-from tests.record.test_sql import large, told
+from tests.record.test_sql_storage import large, told
 from labelwise.record.storage import open_storage
 from labelwise.errors import StorageFailed
 storage = open_storage({sqlite_url!r})
@@ -117,7 +117,7 @@ storage.close()
     )
     assert ended.returncode == 0, ended.stderr
     assert re.search("labels.db: the disk .* full", ended.stdout)
-    with closing(open_sql(sqlite_url)) as storage:
+    with closing(open_sql_storage(sqlite_url)) as storage:
         assert storage.length("birds") % 100 == 1
     with closing(sqlite3.connect(path_of(sqlite_url))) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -139,7 +139,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 def test_a_full_disk_leaves_an_sqlite_record_whole(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 4) as disk:
         (disk / "ballast").write_bytes(bytes(1_000_000))
-        with closing(open_sql(f"sqlite:///{disk}/labels.db")) as storage:
+        with closing(open_sql_storage(f"sqlite:///{disk}/labels.db")) as storage:
             acknowledged = fill(storage)
             (disk / "ballast").unlink()
             assert storage.append("birds", large(0)) == len(acknowledged) + 100
@@ -149,9 +149,9 @@ def test_a_disk_too_full_for_a_new_record_says_so(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1) as disk:
         (disk / "ballast").write_bytes(bytes(2**20))
         with pytest.raises(StorageFailed, match="disk"):
-            open_sql(f"sqlite:///{disk}/labels.db")
+            open_sql_storage(f"sqlite:///{disk}/labels.db")
         (disk / "ballast").unlink()
-        with closing(open_sql(f"sqlite:///{disk}/labels.db")) as storage:
+        with closing(open_sql_storage(f"sqlite:///{disk}/labels.db")) as storage:
             assert storage.append("birds", told(1)) == 1
 
 
@@ -167,7 +167,7 @@ def test_a_full_disk_leaves_a_postgresql_record_whole(postgres_server: Postgres)
         postgres_server.execute(f"CREATE TABLESPACE small LOCATION '{space}'")
         try:
             postgres_server.execute("CREATE DATABASE small TABLESPACE small")
-            with closing(open_sql(postgres_server.url("small"))) as storage:
+            with closing(open_sql_storage(postgres_server.url("small"))) as storage:
                 acknowledged = fill(storage)
                 ballast.unlink()
                 assert storage.append("birds", large(0)) == len(acknowledged) + 100
@@ -178,8 +178,8 @@ def test_a_full_disk_leaves_a_postgresql_record_whole(postgres_server: Postgres)
 
 def test_a_lock_held_too_long_is_an_error_and_not_for_ever(storage_url: str) -> None:
     with (
-        closing(open_sql(storage_url)) as storage,
-        closing(open_sql(storage_url, patience=0.2)) as other,
+        closing(open_sql_storage(storage_url)) as storage,
+        closing(open_sql_storage(storage_url, timeout=0.2)) as other,
     ):
         storage.append("birds", told(1))
         with pytest.raises(StorageFailed, match="another process has been writing to it for too"):
@@ -190,8 +190,8 @@ def test_a_lock_held_too_long_is_an_error_and_not_for_ever(storage_url: str) -> 
 
 def test_a_writer_does_not_keep_readers_waiting(storage_url: str) -> None:
     with (
-        closing(open_sql(storage_url)) as storage,
-        closing(open_sql(storage_url, patience=0.2)) as other,
+        closing(open_sql_storage(storage_url)) as storage,
+        closing(open_sql_storage(storage_url, timeout=0.2)) as other,
     ):
         storage.append("birds", told(2))
         seen: list[object] = []
@@ -211,23 +211,23 @@ def test_waits_while_another_process_prepares_the_file(sqlite_url: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StorageFailed, match="another process has been writing"):
-            open_sql(sqlite_url, patience=0.1)
+            open_sql_storage(sqlite_url, timeout=0.1)
         timer = threading.Timer(0.3, lambda: other.execute("COMMIT"))
         timer.start()
-        with closing(open_sql(sqlite_url)) as storage:
+        with closing(open_sql_storage(sqlite_url)) as storage:
             assert storage.append("birds", told(1)) == 1
         timer.join()
 
 
 def test_two_campaigns_of_a_server_are_written_to_side_by_side(postgres_url: str) -> None:
-    with closing(open_sql(postgres_url, patience=0.2)) as storage:
+    with closing(open_sql_storage(postgres_url, timeout=0.2)) as storage:
         storage.append("fish", told(1))
         assert storage.transact("birds", 0, lambda _: told(storage.append("fish", told(1)))) == 2
 
 
 def test_many_threads_can_wait_for_one_another(storage_url: str) -> None:
     """More threads than connections that are kept open."""
-    with closing(open_sql(storage_url)) as storage:
+    with closing(open_sql_storage(storage_url)) as storage:
         threads = [
             threading.Thread(target=storage.append, args=("birds", told(1))) for _ in range(40)
         ]
@@ -240,7 +240,7 @@ def test_many_threads_can_wait_for_one_another(storage_url: str) -> None:
 
 def test_a_file_that_was_deleted_or_replaced_is_not_written_to(sqlite_url: str) -> None:
     path = path_of(sqlite_url)
-    with closing(open_sql(sqlite_url)) as storage:
+    with closing(open_sql_storage(sqlite_url)) as storage:
         storage.append("birds", told(1))
         path.rename(path.with_name("elsewhere.db"))
         with pytest.raises(StorageFailed, match=r"labels.db is gone \(No such file"):
@@ -264,24 +264,24 @@ def test_the_working_folder_may_change(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, however long it may be\n" * 100)
     with pytest.raises(StorageFailed, match=r"notes.txt: it is not a database; give the record"):
-        open_sql(f"sqlite:///{tmp_path}/notes.txt")
+        open_sql_storage(f"sqlite:///{tmp_path}/notes.txt")
     with closing(sqlite3.connect(tmp_path / "photos.db")) as connection:
         connection.execute("CREATE TABLE photos (name)")
-    with pytest.raises(BadInput, match=r"photos.db belongs to something else"):
-        open_sql(f"sqlite:///{tmp_path}/photos.db")
-    with pytest.raises(UnknownName, match=r"photos.db holds no labelwise record"):
-        open_sql(f"sqlite:///{tmp_path}/photos.db", create=False)
+    with pytest.raises(BadInput, match=r"photos.db is another program.s database"):
+        open_sql_storage(f"sqlite:///{tmp_path}/photos.db")
+    with pytest.raises(UnknownName, match=r"photos.db does not contain a labelwise record"):
+        open_sql_storage(f"sqlite:///{tmp_path}/photos.db", create=False)
     with closing(sqlite3.connect(tmp_path / "photos.db")) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("photos",)]
 
 
 def test_names_the_folder_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"there is no folder .*missing for the record labels.db"):
-        open_sql(f"sqlite:///{tmp_path}/missing/labels.db")
+        open_sql_storage(f"sqlite:///{tmp_path}/missing/labels.db")
     with pytest.raises(UnknownName, match=r"there is no file .*labels.db"):
-        open_sql(f"sqlite:///{tmp_path}/labels.db", create=False)
+        open_sql_storage(f"sqlite:///{tmp_path}/labels.db", create=False)
     with pytest.raises(StorageFailed, match="it cannot be opened"):
-        open_sql(f"sqlite:///{tmp_path}")
+        open_sql_storage(f"sqlite:///{tmp_path}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -293,19 +293,26 @@ def test_an_sqlite_record_needs_a_file(url: str) -> None:
         open_storage(url)
 
 
-@pytest.mark.parametrize(("number", "age"), [(sql.SCHEMA + 1, "newer"), (sql.SCHEMA - 1, "older")])
+@pytest.mark.parametrize(
+    ("number", "age"), [(sql_storage.SCHEMA + 1, "newer"), (sql_storage.SCHEMA - 1, "older")]
+)
 def test_tables_of_another_layout_are_refused(storage_url: str, number: int, age: str) -> None:
-    with closing(open_sql(storage_url)) as storage, storage._begin(writes=True) as connection:
-        connection.execute(sa.update(sql._layout).values(number=number))
+    with (
+        closing(open_sql_storage(storage_url)) as storage,
+        storage._begin(writes=True) as connection,
+    ):
+        connection.execute(sa.update(sql_storage._layout).values(number=number))
     with pytest.raises(StorageFailed, match=rf"written by an? {age} labelwise \(layout {number}\)"):
-        open_sql(storage_url)
+        open_sql_storage(storage_url)
 
 
 def test_a_record_with_a_hole_is_not_passed_off_as_whole(storage_url: str) -> None:
-    with closing(open_sql(storage_url)) as storage:
+    with closing(open_sql_storage(storage_url)) as storage:
         storage.append("birds", told(5))
         with storage._begin(writes=True) as connection:
-            connection.execute(sa.delete(sql._events).where(sql._events.c.number == 2))
+            connection.execute(
+                sa.delete(sql_storage._events).where(sql_storage._events.c.number == 2)
+            )
         with pytest.raises(StorageFailed, match=r"1 of its events from number 0 on are missing"):
             storage.read("birds")
         assert storage.read("birds", 3) == told(2, 3)
@@ -318,7 +325,7 @@ def test_a_database_lives_beside_other_tables_on_a_server(
     with engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE events (mine int)")
     engine.dispose()
-    with closing(open_sql(postgres_url)) as storage:
+    with closing(open_sql_storage(postgres_url)) as storage:
         assert storage.append("birds", told(1)) == 1
 
 
@@ -326,7 +333,7 @@ def test_a_server_that_threw_us_out_is_called_again(
     postgres_server: Postgres, postgres_url: str
 ) -> None:
     database = sa.make_url(postgres_url).database
-    with closing(open_sql(postgres_url)) as storage:
+    with closing(open_sql_storage(postgres_url)) as storage:
         storage.append("birds", told(1))
         throw_out = (  # and wait until it is done
             "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
@@ -339,7 +346,7 @@ def test_a_server_that_threw_us_out_is_called_again(
             postgres_server.execute(throw_out)
             return told(1, 2)
 
-        with pytest.raises(StorageFailed, match=r"look whether this was recorded, then"):
+        with pytest.raises(StorageFailed, match=r"check whether this was recorded, then"):
             storage.transact("birds", 2, decide)
         assert storage.read("birds") == told(2)
 
@@ -376,12 +383,12 @@ def test_says_why_a_server_does_not_answer(postgres_server: Postgres) -> None:
 
 
 def test_a_user_who_may_not_write_is_told_so(postgres_server: Postgres, postgres_url: str) -> None:
-    open_sql(postgres_url).close()
+    open_sql_storage(postgres_url).close()
     database = sa.make_url(postgres_url).database
     postgres_server.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-    with closing(open_sql(postgres_url)) as storage:
+    with closing(open_sql_storage(postgres_url)) as storage:
         assert storage.length("birds") == 0
-        with pytest.raises(StorageFailed, match="the server takes no writes now"):
+        with pytest.raises(StorageFailed, match="the server accepts no writes now"):
             storage.append("birds", told(1))
 
 
@@ -393,17 +400,17 @@ def test_a_file_that_may_only_be_read_is_read() -> None:
     """
     with (
         TemporaryDirectory(prefix="labelwise-read-") as folder,
-        closing(open_sql(sqlite_url := f"sqlite:///{folder}/labels.db")) as storage,
+        closing(open_sql_storage(sqlite_url := f"sqlite:///{folder}/labels.db")) as storage,
     ):
         storage.append("birds", told(3))
         path = path_of(sqlite_url)
         script = f"""
 import os
 from pathlib import Path
-import sqlalchemy, labelwise.record.sql
+import sqlalchemy, labelwise.record.sql_storage
 from labelwise.record.storage import open_storage
 from labelwise.errors import StorageFailed
-from tests.record.test_sql import told
+from tests.record.test_sql_storage import told
 if os.geteuid() == 0:
     os.setuid(65534)
 storage = open_storage({sqlite_url!r}, create=False)
@@ -424,11 +431,10 @@ except StorageFailed as error:
             [sys.executable, "-c", script], capture_output=True, text=True, check=False
         )
     assert ended.returncode == 0, ended.stderr
-    assert "labels.db: it may only be read; change its permissions" in ended.stdout
+    assert "labels.db: it is read-only; change its permissions" in ended.stdout
 
 
-@pytest.mark.parametrize("module", [sql, sql_errors])
-def test_examples_run(module: object) -> None:
-    result = doctest.testmod(module)  # type: ignore[arg-type]
+def test_examples_run() -> None:
+    result = doctest.testmod(sql_storage)
     assert result.attempted > 0
     assert result.failed == 0
