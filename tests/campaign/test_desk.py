@@ -370,12 +370,12 @@ def test_eight_threads_label_everything_once(storage):
     assert not any(isinstance(event, Withdrawn) for event in storage.read("birds"))
 
 
-def test_eight_processes_label_everything_once(storage_url):
-    ids = list(range(1, 361, 3))
+def test_four_processes_label_everything_once(storage_url):
+    ids = list(range(1, 181, 3))
     with closing(open_storage(storage_url)) as storage:
         make_desk(storage, ids=ids)
-        people = [f"person {number}" for number in range(8)]
-        with get_context("spawn").Pool(8) as pool:
+        people = [f"person {number}" for number in range(4)]
+        with get_context("spawn").Pool(4) as pool:
             parts = pool.starmap(label_in_a_process, [(storage_url, person) for person in people])
         assert sorted(item for part in parts for item in part) == ids
         labelled = [event.id for event in storage.read("birds") if isinstance(event, Told)]

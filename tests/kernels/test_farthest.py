@@ -51,8 +51,8 @@ def test_matches_the_slow_version_in_many_small_steps(fetch, known, monkeypatch)
     for name, value in {"PIECE": 16, "STEP": 2, "READ": 1 << 10, "FETCH": fetch}.items():
         monkeypatch.setattr(greedy_blocks, name, value)
     monkeypatch.setattr(greedy_window, "HOT", 4)
-    rows = make_features(500, 6, 1).astype(np.float32)
-    assert farthest_first(rows, 200).tolist() == slow_farthest_first(rows, 200)
+    rows = make_features(300, 6, 1).astype(np.float32)
+    assert farthest_first(rows, 100).tolist() == slow_farthest_first(rows, 100)
 
 
 def test_ties_go_to_the_smaller_row_number():

@@ -62,11 +62,11 @@ def test_farthest_picks_are_those_of_one_at_a_time(device, blocks, labelled):
     rows[600:] = rows[:100]  # copies: the smaller id wins
     known = None if labelled is None else {"features": rows[:labelled]}
     slow = replace(K_CENTER, bounded=False)
-    expected = greedy.pick(slow, shards_on(None, {"features": rows}, 1), known, 150, 0, ahead=False)
+    expected = greedy.pick(slow, shards_on(None, {"features": rows}, 1), known, 60, 0, ahead=False)
     order = np.random.default_rng(0).permutation(700)
     shards = shards_on(device, {"features": rows}, blocks, order)
     near = None if known is None else {"features": on(device, rows[:labelled])}
-    found = greedy.pick(K_CENTER, shards, near, 150, 0, ahead=True)
+    found = greedy.pick(K_CENTER, shards, near, 60, 0, ahead=True)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
 
@@ -98,10 +98,10 @@ def test_pursuit_picks_and_weights_are_those_of_one_at_a_time(device, blocks, op
     for array in rows.values():
         array[300:320] = array[:20]
     strategy = GREEDY.with_options(temperature=2.0, polish=False, **options)
-    expected = greedy.pick(strategy, shards_on(None, rows, 1), None, 80, 0, ahead=False)
+    expected = greedy.pick(strategy, shards_on(None, rows, 1), None, 40, 0, ahead=False)
     order = np.random.default_rng(1).permutation(400)
     shards = shards_on(device, rows, blocks, order)
-    found = greedy.pick(working_on(device, strategy), shards, None, 80, 0, ahead=True)
+    found = greedy.pick(working_on(device, strategy), shards, None, 40, 0, ahead=True)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-3, atol=1e-9)

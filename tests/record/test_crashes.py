@@ -21,7 +21,7 @@ from tests.record import crash_writer
 from tests.record.crash_writer import CAMPAIGN, group
 from tests.record.storages import start_postgres
 
-KILLS = {"sqlite": 50, "postgresql+psycopg": 12}
+KILLS = {"sqlite": 20, "postgresql+psycopg": 10}
 
 
 class Writers:

@@ -46,7 +46,7 @@ def test_picks_and_weights_are_those_of_the_dense_twin(make, rules, twin_rules):
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_with_a_small_beta_no_random_batch_is_better(alpha):
-    for seed in range(20):
+    for seed in range(6):
         rows = make_rows(300, 10, 5, seed)
         selection = picked(rows, 20, alpha=alpha, beta=1e-6)
         best = twin_of(rows, 20, alpha, 1e-6).best_of_random(50, seed)
@@ -166,7 +166,7 @@ def test_iterates_that_are_level_do_not_change_places_with_the_blocks(seed, gree
     members = (powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32)
     options = {"member_probabilities": members, "seed": 3, "compare_with_greedy": greedy}
     expected = labelwise.select("sparse_iht", 40, **options)
-    for rows in (256, 512, 700, 1000):
+    for rows in (256, 700):
         monkeypatch.setattr(shards, "BLOCK_BYTES", 80 * rows)
         found = labelwise.select("sparse_iht", 40, **options)
         assert found.ids.tolist() == expected.ids.tolist()
