@@ -159,6 +159,21 @@ class PickFacts:
     confidence: float | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
 
+    def describe_doubt(self) -> str:
+        """The model's confidence in parentheses, or nothing where the model is sure."""
+        if self.confidence is None or self.confidence >= 0.9:
+            return ""
+        share = f"{100 * self.confidence:.0f} %" if self.confidence >= 0.01 else "less than 1 %"
+        return f" ({share} for its most likely class)"
+
+    def describe_weight(self) -> str:
+        """How many pool items the pick represents; nothing without weights."""
+        if self.weight is None:
+            return ""
+        if self.weight < 1.5:
+            return "; it represents only itself"
+        return f"; it represents about {self.weight:,.0f} items"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy(ABC):
@@ -176,7 +191,7 @@ class Strategy(ABC):
         cost: what a job takes, where the form alone does not tell.
         check: rejects options, budgets and shapes before any row is read.
         adapt: options that follow from the history of a campaign or benchmark run.
-        explain: one sentence on why an item was picked.
+        explain: one sentence on why an item was picked, from `PickFacts` alone.
     """
 
     name: str

@@ -16,7 +16,6 @@ ICML 2017.
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from labelwise.arrays import Array, Floats, Ids, namespace, to_numpy
 from labelwise.errors import BadInput
@@ -60,6 +59,8 @@ def calibrate_temperature(logits: Any, labels: Any) -> float:
         return COLDEST
     if _slope(hottest, scores, classes) >= 0:
         return HOTTEST
+    from scipy.optimize import brentq  # takes a quarter of a second to import
+
     inverse = brentq(_slope, hottest, coldest, args=(scores, classes), xtol=1e-12)
     return float(1 / inverse)
 

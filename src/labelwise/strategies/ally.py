@@ -54,7 +54,7 @@ from labelwise.kernels.distance.farthest import farthest_first
 from labelwise.kernels.distance.kmeans import kmeans
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 KEY = "ally"
 NOISE = 1
@@ -301,6 +301,13 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    spread = {"clusters", "candidates", "filled"} & facts.info.keys()
+    differs = ", and it differs from the other picks of this batch" if spread else ""
+    return f"The model is expected to find it hard to fit{differs}."
+
+
 STRATEGY = PassStrategy(
     name="ally",
     needs=("features", "duals"),
@@ -311,4 +318,5 @@ STRATEGY = PassStrategy(
     "Learning, NeurIPS 2022",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

@@ -27,7 +27,7 @@ from labelwise.kernels.distance.factored import Factored
 from labelwise.kernels.distance.kmeans_plus_plus import draw_far_items
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 
 def gradients(rows: Rows) -> Factored:
@@ -71,6 +71,14 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return (
+        f"A label would change the model{facts.describe_doubt()}, and the item differs from "
+        "the other picks of this batch."
+    )
+
+
 STRATEGY = PassStrategy(
     name="badge",
     needs=("features", "probabilities"),
@@ -80,4 +88,5 @@ STRATEGY = PassStrategy(
     reference="Ash, Zhang, Krishnamurthy, Langford and Agarwal, Deep Batch Active Learning by "
     "Diverse, Uncertain Gradient Lower Bounds, ICLR 2020",
     cost=_cost,
+    explain=explain_pick,
 )

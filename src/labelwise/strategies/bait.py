@@ -54,7 +54,7 @@ from labelwise.kernels.information.fisher_blocks import (
 from labelwise.kernels.scaling import unit_of
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 TASKS = ("auto", "classification", "regression")
 LARGEST, LEAST = 2e7, 1e-100
@@ -283,6 +283,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "Its label is expected to lower the error over the whole pool more than most others."
+
+
 STRATEGY = PassStrategy(
     name="bait",
     needs=("features", "probabilities"),
@@ -293,4 +298,5 @@ STRATEGY = PassStrategy(
     "Fisher Embeddings, NeurIPS 2021",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

@@ -18,13 +18,18 @@ Classification and Preference Learning", 2011.
 from labelwise.arrays import Floats
 from labelwise.kernels.information.mutual_information import information_gains, no_picks
 from labelwise.pool.rows import Rows
-from labelwise.strategy import ScoreStrategy
+from labelwise.strategy import PickFacts, ScoreStrategy
 
 
 def score(rows: Rows, labelled: Rows | None) -> Floats:
     """Return the mutual information in nats, ``(n,)``; members' probabilities are ``(n, M, K)``."""
     members = rows["member_probabilities"]
     return information_gains(members, no_picks(members.shape[1]))
+
+
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "The models disagree about this item more than about most others."
 
 
 STRATEGY = ScoreStrategy(
@@ -34,4 +39,5 @@ STRATEGY = ScoreStrategy(
     good_for="posterior draws, dropout or ensembles; small batches",
     reference="Houlsby, Huszár, Ghahramani and Lengyel, Bayesian Active Learning for "
     "Classification and Preference Learning, 2011",
+    explain=explain_pick,
 )

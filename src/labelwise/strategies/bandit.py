@@ -44,13 +44,14 @@ import numpy as np
 
 from labelwise.arrays import row_noise
 from labelwise.errors import BadInput
-from labelwise.kernels.bandit import arm_probabilities
+from labelwise.kernels.bandit import arm_probabilities, importance_weighted_accuracy
 from labelwise.kernels.loop.picking import pick
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategies import get
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, Strategy
+from labelwise.strategies import get, names
+from labelwise.strategy import Choice, Cost, History, Job, PassStrategy, PickFacts, Strategy
 
+NAME = "bandit"
 ARMS = ("k_center", "confidence")
 DRAWS = 22
 """The stream of noise from which arms are drawn."""
@@ -115,6 +116,25 @@ def check_job(job: Job) -> None:
         arm.check(job._replace(options=arm.options))
 
 
+def adapt_options(history: History) -> dict[str, Any]:
+    """The rounds of this bandit so far, with the reward of the last one.
+
+    The reward is the accuracy of the current model on all labelled items, each divided by the
+    probability of the arm that picked it; items that no arm picked count with probability 1.
+    """
+    if not history.trained or "rounds" in history.options:
+        return {}
+    past = [batch for batch in history.batches if batch.strategy == NAME and "arm" in batch.info]
+    hits = history.evaluate_labelled() if past and history.labelled else None
+    if hits is None:
+        return {"rounds": []}
+    drawn = {item: batch.info["probability"] for batch in past for item in batch.ids}
+    last = past[-1]
+    reward = importance_weighted_accuracy(hits, [drawn.get(i, 1.0) for i in history.labelled])
+    latest = {name: last.info[name] for name in ("arm", "probability")}
+    return {"rounds": [*last.options.get("rounds", []), {**latest, "reward": reward}]}
+
+
 def _past(rounds: Sequence[Mapping[str, Any]] | str) -> Sequence[Mapping[str, Any]]:
     if isinstance(rounds, str):
         try:
@@ -136,7 +156,7 @@ def _open_arms(arms: Arms) -> dict[str, Strategy]:
         arms = {name: {} for name in arms}
     if not arms:
         raise BadInput("bandit needs one arm or more; name strategies in arms")
-    if STRATEGY.name in arms:
+    if NAME in arms:
         raise BadInput("bandit cannot be an arm of itself; name other strategies in arms")
     return {name: get(name).with_options(**options) for name, options in arms.items()}
 
@@ -192,8 +212,17 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Let the arm that was drawn say why it picked an item."""
+    arm = facts.info.get("arm")
+    if not isinstance(arm, str) or arm not in names():
+        return f"Pick {facts.rank + 1} of {facts.batch_size} by a strategy drawn at random."
+    sentence = get(arm).explain_pick(replace(facts, info=facts.info.get("arm_info", {})))
+    return f"It was the turn of {arm}. {sentence}"
+
+
 STRATEGY = Bandit(
-    name="bandit",
+    name=NAME,
     needs=("features", "probabilities"),
     or_needs=(("features", "member_probabilities"),),
     choose=choose,
@@ -202,4 +231,6 @@ STRATEGY = Bandit(
     reference="Hsu and Lin, Active Learning by Learning, AAAI 2015",
     cost=_cost,
     check=check_job,
+    adapt=adapt_options,
+    explain=explain_pick,
 )

@@ -51,7 +51,7 @@ from labelwise.kernels.information.mutual_information import (
 )
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 NAME = "member_probabilities"
 GROUPS = 256
@@ -212,6 +212,14 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    by_bald = facts.info.get("picks_by_bald", 0)
+    if facts.rank >= facts.batch_size - by_bald:
+        return "The models disagree about this item more than about most others."
+    return "The models disagree about it, in another way than about the other picks of this batch."
+
+
 STRATEGY = PassStrategy(
     name="batchbald",
     needs=("member_probabilities",),
@@ -222,4 +230,5 @@ STRATEGY = PassStrategy(
     "for Deep Bayesian Active Learning, NeurIPS 2019",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

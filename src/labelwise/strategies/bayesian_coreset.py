@@ -40,7 +40,7 @@ from labelwise.kernels.information.mutual_information import entropy
 from labelwise.kernels.scaling import power_of
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 KEY = "bayesian_coreset"
 ARRIVED = 1e-8
@@ -235,6 +235,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return f"It belongs to a batch that stands for the whole pool{facts.describe_weight()}."
+
+
 STRATEGY = PassStrategy(
     name="bayesian_coreset",
     needs=("member_probabilities",),
@@ -245,4 +250,5 @@ STRATEGY = PassStrategy(
     "Sparse Subset Approximation, NeurIPS 2019",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

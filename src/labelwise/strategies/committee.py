@@ -26,7 +26,7 @@ from labelwise.kernels.checks import check_choice
 from labelwise.kernels.information.mutual_information import information_gains, no_picks
 from labelwise.kernels.information.votes import vote_entropy
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Job, ScoreStrategy
+from labelwise.strategy import Job, PickFacts, ScoreStrategy
 
 DISAGREEMENTS = ("kl", "vote_entropy")
 
@@ -80,6 +80,11 @@ def _variance(outputs: list[Array]) -> Floats:
     return np.asarray(to_numpy(xp.sum(xp.var(values, axis=0), axis=1)), dtype=np.float64)
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "The models disagree about this item more than about most others."
+
+
 STRATEGY = ScoreStrategy(
     name="committee",
     needs=("member_probabilities",),
@@ -90,4 +95,5 @@ STRATEGY = ScoreStrategy(
     reference="Seung, Opper and Sompolinsky, Query by Committee, COLT 1992; McCallum and Nigam, "
     "Employing EM and Pool-Based Active Learning for Text Classification, ICML 1998",
     check=check_job,
+    explain=explain_pick,
 )

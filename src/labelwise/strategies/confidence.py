@@ -9,10 +9,18 @@ Reference: D. Lewis, W. Gale, "A Sequential Algorithm for Training Text Classifi
 """
 
 from labelwise.kernels.information.uncertainty import confidence, uncertainty_strategy
+from labelwise.strategy import PickFacts
+
+
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return f"The model is less sure about it than about most other items{facts.describe_doubt()}."
+
 
 STRATEGY = uncertainty_strategy(
     confidence,
     name="confidence",
     good_for="quick uncertainty when only the top class matters",
     reference="Lewis and Gale, A Sequential Algorithm for Training Text Classifiers, SIGIR 1994",
+    explain=explain_pick,
 )

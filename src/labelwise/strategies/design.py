@@ -32,7 +32,7 @@ from labelwise.kernels.float64_blocks import double_chunks, double_products
 from labelwise.kernels.scaling import in_units, unit_of
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
+from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, PickFacts
 
 
 class State(NamedTuple):
@@ -180,6 +180,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "Many other items can be predicted well from it and the picks before it."
+
+
 STRATEGY = GreedyStrategy(
     name="design",
     needs=("features",),
@@ -194,4 +199,5 @@ STRATEGY = GreedyStrategy(
     reference="Yu, Bi and Tresp, Active Learning via Transductive Experimental Design, ICML 2006",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

@@ -30,7 +30,7 @@ from labelwise.kernels.checks import check_whole
 from labelwise.kernels.information.votes import vote_entropy
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 DRAWS = 21
 """The stream of noise from which candidates are drawn."""
@@ -127,6 +127,11 @@ def _cost(job: Job) -> Cost:
     return Cost(passes=(1, 1), item_bytes=96.0)
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "The models changed their predictions for this item late in training."
+
+
 STRATEGY = PassStrategy(
     name="disagreement",
     needs=("member_votes",),
@@ -137,4 +142,5 @@ STRATEGY = PassStrategy(
     reference="Tang and Huang, Active Learning for Multiple Target Models, NeurIPS 2022",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

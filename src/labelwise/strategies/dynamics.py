@@ -62,7 +62,7 @@ from labelwise.kernels.pseudo_gradients import (
 )
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 NORMALIZE = ("mean", "sum")
 
@@ -296,6 +296,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "Its label is expected to speed up training more than most others."
+
+
 STRATEGY = PassStrategy(
     name="dynamics",
     needs=("gradient_norms", "gradient_products"),
@@ -307,4 +312,5 @@ STRATEGY = PassStrategy(
     "Dynamics, NeurIPS 2022",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

@@ -10,6 +10,13 @@ Classification", CVPR 2009.
 """
 
 from labelwise.kernels.information.uncertainty import entropy, uncertainty_strategy
+from labelwise.strategy import PickFacts
+
+
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return f"The model is less sure about it than about most other items{facts.describe_doubt()}."
+
 
 STRATEGY = uncertainty_strategy(
     entropy,
@@ -17,4 +24,5 @@ STRATEGY = uncertainty_strategy(
     good_for="uncertainty over all classes; with several models, their mean",
     reference="Joshi, Porikli and Papanikolopoulos, Multi-class Active Learning for Image "
     "Classification, CVPR 2009",
+    explain=explain_pick,
 )

@@ -43,7 +43,7 @@ from labelwise.kernels.float64_blocks import double_chunks
 from labelwise.kernels.scaling import in_units, near_one
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
+from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, PickFacts
 
 BANDWIDTH_ITEMS = 1000
 """How many items the median distance is taken over."""
@@ -186,6 +186,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "With it, the batch resembles the whole pool more closely."
+
+
 STRATEGY = GreedyStrategy(
     name="herding",
     needs=("features",),
@@ -200,4 +205,5 @@ STRATEGY = GreedyStrategy(
     reference="Chen, Welling and Smola, Super-Samples from Kernel Herding, UAI 2010",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

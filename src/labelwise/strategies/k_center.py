@@ -16,6 +16,13 @@ Approach", ICLR 2018, Algorithm 1.
 
 from labelwise.kernels.distance.factored import features
 from labelwise.kernels.distance.farthest import farthest_strategy
+from labelwise.strategy import PickFacts
+
+
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "It was the item farthest from everything labelled or picked before it."
+
 
 STRATEGY = farthest_strategy(
     features,
@@ -24,4 +31,5 @@ STRATEGY = farthest_strategy(
     good_for="covering the pool: no item is far from a labelled one",
     reference="Sener and Savarese, Active Learning for Convolutional Neural Networks: "
     "A Core-Set Approach, ICLR 2018",
+    explain=explain_pick,
 )

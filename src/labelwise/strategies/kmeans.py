@@ -18,7 +18,7 @@ from labelwise.kernels.checks import check_whole
 from labelwise.kernels.distance.kmeans import kmeans, nearest_to_centres
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 
 def choose(
@@ -66,6 +66,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "It is the most typical item of a group of similar items."
+
+
 STRATEGY = PassStrategy(
     name="kmeans",
     needs=("features",),
@@ -76,4 +81,5 @@ STRATEGY = PassStrategy(
     "Support Vector Machines, ECIR 2003",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

@@ -38,7 +38,7 @@ from labelwise.kernels.linear.lewis import WEIGHTS, Lewis, forget_weights, leave
 from labelwise.kernels.placement import first_id
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 KEY = "lewis_scores"
 SAMPLINGS = ("with_replacement", "poisson")
@@ -211,6 +211,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return f"Drawn by how unusual its features are{facts.describe_weight()}."
+
+
 STRATEGY = PassStrategy(
     name="lewis",
     needs=("features",),
@@ -223,4 +228,5 @@ STRATEGY = PassStrategy(
     "for Multiple Deep Models, ICLR 2024",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )

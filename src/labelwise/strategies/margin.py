@@ -11,6 +11,18 @@ Extraction", IDA 2001.
 """
 
 from labelwise.kernels.information.uncertainty import margin, uncertainty_strategy
+from labelwise.strategy import PickFacts
+
+
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    sentence = "Its two most likely classes are closer than those of most other items"
+    if facts.score is None or not -1 <= facts.score <= 0:  # scores of several models are scaled
+        return f"{sentence}."
+    points = round(-100 * facts.score)
+    apart = "1 percentage point" if points == 1 else f"{points} percentage points"
+    return f"{sentence}: {apart if points else 'less than 1 percentage point'} apart."
+
 
 STRATEGY = uncertainty_strategy(
     margin,
@@ -18,4 +30,5 @@ STRATEGY = uncertainty_strategy(
     good_for="the strongest simple uncertainty for many classes and small batches",
     reference="Scheffer, Decomain and Wrobel, Active Hidden Markov Models for Information "
     "Extraction, IDA 2001",
+    explain=explain_pick,
 )

@@ -11,7 +11,7 @@ import numpy as np
 from labelwise.arrays import Floats, Ids, largest, row_noise
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 
 def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
@@ -33,6 +33,13 @@ def _cost(job: Job) -> Cost:
     return Cost(passes=(0, 0), item_bytes=0.0)
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    if not facts.trained:
+        return "Drawn at random: there is no trained model yet."
+    return "Drawn at random: every remaining item had the same chance."
+
+
 STRATEGY = PassStrategy(
     name="random",
     needs=(),
@@ -41,4 +48,5 @@ STRATEGY = PassStrategy(
     good_for="the baseline to beat; the first labels when there is no model yet",
     reference="Lewis and Gale, A Sequential Algorithm for Training Text Classifiers, SIGIR 1994",
     cost=_cost,
+    explain=explain_pick,
 )

@@ -23,11 +23,12 @@ Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from t
 Sparse Approximation", 2022, Algorithm 1.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, to_numpy
+from labelwise.kernels.calibration import calibrate_temperature
 from labelwise.kernels.checks import check_choice, check_positive, check_whole
 from labelwise.kernels.loop.greedy_ahead import Ahead, AheadStrategy
 from labelwise.kernels.placement import workplace_of
@@ -46,10 +47,12 @@ from labelwise.kernels.sparse.problem import (
 from labelwise.kernels.sparse.steps import Gain, best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, GreedyStrategy, Job
+from labelwise.strategy import Choice, Cost, GreedyStrategy, History, Job, PickFacts
 
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}
 """The paper's ``(alpha, beta)``."""
+LEAST_HOLDOUT = 20
+"""A temperature is fitted to at least this many held-out items."""
 
 
 class Plan(NamedTuple):
@@ -115,6 +118,20 @@ def check_problem(job: Job) -> None:
     options = job.options
     Law(options["label_law"], options["temperature"], options["rho"]).check()
     Terms(*(options[name] for name in Terms._fields)).check()
+
+
+def adapt_label_law(history: History) -> dict[str, Any]:
+    """The temperature that fits held-out labels; without enough of them, smoothed labels.
+
+    Under the model's own softmax all expected gradients vanish, so that nothing could be picked by
+    them.
+    """
+    if not history.trained or {"label_law", "temperature", "rho"} & history.options.keys():
+        return {}
+    holdout = history.evaluate_holdout()
+    if holdout is None or len(holdout[1]) < LEAST_HOLDOUT:
+        return {"label_law": "label_smoothing", "rho": 0.1}
+    return {"temperature": calibrate_temperature(*holdout)}
 
 
 def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
@@ -183,6 +200,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return f"It belongs to a batch that stands for the whole pool{facts.describe_weight()}."
+
+
 STRATEGY = AheadStrategy(
     name="sparse_greedy",
     needs=("features", "logits"),
@@ -202,4 +224,6 @@ STRATEGY = AheadStrategy(
     "Sparse Approximation, 2022, Algorithm 1",
     cost=_cost,
     check=check_job,
+    adapt=adapt_label_law,
+    explain=explain_pick,
 )

@@ -43,7 +43,7 @@ from labelwise.kernels.sparse.steps import best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
-from labelwise.strategies.sparse_greedy import check_problem
+from labelwise.strategies.sparse_greedy import adapt_label_law, check_problem, explain_pick
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DEFAULTS = {"last_layer": (1e-8, 1e-6), "bayesian": (1.0, 1e-6)}
@@ -182,4 +182,6 @@ STRATEGY = PassStrategy(
     "Sparse Approximation, 2022, Algorithm 2 (with the projection corrected)",
     cost=_cost,
     check=check_job,
+    adapt=adapt_label_law,
+    explain=explain_pick,
 )

@@ -27,7 +27,7 @@ from labelwise.kernels.distance.kmeans import Clusters, kmeans
 from labelwise.kernels.scaling import power_of
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
 
 DENSE = 4096
 """In a larger cluster, only so many items are compared with each other."""
@@ -137,6 +137,11 @@ def _cost(job: Job) -> Cost:
     )
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say why an item was picked."""
+    return "It is typical of a group of similar items that has few labels or none yet."
+
+
 STRATEGY = PassStrategy(
     name="typiclust",
     needs=("features",),
@@ -147,4 +152,5 @@ STRATEGY = PassStrategy(
     "High and Low Budgets, ICML 2022",
     cost=_cost,
     check=check_job,
+    explain=explain_pick,
 )
