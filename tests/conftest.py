@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 # make test tries the same cases every time, so that it fails for those who broke something;
 # make test-all looks for new ones.
@@ -56,6 +57,17 @@ def double_precision() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, as worker processes do, so that sums have the same order."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
+    torch.set_num_threads(before)
 
 
 def make_features(n: int, d: int, seed: int = 0, clusters: int = 5) -> NDArray[np.float64]:

@@ -32,6 +32,7 @@ def test_ray_gives_the_lines_of_processes(actors, expected, tmp_path):
     assert plain(read(path)) == plain(expected)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_the_command_spreads_runs_over_ray(actors, tmp_path):
     given = "benchmark run bss-recovery --scale small --strategies random --seeds 2".split()
     paths = [tmp_path / "here.jsonl", tmp_path / "there.jsonl"]

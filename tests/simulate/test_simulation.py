@@ -82,6 +82,7 @@ def test_more_seeds_extend_a_results_file_and_more_rounds_need_another(tmp_path)
         run_plan(DATA, make_plan(DATA, **{**options, "batch": 5}), path, seeds=1, device="cpu")
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_processes_side_by_side_give_what_one_gives(tmp_path):
     inputs, names = texts(60)
     data = own_data(inputs, names)
