@@ -8,8 +8,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from labelwise.campaign import items as module
-from labelwise.campaign.items import MANIFEST, Items, write_items
+from labelwise.campaign.folder import items as module
+from labelwise.campaign.folder.items import MANIFEST, Items, write_items
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.embedding import Scale
 from tests.record.listed import pictures

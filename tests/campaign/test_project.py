@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
-from labelwise.campaign import folder, usual
 from labelwise.campaign import project as module
-from labelwise.campaign.folder import ENVIRONMENT, without_password
+from labelwise.campaign import usual
+from labelwise.campaign.folder import description
+from labelwise.campaign.folder.description import ENVIRONMENT, without_password
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
@@ -30,7 +31,7 @@ from tests.campaign.sources import (
 )
 
 
-@pytest.mark.parametrize("file", [folder, module, usual])
+@pytest.mark.parametrize("file", [description, module, usual])
 def test_the_examples_of_the_docstrings_run(file):
     found = doctest.testmod(file)
     assert found.attempted > 0 and found.failed == 0

@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from labelwise.campaign import report, report_facts, report_figures
-from labelwise.campaign.items import MANIFEST, Items, write_items
-from labelwise.campaign.report_facts import BatchPicks, Facts, Person, Pick, gather, shower
-from labelwise.campaign.report_figures import Bar, Point, bars_svg, curve_svg, steps_svg, ticks
+from labelwise.campaign.folder.items import MANIFEST, Items, write_items
+from labelwise.campaign.report import facts as facts_module
+from labelwise.campaign.report import figures
+from labelwise.campaign.report import page as page_module
+from labelwise.campaign.report.facts import BatchPicks, Facts, Person, Pick, gather, shower
+from labelwise.campaign.report.figures import Bar, Point, bars_svg, curve_svg, steps_svg, ticks
 from labelwise.media import thumbnails
 from labelwise.media.thumbnails import picture_address
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained, Withdrawn
@@ -157,7 +159,7 @@ def hostile_facts():
 
 
 def test_hostile_texts_are_shown_and_never_act():
-    page = report.page(hostile_facts())
+    page = page_module.page(hostile_facts())
     found = Elements(page)
     assert "script" not in found.tags
     assert not [name for name in found.attributes if name.startswith("on")]
@@ -166,7 +168,7 @@ def test_hostile_texts_are_shown_and_never_act():
 
 
 def test_the_page_forbids_scripts_and_loads_nothing():
-    page = report.page(hostile_facts())
+    page = page_module.page(hostile_facts())
     assert "default-src 'none'" in page
     assert not re.search(r"""(?:src|href)=["'](?!data:)""", page)
     assert "http" not in page.replace("http-equiv", "")
@@ -220,7 +222,7 @@ def test_the_facts_count_labels_batches_and_people(facts):
 
 def test_classes_without_labels_are_among_the_balance(facts):
     assert facts.balance == (("dog", 4), ("cat", 2), ("emu", 0))
-    assert "Some classes have no label yet." in report.page(facts)
+    assert "Some classes have no label yet." in page_module.page(facts)
 
 
 def test_the_curve_has_the_intervals_of_the_record(facts):
@@ -263,13 +265,13 @@ def test_values_of_a_regression_are_counted_in_ranges():
     facts = gather("g", replay(events), events, show)
     assert facts.ranges and sum(count for _, count in facts.balance) == 21
     assert facts.balance[0] == ("0 to 2", 2) and facts.balance[-1] == ("18 to 20", 3)
-    assert "Spread of the labels" in report.page(facts)
+    assert "Spread of the labels" in page_module.page(facts)
 
 
 def test_a_campaign_without_anything_has_a_page(tmp_path):
     events = [Started(at=0.0, settings={}, items=50)]
     facts = gather("new", replay(events), events, show)
-    report.write_report(facts, tmp_path / "report.html")
+    page_module.write_report(facts, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "0 of 50 items have a label" in page and "No model has been measured yet" in page
 
@@ -320,8 +322,8 @@ def test_a_long_text_is_cut_and_a_file_that_is_gone_is_said(tmp_path):
     assert "the file of item 0 is gone" in shown and picture is None
 
 
-@pytest.mark.parametrize("module", [report, report_facts, report_figures, thumbnails])
+@pytest.mark.parametrize("module", [page_module, facts_module, figures, thumbnails])
 def test_the_examples_in_the_documentation_are_right(module):
     failed, attempted = doctest.testmod(module)
     assert failed == 0
-    assert attempted > 0 or module is report_facts
+    assert attempted > 0 or module is facts_module

@@ -114,7 +114,7 @@ def test_one_calm_comparison_is_not_enough():
 @pytest.mark.parametrize("unknown", [None, math.nan])
 def test_models_that_know_one_class_only_cannot_be_compared(unknown):
     found = stable_predictions([0.999, unknown, 0.999])
-    assert not found.stop and not found.judged and "2 of the last 3" in found.says
+    assert not found.stop and not found.judged and "2 of the 3 comparisons" in found.says
 
 
 def test_a_user_may_be_content_with_less():
@@ -127,10 +127,10 @@ def test_a_user_may_be_content_with_less():
 def test_a_record_is_judged_by_kappa_where_it_has_it():
     calm = [(n, {"agreement": 0.999, "kappa": 0.5}) for n in LABELS]
     found = rule(advise(trained(*calm), Settings()), "stable")
-    assert not found.stop and "mean kappa of 0.500, below 0.99" in found.says
+    assert not found.stop and "mean kappa 0.500, below 0.99" in found.says
     by_share = [(n, {"agreement": 0.999}) for n in LABELS]
     found = rule(advise(trained(*by_share), Settings()), "stable")
-    assert found.stop and "share of equal predictions of 0.999" in found.says
+    assert found.stop and "share of equal predictions 0.999" in found.says
 
 
 def test_training_again_on_the_same_labels_is_no_news():

@@ -1,6 +1,6 @@
 """Folders of pictures that a campaign lists."""
 
-from labelwise.campaign.items import MANIFEST, write_items
+from labelwise.campaign.folder.items import MANIFEST, write_items
 
 
 def pictures(tmp_path, *paths):

@@ -7,6 +7,7 @@ are written as they are; those that a spreadsheet would compute are counted, and
 import csv
 import json
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.spreadsheets import as_text, is_formula
-from labelwise.campaign.vanished import KEEPER
+from labelwise.campaign.folder.missing_items import KEEPER
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.record.events import Event, Label, Resolved, Told
 
@@ -325,3 +325,35 @@ def _pyarrow() -> tuple[Any, Any]:
             "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
         ) from error
     return pyarrow, parquet
+
+
+# Formulas: a .csv file has no types, so Excel, LibreOffice and Google Sheets compute a cell that
+# begins with =, +, - or @, and a formula may send the rest of the table elsewhere. In a table for
+# programs the text stays as it is; in one for people an apostrophe makes it a text (OWASP, "CSV
+# Injection").
+
+BEGINNINGS = tuple("=+-@\t\r\n＝＋－＠")
+"""How a formula may begin; some programs take the wide forms and skip leading white space."""
+
+_NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def is_formula(value: Any) -> bool:
+    """Whether a spreadsheet program would compute a cell: a text, and no number.
+
+    Example:
+        >>> [is_formula(value) for value in ("=1+1", "-2.5", -2.5, "- no", "a=b", "@ann")]
+        [True, False, False, True, False, True]
+    """
+    begins = isinstance(value, str) and value.startswith(BEGINNINGS)
+    return begins and not _NUMBER.fullmatch(value)
+
+
+def as_text(value: Any) -> Any:
+    """A value that no spreadsheet program takes for a formula.
+
+    Example:
+        >>> as_text("=1+1"), as_text("owl"), as_text(-3)
+        ("'=1+1", 'owl', -3)
+    """
+    return f"'{value}" if is_formula(value) else value

@@ -4,7 +4,7 @@ r"""A campaign as a folder: what is labelled, how it is embedded, the record, an
 file                holds
 ==================  ===============================================================================
 campaign.json       name, kind, source, storage and embedding; never a password
-items.jsonl         the items by id; see `labelwise.campaign.items`
+items.jsonl         the items by id; see `labelwise.campaign.folder.items`
 inputs.npy          what the network sees: pictures as bytes, or rows of numbers
 embedding.npz       how texts or numbers become rows; not for pictures
 record.db           the record, unless the campaign has another storage
@@ -29,9 +29,8 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.campaign.arrivals import find_pictures
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.folder import (
+from labelwise.campaign.folder.description import (
     ENVIRONMENT,
     FACTS,
     INPUTS,
@@ -44,11 +43,12 @@ from labelwise.campaign.folder import (
     storage_url,
     without_password,
 )
-from labelwise.campaign.growing import Grown, grow
-from labelwise.campaign.items import Items
+from labelwise.campaign.folder.ingest import Grown, grow
+from labelwise.campaign.folder.items import Items
+from labelwise.campaign.folder.missing_items import closed, missing, refreshed
+from labelwise.campaign.folder.new_items import find_pictures
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.usual import usual_settings
-from labelwise.campaign.vanished import closed, missing, refreshed
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.media.images import SIDE
 from labelwise.pool.blocks import Progress

@@ -1,118 +1,176 @@
-r"""When to stop labelling: four rules, each with what it saw and what that means.
+r"""Stopping rules: four rules that say when further labels are no longer worth it.
 
 **Budget.** Labels, money or hours are spent, or no item is left.
 
-**Stable predictions.** Each model and the one before it are compared on the same items of the pool,
-labelled or not. Stop when Cohen's kappa between them, averaged over the last three comparisons, is
-0.99 or more: new labels no longer change what the model says.
+**Stable predictions.** Successive models are compared on the same items of the pool. Stop when
+Cohen's kappa between them, averaged over the last three comparisons, is 0.99 or more: new labels no
+longer change the predictions.
 
-**Flat accuracy.** The accuracy on items set aside no longer rises by two points over the models of
-the last third of the labels, with 95 % certainty (`labelwise.campaign.plateau`).
+**Flat accuracy.** A line in :math:`\log` labels is fitted to the holdout accuracies :math:`a_t` of
+the models in the last third of the labels (at least four). Stop when its rise over these models is
+below two points with 95 % certainty; the rule does not judge while the noise leaves both open. A
+holdout of :math:`m_t` items gives a variance of :math:`\bar a (1 - \bar a) / m_t`. Models evaluated
+on the same items share most of this noise, except for the mean share :math:`d` of items on which
+two successive models differ:
 
-**Spectrum.** The weighted labels stand for the pool in every direction of the features
-(`labelwise.campaign.spectrum_rule`).
+.. math:: C_{st} = \frac{\bar a (1 - \bar a)}{\max(m_s, m_t)}
+    \prod_{u = s + 1}^{t} \left(1 - \frac{d + 1 / m_u}{2 \bar a (1 - \bar a)}\right)_+ .
 
-Cost: nothing to speak of; the spectrum takes one or two passes over the pool.
+The line is fitted by generalised least squares under :math:`C`, scaled up if the models scatter
+more than that. A mean squared error is judged by its logarithm and its scatter, and five per cent.
+
+**Spectrum.** The weighted labels represent the pool in every direction of the features: all
+eigenvalues of `labelwise.theory.spectrum` are in [3/4, 5/4].
+
+Cost: negligible; the spectrum takes one or two passes over the pool.
 
 Reference: M. Bloodgood, K. Vijay-Shanker, "A Method for Stopping Active Learning Based on
-Stabilizing Predictions and the Need for User-Adjustable Stopping", CoNLL 2009; X. Chen, E. Price,
-"Active Regression via Linear-Sample Sparsification", COLT 2019.
+Stabilizing Predictions and the Need for User-Adjustable Stopping", CoNLL 2009; A. C. Aitken, "On
+Least Squares and Linear Combinations of Observations", Proceedings of the Royal Society of
+Edinburgh 55, 1936; X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT
+2019.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from labelwise.campaign.advice import BUDGET, FLAT, SPECTRUM, STABLE, Advice
-from labelwise.campaign.costs import spent
-from labelwise.campaign.plateau import flat_accuracy, flat_error_of, flat_of
-from labelwise.campaign.spectrum_rule import labelled_spectrum, spectrum_advice, spectrum_summary
-from labelwise.errors import BadInput
+import numpy as np
 
-__all__ = [
-    "BUDGET",
-    "FLAT",
-    "SPECTRUM",
-    "STABLE",
-    "Advice",
-    "advise",
-    "flat_accuracy",
-    "labelled_spectrum",
-    "should_stop",
-    "spectrum_advice",
-    "spectrum_summary",
-    "stable_predictions",
-]
+from labelwise.arrays import Floats
+from labelwise.campaign.costs import spent
+from labelwise.campaign.settings import Settings
+from labelwise.errors import BadInput
+from labelwise.record.events import Trained
+from labelwise.record.ledger import Ledger
+
+BUDGET, STABLE, FLAT, SPECTRUM = "budget", "stable", "flat", "spectrum"
+
+_Z_95 = 1.644854
+"""One-sided 95 % quantile of the normal distribution."""
+
+_DIFFERENCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
+"""Shares :math:`d` to try where it is unknown; the one with the largest possible rise counts."""
+
+_SPECTRUM_RANGE = (0.75, 1.25)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The advice of one rule.
+
+    Attributes:
+        rule: ``budget``, ``stable``, ``flat`` or ``spectrum``.
+        stop: whether to stop; False also where the rule cannot judge.
+        says: the observation and its meaning.
+        judged: whether there was enough data to judge.
+    """
+
+    rule: str
+    stop: bool
+    says: str
+    judged: bool = True
 
 
 def advise(
-    ledger: Any,
-    settings: Any,
+    ledger: Ledger,
+    settings: Settings,
     spectrum: Any = None,
     *,
     least: float = 0.99,
     worth: float = 0.02,
 ) -> list[Advice]:
-    """What each rule says about a campaign now.
+    """The advice of every rule about a campaign now.
 
     Args:
-        ledger: the campaign's.
-        settings: the campaign's.
-        spectrum: of the labelled items, from `labelled_spectrum`; what the last training recorded
-            as its ``spectrum`` if None.
+        ledger: of the campaign.
+        settings: of the campaign.
+        spectrum: of the labelled items, from `labelled_spectrum`; the one that the last training
+            recorded if None.
         least: the agreement of successive models that counts as stable.
-        worth: the rise in accuracy that would be worth going on for.
+        worth: the rise in accuracy that is worth more labels.
 
     >>> from labelwise.record.ledger import Ledger
     >>> from labelwise.campaign.settings import Settings
     >>> [(one.rule, one.stop) for one in advise(Ledger(), Settings(budget_labels=10))]
     [('budget', False), ('stable', False), ('flat', False), ('spectrum', False)]
     """
-    trainings = _grown(ledger.trainings)
+    trainings: list[Trained] = []
+    for training in ledger.trainings:  # models without more labels add nothing for any rule
+        if not trainings or training.labels > trainings[-1].labels:
+            trainings.append(training)
     if spectrum is None and trainings:
         spectrum = trainings[-1].metrics.get("spectrum")
-    regression = bool(settings.regression)
-    curve = flat_error_of(trainings) if regression else flat_of(trainings, worth)
     return [
-        _budget(ledger, settings),
-        _stable(trainings, least, regression),
-        curve,
+        _judge_budget(ledger, settings),
+        _judge_stability(trainings, least, settings.regression),
+        _judge_error(trainings) if settings.regression else _judge_accuracy(trainings, worth),
         spectrum_advice(spectrum),
     ]
 
 
 def should_stop(advice: Sequence[Advice]) -> bool:
-    """Whether to stop, all things considered.
+    """Combine the rules.
 
-    Stop when the budget is spent; or when every rule that looks at the model and could judge says
-    so. The spectrum knows the features only, and decides where neither of these could judge.
+    Stop when the budget is spent, or when every rule about the model that could judge says so. The
+    spectrum knows only the features, and decides where neither of these could judge.
 
     >>> stable, flat = Advice("stable", True, "..."), Advice("flat", False, "...")
     >>> should_stop([stable]), should_stop([stable, flat])
     (True, False)
     """
-    said = {one.rule: one.stop for one in advice if one.judged}
-    if said.get(BUDGET, False):
+    judged = {one.rule: one.stop for one in advice if one.judged}
+    if judged.get(BUDGET, False):
         return True
-    model = [said[rule] for rule in (STABLE, FLAT) if rule in said]
-    return all(model) if model else said.get(SPECTRUM, False)
+    model = [judged[rule] for rule in (STABLE, FLAT) if rule in judged]
+    return all(model) if model else judged.get(SPECTRUM, False)
+
+
+# Budget
+
+
+def _judge_budget(ledger: Ledger, settings: Settings) -> Advice:
+    done = len(ledger.labels) + sum(item not in ledger.labels for item in ledger.skipped)
+    if ledger.items and done >= ledger.items:
+        return Advice(BUDGET, True, f"all {ledger.items:,} items are labelled or skipped")
+    cost = spent(ledger, settings)
+    if cost.share is not None:
+        return Advice(BUDGET, cost.share >= 1, cost.says)
+    budgets = (settings.budget_labels, settings.budget_money, settings.budget_hours)
+    if any(budget is not None for budget in budgets):
+        return Advice(BUDGET, False, f"{cost.says}, so the budget cannot be judged", judged=False)
+    return Advice(BUDGET, False, f"{cost.says}, and no budget is set", judged=False)
+
+
+# Stable predictions
+
+
+def _judge_stability(trainings: Sequence[Trained], least: float, regression: bool) -> Advice:
+    """Use kappa where it was recorded, otherwise the share of equal predictions."""
+    later = [training.metrics for training in trainings[1:]]
+    name = "kappa" if any("kappa" in metrics for metrics in later) else "agreement"
+    words = {"kappa": "kappa", "agreement": "share of equal predictions"}
+    of = "share of common variance" if regression else words[name]
+    return stable_predictions([metrics.get(name) for metrics in later], least=least, of=of)
 
 
 def stable_predictions(
     kappas: Sequence[float | None], *, least: float = 0.99, window: int = 3, of: str = "kappa"
 ) -> Advice:
-    """Whether successive models still differ.
+    """Judge whether successive models still differ.
 
     Args:
-        kappas: Cohen's kappa of each model with the one before, oldest first; None or NaN where it
-            is not defined, as between models that know one class only.
+        kappas: Cohen's kappa of each model with the previous one, oldest first; None or NaN where
+            it is undefined, as for models that know only one class.
         least: what the mean of the last ones must reach.
-        window: how many.
-        of: what is compared, for the sentence.
+        window: number of comparisons to average.
+        of: name of the measure, for the message.
 
     >>> stable_predictions([0.8, 0.992, 0.995, 0.991]).says
-    'the last 3 models agree with the ones before by a mean kappa of 0.993, at least 0.99: new \
-labels no longer change what they say'
+    'the last 3 models agree with their predecessors (mean kappa 0.993, at least 0.99): new \
+labels no longer change the predictions'
     >>> stable_predictions([0.8, 0.992]).stop
     False
     """
@@ -121,43 +179,240 @@ labels no longer change what they say'
     last = list(kappas)[-window:]
     known = [kappa for kappa in last if kappa is not None and math.isfinite(kappa)]
     if len(known) < window:
-        seen = f"{len(known)} of the last {window} comparisons of models can be judged"
-        return Advice(STABLE, False, f"{seen}: too few to tell whether they settle", judged=False)
+        says = f"{len(known)} of the {window} comparisons of models needed are available"
+        return Advice(STABLE, False, says, judged=False)
     mean = sum(known) / window
-    seen = f"the last {window} models agree with the ones before by a mean {of} of {mean:.3f}"
     if mean >= least:
-        says = f"{seen}, at least {least:g}: new labels no longer change what they say"
+        says = (
+            f"the last {window} models agree with their predecessors (mean {of} {mean:.3f}, at "
+            f"least {least:g}): new labels no longer change the predictions"
+        )
     else:
-        says = f"{seen}, below {least:g}: new labels still change what they say"
+        says = (
+            f"the last {window} models differ from their predecessors (mean {of} {mean:.3f}, "
+            f"below {least:g}): new labels still change the predictions"
+        )
     return Advice(STABLE, mean >= least, says)
 
 
-def _grown(trainings: Sequence[Any]) -> list[Any]:
-    """The models with more labels than any before: others have no news for any rule."""
-    kept: list[Any] = []
-    for training in trainings:
-        if not kept or training.labels > kept[-1].labels:
-            kept.append(training)
-    return kept
+# Flat accuracy
 
 
-def _budget(ledger: Any, settings: Any) -> Advice:
-    done = len(ledger.labels) + sum(item not in ledger.labels for item in ledger.skipped)
-    if ledger.items and done >= ledger.items:
-        return Advice(BUDGET, True, f"all {ledger.items:,} items are labelled or skipped")
-    cost = spent(ledger, settings)
-    names = [f"budget_{name}" for name in ("labels", "money", "hours")]
-    if cost.share is not None:
-        return Advice(BUDGET, cost.share >= 1, cost.says)
-    if any(getattr(settings, name) is not None for name in names):
-        return Advice(BUDGET, False, f"{cost.says}, so the budget cannot be judged", judged=False)
-    return Advice(BUDGET, False, f"{cost.says}, and no budget is set", judged=False)
+def flat_accuracy(
+    labels: Sequence[int],
+    accuracy: Sequence[float],
+    measured: Sequence[int],
+    agreement: Sequence[float | None] | None = None,
+    *,
+    worth: float = 0.02,
+) -> Advice:
+    """Judge whether the holdout accuracy still rises, given its noise.
+
+    Args:
+        labels: ``(t,)``, training labels of each model, rising.
+        accuracy: ``(t,)``, holdout accuracy.
+        measured: ``(t,)``, holdout size; holdouts of earlier models are part of later ones.
+        agreement: ``(t,)``, share of items on which each model agrees with the previous one, or
+            Cohen's kappa, which is never larger; None where it is unknown.
+        worth: the rise that is worth more labels.
+
+    >>> labels = [400, 450, 500, 550, 600]
+    >>> still = flat_accuracy(labels, [0.900, 0.902, 0.901, 0.900, 0.902], [3000] * 5, [0.99] * 5)
+    >>> still.stop, flat_accuracy(labels, [0.90, 0.92, 0.91, 0.90, 0.92], [50] * 5).judged
+    (True, False)
+    """
+    if not 0 < worth < 1:
+        raise BadInput(f"worth is a rise in accuracy from 0 to 1; got {worth}")
+    x, a, m = (np.asarray(values, dtype=np.float64) for values in (labels, accuracy, measured))
+    same = [None] * len(x) if agreement is None else list(agreement)
+    if (np.diff(x) <= 0).any():
+        raise BadInput("labels must rise from model to model; leave out models without new labels")
+    good = np.isfinite(a) & (m >= 1) & (x >= 1)
+    x, a, m = x[good], a[good], m[good]
+    differ = 1.0 - np.array([np.nan if s is None else s for s in same], dtype=np.float64)[good]
+    if len(x) < 4:
+        return _need_models(len(x), 4)
+    window = _last_third(x)
+    x, a, m, differ = x[window], a[window], m[window], differ[window]
+    differ = np.where(np.isfinite(differ), np.clip(differ, 0.0, 1.0), np.nan)
+    # One share d for all steps: with one per step, models that barely differ would dominate.
+    known = differ[1:][np.isfinite(differ[1:])]
+    shares = _DIFFERENCES if len(known) < len(differ) - 1 else (float(known.mean()),)
+    lines = [_fit_rise(np.log(x), a, _holdout_covariance(a, m, share)) for share in shares]
+    rise, error = max(lines, key=lambda line: line[0] + _Z_95 * line[1])
+    return _judge_rise(rise, error, worth, x, int(m[-1]))
 
 
-def _stable(trainings: Sequence[Any], least: float, regression: bool) -> Advice:
-    """By kappa where the record has it, by the share of equal predictions where it has not."""
-    later = [training.metrics for training in trainings[1:]]
-    name = "kappa" if any("kappa" in metrics for metrics in later) else "agreement"
-    words = {"kappa": "kappa", "agreement": "share of equal predictions"}
-    of = "share of variance in common" if regression else words[name]
-    return stable_predictions([metrics.get(name) for metrics in later], least=least, of=of)
+_flat_accuracy_cached = lru_cache(maxsize=16)(flat_accuracy)  # the page asks with every label
+
+
+def _judge_accuracy(trainings: Sequence[Trained], worth: float) -> Advice:
+    known = [one for one in trainings if isinstance(one.metrics.get("accuracy"), int | float)]
+    return _flat_accuracy_cached(
+        tuple(one.labels for one in known),
+        tuple(one.metrics["accuracy"] for one in known),
+        tuple(int(one.metrics.get("validation_labels") or 0) for one in known),
+        tuple(one.metrics.get("agreement") for one in known),
+        worth=worth,
+    )
+
+
+def _judge_error(trainings: Sequence[Trained], worth: float = 0.05) -> Advice:
+    """Judge whether the logarithm of the mean squared error still falls, given its scatter."""
+    from scipy.special import stdtrit
+
+    pairs = [(one.labels, one.metrics.get("mse")) for one in trainings]
+    good = [(n, mse) for n, mse in pairs if isinstance(mse, int | float) and 0 < mse < math.inf]
+    if len(good) < 5:
+        return _need_models(len(good), 5)
+    x, mse = np.array(good, dtype=np.float64).T
+    window = _last_third(x, fewest=5)
+    x, fall = np.log(x[window]), -np.log(mse[window])
+    slope, base = np.polyfit(x, fall, 1)
+    residual = fall - slope * x - base
+    variance = residual @ residual / (len(x) - 2) / ((x - x.mean()) ** 2).sum()
+    # Student's t instead of the normal quantile that _judge_rise multiplies by.
+    error = math.sqrt(variance) * (x[-1] - x[0]) * float(stdtrit(len(x) - 2, 0.95)) / _Z_95
+    return _judge_rise(float(slope * (x[-1] - x[0])), error, worth, np.exp(x), None)
+
+
+def _last_third(x: Floats, fewest: int = 4) -> slice:
+    """The models of the last third of the labels, at least ``fewest``."""
+    first = int(np.searchsorted(x, x[-1] * 2 / 3))
+    return slice(min(first, len(x) - fewest), len(x))
+
+
+def _holdout_covariance(accuracy: Floats, measured: Floats, differ: float) -> Floats:
+    """The covariance :math:`C` of the accuracies, ``(t, t)``."""
+    # One more hit and one more miss, so that a holdout without a miss still has noise.
+    hits, total = accuracy @ measured + 1, measured.sum() + 2
+    variance = hits / total * (1 - hits / total)
+    kept = 1 - (differ + 1 / measured) / (2 * variance)
+    kept = np.clip(kept[1:], 0.0, 1 - 1e-9)
+    common = np.eye(len(accuracy))
+    for first in range(len(accuracy)):
+        for later in range(first + 1, len(accuracy)):
+            common[first, later] = common[later, first] = np.prod(kept[first:later])
+    return np.asarray(variance * common / np.maximum.outer(measured, measured))
+
+
+def _fit_rise(x: Floats, y: Floats, noise: Floats) -> tuple[float, float]:
+    """The rise of the fitted line from the first to the last model, and its standard error."""
+    design = np.column_stack([np.ones_like(x), (x - x[0]) / (x[-1] - x[0])])
+    whitened = np.linalg.solve(noise, np.column_stack([design, y]))
+    covariance = np.linalg.inv(design.T @ whitened[:, :2])
+    level, rise = covariance @ design.T @ whitened[:, 2]
+    residual = y - level - rise * design[:, 1]
+    scatter = float(residual @ np.linalg.solve(noise, residual)) / (len(x) - 2)
+    return float(rise), math.sqrt(max(scatter, 1.0) * covariance[1, 1])
+
+
+def _judge_rise(rise: float, error: float, worth: float, x: Floats, measured: int | None) -> Advice:
+    """Flat, rising, or too noisy to tell; ``measured`` is None for a squared error."""
+    low, high = rise - _Z_95 * error, rise + _Z_95 * error
+    if measured is None:
+        what, better, worse, unit = "the mean squared error", "fell", "rose", "%"
+        found = [100 * (1 - math.exp(-value)) for value in (rise, low, high)]
+    else:
+        what, better, worse, unit = "accuracy", "rose", "fell", "points"
+        found = [100 * value for value in (rise, low, high)]
+    change = f"{better if rise >= 0 else worse} by {abs(found[0]):.1f} {unit}"
+    says = f"{what} {change} over the last {len(x)} models ({x[0]:,.0f} to {x[-1]:,.0f} labels)"
+    if high < worth:
+        return Advice(FLAT, True, f"{says}, at most {found[2]:.1f} {unit} better: it is flat")
+    if low > 0:
+        return Advice(FLAT, False, f"{says}, at least {found[1]:.1f} {unit} better: it improves")
+    on = f" on {measured:,} holdout items" if measured is not None else ""
+    says = f"{says}, with an interval from {found[1]:.1f} to {found[2]:.1f}{on}: too noisy to tell"
+    return Advice(FLAT, False, says, judged=False)
+
+
+def _need_models(models: int, wanted: int) -> Advice:
+    says = f"{models} of the {wanted} models needed were evaluated on holdout items"
+    return Advice(FLAT, False, says, judged=False)
+
+
+# Spectrum
+
+
+def spectrum_advice(spectrum: Any) -> Advice:
+    """Judge whether the labelled items represent the pool in every direction of the features.
+
+    Args:
+        spectrum: a `labelwise.theory.spectrum.Spectrum`, its `spectrum_summary`, or None.
+
+    >>> spectrum_advice({"lower": 0.8, "upper": 1.2, "rank": 12, "unseen": 0}).stop
+    True
+    """
+    if spectrum is None:
+        says = "the variety of the labelled items was not measured"
+        return Advice(SPECTRUM, False, says, judged=False)
+    found = spectrum if isinstance(spectrum, Mapping) else spectrum_summary(spectrum)
+    lower, upper, rank = float(found["lower"]), float(found["upper"]), int(found["rank"])
+    if not (math.isfinite(lower) and math.isfinite(upper)) or rank < 1:
+        says = "the features are constant, so the variety of the labels cannot be judged"
+        return Advice(SPECTRUM, False, says, judged=False)
+    unseen, (least, most) = int(found["unseen"]), _SPECTRUM_RANGE
+    if unseen:
+        says = "your labels do not cover the variety of the pool yet"
+        says += f" ({rank - unseen} of {rank} directions)"
+    elif lower < least:
+        says = f"your labels cover all {rank} directions of the pool, but some of them too thinly"
+    elif upper > most:
+        says = f"your labels cover all {rank} directions of the pool, but some of them too heavily"
+    else:
+        says = f"your labels cover the variety of the pool ({rank} of {rank} directions)"
+    return Advice(SPECTRUM, not unseen and least <= lower and upper <= most, says)
+
+
+def spectrum_summary(spectrum: Any) -> dict[str, Any]:
+    """The parts of a spectrum that the rule uses, as JSON values for the record.
+
+    >>> import numpy as np
+    >>> from labelwise import Selection
+    >>> from labelwise.theory.spectrum import weighted_spectrum
+    >>> found = weighted_spectrum(Selection(np.array([0])), np.eye(2))
+    >>> spectrum_summary(found)
+    {'lower': 0.0, 'upper': 2.0, 'rank': 2, 'unseen': 1}
+    """
+    return {
+        "lower": float(spectrum.lower),
+        "upper": float(spectrum.upper),
+        "rank": int(spectrum.rank),
+        "unseen": int(spectrum.unseen),
+    }
+
+
+def labelled_spectrum(ledger: Ledger, features: Any) -> Any:
+    """The spectrum of the training items relative to the pool.
+
+    Weights are those of training: mean 1 in every batch, and 1 where a batch has none.
+
+    Args:
+        ledger: of the campaign.
+        features: ``(n, d)`` of the whole pool with ids 0, 1, ..., or shards with their own ids.
+
+    Returns:
+        A `labelwise.theory.spectrum.Spectrum`, or None if nothing is labelled.
+
+    >>> import numpy as np
+    >>> from labelwise.record.events import Asked, Started, Told
+    >>> from labelwise.record.ledger import replay
+    >>> events = [Started(0.0, {}, 4), Asked(1.0, 1, (0, 2)), Told(2.0, 0, "a"), Told(3.0, 2, "b")]
+    >>> pool = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> found = labelled_spectrum(replay(events), pool)
+    >>> found.rank, round(found.lower, 6), round(found.upper, 6)
+    (2, 1.0, 1.0)
+    """
+    from labelwise.campaign.training import batch_weights
+    from labelwise.selection.result import Selection
+    from labelwise.theory.spectrum import weighted_spectrum
+
+    ids = np.array([item for item in sorted(ledger.labels) if item not in ledger.validation])
+    if not len(ids):
+        return None
+    given = batch_weights(ledger)
+    weights = np.array([given.get(int(item), 1.0) for item in ids])
+    # Training weights are relative; scaled, they add up to the whole pool.
+    scaled = weights * (ledger.items / weights.sum()) if weights.sum() > 0 else None
+    return weighted_spectrum(Selection(ids.astype(np.int64), scaled), features)

@@ -36,8 +36,8 @@ def campaign_report(
 ) -> None:
     """Write a page about the campaign."""
     from labelwise.campaign.export import check_out
-    from labelwise.campaign.report import write_report
-    from labelwise.campaign.report_facts import gather, shower
+    from labelwise.campaign.report.facts import gather, shower
+    from labelwise.campaign.report.page import write_report
     from labelwise.record.ledger import replay
 
     check_file(out)

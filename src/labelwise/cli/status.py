@@ -42,7 +42,7 @@ Lines = list[tuple[str, str]]
 
 
 def _work_lines(ledger: Any) -> Lines:
-    from labelwise.campaign.vanished import closed_ids
+    from labelwise.campaign.folder.missing_items import closed_ids
 
     lines = [("labelled", f"{len(ledger.labels):,} of {ledger.items:,}")]
     for batch in ledger.open_batches:
@@ -59,7 +59,7 @@ def _work_lines(ledger: Any) -> Lines:
 
 
 def _people_lines(ledger: Any) -> Lines:
-    from labelwise.campaign.vanished import annotators
+    from labelwise.campaign.folder.missing_items import annotators
     from labelwise.record.agreement import agreement
 
     work = sorted(annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
@@ -153,9 +153,9 @@ def _next_command(ledger: Any, settings: Any) -> str:
 def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
     """The status as plain values."""
     from labelwise.campaign.costs import spent
+    from labelwise.campaign.folder.missing_items import annotators, closed_ids
     from labelwise.campaign.forecast import curve, forecast
     from labelwise.campaign.stopping import advise, should_stop
-    from labelwise.campaign.vanished import annotators, closed_ids
     from labelwise.record.agreement import agreement
 
     advice = advise(ledger, settings)

@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
-from labelwise.campaign.items import MANIFEST
+from labelwise.campaign.folder.items import MANIFEST
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.label_studio.bridge import guesses_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.vanished import KEEPER
+from labelwise.campaign.folder.missing_items import KEEPER
 from labelwise.errors import BadInput
 from labelwise.label_studio.formats import Said
 from labelwise.label_studio.order import read_json, write_json

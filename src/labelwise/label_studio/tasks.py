@@ -145,7 +145,7 @@ class Tasks:
         """The task of every item, by the item's id.
 
         Args:
-            items: A `labelwise.campaign.items.Items`.
+            items: A `labelwise.campaign.folder.items.Items`.
         """
         if self.facts.kind == "images":
             return [int(Path(items.entry(item)["path"]).stem) for item in items]

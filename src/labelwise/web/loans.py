@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from labelwise.campaign import operations
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.vanished import closed
+from labelwise.campaign.folder.missing_items import closed
 from labelwise.record.events import Event, Lent
 from labelwise.record.group_commit import Operation
 from labelwise.record.ledger import Ledger

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.vanished import missing
+from labelwise.campaign.folder.missing_items import missing
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Event, TrainingFailed
 from labelwise.record.ledger import Ledger, replay

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from labelwise.campaign import stopping
 from labelwise.campaign.costs import spent
+from labelwise.campaign.folder.missing_items import annotators, closed_ids
 from labelwise.campaign.forecast import curve, forecast
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.vanished import annotators, closed_ids
 from labelwise.campaign.why import why
 from labelwise.record.events import Asked, Event, kind_of
 from labelwise.record.ledger import Ledger

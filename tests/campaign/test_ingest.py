@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.campaign.growing import _alone
+from labelwise.campaign.folder.ingest import _alone
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
 from tests.campaign.sources import DIGITS, TOPICS, content, write_digits, write_texts

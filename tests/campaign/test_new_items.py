@@ -4,8 +4,8 @@ import doctest
 
 import pytest
 
-from labelwise.campaign import arrivals as module
-from labelwise.campaign.arrivals import find_pictures, new_pictures, new_rows
+from labelwise.campaign.folder import new_items as module
+from labelwise.campaign.folder.new_items import find_pictures, new_pictures, new_rows
 from labelwise.errors import BadInput
 from tests.record.listed import pictures
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.campaign import export, vanished
+from labelwise.campaign import export
+from labelwise.campaign.folder import missing_items
+from labelwise.campaign.folder.missing_items import GONE, KEEPER, closed_ids, missing
 from labelwise.campaign.project import Project
-from labelwise.campaign.vanished import GONE, KEEPER, closed_ids, missing
 from labelwise.record.events import Asked, Resolved
 
 
@@ -38,7 +39,7 @@ def put_back(project, *ids):
 
 
 def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(vanished)
+    results = doctest.testmod(missing_items)
     assert results.attempted > 0 and results.failed == 0
 
 

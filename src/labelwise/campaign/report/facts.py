@@ -9,12 +9,12 @@ from importlib import metadata
 from typing import Any
 
 from labelwise.campaign.costs import spent
+from labelwise.campaign.folder.missing_items import annotators
 from labelwise.campaign.forecast import curve, forecast
-from labelwise.campaign.report_figures import Point, percent
+from labelwise.campaign.report.figures import Point, percent
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, should_stop
 from labelwise.campaign.training import standing_labels
-from labelwise.campaign.vanished import annotators
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.thumbnails import picture_address
@@ -144,7 +144,7 @@ def shower(items: Any) -> Show:
     """How the items of a campaign are shown.
 
     Args:
-        items: a `labelwise.campaign.items.Items`.
+        items: a `labelwise.campaign.folder.items.Items`.
     """
 
     def show(item: int) -> tuple[str, str | None]:

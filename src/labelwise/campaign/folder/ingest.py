@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.campaign.arrivals import Arrivals, new_pictures, new_rows
-from labelwise.campaign.folder import EMBEDDING, INPUTS, TFIDF, Facts, place_of
-from labelwise.campaign.items import MANIFEST, Items, moved, write_items
+from labelwise.campaign.folder.description import EMBEDDING, INPUTS, TFIDF, Facts, place_of
+from labelwise.campaign.folder.items import MANIFEST, Items, moved, write_items
+from labelwise.campaign.folder.new_items import Arrivals, new_pictures, new_rows
 from labelwise.errors import BadInput
 from labelwise.learners.embedding import Scale, TextRows, sentence_rows
 from labelwise.media.images import SIDE, picture_form, read_pictures

@@ -8,7 +8,7 @@ both end when the item is back.
 
 from collections.abc import Iterable, Sequence
 
-from labelwise.campaign.items import Items
+from labelwise.campaign.folder.items import Items
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Event, Resolved, Skipped, Withdrawn
 from labelwise.record.ledger import Ledger

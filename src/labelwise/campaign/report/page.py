@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from labelwise.campaign.export import whole_file
-from labelwise.campaign.report_facts import Facts, Person, Pick
-from labelwise.campaign.report_figures import (
+from labelwise.campaign.report.facts import Facts, Person, Pick
+from labelwise.campaign.report.figures import (
     Bar,
     bars_svg,
     curve_svg,
@@ -32,7 +32,7 @@ def page(facts: Facts) -> str:
     """The whole page as text.
 
     Example:
-        >>> from labelwise.campaign.report_facts import Facts
+        >>> from labelwise.campaign.report.facts import Facts
         >>> "<h1>birds &amp; bees</h1>" in page(Facts("birds & bees", items=1000))
         True
     """

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.campaign import export, spreadsheets
-from labelwise.campaign.spreadsheets import as_text, is_formula
+from labelwise.campaign import export
+from labelwise.campaign.export import as_text, is_formula
 from labelwise.errors import BadInput
 from labelwise.media.tables import read_table
 
@@ -42,7 +42,7 @@ def slow_is_formula(text):
 
 
 def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(spreadsheets)
+    results = doctest.testmod(export)
     assert results.attempted > 0 and results.failed == 0
 
 

@@ -1,0 +1,1 @@
+"""The files of a campaign: description, items, ingesting new ones, missing ones."""
