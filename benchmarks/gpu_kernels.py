@@ -43,7 +43,8 @@ from labelwise.kernels.sparse.problem import Terms, pose
 from labelwise.kernels.sparse.steps import Gain
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.device_blocks import COPIERS, on_device
-from labelwise.pool.shards import open_shards, open_sources
+from labelwise.pool.representations import open_sources
+from labelwise.pool.shards import open_shards
 
 warnings.simplefilter("ignore")
 N, D, K, BATCH, CENTRES, REPEATS, CALLS, SEED = (47_000, 512, 10, 3_000, 256, 7, 5, 0)

@@ -16,13 +16,13 @@ What it will cost (`Cost`) follows from its form; a strategy that knows better d
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from labelwise.arrays import Array, Floats, Ids
-from labelwise.errors import UnknownName
+from labelwise.errors import BadInput, UnknownName
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 
@@ -217,6 +217,23 @@ class Strategy(ABC):
         """The options with their present values."""
         parameters = inspect.signature(self.main).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    @property
+    def input_sets(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of representations it can read, the preferred one first."""
+        return (self.needs, *self.or_needs)
+
+    def match_needs(self, given: Collection[str]) -> tuple[str, ...]:
+        """The first set of representations it can read that is given.
+
+        Raises:
+            BadInput: none is; the message names what is needed.
+        """
+        for names in (self.needs, *self.or_needs):
+            if all(name in given for name in names):
+                return names
+        needed = ", or ".join(" and ".join(names) for names in self.input_sets)
+        raise BadInput(f"{self.name} needs {needed}; got {' and '.join(given) or 'none'}")
 
     def with_options(self: S, **options: Any) -> S:
         """The same strategy with some options set; an unknown one is an error."""

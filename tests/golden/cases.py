@@ -37,7 +37,7 @@ class PoolSpec:
     kind: str = "clusters"
     dtype: str = "float64"
     labelled: int = 0
-    own_ids: bool = False
+    find_item_ids: bool = False
     models: int = 1
     variants: bool = False
 
@@ -46,10 +46,10 @@ POOLS = {
     "clusters": PoolSpec(300, 6, 3, 10),
     "clusters_labelled": PoolSpec(300, 6, 3, 10, labelled=12),
     "clusters_float32": PoolSpec(280, 5, 4, 9, dtype="float32"),
-    "own_ids_float32": PoolSpec(280, 5, 4, 9, dtype="float32", labelled=8, own_ids=True),
+    "own_ids_float32": PoolSpec(280, 5, 4, 9, dtype="float32", labelled=8, find_item_ids=True),
     "blocks": PoolSpec(600, 8, 5, 12, variants=True),
     "blocks_labelled_float32": PoolSpec(
-        600, 8, 5, 12, dtype="float32", labelled=20, own_ids=True, variants=True
+        600, 8, 5, 12, dtype="float32", labelled=20, find_item_ids=True, variants=True
     ),
     "long_tail": PoolSpec(250, 7, 10, 14, kind="long_tail", labelled=5),
     "duplicates": PoolSpec(200, 6, 3, 10, kind="duplicates"),
@@ -150,7 +150,7 @@ def make_arguments(case: Case, salt: int, noise: float = 0.0, trial: int = 0) ->
         ]
         arguments[name] = arrays if listed else arrays[0]
     ids = np.arange(spec.rows)
-    if spec.own_ids:
+    if spec.find_item_ids:
         ids = _generator(case.pool, "ids", salt).permutation(spec.rows) * 3 + 100
         arguments["ids"] = ids
     if spec.labelled:

@@ -12,7 +12,8 @@ from labelwise.arrays import comparable, largest
 from labelwise.errors import BadInput
 from labelwise.kernels.loop import picking
 from labelwise.kernels.loop.picking import pick
-from labelwise.pool.blocks import LocalShards, RowNumbers, Shard
+from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.ids import RowNumbers
 from labelwise.selection import run
 from labelwise.strategies import get
 from labelwise.strategy import ScoreStrategy

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, UnknownName
-from labelwise.pool.blocks import LocalShards, RowNumbers, Shard, as_shards
+from labelwise.pool.blocks import LocalShards, Shard, as_shards
+from labelwise.pool.ids import RowNumbers
 
 
 def make_shards(ids, cuts):
@@ -79,8 +80,8 @@ def test_row_numbers_are_found_as_listed_ids_are(sizes, gaps, left_out, wanted):
         first += gap
         without = np.array(sorted(i for i in left_out if first <= i < first + size), dtype=np.int64)
         block = RowNumbers(first, first + size, without)
-        numbered.append(Shard(block, {"x": block.listed()[:, None]}))
-        listed.append(Shard(block.listed(), {"x": block.listed()[:, None]}))
+        numbered.append(Shard(block, {"x": block.to_array()[:, None]}))
+        listed.append(Shard(block.to_array(), {"x": block.to_array()[:, None]}))
         first += size
     ours, theirs = LocalShards(numbered), LocalShards(listed)
     assert len(ours) == len(theirs) and ours.ids.tolist() == theirs.ids.tolist()

@@ -8,7 +8,8 @@ torch = pytest.importorskip("torch")
 import labelwise  # noqa: E402
 from labelwise.errors import BadInput  # noqa: E402
 from labelwise.pool.device_blocks import DeviceSource, beside_tensors, on_device  # noqa: E402
-from labelwise.pool.shards import open_shards, open_sources  # noqa: E402
+from labelwise.pool.representations import open_sources  # noqa: E402
+from labelwise.pool.shards import open_shards  # noqa: E402
 from labelwise.pool.sources import ArraySource  # noqa: E402
 from tests.conftest import make_features  # noqa: E402
 

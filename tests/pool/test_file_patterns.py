@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import labelwise
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import sort_naturally
 from labelwise.pool import file_patterns as many_files
-from labelwise.pool.file_patterns import in_order
-from labelwise.pool.shards import open_shards, open_sources
-from labelwise.pool.sources import Parts, open_source
+from labelwise.pool.representations import open_source, open_sources
+from labelwise.pool.shards import open_shards
+from labelwise.pool.sources import JoinedSource
 from tests.conftest import make_features
 from tests.pool.test_shards import write_parquet
 
@@ -77,7 +78,7 @@ def test_any_range_and_any_rows_of_parts(cuts, first, length, positions):
     whole = np.arange(60.0).reshape(30, 2)
     pieces = [part for part in np.split(whole, cuts)]
     paths = [Path(f"{number}.npy") for number in range(len(pieces))]
-    parts = Parts([open_source(piece, "features") for piece in pieces], paths, "features")
+    parts = JoinedSource([open_source(piece, "features") for piece in pieces], paths, "features")
     assert parts.shape == (30, 2) and parts.bytes_per_row == 16
     np.testing.assert_array_equal(parts.read(first, first + length), whole[first : first + length])
     np.testing.assert_array_equal(parts.take(positions), whole[np.array(positions, dtype=int)])
@@ -91,7 +92,7 @@ def test_parts_that_do_not_fit_together_are_refused(features, tmp_path):
     ):
         open_source(folder, "features")
     np.save(folder / "pool-002.npy", np.ones((4, 5)))
-    words = "pool-002.npy holds numbers of type float64 but pool-000.npy float32; save them alike"
+    words = "pool-002.npy holds numbers of type float64 but pool-000.npy float32; save them"
     with pytest.raises(BadInput, match=words):
         open_source(folder, "features")
 
@@ -120,8 +121,8 @@ def test_parts_are_in_the_order_of_their_numbers(kind, pattern, tmp_path):
 def test_names_are_compared_folder_by_folder():
     names = ["b-1/a", "b/10", "b/9", "b/09", "b/x", "b", "a10/1", "a9/2"]
     expected = ["a9/2", "a10/1", "b", "b/09", "b/9", "b/10", "b/x", "b-1/a"]
-    assert in_order(names) == expected
-    assert in_order(map(Path, reversed(names))) == [Path(name) for name in expected]
+    assert sort_naturally(names) == expected
+    assert sort_naturally(map(Path, reversed(names))) == [Path(name) for name in expected]
 
 
 @pytest.mark.parametrize("above", [True, False])
@@ -131,9 +132,7 @@ def test_rows_in_a_sub_folder_are_not_left_out_silently(above, features, tmp_pat
     np.save(inner / "p1.npy", features[:300])
     if above:
         np.save(tmp_path / "pool" / "p0.npy", features[300:])
-    words = (
-        r"folder .*pool has rows in a sub-folder too \(a/b/p1.npy\); give the pattern '(.*)' for"
-    )
+    words = r"folder .*pool has rows in a subfolder too \(a/b/p1.npy\); give the pattern '(.*)' for"
     with pytest.raises(BadInput, match=words) as caught:
         open_source(tmp_path / "pool", "features")
     pattern = re.search(words, str(caught.value))[1]
@@ -153,7 +152,7 @@ def test_folders_without_rows_of_the_pool_do_not_matter(name, features, tmp_path
 def test_a_text_called_npy_is_not_taken_for_a_pickle(tmp_path):
     (tmp_path / "rows.npy").write_text("1,2,3")
     words = (
-        r"rows.npy is not a readable .npy file \(it does not begin as .*; write it with np.save\)"
+        r"rows.npy is not a readable .npy file \(it does not start like .*; write it with np.save\)"
     )
     with pytest.raises(BadInput, match=words):
         open_source(tmp_path / "rows.npy", "features")
@@ -162,7 +161,7 @@ def test_a_text_called_npy_is_not_taken_for_a_pickle(tmp_path):
 def test_a_folder_of_both_kinds_is_refused(features, tmp_path):
     folder = save_parts(tmp_path / "pool", features, [300])
     write_parquet(folder / "more.parquet", features)
-    with pytest.raises(BadInput, match=r"stands for \.npy and \.parquet files; give those of one"):
+    with pytest.raises(BadInput, match=r"names \.npy and \.parquet files; give files of one"):
         open_source(folder, "features")
 
 
@@ -170,7 +169,7 @@ def test_a_folder_of_both_kinds_is_refused(features, tmp_path):
     ("name", "error", "words"),
     [
         ("empty", BadInput, "folder .*empty holds no .parquet and no .npy file"),
-        ("pool-*.npy", UnknownName, r"no file is called .*pool-\*.npy"),
+        ("pool-*.npy", UnknownName, r"no file matches .*pool-\*.npy"),
         ("*.txt", BadInput, "cannot read 'notes.txt'"),
     ],
 )

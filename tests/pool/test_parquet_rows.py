@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.pool.parquet import rows as parquet_rows
-from labelwise.pool.shards import open_sources
-from labelwise.pool.sources import open_source
+from labelwise.pool.representations import open_source, open_sources
 from tests.conftest import make_features, make_probabilities
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -343,7 +342,7 @@ def test_a_large_row_group_is_not_in_memory(tmp_path):
     script = (
         "import re, labelwise, pyarrow.parquet\n"
         "from labelwise.pool.parquet import rows as parquet_rows\n"
-        "from labelwise.pool.sources import open_source\n"
+        "from labelwise.pool.representations import open_source\n"
         "parquet_rows.KEPT_WHOLE = 0\n"
         "def resident():\n"
         "    return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"

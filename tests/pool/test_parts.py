@@ -14,9 +14,10 @@ from labelwise.pool import division as division_module
 from labelwise.pool import part_worker as worker
 from labelwise.pool.blocks import LocalShards
 from labelwise.pool.division import Division
-from labelwise.pool.parts import Cut, Holder, MappedFile, as_sent, cut_part
-from labelwise.pool.shards import open_sources, own_ids
-from labelwise.pool.sources import open_source
+from labelwise.pool.parts import Holder, MappedFile, as_sent, cut_part
+from labelwise.pool.representations import open_source, open_sources
+from labelwise.pool.shards import find_item_ids
+from labelwise.pool.sources import SourceSlice
 from tests.conftest import make_features
 from tests.pool.test_shards import write_parquet
 
@@ -76,18 +77,18 @@ def test_a_view_of_a_mapped_file_is_sent_as_rows(features, tmp_path):
     np.testing.assert_array_equal(rows, features[10:])
 
 
-def test_a_cut_reads_its_range_and_no_more(features):
+def test_a_slice_reads_its_range_and_no_more(features):
     whole = open_source(features, "features")
-    cut = Cut(whole, 20, 60)
+    cut = SourceSlice(whole, 20, 60)
     assert cut.shape == (40, 4) and cut.bytes_per_row == 16
     assert cut.precision == whole.precision and cut.in_memory
     np.testing.assert_array_equal(cut.read(30, 99), features[50:60])
     np.testing.assert_array_equal(cut.take([3, 0]), features[[23, 20]])
 
 
-def test_a_cut_beyond_the_last_row_is_refused(features):
-    with pytest.raises(BadInput, match="there are 1001 rows but row 1001 is asked for"):
-        Cut(open_source(features, "features"), 5, 1002)
+def test_a_slice_beyond_the_last_row_is_refused(features):
+    with pytest.raises(BadInput, match="there are 1001 rows but row 1001 is requested"):
+        SourceSlice(open_source(features, "features"), 5, 1002)
 
 
 def test_a_part_without_candidates_has_no_blocks(features):
@@ -144,9 +145,9 @@ def test_ids_of_ones_own_are_given_or_in_the_file(features, tmp_path):
     write_parquet(tmp_path / "rows.parquet", features, ids=np.arange(1001) * 10)
     stored = open_sources({"features": tmp_path / "rows.parquet"})
     plain = open_sources({"features": features})
-    assert own_ids(None, stored, 1001).tolist() == list(range(0, 10010, 10))
-    assert own_ids(None, plain, 1001) is None
-    assert own_ids(range(5, 1006), plain, 1001).tolist() == list(range(5, 1006))
+    assert find_item_ids(None, stored, 1001).tolist() == list(range(0, 10010, 10))
+    assert find_item_ids(None, plain, 1001).to_array().tolist() == list(range(1001))
+    assert find_item_ids(range(5, 1006), plain, 1001).to_array().tolist() == list(range(5, 1006))
 
 
 def test_a_holder_says_whether_it_remembers_anything(features):

@@ -10,7 +10,8 @@ from labelwise import threads
 from labelwise.errors import BadInput
 from labelwise.pool import pieces
 from labelwise.pool.pieces import in_pieces
-from labelwise.pool.shards import open_shards, open_sources
+from labelwise.pool.representations import open_sources
+from labelwise.pool.shards import open_shards
 from tests.conftest import make_features, make_probabilities
 
 

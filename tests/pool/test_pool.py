@@ -1,9 +1,17 @@
-"""Pools: stable ids, and what they refuse."""
+"""Pools: keys, ids, inputs and representations."""
+
+import doctest
+import uuid
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, UnknownName
+from labelwise.pool import ids as ids_module
+from labelwise.pool.ids import IdIndex, RowNumbers, encode_keys
 from labelwise.pool.pool import Pool
 
 
@@ -29,15 +37,16 @@ def test_ids_are_unique_whole_numbers():
 @pytest.mark.parametrize(
     ("ids", "told"),
     [
-        ([0.0, 1.5], r"whole numbers below 2\*\*63; got 1\.5$"),
+        ([0.0, 1.5], r"whole numbers below 2\*\*63, .*; got 1\.5$"),
         ([0.0, np.nan], r"got nan$"),
         ([0.0, np.inf], r"got inf$"),
         (np.array([1, 2**63], np.uint64), r"got 9223372036854775808$"),
-        (["img0", "img1"], r"got 'img0': keep names in a column that is not called id, and find"),
-        (np.array([None, 1]), r"got None: keep names"),
+        (np.array([None, 1]), r"got None$"),
+        (np.array([(1, 2), 1], dtype=object), r"got \(1, 2\)$"),
+        (np.array(["2020-01-01", "NaT"], "datetime64[D]"), r"got .*NaT"),
     ],
 )
-def test_ids_that_are_no_whole_numbers_are_refused(ids, told):
+def test_values_that_are_not_keys_are_rejected(ids, told):
     with pytest.raises(BadInput, match=told):
         Pool(["a", "b"], np.asarray(ids))
 
@@ -51,3 +60,82 @@ def test_ids_may_be_as_large_as_they_can_be():
 def test_an_unknown_id_is_an_error():
     with pytest.raises(UnknownName, match="no item of the pool has id 9"):
         Pool(["a", "b"]).take([9])
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["a", "b", "c"],
+        [b"a", b"b", b"c"],
+        [uuid.UUID(int=number) for number in range(3)],
+        [datetime(2024, 5, day, 12, 30) for day in (1, 2, 3)],
+        [date(2024, 5, day) for day in (1, 2, 3)],
+        np.array(["2024-05-01", "2024-05-02", "2024-05-03"], "datetime64[ns]"),
+        ["a", 7, uuid.UUID(int=7)],
+    ],
+)
+def test_keys_of_other_types_find_their_items(keys):
+    pool = Pool(["x", "y", "z"], keys)
+    assert pool.ids.dtype == np.int64 and (pool.ids >= 0).all()
+    assert pool.take(list(keys)[::-1]) == ["z", "y", "x"]
+    assert list(pool.keys) == list(keys)
+    again = Pool(["z", "y", "x"], list(keys)[::-1])
+    assert again.ids.tolist() == pool.ids.tolist()[::-1]
+
+
+def test_integers_stay_as_they_are_among_other_keys():
+    ids, keys = encode_keys(["7", 7, np.int64(8)])
+    assert ids.tolist()[1:] == [7, 8] and ids[0] not in (7, 8) and keys == ["7", 7, 8]
+    assert encode_keys(np.array([5, 6], dtype=object))[1] is None
+
+
+def test_the_same_moment_has_one_id_whatever_its_type():
+    moment = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    elsewhere = moment.astimezone(timezone(timedelta(hours=2)))
+    keys = [moment, elsewhere, np.datetime64("2024-05-01T12:00"), datetime(2024, 5, 1, 12)]
+    assert len(set(encode_keys(np.array(keys, dtype=object))[0].tolist())) == 1
+
+
+def test_ids_of_texts_never_change():
+    assert encode_keys(["cat-1.png"])[0].tolist() == [5919904146192877560]
+
+
+def test_repeated_keys_are_named():
+    with pytest.raises(BadInput, match="pool ids must be unique; id 'a' occurs 2 times"):
+        Pool(["x", "y", "z"], ["a", "b", "a"])
+
+
+def test_keys_with_the_same_hash_are_rejected(monkeypatch):
+    monkeypatch.setattr(ids_module, "_encode_key", lambda key, what: 5)
+    with pytest.raises(BadInput, match="pool ids 'a' and 'b' have the same hash; rename one"):
+        Pool(["x", "y"], ["a", "b"])
+
+
+def test_an_unknown_representation_is_an_error():
+    with pytest.raises(UnknownName, match="no representation is called 'feature'; choose from f"):
+        Pool(feature=np.eye(3))
+
+
+@given(
+    ids=st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=20),
+    others=st.lists(st.integers(-5, 5), max_size=5),
+)
+def test_an_index_finds_what_a_dictionary_finds(ids, others):
+    index, places = IdIndex(np.array(ids, np.int64)), {item: row for row, item in enumerate(ids)}
+    assert index.find_positions(ids[::-1]).tolist() == list(range(len(ids)))[::-1]
+    assert index.contains(others).tolist() == [item in places for item in others]
+
+
+@given(st.integers(-3, 3), st.sets(st.integers(0, 9)))
+def test_an_index_of_row_numbers_is_that_of_their_array(first, gaps):
+    without = np.array(sorted(first + gap for gap in gaps), dtype=np.int64)
+    numbers = RowNumbers(first, first + 10, without)
+    index, listed = IdIndex(numbers), IdIndex(numbers.to_array())
+    wanted = np.arange(-6, 16)
+    assert index.contains(wanted).tolist() == listed.contains(wanted).tolist()
+    assert index.find_positions(listed.ids).tolist() == list(range(len(listed)))
+
+
+def test_the_examples_hold():
+    found = doctest.testmod(ids_module)
+    assert found.attempted and not found.failed

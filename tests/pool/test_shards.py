@@ -9,8 +9,8 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput, UnknownName
-from labelwise.pool.shards import open_shards, open_sources, tensor_device
-from labelwise.pool.sources import open_source
+from labelwise.pool.representations import find_tensor_device, open_source, open_sources
+from labelwise.pool.shards import open_shards
 from labelwise.selection import run
 from tests.conftest import make_features, make_probabilities
 
@@ -147,7 +147,7 @@ def test_where_tensors_are_is_told_only_if_other_rows_must_go_there():
         ({"features": [array, tensor]}, "cpu"),
         ({"features": array, "logits": tensor}, "cpu"),
     ]:
-        assert tensor_device(open_sources(values)) == place
+        assert find_tensor_device(open_sources(values)) == place
 
 
 @pytest.mark.parametrize("given", ["path", "numpy.load(path, mmap_mode='r')"])

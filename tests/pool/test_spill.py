@@ -1,6 +1,7 @@
 """State that does not fit in memory lies in files, and strategies do not notice."""
 
 import doctest
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,8 +15,9 @@ import labelwise
 from labelwise.errors import StorageFailed
 from labelwise.pool import spill
 from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.representations import open_sources
 from labelwise.pool.rows import GrowingRows
-from labelwise.pool.shards import open_shards, open_sources
+from labelwise.pool.shards import open_shards
 from labelwise.pool.spill import LEAST, Spill
 from labelwise.selection import run
 from tests.conftest import make_features, make_probabilities
@@ -116,7 +118,8 @@ def test_the_files_take_the_place_of_memory(tmp_path):
     """Twenty blocks remember 8 MB each, of which no more than a few are ever resident."""
     script = (
         "import re, numpy\n"
-        "from labelwise.pool.blocks import LocalShards, RowNumbers, Shard\n"
+        "from labelwise.pool.blocks import LocalShards, Shard\n"
+        "from labelwise.pool.ids import RowNumbers\n"
         "from labelwise.pool.spill import Spill\n"
         "def resident(field):\n"
         "    return int(re.search(field + r':\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
@@ -137,7 +140,7 @@ def test_the_files_take_the_place_of_memory(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        env={"TMPDIR": str(tmp_path), "PATH": ""},
+        env={"TMPDIR": str(tmp_path), "PATH": "", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     kilobytes, answers = done.stdout.split(" ", 1)
     assert answers == "{6.0}\n"

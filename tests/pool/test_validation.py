@@ -5,8 +5,8 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.pool.shards import open_shards, open_sources
-from labelwise.pool.sources import open_source
+from labelwise.pool.representations import open_source, open_sources
+from labelwise.pool.shards import open_shards
 from tests.conftest import make_features, make_probabilities
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -40,7 +40,7 @@ def test_large_numbers_are_not_mistaken_for_infinite():
 def test_what_is_no_probability_is_refused(row, words):
     probabilities = make_probabilities(20, 3)
     probabilities[13] = row
-    with pytest.raises(BadInput, match=f"probabilities of item 13 are no probabilities.*{words}"):
+    with pytest.raises(BadInput, match=f"probabilities of item 13 are not probabilities.*{words}"):
         labelwise.select("margin", 2, probabilities=probabilities)
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import labelwise
 from labelwise.pool.blocks import LocalShards
-from labelwise.pool.shards import open_shards, open_sources
+from labelwise.pool.representations import open_sources
+from labelwise.pool.shards import open_shards
 from labelwise.selection import checkpoint, run
 
 
@@ -22,15 +23,15 @@ def main() -> None:
     calls = 0
 
     class Mortal(LocalShards):
-        def _visit(self, shard, function, arguments):
+        def settle(self, state):
             nonlocal calls
             calls += 1
             if deadly and calls > deadly:  # in the middle of a pass: some blocks have moved on
                 os.kill(os.getpid(), signal.SIGKILL)
-            return super()._visit(shard, function, arguments)
 
     shards, _ = open_shards(open_sources({"features": path}), block_bytes=20_000)
     mortal = Mortal(shards._shards)
+    mortal._spill = mortal
     strategy = labelwise.strategies()["design"]
     with checkpoint.recorded(mortal, folder, {"path": path}, seconds=0.0) as pool:
         picks = run.select(strategy, pool, 20)

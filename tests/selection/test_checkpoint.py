@@ -34,11 +34,13 @@ class Mortal(LocalShards):
 
     visits, deadly = 0, 10**9
 
-    def _visit(self, shard, function, arguments):
+    def __init__(self, shards):
+        super().__init__(shards, spill=self)
+
+    def settle(self, state):
         self.visits += 1
         if self.visits > self.deadly:
             raise Interrupted
-        return super()._visit(shard, function, arguments)
 
 
 def blocks(rows, count=60, deadly=10**9):

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from labelwise.pool.shards import open_sources
+from labelwise.pool.representations import open_sources
 from labelwise.selection.fingerprint import ROWS, describe, digest
 from tests.pool.object_store import object_store
 

@@ -14,7 +14,8 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.pool.shards import BLOCK_BYTES, open_shards, open_sources
+from labelwise.pool.representations import open_sources
+from labelwise.pool.shards import BLOCK_BYTES, open_shards
 from labelwise.selection import memory, plan
 from labelwise.selection.pace import Pace, pace
 from labelwise.selection.plan import check_memory, plan_sources, size_text, times_text

@@ -10,8 +10,9 @@ from labelwise.cli.option_values import item_id, read_entries, read_ids
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.leverage import rank_tolerance
 from labelwise.pool.blocks import LocalShards, Progress
+from labelwise.pool.representations import open_sources
 from labelwise.pool.rows import Rows
-from labelwise.pool.shards import open_shards, open_sources
+from labelwise.pool.shards import open_shards
 from labelwise.selection.result import FORMATS, Selection
 
 

@@ -30,11 +30,10 @@ def check_apart(out: Path | None, given: Given, *lists: Path | None) -> None:
         given: files, folders and patterns by representation, as `named_files` makes them.
         *lists: other files that are read.
     """
-    from labelwise.pool.file_patterns import part_paths
-    from labelwise.pool.sources import KINDS
+    from labelwise.pool.file_patterns import KINDS, find_row_files
 
     places = list(_local(given))
-    read = [part for name, path in places for part in part_paths(path, name)]
+    read = [part for name, path in places for part in find_row_files(path, name)]
     if out is None:
         return
     for file in [*read, *(path for path in lists if path is not None)]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.errors import BadInput
-from labelwise.pool.file_patterns import part_paths
+from labelwise.pool.file_patterns import find_row_files
 from labelwise.pool.parts import MappedFile, Values
 from labelwise.pool.remote_files import is_remote
 
@@ -64,7 +64,7 @@ def see(values: Values) -> Seen:
             elif isinstance(given, np.memmap):
                 files += _whole_file(given)
             elif isinstance(given, str | Path) and not is_remote(given):
-                files += part_paths(Path(given), name)
+                files += find_row_files(Path(given), name)
     return Seen(this_machine(), {str(file.absolute()): (0, 0) for file in files}).now()
 
 

@@ -22,8 +22,7 @@ import numpy as np
 from labelwise.arrays import Array
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.pool.rows import each
-from labelwise.pool.shards import Sources
-from labelwise.pool.sources import Around, ArraySource, Source
+from labelwise.pool.sources import ArraySource, Source, Sources
 
 try:
     import torch
@@ -43,7 +42,7 @@ def on_device(sources: Sources, device: str) -> Sources:
     """The same rows, read as tensors on a device.
 
     Args:
-        sources: from `labelwise.pool.shards.open_sources`.
+        sources: from `labelwise.pool.representations.open_sources`.
         device: what torch calls it: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
     """
     place = _device(device)
@@ -64,8 +63,8 @@ def beside_tensors(sources: Sources, device: str) -> Sources:
     Arrays in memory are brought there once, and whole, as the tensors are; files as in `on_device`.
 
     Args:
-        sources: from `labelwise.pool.shards.open_sources`.
-        device: where the tensors are, from `labelwise.pool.shards.tensor_device`.
+        sources: from `labelwise.pool.representations.open_sources`.
+        device: where the tensors are, from `labelwise.pool.representations.find_tensor_device`.
     """
     place = _device(device)
 
@@ -112,7 +111,7 @@ class _Block(NamedTuple):
     arrived: Any
 
 
-class DeviceSource(Around):
+class DeviceSource:
     """A source whose rows come as tensors on a device; a `labelwise.pool.sources.Source`."""
 
     in_memory, is_numpy = False, False
@@ -126,6 +125,8 @@ class DeviceSource(Around):
     ) -> None:
         """Read from ``source`` on the thread of ``reader``, which ``copiers`` help."""
         self._source, self._device = source, device
+        self.shape, self.bytes_per_row = source.shape, source.bytes_per_row
+        self.precision, self.held_bytes = source.precision, source.held_bytes
         self._reader, self._copiers = reader, copiers
         self._cuda: Any = torch.cuda
         self._stream = self._cuda.Stream(device) if device.type == "cuda" else None
@@ -133,11 +134,6 @@ class DeviceSource(Around):
         self._copied: list[Any] = [None, None]
         self._turn, self._size = 0, 0
         self._next: tuple[tuple[int, int], Future[_Block]] | None = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the source."""
-        return self._source.shape
 
     def read(self, first: int, last: int) -> Array:
         """The rows, on the device; those that follow are fetched meanwhile."""

@@ -1,12 +1,11 @@
 """Which rows of a pool are in which part, and which items they are."""
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from labelwise.arrays import Ids
-from labelwise.errors import UnknownName
+from labelwise.pool.ids import IdIndex, RowNumbers
 
 
 class Division:
@@ -50,6 +49,7 @@ class Division:
         if edges is not None:
             self.cuts = np.unique(edges[np.searchsorted(edges, self.cuts)])
         self.labelled = np.empty(0, dtype=np.int64) if labelled is None else labelled
+        self._index = IdIndex(RowNumbers(0, count) if ids is None else ids)
         self._labelled_rows = np.sort(self.rows_of(self.labelled))
 
     def __len__(self) -> int:
@@ -66,22 +66,9 @@ class Division:
         taken = np.bincount(self._labelled_owners, minlength=self.parts)
         return np.asarray(np.diff(self.cuts) - taken, dtype=np.int64)
 
-    @cached_property
-    def _order(self) -> Any:
-        return np.argsort(self.ids, kind="stable") if self.ids is not None else None
-
     def rows_of(self, ids: Ids) -> Ids:
-        """The row numbers of items; an id that is not there is an error."""
-        ids = np.asarray(ids, dtype=np.int64)
-        if self.ids is None:
-            found, known = ids, (ids >= 0) & (ids < self.count)
-        else:
-            places = np.searchsorted(self.ids, ids, sorter=self._order)
-            found = self._order[np.minimum(places, self.count - 1)] if self.count else places
-            known = self.ids[found] == ids if self.count else np.zeros(len(ids), dtype=bool)
-        if not known.all():
-            raise UnknownName(f"no item of the pool has id {ids[~known][0]}; check the ids")
-        return np.asarray(found, dtype=np.int64)
+        """The row numbers of items; an unknown id is an error."""
+        return self._index.find_positions(ids).astype(np.int64)
 
     def owners(self, ids: Ids) -> Ids:
         """The part that each item is in."""
@@ -98,16 +85,16 @@ class Division:
 
     def positions(self, ids: Ids) -> Ids:
         """Where items stand among the candidates."""
-        rows = self.rows_of(ids)
-        before = np.searchsorted(self._labelled_rows, rows)
-        taken = np.append(self._labelled_rows, -1)[before] == rows
-        if taken.any():
-            wrong = np.asarray(ids)[taken][0]
-            raise UnknownName(f"no item of the pool has id {wrong}; check the ids")
-        return rows - before
+        return self._candidates.find_positions(ids).astype(np.int64)
+
+    @cached_property
+    def _candidates(self) -> IdIndex:
+        if self.ids is None:
+            return IdIndex(RowNumbers(0, self.count, self._labelled_rows))
+        return IdIndex(np.delete(self.ids, self._labelled_rows))
 
     @property
     def candidates(self) -> Ids:
-        """``(n,)`` ids of all items that are not labelled, listed anew in the order of the rows."""
-        ids = np.arange(self.count, dtype=np.int64) if self.ids is None else self.ids
-        return np.delete(ids, self._labelled_rows) if len(self.labelled) else ids
+        """``(n,)`` ids of all items that are not labelled, in the order of the rows."""
+        ids = self._candidates.ids
+        return ids.to_array() if isinstance(ids, RowNumbers) else ids

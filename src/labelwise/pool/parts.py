@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, to_numpy
-from labelwise.errors import BadInput
+from labelwise.arrays import Ids, to_numpy
 from labelwise.learner import Learner
 from labelwise.pool.blocks import LocalShards
 from labelwise.pool.division import Division
 from labelwise.pool.remote_files import is_remote
+from labelwise.pool.representations import open_source
 from labelwise.pool.rows import Rows, each, join_rows, on_host
 from labelwise.pool.shards import BLOCK_BYTES, open_shards
-from labelwise.pool.sources import Around, Source, open_source
+from labelwise.pool.sources import Source, SourceSlice
 
 Values = Mapping[str, Any]
 """Representations by name: a path, a `MappedFile` or an array each, or a list of them."""
@@ -42,33 +42,6 @@ class MappedFile:
     def open(self) -> Any:
         """The array, mapped anew."""
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
-
-
-class Cut(Around):
-    """Rows ``first`` to ``last - 1`` of a source, as a source of their own."""
-
-    def __init__(self, source: Source, first: int, last: int) -> None:
-        """Read from ``source`` and nothing outside the range, which must be within it."""
-        if last > source.shape[0]:
-            raise BadInput(
-                f"there are {source.shape[0]} rows but row {last - 1} is asked for; give the "
-                "number of rows that there are"
-            )
-        self._source, self._first, self._count = source, first, last - first
-        self.in_memory, self.is_numpy = source.in_memory, source.is_numpy
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the range."""
-        return (self._count, *self._source.shape[1:])
-
-    def read(self, first: int, last: int) -> Array:
-        """Rows ``first`` to ``last - 1`` of the range."""
-        return self._source.read(first + self._first, min(last, self._count) + self._first)
-
-    def take(self, positions: Any) -> Array:
-        """The rows at the given positions of the range."""
-        return self._source.take(np.asarray(positions) + self._first)
 
 
 @dataclass(frozen=True)
@@ -117,7 +90,7 @@ class Part:
             whole = open_source(value, name)
         else:
             return open_source(value, name)  # an array was cut before it came here
-        return Cut(whole, self.first, self.last)
+        return SourceSlice(whole, self.first, self.last)
 
     def _represented(self, learner: Learner, values: Values) -> dict[str, Any]:
         """What the learner makes of the inputs, a block of them at a time."""

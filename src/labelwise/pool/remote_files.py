@@ -20,10 +20,11 @@ from numpy.lib import format as npy
 
 from labelwise.arrays import Array, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
-from labelwise.pool.file_patterns import HIDDEN, in_order, in_sub_folder, is_open
+from labelwise.files import sort_naturally
+from labelwise.pool.file_patterns import HIDDEN, KINDS, is_visible, make_subfolder_error
 from labelwise.pool.parquet.readers import open_table
 from labelwise.pool.parquet.rows import ParquetSource, parquet_library
-from labelwise.pool.sources import KINDS, Parts, Source
+from labelwise.pool.sources import JoinedSource, Source
 
 HEADER = 1 << 12
 """How many bytes are fetched to find the header of a .npy file; as a rule it has 128."""
@@ -60,7 +61,7 @@ def open_remote(url: str, name: str) -> Source:
     if kinds == {".parquet"}:
         return RemoteParquetSource(files, paths, url, name)
     parts = [RemoteNpySource(files, one, f"{name}: {url}") for one in paths]
-    return parts[0] if len(parts) == 1 else Parts(parts, [Path(one) for one in paths], name)
+    return parts[0] if len(parts) == 1 else JoinedSource(parts, [Path(one) for one in paths], name)
 
 
 def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
@@ -88,10 +89,10 @@ def _found(url: str, name: str) -> tuple[Any, list[str]]:
     except (OSError, ValueError) as error:
         raise BadInput(f"{name}: {url} cannot be reached ({first_line(error)})") from error
     if deeper is not None:
-        raise in_sub_folder(name, url.rstrip("/"), deeper)
+        raise make_subfolder_error(name, url.rstrip("/"), deeper)
     if not paths:
         raise UnknownName(f"{name}: there is no file {url}, or no .npy or .parquet file in it")
-    return files, in_order(paths)
+    return files, sort_naturally(paths)
 
 
 def _file_system(url: str, name: str) -> tuple[Any, str]:
@@ -137,7 +138,7 @@ def _paths(files: Any, path: str) -> tuple[list[str], str | None]:
     shown = [
         one
         for one, inner in inside.items()
-        if is_open(inner.parts[:-1]) and not inner.name.startswith(HIDDEN)
+        if is_visible(inner.parts[:-1]) and not inner.name.startswith(HIDDEN)
     ]
     deeper = [str(inside[one]) for one in shown if len(inside[one].parts) > 1]
     return shown, min(deeper, default=None)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import is_array, to_numpy
-from labelwise.pool.file_patterns import part_paths
+from labelwise.pool.file_patterns import find_row_files
 from labelwise.pool.remote_files import is_remote, remote_facts
-from labelwise.pool.shards import Sources
-from labelwise.pool.sources import Source
+from labelwise.pool.sources import Source, Sources
 
 Memmap = np.memmap[Any, Any]
 
@@ -44,7 +43,7 @@ def _describe(value: Any, source: Source, name: str) -> dict[str, Any]:
         return facts | _map_facts(value)
     if is_array(value):
         return facts | {"sum": _sum(source)}
-    files = [Path(value)] if Path(value).is_file() else part_paths(Path(value), name)
+    files = [Path(value)] if Path(value).is_file() else find_row_files(Path(value), name)
     return facts | _files_facts(files)
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from labelwise.arrays import float64, namespace, to_numpy
-from labelwise.pool.blocks import RowNumbers
-from labelwise.pool.shards import BLOCK_BYTES, BlockRows, Sources, rows_per_block
+from labelwise.pool.ids import RowNumbers
+from labelwise.pool.shards import BLOCK_BYTES, BlockRows, rows_per_block
+from labelwise.pool.sources import Sources
 
 TIMED_BLOCKS, TIMED_COLUMNS, TIMED_ROWS, TIMED_SECONDS = 3, 32, 1 << 14, 0.5
 """How many blocks are read and multiplied, with how many columns, how many rows at a time; after

@@ -11,14 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labelwise.errors import BadInput, LabelwiseError
-from labelwise.pool.shards import (
-    BLOCK_BYTES,
-    LEAST_ROW,
-    Sources,
-    flat,
-    open_sources,
-    rows_per_block,
-)
+from labelwise.pool.representations import flatten_sources, open_sources
+from labelwise.pool.shards import BLOCK_BYTES, LEAST_ROW, rows_per_block
+from labelwise.pool.sources import Sources
 from labelwise.selection.pace import TIMED_COLUMNS, Pace, pace
 from labelwise.strategies import get
 from labelwise.strategy import Cost, Job, Strategy
@@ -180,7 +175,7 @@ def plan_sources(
 ) -> Plan:
     """What a selection from opened sources will take; the arguments are those of `plan`."""
     shapes = row_shapes(sources)
-    every = [source for _, source in flat(sources)]
+    every = [source for _, source in flatten_sources(sources)]
     items, row_bytes = every[0].shape[0], sum(source.bytes_per_row for source in every)
     columns = [
         f"{name} {' and '.join('x'.join(map(str, shape)) or '1' for shape in several)}"
@@ -223,14 +218,7 @@ def _cost(strategy: Strategy, job: Job) -> Cost:
 
 def needed(strategy: Strategy, given: Mapping[str, Any]) -> tuple[str, ...]:
     """The first set of representations that the strategy can work with and that is given."""
-    sets = (strategy.needs, *strategy.or_needs)
-    for names in sets:
-        if all(name in given for name in names):
-            break
-    else:
-        wanted = ", or ".join(" and ".join(names) for names in sets)
-        got = " and ".join(given) or "none"
-        raise BadInput(f"{strategy.name} needs {wanted}; got {got}")
+    names = strategy.match_needs(given)
     for name in names:
         if isinstance(given[name], list | tuple) and not strategy.several:
             raise BadInput(

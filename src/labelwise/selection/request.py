@@ -19,17 +19,11 @@ from labelwise.kernels.linear.leverage import rank_tolerance
 from labelwise.pool.blocks import LocalShards, Progress, Shard, Shards
 from labelwise.pool.change_guard import unchanged
 from labelwise.pool.division import Division
-from labelwise.pool.pool import check_ids
+from labelwise.pool.ids import RowNumbers, check_ids, encode_labelled
+from labelwise.pool.representations import count_rows, find_tensor_device, open_sources
 from labelwise.pool.rows import Rows
-from labelwise.pool.shards import (
-    BLOCK_BYTES,
-    Sources,
-    labelled_ids,
-    open_shards,
-    open_sources,
-    own_ids,
-    tensor_device,
-)
+from labelwise.pool.shards import BLOCK_BYTES, find_item_ids, open_shards
+from labelwise.pool.sources import Sources
 from labelwise.pool.spill import Spill
 from labelwise.selection import run
 from labelwise.selection.checkpoint import check_folder, finished, recorded
@@ -163,11 +157,11 @@ class Call(NamedTuple):
         if folder is not None:
             check_folder(folder, facts)
         spill = self._spill()
-        place = tensor_device(sources) if asked.device is None else asked.device
+        place = find_tensor_device(sources) if asked.device is None else asked.device
         if place is not None:
             from labelwise.pool.device_blocks import beside_tensors, on_device
 
-            ids = own_ids(ids, sources, _count(sources))  # a file's, not a tensor's
+            ids = find_item_ids(ids, sources, count_rows(sources))  # a file's, not a tensor's
             sources = (beside_tensors if asked.device is None else on_device)(sources, place)
         shards, known = open_shards(
             sources, ids=ids, labelled=asked.labelled, progress=asked.progress, spill=spill
@@ -177,10 +171,11 @@ class Call(NamedTuple):
 
     def _on_cluster(self) -> Ready:
         """From rows that other processes read."""
-        count = _count(self.sources)
-        known = {
-            "ids": own_ids(self.asked.ids, self.sources, count),
-            "labelled": labelled_ids(self.asked.labelled),
+        count = count_rows(self.sources)
+        ids = find_item_ids(self.asked.ids, self.sources, count)
+        known: dict[str, Any] = {
+            "ids": None if isinstance(ids, RowNumbers) and not ids.first else ids,
+            "labelled": encode_labelled(self.asked.labelled),
         }
         picks = partial(_gathered, self.asked, self.values, count, known)
         return Ready(self.asked, len(Division(count, 1, **known)), None, picks)
@@ -255,11 +250,6 @@ def _look(shard: Shard) -> None:
         shard.rows[name]
 
 
-def _count(sources: Sources) -> int:
-    first = next(iter(sources.values()))
-    return int((first[0] if isinstance(first, list) else first).shape[0])
-
-
 def _mind_precision(strategy: Strategy, sources: Sources) -> Strategy:
     """Tell a strategy that judges the rank of features if they were stored in half precision.
 
@@ -277,9 +267,9 @@ def _mind_precision(strategy: Strategy, sources: Sources) -> Strategy:
 def _without_rows(asked: Asked) -> LocalShards:
     if asked.ids is None:
         raise BadInput(f"{asked.strategy.name} needs a pool: give features, or ids")
-    item_ids = check_ids(asked.ids, len(asked.ids))
+    item_ids, _ = check_ids(asked.ids, len(asked.ids))
     everything = LocalShards([Shard(item_ids, {})])
-    taken = labelled_ids(asked.labelled)
+    taken = encode_labelled(asked.labelled)
     everything.positions(taken)
     left = item_ids[~np.isin(item_ids, taken)]
     return LocalShards([Shard(left, {})], asked.progress)

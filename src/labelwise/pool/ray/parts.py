@@ -24,7 +24,7 @@ import numpy as np
 from labelwise.arrays import Ids
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
-from labelwise.pool.blocks import Progress, added
+from labelwise.pool.blocks import Progress, add_results
 from labelwise.pool.change_guard import Machine, Seen, see
 from labelwise.pool.division import Division
 from labelwise.pool.part_worker import Answer, Dumps, name_of, packed, size, unpacked
@@ -180,7 +180,7 @@ class HeldShards:
     def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The results of `map` added up, by every worker first; tuples field by field."""
         parts = [part for part in self._call("sum", function, arguments) if part is not None]
-        return reduce(added, parts) if parts else None
+        return reduce(add_results, parts) if parts else None
 
     def rows(self, ids: Ids) -> dict[str, Any]:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""

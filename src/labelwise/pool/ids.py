@@ -1,0 +1,242 @@
+"""Item ids: keys of any scalar type as int64, and the positions of items by id.
+
+Integer keys are ids as they are. Any other key (text, bytes, UUID, date or time) becomes a stable
+63-bit hash, so that noise, ties and samples do not depend on the order of the rows.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from functools import cached_property
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import Ids
+from labelwise.errors import BadInput, UnknownName
+
+EXPECTED = "whole numbers below 2**63, texts, UUIDs or dates"
+
+
+def encode_keys(keys: Any, what: str = "pool ids") -> tuple[Ids, list[Any] | None]:
+    """Convert keys to int64 ids.
+
+    Args:
+        keys: one key per item: integers, texts, bytes, UUIDs, dates or times.
+        what: the name of the argument in error messages.
+
+    Returns:
+        The ids ``(n,)``, and the keys as a list, or None if all of them are integers.
+
+    Example:
+        >>> encode_keys([7, 3])
+        (array([7, 3]), None)
+        >>> encode_keys(["cat-1.png"])
+        (array([5919904146192877560]), ['cat-1.png'])
+    """
+    if isinstance(keys, list | tuple) and any(isinstance(key, str | bytes) for key in keys):
+        given = np.empty(len(keys), dtype=object)  # np.asarray would turn numbers into texts
+        given[:] = keys
+    else:
+        given = np.asarray(keys)
+    if given.ndim != 1:
+        raise BadInput(f"{what} must be a list with one id per item; got shape {given.shape}")
+    if given.dtype.kind in "biuf":
+        return _check_integers(given, what), None
+    listed = list(given) if given.dtype.kind == "M" else given.tolist()
+    ids = np.fromiter((_encode_key(key, what) for key in listed), np.int64, len(listed))
+    return ids, (None if all(isinstance(key, int) for key in listed) else listed)
+
+
+def _check_integers(given: NDArray[Any], what: str) -> Ids:
+    """Convert numbers to int64; reject fractions and numbers that do not fit."""
+    with np.errstate(invalid="ignore"):
+        ids: Ids = given.astype(np.int64)
+    wrong = (ids != given) | ((given > 0) != (ids > 0))  # too large a number wraps around
+    if np.any(wrong):
+        raise BadInput(f"{what} must be {EXPECTED}; got {given[wrong][0]}")
+    return ids
+
+
+def _encode_key(key: Any, what: str) -> int:
+    """Return an integer as it is, and the 63-bit hash of any other key."""
+    if isinstance(key, int | np.integer) and -(2**63) <= key < 2**63:
+        return int(key)
+    if isinstance(key, str):
+        text = b"str:" + key.encode()
+    elif isinstance(key, bytes):
+        text = b"bytes:" + key
+    elif isinstance(key, UUID):
+        text = b"uuid:" + key.bytes
+    elif isinstance(key, date | np.datetime64) and not np.isnat(moment := _to_datetime64(key)):
+        # The shortest text is the same for the same moment in any resolution.
+        text = b"time:" + np.datetime_as_string(moment, unit="auto").encode()
+    else:
+        raise BadInput(f"{what} must be {EXPECTED}; got {key!r}")
+    return int.from_bytes(blake2b(text, digest_size=8).digest()) >> 1
+
+
+def _to_datetime64(key: Any) -> np.datetime64:
+    """Convert dates, times and pandas timestamps; a time with a zone is converted to UTC."""
+    if isinstance(key, datetime) and key.tzinfo is not None:
+        key = key.astimezone(UTC).replace(tzinfo=None)
+    return key.to_datetime64() if hasattr(key, "to_datetime64") else np.datetime64(key)
+
+
+def check_ids(keys: Any, count: int, what: str = "items") -> tuple[Ids, list[Any] | None]:
+    """Convert the keys of a pool's items as `encode_keys` does; reject repeats and collisions.
+
+    Args:
+        keys: ``(count,)``.
+        count: number of items.
+        what: the word for them in error messages.
+    """
+    ids, listed = encode_keys(keys)
+    if len(ids) != count:
+        raise BadInput(f"pool has {len(ids)} ids but {count} {what}; give one id per item")
+    values, counts = np.unique(ids, return_counts=True)
+    if (counts > 1).any():
+        same = np.flatnonzero(ids == values[counts > 1][0])
+        shown = [ids[row] if listed is None else listed[row] for row in same.tolist()]
+        if any(key != shown[0] for key in shown):
+            raise BadInput(
+                f"pool ids {shown[0]!r} and {shown[1]!r} have the same hash; rename one of them"
+            )
+        shown_id = repr(shown[0]) if isinstance(shown[0], str) else shown[0]
+        raise BadInput(f"pool ids must be unique; id {shown_id} occurs {len(same)} times")
+    return ids, listed
+
+
+def encode_labelled(labelled: Any) -> Ids:
+    """Convert the keys of the labelled items; reject repeats and values that are not keys."""
+    if labelled is None or len(labelled) == 0:
+        return np.empty(0, dtype=np.int64)
+    if getattr(labelled, "dtype", None) is not None or isinstance(labelled, list | tuple):
+        given = np.asarray(labelled)
+        if given.ndim != 1 or given.dtype.kind in "bfc":
+            raise BadInput(
+                f"labelled must be a list of item ids; got {given.dtype} of shape {given.shape}"
+            )
+    ids, listed = encode_keys(labelled, "labelled")
+    values, counts = np.unique(ids, return_counts=True)
+    if (counts > 1).any():
+        row = int(np.flatnonzero(ids == values[counts > 1][0])[0])
+        raise BadInput(
+            f"labelled names item {ids[row] if listed is None else listed[row]} "
+            f"{counts.max()} times; give each item once"
+        )
+    return ids
+
+
+class RowNumbers:
+    """Ids that are the row numbers ``first`` to ``last - 1`` without some; they are not stored.
+
+    Example:
+        >>> RowNumbers(3, 8, without=np.array([5])).to_array()
+        array([3, 4, 6, 7])
+    """
+
+    __slots__ = ("_array", "_keep", "first", "last", "without")
+
+    def __init__(
+        self, first: int, last: int, without: Ids | None = None, *, keep: bool = False
+    ) -> None:
+        """Leave out ``without``, sorted numbers of the range; ``keep`` stores the array once made.
+
+        Keep it in pools of few blocks, where it is asked for often.
+        """
+        self.first, self.last, self._keep = first, last, keep
+        self.without = np.empty(0, dtype=np.int64) if without is None else without
+        self._array: Ids | None = None
+
+    def __len__(self) -> int:
+        return self.last - self.first - len(self.without)
+
+    def to_array(self) -> Ids:
+        """The ids, ``(n,)``."""
+        if self._array is not None:
+            return self._array
+        ids = np.arange(self.first, self.last, dtype=np.int64)
+        ids = np.delete(ids, self.without - self.first) if len(self.without) else ids
+        if self._keep:
+            self._array = ids
+        return ids
+
+    def take(self, positions: Any) -> Ids:
+        """The ids at some positions; the whole array is made only if it has gaps."""
+        if len(self.without) or self._array is not None:
+            return np.asarray(self.to_array()[positions])
+        return np.asarray(positions, dtype=np.int64) + self.first
+
+
+class IdIndex:
+    """Positions of items by id: a binary search in the sorted ids, which are made when needed.
+
+    Example:
+        >>> index = IdIndex(np.array([30, 10, 20]))
+        >>> index.find_positions([10, 30]), index.contains([20, 40])
+        (array([1, 0]), array([ True, False]))
+    """
+
+    def __init__(self, ids: Ids | RowNumbers) -> None:
+        """Index the ids of all items, which must be unique; row numbers are not sorted."""
+        self.ids = ids
+
+    @classmethod
+    def from_blocks(cls, blocks: Sequence[Ids | RowNumbers]) -> "IdIndex":
+        """Index the ids of several blocks, one after the other."""
+        numbers = [block for block in blocks if isinstance(block, RowNumbers)]
+        ascending = all(block.last <= after.first for block, after in pairwise(numbers))
+        if not numbers or len(numbers) < len(blocks) or not ascending:
+            arrays = [b.to_array() if isinstance(b, RowNumbers) else b for b in blocks]
+            return cls(np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64))
+        if len(numbers) == 1:
+            return cls(numbers[0])
+        without = [numbers[0].without]
+        for block, after in pairwise(numbers):
+            without += [np.arange(block.last, after.first), after.without]
+        return cls(RowNumbers(numbers[0].first, numbers[-1].last, np.concatenate(without)))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.intp], Ids]:
+        """The positions in the order of the ids, and the sorted ids."""
+        assert isinstance(self.ids, np.ndarray)
+        order = np.argsort(self.ids, kind="stable")
+        return order, self.ids[order]
+
+    def _locate(self, wanted: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Positions, and which of the ids exist; the position of an unknown id means nothing."""
+        if isinstance(self.ids, RowNumbers):
+            before = np.searchsorted(self.ids.without, wanted)
+            inside = (wanted >= self.ids.first) & (wanted < self.ids.last)
+            if len(self.ids.without):
+                nearest = np.minimum(before, len(self.ids.without) - 1)
+                inside &= self.ids.without[nearest] != wanted
+            return wanted - self.ids.first - before, inside
+        if not len(self.ids):
+            return np.zeros(len(wanted), dtype=np.intp), np.zeros(len(wanted), dtype=bool)
+        order, ascending = self._sorted
+        found = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+        return order[found], ascending[found] == wanted
+
+    def contains(self, ids: Any) -> NDArray[np.bool_]:
+        """Which of some ids belong to an item."""
+        return self._locate(np.asarray(ids, dtype=np.int64).reshape(-1))[1]
+
+    def find_positions(self, ids: Any) -> NDArray[np.intp]:
+        """The positions of some items, in that order.
+
+        Raises:
+            UnknownName: an id belongs to no item.
+        """
+        wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
+        positions, known = self._locate(wanted)
+        if not known.all():
+            raise UnknownName(f"no item of the pool has id {wanted[~known][0]}; check the ids")
+        return positions
