@@ -139,7 +139,7 @@ class Call(NamedTuple):
 
     def _job(self, left: int) -> Job:
         """The job with ``left`` candidates, for the strategy's own checks."""
-        labelled = _count(self.sources) - left if self.sources else 0
+        labelled = count_rows(self.sources) - left if self.sources else 0
         shapes = row_shapes(self.sources)
         options = self.asked.strategy.options
         return Job(left, self.asked.budget, shapes, options, labelled=labelled)
