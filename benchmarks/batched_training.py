@@ -21,7 +21,7 @@ import torch
 from labelwise.benchmark.batched import Task, Trainee, fit_together
 from labelwise.benchmark.devices import Clock, described, find_device, on_device
 from labelwise.benchmark.networks import make
-from labelwise.learners.inputs import Part
+from labelwise.learners.inputs import ItemSubset
 
 POOL, SIDE, CLASSES, SEED = 2000, 28, 10, 0
 
@@ -41,7 +41,7 @@ def tasks(given: argparse.Namespace, count: int, pool, targets, device) -> list[
             batch_size=32,
             device=device,
         )
-        made.append(Task(learner, Part(pool, chosen), targets[chosen], None, number))
+        made.append(Task(learner, ItemSubset(pool, chosen), targets[chosen], None, number))
     return made
 
 

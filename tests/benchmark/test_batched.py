@@ -14,11 +14,11 @@ from labelwise.benchmark.devices import on_device
 from labelwise.benchmark.networks import make
 from labelwise.errors import BadInput
 from labelwise.learners.ensemble.training import train_together
-from labelwise.learners.inputs import Part
+from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.members.laplace import LaplaceMembers
 from labelwise.learners.members.snapshots import SnapshotMembers
-from labelwise.learners.preparation import near
-from labelwise.learners.settings import LOSSES, Settings
+from labelwise.learners.preparation import place_labelled
+from labelwise.learners.settings import LOSSES, TrainingSettings
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 DIGITS = load("digits")
@@ -47,7 +47,7 @@ def tasks(mode="one pool", count=4, labels=70, weights=False, **options):
         rng = np.random.default_rng(number)
         positions = rng.permutation(DIGITS.n)[:labels]
         pool = POOLS[0 if mode == "one pool" else number % 2]
-        inputs = DIGITS.inputs[positions] if mode == "arrays" else Part(pool, positions)
+        inputs = DIGITS.inputs[positions] if mode == "arrays" else ItemSubset(pool, positions)
         shares = rng.uniform(0.2, 2, size=labels) if weights else None
         seed = max(number - 1, 0)
         made.append(Task(learner(**options), inputs, DIGITS.targets[positions], shares, seed))
@@ -159,12 +159,15 @@ def astuple(task):
 def test_sets_of_different_sizes_are_refused():
     modules = [make("mlp", (1, 8, 8), 10) for _ in range(2)]
     sets = [
-        near(POOLS[0], torch.from_numpy(DIGITS.targets), torch.ones(DIGITS.n), CPU),
-        near(
-            Part(POOLS[0], np.arange(5)), torch.from_numpy(DIGITS.targets[:5]), torch.ones(5), CPU
+        place_labelled(POOLS[0], torch.from_numpy(DIGITS.targets), torch.ones(DIGITS.n), CPU),
+        place_labelled(
+            ItemSubset(POOLS[0], np.arange(5)),
+            torch.from_numpy(DIGITS.targets[:5]),
+            torch.ones(5),
+            CPU,
         ),
     ]
-    settings = Settings(loss=LOSSES["cross_entropy"])
+    settings = TrainingSettings(loss=LOSSES["cross_entropy"])
     with pytest.raises(BadInput, match=r"2 sets of one size; got 2 of sizes \[5, 1437\]"):
         train_together(modules, sets, settings, seeds=[0, 1], device=CPU)
 

@@ -11,7 +11,7 @@ import pytest
 from labelwise.campaign.folder import items as module
 from labelwise.campaign.folder.items import MANIFEST, Items, write_items
 from labelwise.errors import BadInput, UnknownName
-from labelwise.learners.embedding import Scale
+from labelwise.learners.embedding import Standardizer
 from tests.record.listed import pictures
 
 
@@ -125,7 +125,7 @@ def test_names_that_are_no_text_are_found_and_can_be_shown(tmp_path):
 
 def test_rows_of_a_feature_file_are_shown_as_they_were(tmp_path):
     rows = np.random.default_rng(0).normal(50, 20, size=(4, 30))
-    scale = Scale.of(rows)
+    scale = Standardizer.measure(rows)
     scale.save(tmp_path / "embedding.npz")
     np.save(tmp_path / "inputs.npy", scale(rows))
     items = Items(tmp_path, "numbers", tmp_path)

@@ -11,8 +11,8 @@ from torch import nn
 
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners import defaults as module
-from labelwise.learners.defaults import Convolutions, default_learner, load_builder, move
-from labelwise.learners.embedding import Scale
+from labelwise.learners.defaults import Convolutions, default_learner, load_builder, shift_images
+from labelwise.learners.embedding import Standardizer
 
 DIGITS, KINDS = load_digits(return_X_y=True)
 PICTURES = (DIGITS.reshape(-1, 1, 8, 8) * 15).astype(np.uint8)
@@ -23,7 +23,7 @@ def shuffled(load):
     """Standardised rows and targets of a data set, in an order of their own."""
     inputs, targets = load(return_X_y=True)
     order = np.random.default_rng(1).permutation(len(targets))
-    return Scale.of(inputs)(inputs)[order], targets[order]
+    return Standardizer.measure(inputs)(inputs)[order], targets[order]
 
 
 def test_the_examples_of_the_docstrings_run():
@@ -164,7 +164,7 @@ def test_pictures_of_any_size_go_through(shape):
 def test_pictures_are_moved_and_their_border_follows():
     image = torch.zeros(1, 1, 16, 16)
     image[0, 0, :, :8] = 1.0
-    moved = move(image.repeat(200, 1, 1, 1))
+    moved = shift_images(image.repeat(200, 1, 1, 1))
     widths = moved[:, 0, 5].sum(dim=1)  # a left half that moved by -2 to 2
     assert set(widths.tolist()) == {6.0, 7.0, 8.0, 9.0, 10.0}
     assert ((moved == 0) | (moved == 1)).all()

@@ -15,13 +15,13 @@ from labelwise.errors import BadInput
 from labelwise.learners import inputs
 from labelwise.learners.inputs import (
     ArrayItems,
-    Part,
+    ItemSubset,
     TensorItems,
     as_items,
-    even_parts,
-    first_not_finite,
-    ready,
-    resident,
+    find_nonfinite,
+    move_to_device,
+    prepare_batch,
+    split_evenly,
 )
 
 CPU = torch.device("cpu")
@@ -63,7 +63,7 @@ def test_every_form_gives_the_same_batches(tmp_path):
         items = as_items(form)
         assert len(items) == 12, name
         for order in ORDERS:
-            batch = ready(items.batch(order), CPU, torch.float32)
+            batch = prepare_batch(items.batch(order), CPU, torch.float32)
             np.testing.assert_array_equal(batch.numpy(), ROWS[order], err_msg=name)
 
 
@@ -83,7 +83,7 @@ def test_items_that_are_dicts_are_collated_by_keyword():
 
 
 def test_a_part_counts_from_its_own_positions():
-    part = Part(as_items(ROWS), np.array([8, 2, 5]))
+    part = ItemSubset(as_items(ROWS), np.array([8, 2, 5]))
     assert len(part) == 3
     np.testing.assert_array_equal(part.batch(np.array([2, 0])).numpy(), ROWS[[5, 8]])
 
@@ -110,48 +110,48 @@ def test_a_file_is_not_read_as_a_whole(tmp_path):
 
 
 def test_only_floating_point_numbers_take_the_precision_of_the_module():
-    batch = ready({"a": torch.zeros(2, dtype=torch.float64), "b": torch.ones(2, dtype=int)}, CPU,
-                  torch.float32)  # fmt: skip
+    inputs = {"a": torch.zeros(2, dtype=torch.float64), "b": torch.ones(2, dtype=int)}
+    batch = prepare_batch(inputs, CPU, torch.float32)
     assert batch["a"].dtype == torch.float32 and batch["b"].dtype == torch.int64
 
 
 def test_a_collated_list_becomes_positional_arguments():
-    batch = ready([torch.zeros(2), torch.ones(2, dtype=int)], CPU, torch.float64)
+    batch = prepare_batch([torch.zeros(2), torch.ones(2, dtype=int)], CPU, torch.float64)
     assert isinstance(batch, tuple)
     assert [part.dtype for part in batch] == [torch.float64, torch.int64]
 
 
 def test_residents_hold_the_same_numbers_in_the_precision_asked_for():
     for form in (ROWS, ROWS.astype(">f8"), torch.from_numpy(ROWS).double()):
-        near = resident(as_items(form), CPU, torch.float32)
+        near = move_to_device(as_items(form), CPU, torch.float32)
         assert isinstance(near, TensorItems) and near.rows.dtype == torch.float32
         np.testing.assert_array_equal(near.rows.numpy(), ROWS)
-    whole = resident(as_items({"a": np.arange(12)}), CPU, torch.float32)
+    whole = move_to_device(as_items({"a": np.arange(12)}), CPU, torch.float32)
     assert whole.batch(np.array([3]))["a"].dtype == torch.int64
-    part = resident(Part(as_items(ROWS), np.array([4, 1])), CPU)
+    part = move_to_device(ItemSubset(as_items(ROWS), np.array([4, 1])), CPU)
     np.testing.assert_array_equal(part.batch(np.array([1])).numpy(), ROWS[[1]])
 
 
 def test_arrays_that_are_too_large_stay_where_they_are(monkeypatch):
     monkeypatch.setattr(inputs, "RESIDENT_BYTES", ROWS.nbytes - 1)
-    assert isinstance(resident(as_items(ROWS), CPU), ArrayItems)
+    assert isinstance(move_to_device(as_items(ROWS), CPU), ArrayItems)
 
 
 def test_the_first_item_that_is_not_finite_is_found():
     rows = ROWS.copy()
-    assert first_not_finite(as_items(rows)) is None
+    assert find_nonfinite(as_items(rows)) is None
     rows[9, 1, 2], rows[4, 0, 0] = np.nan, np.inf
-    assert first_not_finite(as_items(rows), size=3) == 4
-    assert first_not_finite(as_items(list(rows)), size=5) == 4
-    assert first_not_finite(as_items({"a": np.arange(12), "b": rows})) == 4
-    assert first_not_finite(Part(as_items(rows), np.array([0, 9, 1]))) == 9
-    assert first_not_finite(as_items(np.arange(4))) is None
+    assert find_nonfinite(as_items(rows), size=3) == 4
+    assert find_nonfinite(as_items(list(rows)), size=5) == 4
+    assert find_nonfinite(as_items({"a": np.arange(12), "b": rows})) == 4
+    assert find_nonfinite(ItemSubset(as_items(rows), np.array([0, 9, 1]))) == 9
+    assert find_nonfinite(as_items(np.arange(4))) is None
 
 
 @given(st.integers(0, 300), st.integers(1, 70))
 def test_even_parts_are_all_positions_in_order_and_differ_by_one_at_most(count, size):
     order = np.random.default_rng(count).permutation(count)
-    parts = even_parts(order, size)
+    parts = split_evenly(order, size)
     lengths = [len(part) for part in parts]
     assert np.concatenate([order[:0], *parts]).tolist() == order.tolist()
     assert len(parts) == -(-count // size)
@@ -203,4 +203,4 @@ def test_a_file_that_is_no_npy_is_refused(tmp_path):
 
 def test_items_that_are_text_are_refused():
     with pytest.raises(BadInput, match="numbers, arrays or tensors; got str"):
-        ready(as_items(["a cat", "a dog"]).batch(np.array([0, 1])), CPU, torch.float32)
+        prepare_batch(as_items(["a cat", "a dog"]).batch(np.array([0, 1])), CPU, torch.float32)

@@ -7,7 +7,13 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.learners.labels import as_targets, as_weights, check_targets, share_of, split
+from labelwise.learners.labels import (
+    check_targets,
+    convert_targets,
+    convert_weights,
+    select_weights,
+    split_holdout,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,35 +22,35 @@ from labelwise.learners.labels import as_targets, as_weights, check_targets, sha
     ids=["list", "uint8", "tensor"],
 )
 def test_whole_numbers_are_classes(targets):
-    values, classes = as_targets(targets, 3, "cross_entropy")
+    values, classes = convert_targets(targets, 3, "cross_entropy")
     assert classes and values.dtype == torch.int64 and values.tolist() == [1, 0, 2]
 
 
 @pytest.mark.parametrize("kind", [">i2", ">u8", "uint16", "uint64"])
 def test_whole_numbers_of_any_type_and_byte_order_are_classes(kind):
-    values, classes = as_targets(np.array([1, 0, 2]).astype(kind)[::-1], 3, "cross_entropy")
+    values, classes = convert_targets(np.array([1, 0, 2]).astype(kind)[::-1], 3, "cross_entropy")
     assert classes and values.dtype == torch.int64 and values.tolist() == [2, 0, 1]
 
 
 def test_values_of_another_byte_order_are_the_same_values():
-    values, classes = as_targets(np.array([0.5, 1.5], dtype=">f4"), 2, "mse")
+    values, classes = convert_targets(np.array([0.5, 1.5], dtype=">f4"), 2, "mse")
     assert not classes and values.dtype == torch.float32 and values.tolist() == [[0.5], [1.5]]
 
 
 def test_two_classes_may_be_true_and_false():
-    values, classes = as_targets(np.array([True, False]), 2, "cross_entropy")
+    values, classes = convert_targets(np.array([True, False]), 2, "cross_entropy")
     assert classes and values.tolist() == [1, 0]
 
 
 def test_whole_numbers_are_values_under_mse():
-    values, classes = as_targets([3, 1], 2, "mse")
+    values, classes = convert_targets([3, 1], 2, "mse")
     assert not classes and values.tolist() == [[3.0], [1.0]]
 
 
 def test_values_become_one_row_per_item_in_their_own_precision():
-    values, classes = as_targets(np.array([0.5, 1.5], dtype=np.float32), 2, "mse")
+    values, classes = convert_targets(np.array([0.5, 1.5], dtype=np.float32), 2, "mse")
     assert not classes and values.dtype == torch.float32 and values.tolist() == [[0.5], [1.5]]
-    many, _ = as_targets(np.arange(12.0).reshape(2, 3, 2), 2, "mse")
+    many, _ = convert_targets(np.arange(12.0).reshape(2, 3, 2), 2, "mse")
     assert many.tolist() == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
 
 
@@ -52,8 +58,8 @@ def test_the_kind_of_targets_decides_under_a_loss_of_the_users():
     def loss(outputs, targets):
         return outputs[:, 0]
 
-    assert as_targets([0, 1], 2, loss)[1]
-    assert not as_targets([0.0, 1.0], 2, loss)[1]
+    assert convert_targets([0, 1], 2, loss)[1]
+    assert not convert_targets([0.0, 1.0], 2, loss)[1]
 
 
 @pytest.mark.parametrize(
@@ -72,12 +78,12 @@ def test_the_kind_of_targets_decides_under_a_loss_of_the_users():
 )
 def test_bad_targets_are_refused(targets, loss, message):
     with pytest.raises(BadInput, match=message):
-        as_targets(targets, 3, loss)
+        convert_targets(targets, 3, loss)
 
 
 def test_nothing_at_all_is_refused():
     with pytest.raises(BadInput, match="nothing to train on; give one labelled item or more"):
-        as_targets(np.zeros(0, dtype=int), 0, "cross_entropy")
+        convert_targets(np.zeros(0, dtype=int), 0, "cross_entropy")
 
 
 @pytest.mark.parametrize(
@@ -101,19 +107,19 @@ def test_values_of_another_number_than_outputs_are_refused():
 
 @pytest.mark.parametrize("make", [list, np.array, torch.tensor], ids=["list", "array", "tensor"])
 def test_weights_come_with_mean_one(make):
-    found = as_weights(make([1.0, 2.0, 0.0, 5.0]), 4)
+    found = convert_weights(make([1.0, 2.0, 0.0, 5.0]), 4)
     assert found.tolist() == [0.5, 1.0, 0.0, 2.5]
 
 
 def test_no_weights_are_ones():
-    assert as_weights(None, 3).tolist() == [1, 1, 1]
+    assert convert_weights(None, 3).tolist() == [1, 1, 1]
 
 
 def test_weights_of_a_part_have_mean_one_again():
-    weights = as_weights([1.0, 3.0, 0.0, 4.0], 4)
-    assert share_of(weights, np.array([1, 0]), "train on").tolist() == [1.5, 0.5]
+    weights = convert_weights([1.0, 3.0, 0.0, 4.0], 4)
+    assert select_weights(weights, np.array([1, 0]), "train on").tolist() == [1.5, 0.5]
     with pytest.raises(BadInput, match="the items to hold out all have weight zero"):
-        share_of(weights, np.array([2]), "hold out")
+        select_weights(weights, np.array([2]), "hold out")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,7 @@ def test_weights_of_a_part_have_mean_one_again():
 )
 def test_bad_weights_are_refused(weights, message):
     with pytest.raises(BadInput, match=message):
-        as_weights(weights, 3)
+        convert_weights(weights, 3)
 
 
 SHARES = st.floats(0.01, 0.9)
@@ -141,7 +147,7 @@ def test_a_share_of_every_class_is_held_out_and_one_item_of_each_stays(labels, s
     sizes = torch.bincount(targets, minlength=5).numpy()
     room = len(labels) - (sizes > 0).sum()
     assume(room > 0)
-    kept, held = split(targets, True, share, np.random.default_rng(seed))
+    kept, held = split_holdout(targets, True, share, np.random.default_rng(seed))
     assert sorted([*kept, *held]) == list(range(len(labels)))
     assert (np.diff(kept) > 0).all() and (np.diff(held) > 0).all()
     assert len(held) == min(max(round(share * len(labels)), 1), room)
@@ -152,7 +158,7 @@ def test_a_share_of_every_class_is_held_out_and_one_item_of_each_stays(labels, s
 @example([10, 10, 10, 47], 0.359375)
 def test_no_class_gives_an_item_more_or_less_than_its_share(sizes, share):
     targets = torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes))
-    _, held = split(targets, True, share, np.random.default_rng(0))
+    _, held = split_holdout(targets, True, share, np.random.default_rng(0))
     taken = np.bincount(targets[held], minlength=len(sizes))
     assert (np.abs(taken - len(held) / len(targets) * np.array(sizes)) <= 1).all()
 
@@ -161,7 +167,7 @@ def test_no_class_gives_an_item_more_or_less_than_its_share(sizes, share):
 def test_values_are_held_out_at_random(count, share):
     wanted = max(round(share * count), 1)
     assume(wanted < count)
-    kept, held = split(torch.zeros(count, 1), False, share, np.random.default_rng(0))
+    kept, held = split_holdout(torch.zeros(count, 1), False, share, np.random.default_rng(0))
     assert sorted([*kept, *held]) == list(range(count)) and len(held) == wanted
 
 
@@ -169,7 +175,7 @@ def test_every_item_of_a_class_is_as_likely_to_be_held_out():
     targets = torch.tensor([0] * 8 + [1] * 4)
     counts = np.zeros(12)
     for seed in range(2000):
-        counts[split(targets, True, 0.25, np.random.default_rng(seed))[1]] += 1
+        counts[split_holdout(targets, True, 0.25, np.random.default_rng(seed))[1]] += 1
     assert (np.abs(counts - 500) < 5 * np.sqrt(2000 * 0.25 * 0.75)).all()
 
 
@@ -179,4 +185,4 @@ def test_every_item_of_a_class_is_as_likely_to_be_held_out():
 )
 def test_too_few_items_to_hold_some_out_are_refused(targets, classes, share):
     with pytest.raises(BadInput, match=r"items are too few to hold out a share of 0\.\d; give"):
-        split(torch.tensor(targets), classes, share, np.random.default_rng(0))
+        split_holdout(torch.tensor(targets), classes, share, np.random.default_rng(0))

@@ -8,11 +8,11 @@ from torch import nn
 
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.network import (
-    call,
+    call_module,
     call_with_features,
-    evaluating,
+    evaluation_mode,
     find_head,
-    precision_of,
+    get_dtype,
 )
 
 BATCH = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
@@ -137,7 +137,7 @@ def test_the_search_leaves_no_hooks_and_no_traces():
 
 def test_a_single_output_is_a_column():
     module = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
-    assert call(module, BATCH).shape == (5, 1)
+    assert call_module(module, BATCH).shape == (5, 1)
     assert find_head(module, None, BATCH) == "0"
 
 
@@ -145,14 +145,14 @@ def test_a_single_output_is_a_column():
 def test_features_that_are_whole_numbers_are_refused_in_words(dtype):
     kind = str(dtype).removeprefix("torch.")
     with pytest.raises(BadInput, match=rf"refuses whole numbers \({kind}\) as inputs: .*float32"):
-        call(nn.Linear(2, 3), torch.ones(4, 2, dtype=dtype))
+        call_module(nn.Linear(2, 3), torch.ones(4, 2, dtype=dtype))
     with pytest.raises(BadInput, match=rf"refuses whole numbers \({kind}\)"):
-        call(nn.Linear(2, 3), {"input": torch.ones(4, 2, dtype=dtype)})
+        call_module(nn.Linear(2, 3), {"input": torch.ones(4, 2, dtype=dtype)})
 
 
 def test_other_errors_of_a_module_are_its_own():
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        call(nn.Linear(2, 3), torch.ones(4, 5))
+        call_module(nn.Linear(2, 3), torch.ones(4, 5))
 
 
 def test_batches_are_arguments():
@@ -161,8 +161,8 @@ def test_batches_are_arguments():
             return a + 2 * b
 
     expected = BATCH + 2 * BATCH.abs()
-    torch.testing.assert_close(call(Sum(), (BATCH, BATCH.abs())), expected)
-    torch.testing.assert_close(call(Sum(), {"b": BATCH.abs(), "a": BATCH}), expected)
+    torch.testing.assert_close(call_module(Sum(), (BATCH, BATCH.abs())), expected)
+    torch.testing.assert_close(call_module(Sum(), {"b": BATCH.abs(), "a": BATCH}), expected)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_batches_are_arguments():
 )
 def test_other_outputs_are_refused(way, message):
     with pytest.raises(BadInput, match=message):
-        call(Module(way), BATCH)
+        call_module(Module(way), BATCH)
 
 
 @pytest.mark.parametrize(
@@ -197,12 +197,12 @@ def test_every_layer_goes_back_to_the_mode_it_was_in():
     module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout())
     module.train()
     module[1].eval()  # a frozen layer
-    with pytest.raises(ZeroDivisionError), evaluating(module):
+    with pytest.raises(ZeroDivisionError), evaluation_mode(module):
         assert not any(layer.training for layer in module.modules())
         raise ZeroDivisionError
     assert [layer.training for layer in module] == [True, False, True]
 
 
 def test_the_precision_is_that_of_the_parameters():
-    assert precision_of(nn.Linear(2, 2).double()) == torch.float64
-    assert precision_of(nn.Identity()) == torch.float32
+    assert get_dtype(nn.Linear(2, 2).double()) == torch.float64
+    assert get_dtype(nn.Identity()) == torch.float32

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
 from labelwise.learners import weights
-from labelwise.learners.weights import as_numbers, mean_one
+from labelwise.learners.weights import convert_numbers, scale_to_mean_one
 
 MASKED = np.ma.masked_array([1.0, 2.0], [False, True])
 
@@ -28,23 +28,23 @@ def test_weights_of_any_size_are_divided_by_their_mean(given_weights):
     exact = [Fraction(value) for value in given_weights]
     mean = sum(exact) / len(exact)
     expected = [float(value / mean) for value in exact]
-    found = mean_one(given_weights, len(exact))
+    found = scale_to_mean_one(given_weights, len(exact))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
 
 
 def test_usual_weights_are_those_of_a_plain_division_to_the_last_digit():
     values = np.random.default_rng(0).exponential(size=1000) * 37
-    np.testing.assert_array_equal(mean_one(values, 1000), values / values.mean())
+    np.testing.assert_array_equal(scale_to_mean_one(values, 1000), values / values.mean())
 
 
 @pytest.mark.parametrize("kind", [">f8", "float16", "int8", "bool"])
 def test_numbers_of_any_type_will_do(kind):
-    assert mean_one(np.array([1, 0, 1, 0]).astype(kind), 4).tolist() == [2, 0, 2, 0]
+    assert scale_to_mean_one(np.array([1, 0, 1, 0]).astype(kind), 4).tolist() == [2, 0, 2, 0]
 
 
 def test_tensors_and_views_will_do():
-    assert mean_one(torch.tensor([3.0, 1.0]), 2).tolist() == [1.5, 0.5]
-    assert mean_one(np.array([3.0, 9.0, 1.0])[::-2], 2).tolist() == [0.5, 1.5]
+    assert scale_to_mean_one(torch.tensor([3.0, 1.0]), 2).tolist() == [1.5, 0.5]
+    assert scale_to_mean_one(np.array([3.0, 9.0, 1.0])[::-2], 2).tolist() == [0.5, 1.5]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_tensors_and_views_will_do():
 )
 def test_other_weights_are_refused(values, message):
     with pytest.raises(BadInput, match=message):
-        mean_one(values, 2)
+        scale_to_mean_one(values, 2)
 
 
 def test_what_is_masked_nowhere_is_an_array():
-    assert as_numbers(np.ma.masked_array([1, 2]), "targets").tolist() == [1, 2]
+    assert convert_numbers(np.ma.masked_array([1, 2]), "targets").tolist() == [1, 2]

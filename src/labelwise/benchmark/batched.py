@@ -16,8 +16,8 @@ from labelwise.benchmark.devices import Clock, Device
 from labelwise.learner import FitReport
 from labelwise.learners.ensemble.training import can_stack, train_together
 from labelwise.learners.members import Members
-from labelwise.learners.preparation import seeded
-from labelwise.learners.settings import Settings
+from labelwise.learners.preparation import seed_torch
+from labelwise.learners.settings import TrainingSettings
 from labelwise.learners.torch_learner import Start, TorchLearner
 from labelwise.learners.training import Outcome
 from labelwise.pool.blocks import Progress
@@ -81,18 +81,18 @@ class Trainee(TorchLearner):
         return self._device
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> TrainingSettings:
         """How it is trained."""
         return self._settings
 
     def prepare(self, inputs: Any, targets: Any, weights: Any, *, seed: int) -> Start:
         """All that `fit` does before the training itself."""
-        with seeded(seed, self._device):
+        with seed_torch(seed, self._device):
             return self._prepare(inputs, targets, weights, seed)
 
     def finish(self, start: Start, outcome: Outcome, *, seconds: float) -> FitReport:
         """All that `fit` does after it."""
-        with seeded(start.seed, self._device):
+        with seed_torch(start.seed, self._device):
             return replace(self._finish(start, outcome), seconds=seconds)
 
 
@@ -169,7 +169,7 @@ def _fit(tasks: list[Task], *, checked: bool) -> list[FitReport]:
         return [task.fit() for task in tasks]
     held = [start.validation for start in starts if start.validation is not None]
     watchers = {number: task.learner.watcher for number, task in enumerate(tasks)}
-    with seeded(tasks[0].seed, device):
+    with seed_torch(tasks[0].seed, device):
         outcomes = train_together(
             modules,
             sets,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from labelwise.learners.inputs import Items, as_items, resident
-from labelwise.learners.preparation import as_device
+from labelwise.learners.inputs import Items, as_items, move_to_device
+from labelwise.learners.preparation import choose_device
 
 Device = torch.device
 
@@ -22,12 +22,12 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 def find_device(name: str) -> Device:
     """The device of that name; ``"auto"`` is a GPU where there is one."""
-    return as_device(name)
+    return choose_device(name)
 
 
 def on_device(inputs: Any, device: Device) -> Items:
     """Items that lie on the device, if they fit there, so that no training has to move them."""
-    return resident(as_items(inputs), device, torch.float32)
+    return move_to_device(as_items(inputs), device, torch.float32)
 
 
 def described(device: Device) -> str:

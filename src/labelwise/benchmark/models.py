@@ -32,7 +32,7 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.scenes import Scene
 from labelwise.errors import BadInput
 from labelwise.learners.committee import Committee
-from labelwise.learners.inputs import Items, Part
+from labelwise.learners.inputs import Items, ItemSubset
 from labelwise.learners.members import Members
 from labelwise.learners.members.laplace import LaplaceMembers
 from labelwise.learners.members.snapshots import SnapshotMembers
@@ -82,7 +82,7 @@ class Models:
         """What is to be trained: every network on the items at ``positions`` of the pool."""
         seeds = network_seeds(seed, len(self.learners))
         return [
-            Task(learner, Part(pool, positions), targets, weights, own)
+            Task(learner, ItemSubset(pool, positions), targets, weights, own)
             for learner, pool, own in zip(self.learners.values(), self._pools, seeds, strict=True)
         ]
 

@@ -120,18 +120,18 @@ class Committee:
             BadInput: the learners disagree on the number of classes.
         """
         check_names(names, list(REPRESENTATIONS), "a committee")
-        given: dict[str, list[_Given]] = {name: [] for name in names}
+        given: dict[str, list[_GivenRows]] = {name: [] for name in names}
         for called, learner in self.learners.items():
             place = None if folder is None else Path(folder) / called
-            sources, rows = _represent(called, learner, inputs, names, place)
+            sources, rows = _represent_member(called, learner, inputs, names, place)
             for name, source in zip(names, sources, strict=True):
                 found = rows[source]
                 arrays = found if isinstance(found, list) else [found]
-                given[name] += [_Given(called, source, array) for array in arrays]
-        return {name: _combined(name, parts, folder) for name, parts in given.items()}
+                given[name] += [_GivenRows(called, source, array) for array in arrays]
+        return {name: _combine_rows(name, parts, folder) for name, parts in given.items()}
 
 
-class _Given(NamedTuple):
+class _GivenRows(NamedTuple):
     """What one model gave, and under which name."""
 
     called: str
@@ -139,7 +139,7 @@ class _Given(NamedTuple):
     array: Any
 
 
-def _represent(
+def _represent_member(
     called: str, learner: Learner, inputs: Any, names: Sequence[str], folder: Path | None
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     """A model's rows, and which of them serves for each name.
@@ -150,14 +150,16 @@ def _represent(
     error = None
     for sources in product(*((name, *INSTEAD.get(name, ())) for name in names)):
         try:
-            return sources, _rows(learner, inputs, list(dict.fromkeys(sources)), folder)
+            return sources, _rename_rows(learner, inputs, list(dict.fromkeys(sources)), folder)
         except UnknownName as refused:
             error = refused
     wanted = " and ".join(names)
     raise UnknownName(f"{called} cannot give {wanted} to a committee: {error}") from error
 
 
-def _rows(learner: Learner, inputs: Any, names: list[str], folder: Path | None) -> dict[str, Any]:
+def _rename_rows(
+    learner: Learner, inputs: Any, names: list[str], folder: Path | None
+) -> dict[str, Any]:
     """A learner's rows, in memory or in files."""
     if folder is None:
         return learner.represent(inputs, names)
@@ -166,26 +168,26 @@ def _rows(learner: Learner, inputs: Any, names: list[str], folder: Path | None) 
         found: dict[str, Any] = streaming.represent(inputs, names, folder=folder)
         return found
     rows = learner.represent(inputs, names)
-    return {name: _stored([np.asarray(to_numpy(rows[name]))], folder, name) for name in names}
+    return {name: _store_array([np.asarray(to_numpy(rows[name]))], folder, name) for name in names}
 
 
-def _combined(name: str, parts: list[_Given], folder: str | Path | None) -> Any:
+def _combine_rows(name: str, parts: list[_GivenRows], folder: str | Path | None) -> Any:
     """What a committee gives under a name."""
-    _check(parts)
+    _check_members(parts)
     if name not in INSTEAD:
         return [part.array for part in parts]
     if name == "member_probabilities":
         columns = [a[:, None] if a.ndim == 2 else a for _, _, a in parts]
-        return _joined(columns, folder, name)
-    votes = [_votes(part) for part in parts]
+        return _join_arrays(columns, folder, name)
+    votes = [_stack_votes(part) for part in parts]
     if any(part.source == name for part in parts):
         return votes
     if len({array.dtype.kind for array in votes}) > 1:
         raise BadInput("some learners vote for classes and some for values; take one task")
-    return _joined(votes, folder, name)
+    return _join_arrays(votes, folder, name)
 
 
-def _votes(given: _Given) -> Any:
+def _stack_votes(given: _GivenRows) -> Any:
     """``(n, T)`` votes of a model with members, ``(n, 1)`` of one without."""
     if given.source == "member_votes":
         return given.array
@@ -200,7 +202,7 @@ def _votes(given: _Given) -> Any:
     return values
 
 
-def _check(parts: list[_Given]) -> None:
+def _check_members(parts: list[_GivenRows]) -> None:
     """Refuse models that do not speak of the same items or the same classes."""
     counts = {part.called: len(part.array) for part in parts}
     if len(set(counts.values())) > 1:
@@ -214,16 +216,16 @@ def _check(parts: list[_Given]) -> None:
         )
 
 
-def _joined(arrays: list[Any], folder: str | Path | None, name: str) -> Any:
+def _join_arrays(arrays: list[Any], folder: str | Path | None, name: str) -> Any:
     """Arrays side by side along their second axis."""
     if folder is not None:
-        return _stored([np.asarray(to_numpy(array)) for array in arrays], Path(folder), name)
+        return _store_array([np.asarray(to_numpy(array)) for array in arrays], Path(folder), name)
     if len({(type(array), str(getattr(array, "device", ""))) for array in arrays}) > 1:
         arrays = [np.asarray(to_numpy(array)) for array in arrays]
     return namespace(*arrays).concat(arrays, axis=1)
 
 
-def _stored(arrays: list[NDArray[Any]], folder: Path, name: str) -> NDArray[Any]:
+def _store_array(arrays: list[NDArray[Any]], folder: Path, name: str) -> NDArray[Any]:
     """Arrays side by side in ``folder/NAME.npy``, which has its name only when it is whole."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f".{name}.npy.partial"

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
 from labelwise.learners import saving
-from labelwise.learners.embedding import Scale
+from labelwise.learners.embedding import Standardizer
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.laplace import LaplaceMembers
 from labelwise.learners.small_networks import Perceptron
@@ -78,8 +78,8 @@ class Convolutions(nn.Module):
         layers: list[nn.Module] = []
         for stage, (before, after) in enumerate(pairwise((shape[0], *widths))):
             large = halved and stage == 0
-            layers += _convolution(before, after, 5 if large else 3, 2 if large else 1)
-            layers += _convolution(after, after, 3, 1)
+            layers += _make_convolution(before, after, 5 if large else 3, 2 if large else 1)
+            layers += _make_convolution(after, after, 3, 1)
             side = -(-side // 2) if large else side
             if side >= 4 and stage < len(widths) - 1:
                 layers.append(nn.MaxPool2d(2))
@@ -93,19 +93,19 @@ class Convolutions(nn.Module):
         return outputs
 
 
-def _convolution(before: int, after: int, kernel: int, stride: int) -> list[nn.Module]:
+def _make_convolution(before: int, after: int, kernel: int, stride: int) -> list[nn.Module]:
     layer = nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False)
     return [layer, nn.BatchNorm2d(after), nn.ReLU()]
 
 
-class Scaled(nn.Module):
+class ScaledNetwork(nn.Module):
     """A network with the scale of its inputs before it, and beside it that of the labels."""
 
     mean: Tensor
     spread: Tensor
     labels: Tensor
 
-    def __init__(self, network: nn.Module, scale: Scale | None) -> None:
+    def __init__(self, network: nn.Module, scale: Standardizer | None) -> None:
         """``scale`` is of the inputs, or None where they are scaled already."""
         super().__init__()
         mean, spread = (np.zeros(1), np.ones(1)) if scale is None else (scale.mean, scale.spread)
@@ -127,7 +127,7 @@ class DefaultLearner(TorchLearner):
 
     def __init__(
         self,
-        build: Callable[[int], Scaled],
+        build: Callable[[int], ScaledNetwork],
         *,
         classes: int | None = None,
         regression: bool = False,
@@ -148,14 +148,14 @@ class DefaultLearner(TorchLearner):
 
     def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
         """As `TorchLearner.fit`; the loss is in the units of the labels."""
-        with _threads_given_back():
+        with _restore_threads():
             return self._fit(inputs, targets, weights, seed)
 
     def represent(
         self, inputs: Any, names: Sequence[str], *, folder: str | Path | None = None
     ) -> dict[str, Any]:
         """As `TorchLearner.represent`; a regression's values are in the units of the labels."""
-        with _threads_given_back():
+        with _restore_threads():
             self._spare_threads(self.module)
             return super().represent(inputs, names, folder=folder)
 
@@ -173,7 +173,7 @@ class DefaultLearner(TorchLearner):
             raise BadInput(f"a regression takes one value per item; got {values.shape}")
         if not np.isfinite(values).all():
             raise BadInput("labels must be finite numbers")
-        scale = Scale.of(values)
+        scale = Standardizer.measure(values)
         self._outputs = 1
         report = super().fit(inputs, scale(values), weights, seed=seed)
         mean, spread = float(scale.mean[0, 0]), float(scale.spread[0, 0])
@@ -182,7 +182,7 @@ class DefaultLearner(TorchLearner):
 
     def load(self, folder: str | Path) -> None:
         """Take the network that `save` wrote, however many outputs it has."""
-        tensors, facts = saving.load(folder, type(self).__name__)
+        tensors, facts = saving.load_learner(folder, type(self).__name__)
         head = tensors.get(f"module.{facts['head']}.weight")
         if head is None or facts["classes"] == self._regression:
             raise BadInput(f"{folder} holds a network for other labels; train again")
@@ -215,14 +215,14 @@ class DefaultLearner(TorchLearner):
         if self._device.type == "cpu" and size < SMALL:
             torch.set_num_threads(1)
 
-    def _network(self) -> Scaled:
+    def _network(self) -> ScaledNetwork:
         module = self.module
-        assert isinstance(module, Scaled)
+        assert isinstance(module, ScaledNetwork)
         return module
 
 
 @contextmanager
-def _threads_given_back() -> Iterator[None]:
+def _restore_threads() -> Iterator[None]:
     """Leave torch as many threads as it had, whatever happens; the number is one for all of it."""
     before = torch.get_num_threads()
     try:
@@ -264,10 +264,10 @@ def default_learner(
         raise UnknownName(f"no kind of items is called {kind!r}; choose from {', '.join(KINDS)}")
     shape = tuple(inputs.shape[1:])
     pictures = kind == "images" and len(shape) == 3
-    scale = Scale.of(_some(inputs)) if pictures else None
-    make: Builder = module or (Convolutions if pictures else _perceptron)
+    scale = Standardizer.measure(_sample_images(inputs)) if pictures else None
+    make: Builder = module or (Convolutions if pictures else _make_perceptron)
     return DefaultLearner(
-        lambda outputs: Scaled(make(shape, outputs), scale),
+        lambda outputs: ScaledNetwork(make(shape, outputs), scale),
         classes=classes,
         regression=regression,
         head=None if module else "network.head",
@@ -276,23 +276,23 @@ def default_learner(
         weight_decay=1e-3 if pictures else 1e-2,
         schedule="cosine",
         batch_size=BATCH,
-        augment=move if pictures else None,
+        augment=shift_images if pictures else None,
         members=LaplaceMembers(count=50),
         device=device,
         progress=progress,
     )
 
 
-def _perceptron(shape: Sequence[int], outputs: int) -> nn.Module:
+def _make_perceptron(shape: Sequence[int], outputs: int) -> nn.Module:
     return Perceptron(int(np.prod(shape)), 128, outputs)
 
 
-def _some(pictures: Any) -> Any:
+def _sample_images(pictures: Any) -> Any:
     """Pictures spread evenly over all, as many as are needed to measure them."""
     return pictures[:: max(1, -(-len(pictures) // _SCALED_FROM))]
 
 
-def move(images: Tensor) -> Tensor:
+def shift_images(images: Tensor) -> Tensor:
     """Every image moved by up to an eighth of its side; its border comes in behind it.
 
     Example:
@@ -324,7 +324,7 @@ def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
     if not module or not function:
         raise BadInput(f"name a function as package.module:function; got {name!r}")
     try:
-        with _looking_in(places):
+        with _extend_path(places):
             found = getattr(importlib.import_module(module), function)
     except ImportError as error:
         raise UnknownName(f"{module} cannot be imported ({error}); check {name!r}") from error
@@ -337,7 +337,7 @@ def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
 
 
 @contextmanager
-def _looking_in(places: Sequence[Path]) -> Iterator[None]:
+def _extend_path(places: Sequence[Path]) -> Iterator[None]:
     added = [str(place.resolve()) for place in places]
     sys.path[:0] = added
     try:

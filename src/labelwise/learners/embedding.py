@@ -37,7 +37,7 @@ _BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
+class Standardizer:
     """What takes values to mean 0 and deviation 1, per channel or column.
 
     Attributes:
@@ -45,7 +45,7 @@ class Scale:
         spread: their deviations; 1 for a column that never changes.
 
     Example:
-        >>> scale = Scale.of(np.array([[1.0, 5.0], [3.0, 5.0]]))
+        >>> scale = Standardizer.measure(np.array([[1.0, 5.0], [3.0, 5.0]]))
         >>> scale(np.array([[3.0, 6.0]])).tolist()
         [[1.0, 1.0]]
     """
@@ -54,12 +54,14 @@ class Scale:
     spread: Arrays
 
     @classmethod
-    def of(cls, values: Arrays) -> "Scale":
+    def measure(cls, values: Arrays) -> "Standardizer":
         """Measure ``(n, d)`` or ``(n, channels, height, width)`` values, block by block."""
         axes = tuple(axis for axis in range(values.ndim) if axis != 1)
         count = values.size // values.shape[1]
-        mean = sum(block.sum(axis=axes, keepdims=True) for block in _blocks(values)) / count
-        squares = sum(((b - mean) ** 2).sum(axis=axes, keepdims=True) for b in _blocks(values))
+        mean = sum(block.sum(axis=axes, keepdims=True) for block in _iterate_blocks(values)) / count
+        squares = sum(
+            ((b - mean) ** 2).sum(axis=axes, keepdims=True) for b in _iterate_blocks(values)
+        )
         spread = np.sqrt(squares / count)
         spread[spread <= 1e-8 * np.abs(mean)] = 1  # by rounding; small units are no rounding
         return cls(mean, spread)
@@ -80,13 +82,13 @@ class Scale:
         np.savez(path, mean=self.mean, spread=self.spread)
 
     @classmethod
-    def load(cls, path: Path) -> "Scale":
+    def load(cls, path: Path) -> "Standardizer":
         """Read what `save` wrote."""
         with np.load(path, allow_pickle=False) as held:
             return cls(held["mean"], held["spread"])
 
 
-def _blocks(values: Arrays) -> Iterator[NDArray[np.float64]]:
+def _iterate_blocks(values: Arrays) -> Iterator[NDArray[np.float64]]:
     """Parts of many rows in float64, some megabytes each."""
     width = max(1, values.size // max(1, len(values)))
     step = max(1, _BLOCK_BYTES // (8 * width))
@@ -95,7 +97,7 @@ def _blocks(values: Arrays) -> Iterator[NDArray[np.float64]]:
 
 
 @dataclass(frozen=True, eq=False)
-class TextRows:
+class TfidfEmbedding:
     """What takes texts to ``(n, d)`` numbers: TF-IDF in its first directions.
 
     Attributes:
@@ -107,7 +109,7 @@ class TextRows:
 
     Example:
         >>> texts = ["rose and soil", "rose and seed", "pan and salt", "pan and oven"]
-        >>> rows = TextRows.of(texts)
+        >>> rows = TfidfEmbedding.learn(texts)
         >>> rows(["a rose"]).shape
         (1, 3)
     """
@@ -119,9 +121,11 @@ class TextRows:
     spread: float
 
     @classmethod
-    def of(cls, texts: Sequence[str] | Arrays, *, directions: int = DIRECTIONS) -> "TextRows":
+    def learn(
+        cls, texts: Sequence[str] | Arrays, *, directions: int = DIRECTIONS
+    ) -> "TfidfEmbedding":
         """Look at texts: which words they have, and which words go together."""
-        extraction, decompose = _text_tools()
+        extraction, decompose = _import_text_tools()
         words = extraction.TfidfVectorizer(sublinear_tf=True, max_features=MOST_WORDS)
         try:
             counts = words.fit_transform(texts)
@@ -140,7 +144,7 @@ class TextRows:
 
     def __call__(self, texts: Sequence[str] | Arrays) -> NDArray[np.float32]:
         """The rows of texts, ``(n, d)``; words that were never looked at do not count."""
-        extraction, _ = _text_tools()
+        extraction, _ = _import_text_tools()
         words = extraction.TfidfVectorizer(sublinear_tf=True, vocabulary=list(self.words))
         words.idf_ = self.rarity
         rows = words.transform(texts) @ self.directions.T
@@ -159,7 +163,7 @@ class TextRows:
         )
 
     @classmethod
-    def load(cls, path: Path) -> "TextRows":
+    def load(cls, path: Path) -> "TfidfEmbedding":
         """Read what `save` wrote."""
         with np.load(path, allow_pickle=False) as held:
             words = json.loads(held["words"].tobytes())
@@ -167,7 +171,7 @@ class TextRows:
             return cls(words, held["rarity"], held["directions"], held["mean"], spread)
 
 
-def sentence_rows(
+def encode_sentences(
     texts: Sequence[str], model: str, *, progress: Progress | None = None
 ) -> NDArray[np.float32]:
     """``(n, d)`` vectors of texts by a model of sentence-transformers, a name or a folder."""
@@ -187,7 +191,7 @@ def sentence_rows(
     return np.concatenate(parts).astype(np.float32)
 
 
-def _text_tools() -> tuple[Any, Any]:
+def _import_text_tools() -> tuple[Any, Any]:
     try:
         from sklearn.feature_extraction import text
         from sklearn.utils.extmath import randomized_svd

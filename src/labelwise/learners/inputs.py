@@ -56,7 +56,7 @@ class TensorItems:
 
     def batch(self, positions: NDArray[np.int64]) -> Tensor:
         """The rows at ``positions``."""
-        if _consecutive(positions):
+        if _is_consecutive(positions):
             return self.rows[int(positions[0]) : int(positions[-1]) + 1].clone()
         return self.rows[torch.from_numpy(positions).to(self.rows.device)]
 
@@ -72,7 +72,7 @@ class ArrayItems:
 
     def batch(self, positions: NDArray[np.int64]) -> Tensor:
         """The rows at ``positions``, copied into a tensor."""
-        if _consecutive(positions):
+        if _is_consecutive(positions):
             return as_tensor(self.rows[int(positions[0]) : int(positions[-1]) + 1])
         return as_tensor(self.rows[positions])
 
@@ -107,7 +107,7 @@ class SequenceItems:
 
 
 @dataclass(frozen=True)
-class Part:
+class ItemSubset:
     """Some of the items, by their positions among all."""
 
     items: Items
@@ -123,14 +123,14 @@ class Part:
 
 def as_items(inputs: Any) -> Items:
     """Items in one of the forms above; an error says what is wrong with others."""
-    if isinstance(inputs, TensorItems | ArrayItems | MappingItems | SequenceItems | Part):
+    if isinstance(inputs, TensorItems | ArrayItems | MappingItems | SequenceItems | ItemSubset):
         return inputs
     if isinstance(inputs, Tensor):
-        return TensorItems(_with_items(inputs.detach()))
+        return TensorItems(_check_dimensions(inputs.detach()))
     if isinstance(inputs, str | Path):
-        return ArrayItems(_with_items(_mapped(Path(inputs))))
+        return ArrayItems(_check_dimensions(_map_npy(Path(inputs))))
     if isinstance(inputs, np.ndarray):
-        return ArrayItems(_with_items(_numbers(inputs)))
+        return ArrayItems(_check_dimensions(_check_numbers(inputs)))
     if issparse(inputs):
         raise BadInput(
             f"inputs are a sparse matrix of {inputs.shape}; give inputs.toarray(), or fewer "
@@ -139,9 +139,9 @@ def as_items(inputs: Any) -> Items:
     if hasattr(inputs, "to_numpy"):
         return as_items(inputs.to_numpy())
     if isinstance(inputs, list) and inputs and isinstance(inputs[0], list | int | float):
-        return as_items(_even(inputs))
+        return as_items(_stack_lists(inputs))
     if isinstance(inputs, Mapping):
-        return _together({str(name): as_items(value) for name, value in inputs.items()})
+        return _join_mapping({str(name): as_items(value) for name, value in inputs.items()})
     if isinstance(inputs, IterableDataset) or not (
         hasattr(inputs, "__getitem__") and hasattr(inputs, "__len__")
     ):
@@ -152,15 +152,15 @@ def as_items(inputs: Any) -> Items:
     return SequenceItems(inputs)
 
 
-def _mapped(path: Path) -> NDArray[Any]:
+def _map_npy(path: Path) -> NDArray[Any]:
     if not path.is_file():
         raise BadInput(f"there is no file {path}")
     if path.suffix != ".npy":
         raise BadInput(f"a file of inputs must be .npy; got {path}: save it with numpy.save")
-    return _numbers(np.load(path, mmap_mode="r", allow_pickle=False))
+    return _check_numbers(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def _numbers(array: NDArray[Any]) -> NDArray[Any]:
+def _check_numbers(array: NDArray[Any]) -> NDArray[Any]:
     if np.ma.is_masked(array):
         raise BadInput("inputs hold masked entries; fill them or leave these items out")
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
@@ -168,7 +168,7 @@ def _numbers(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _even(rows: list[Any]) -> NDArray[Any]:
+def _stack_lists(rows: list[Any]) -> NDArray[Any]:
     try:
         return np.asarray(rows)
     except ValueError as error:
@@ -177,13 +177,13 @@ def _even(rows: list[Any]) -> NDArray[Any]:
         ) from error
 
 
-def _with_items(rows: Any) -> Any:
+def _check_dimensions(rows: Any) -> Any:
     if not rows.ndim:
         raise BadInput("inputs must have one row per item; got a single number")
     return rows
 
 
-def _together(parts: dict[str, Items]) -> MappingItems:
+def _join_mapping(parts: dict[str, Items]) -> MappingItems:
     lengths = {name: len(part) for name, part in parts.items()}
     if len(set(lengths.values())) != 1:
         raise BadInput(
@@ -197,7 +197,7 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
-def resident(items: Items, device: torch.device, dtype: torch.dtype | None = None) -> Items:
+def move_to_device(items: Items, device: torch.device, dtype: torch.dtype | None = None) -> Items:
     """The items on a device, if they are arrays and not too large to stay there.
 
     Args:
@@ -206,27 +206,27 @@ def resident(items: Items, device: torch.device, dtype: torch.dtype | None = Non
         dtype: what floating-point numbers become, once and not batch by batch; None: as they are.
     """
     if isinstance(items, ArrayItems) and items.rows.nbytes <= RESIDENT_BYTES:
-        return resident(TensorItems(as_tensor(items.rows)), device, dtype)
+        return move_to_device(TensorItems(as_tensor(items.rows)), device, dtype)
     if isinstance(items, TensorItems) and items.rows.nbytes <= RESIDENT_BYTES:
         kind = dtype if items.rows.is_floating_point() else None
         return TensorItems(items.rows.to(device=device, dtype=kind))
-    if isinstance(items, Part) and not isinstance(items.items, SequenceItems):
-        return Part(resident(items.items, device, dtype), items.positions)
+    if isinstance(items, ItemSubset) and not isinstance(items.items, SequenceItems):
+        return ItemSubset(move_to_device(items.items, device, dtype), items.positions)
     if isinstance(items, MappingItems):
-        near = {name: resident(part, device, dtype) for name, part in items.parts.items()}
+        near = {name: move_to_device(part, device, dtype) for name, part in items.parts.items()}
         return MappingItems(near)
     return items
 
 
-def ready(batch: Batch, device: torch.device, dtype: torch.dtype) -> Batch:
+def prepare_batch(batch: Batch, device: torch.device, dtype: torch.dtype) -> Batch:
     """A batch on the device, its floating-point numbers in the precision of the module."""
     if isinstance(batch, Tensor):
         kind = dtype if batch.is_floating_point() else None
         return batch.to(device=device, dtype=kind, non_blocking=True)
     if isinstance(batch, Mapping):
-        return {name: ready(value, device, dtype) for name, value in batch.items()}
+        return {name: prepare_batch(value, device, dtype) for name, value in batch.items()}
     if isinstance(batch, list | tuple):
-        return tuple(ready(value, device, dtype) for value in batch)
+        return tuple(prepare_batch(value, device, dtype) for value in batch)
     raise BadInput(f"items must be numbers, arrays or tensors; got {type(batch).__name__}")
 
 
@@ -238,24 +238,24 @@ def batch_length(batch: Batch) -> int:
     return batch_length(parts[0])
 
 
-def first_not_finite(items: Items, size: int = 512) -> int | None:
+def find_nonfinite(items: Items, size: int = 512) -> int | None:
     """The position of the first item with a NaN or an infinite number among all, or None."""
-    for positions in even_parts(np.arange(len(items)), size):
-        wrong = _not_finite(items.batch(positions), len(positions))
+    for positions in split_evenly(np.arange(len(items)), size):
+        wrong = _mark_nonfinite(items.batch(positions), len(positions))
         if wrong.any():
             found = int(positions[int(wrong.nonzero()[0, 0])])
-            return int(items.positions[found]) if isinstance(items, Part) else found
+            return int(items.positions[found]) if isinstance(items, ItemSubset) else found
     return None
 
 
-def _not_finite(batch: Batch, count: int) -> Tensor:
+def _mark_nonfinite(batch: Batch, count: int) -> Tensor:
     if isinstance(batch, Tensor):
         return ~torch.isfinite(batch.reshape(count, -1)).all(dim=1).cpu()
     parts = list(batch.values()) if isinstance(batch, Mapping) else list(batch)
-    return torch.stack([_not_finite(part, count) for part in parts]).any(dim=0)
+    return torch.stack([_mark_nonfinite(part, count) for part in parts]).any(dim=0)
 
 
-def even_parts(order: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+def split_evenly(order: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
     """Cut positions into batches of at most ``size`` that differ by one item at most.
 
     A short last batch would weigh its items more than the others, and a batch of a single item
@@ -265,7 +265,7 @@ def even_parts(order: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
     return list(np.array_split(order, count)) if count else []
 
 
-def _consecutive(positions: NDArray[np.int64]) -> bool:
+def _is_consecutive(positions: NDArray[np.int64]) -> bool:
     count = len(positions)
     return bool(
         count

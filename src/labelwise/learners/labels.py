@@ -9,10 +9,10 @@ from torch import Tensor
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import as_tensor
-from labelwise.learners.weights import as_numbers, mean_one
+from labelwise.learners.weights import convert_numbers, scale_to_mean_one
 
 
-def as_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
+def convert_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
     """Targets as a tensor, and whether they are classes.
 
     Args:
@@ -24,7 +24,7 @@ def as_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
         ``(m,)`` int64 classes and True, or ``(m, k)`` values and False.
     """
     if not isinstance(targets, Tensor):
-        targets = _tensor(targets)
+        targets = _convert_targets(targets)
     if targets.ndim == 0 or len(targets) != count:
         raise BadInput(f"there are {count} items but targets of shape {tuple(targets.shape)}")
     if count == 0:
@@ -39,13 +39,15 @@ def as_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
         return targets.to(torch.int64), True
     values = targets.to(torch.float64) if whole else targets
     if not bool(torch.isfinite(values).all()):
-        raise BadInput(f"targets must be finite; item {_first(~torch.isfinite(values))} is not")
+        raise BadInput(
+            f"targets must be finite; item {_find_first(~torch.isfinite(values))} is not"
+        )
     return values.reshape(count, -1), False
 
 
-def _tensor(targets: Any) -> Tensor:
+def _convert_targets(targets: Any) -> Tensor:
     try:
-        array = as_numbers(targets, "targets")
+        array = convert_numbers(targets, "targets")
     except BadInput as error:
         hint = "" if np.ma.is_masked(targets) else ": number the classes from 0"
         raise BadInput(f"{error}{hint}") from None
@@ -74,19 +76,19 @@ def check_range(targets: Tensor, classes: bool, outputs: int) -> None:
     if low < 0 or high >= outputs:
         wrong = low if low < 0 else high
         raise BadInput(
-            f"label {wrong} of item {_first(targets == wrong)} is out of range: the module has "
-            f"{outputs} classes, 0 to {outputs - 1}"
+            f"label {wrong} of item {_find_first(targets == wrong)} is out of range; the module "
+            f"has {outputs} classes, 0 to {outputs - 1}"
         )
 
 
-def as_weights(weights: Any, count: int) -> Tensor:
+def convert_weights(weights: Any, count: int) -> Tensor:
     """``(m,)`` weights of mean 1; ones for None."""
     if weights is None:
         return torch.ones(count)
-    return torch.from_numpy(mean_one(weights, count))
+    return torch.from_numpy(scale_to_mean_one(weights, count))
 
 
-def share_of(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:
+def select_weights(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:
     """The weights at some positions, of mean 1 again."""
     values = weights[positions]
     if not bool(values.any()):
@@ -97,7 +99,7 @@ def share_of(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor
     return values / values.mean()
 
 
-def split(
+def split_holdout(
     targets: Tensor, classes: bool, share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Positions to train on, and positions to hold out: of every class about the same share.
@@ -110,7 +112,7 @@ def split(
     if not classes:
         kept, held = order[wanted:], order[:wanted]
     else:
-        kept, held = _by_class(targets.cpu().numpy()[order], order, wanted)
+        kept, held = _split_by_class(targets.cpu().numpy()[order], order, wanted)
     if not len(kept) or not len(held):
         raise BadInput(
             f"{count} labelled items are too few to hold out a share of {share}; give more labels "
@@ -119,7 +121,7 @@ def split(
     return np.sort(kept), np.sort(held)
 
 
-def _by_class(
+def _split_by_class(
     labels: NDArray[Any], order: NDArray[np.int64], wanted: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Hold out of every class its share, rounded so that all together are ``wanted``."""
@@ -134,6 +136,6 @@ def _by_class(
     return order[~held], order[held]
 
 
-def _first(wrong: Tensor) -> int:
+def _find_first(wrong: Tensor) -> int:
     """The position of the first item of which something is wrong."""
     return int(wrong.reshape(len(wrong), -1).any(dim=1).nonzero()[0, 0])

@@ -11,16 +11,16 @@ from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.inputs import Batch, batch_length
 
 
-def call(module: nn.Module, batch: Batch) -> Tensor:
+def call_module(module: nn.Module, batch: Batch) -> Tensor:
     """The module's output ``(b, K)`` for a batch.
 
     A module may answer with a tensor, a tuple that begins with one, or an object with ``logits``
     (as the classifiers of Hugging Face do). An output ``(b,)`` counts as ``(b, 1)``.
     """
     try:
-        answer = _answer(module, batch)
+        answer = _call_raw(module, batch)
     except RuntimeError as error:
-        kinds = whole_numbers(batch)
+        kinds = describe_integer_inputs(batch)
         if not kinds or "type" not in str(error):
             raise
         raise BadInput(
@@ -42,18 +42,20 @@ def call(module: nn.Module, batch: Batch) -> Tensor:
     return output
 
 
-def _answer(module: nn.Module, batch: Batch) -> Any:
+def _call_raw(module: nn.Module, batch: Batch) -> Any:
     if isinstance(batch, Mapping):
         return module(**batch)
     return module(*batch) if isinstance(batch, tuple) else module(batch)
 
 
-def whole_numbers(batch: Batch) -> str:
+def describe_integer_inputs(batch: Batch) -> str:
     """The types of those inputs of a batch that are no floating-point numbers, in words."""
     if isinstance(batch, Tensor):
         return "" if batch.is_floating_point() else str(batch.dtype).removeprefix("torch.")
     parts = batch.values() if isinstance(batch, Mapping) else batch
-    return ", ".join(dict.fromkeys(kind for part in parts if (kind := whole_numbers(part))))
+    return ", ".join(
+        dict.fromkeys(kind for part in parts if (kind := describe_integer_inputs(part)))
+    )
 
 
 def find_head(module: nn.Module, name: str | None, batch: Batch) -> str:
@@ -73,7 +75,7 @@ def find_head(module: nn.Module, name: str | None, batch: Batch) -> str:
             kind = type(module.get_submodule(name)).__name__
             raise BadInput(f"the head must be a linear layer; {name!r} is {kind}, linear: {listed}")
         return name
-    last = _layers_that_give_the_output(module, layers, batch)
+    last = _find_output_layers(module, layers, batch)
     if len(last) != 1:
         found = " and ".join(last) or "no linear layer"
         raise BadInput(
@@ -88,7 +90,7 @@ def _is_linear(layer: nn.Module) -> bool:
     )
 
 
-def _layers_that_give_the_output(
+def _find_output_layers(
     module: nn.Module, layers: Mapping[str, nn.Module], batch: Batch
 ) -> list[str]:
     given: dict[str, tuple[Tensor, int]] = {}
@@ -102,16 +104,18 @@ def _layers_that_give_the_output(
         for name, layer in layers.items()
     ]
     try:
-        with evaluating(module), torch.no_grad():
-            output = call(module, batch)
+        with evaluation_mode(module), torch.no_grad():
+            output = call_module(module, batch)
     finally:
         for handle in handles:
             handle.remove()
-    last = [name for name, (value, version) in given.items() if _same(value, version, output)]
-    return last or [name for name, (value, _) in given.items() if _normalised(value, output)]
+    last = [
+        name for name, (value, version) in given.items() if _shares_memory(value, version, output)
+    ]
+    return last or [name for name, (value, _) in given.items() if _is_log_softmax(value, output)]
 
 
-def _same(value: Tensor, version: int, output: Tensor) -> bool:
+def _shares_memory(value: Tensor, version: int, output: Tensor) -> bool:
     """Whether two tensors are the same memory, reshaped at most and not changed since."""
     return (
         value.numel() == output.numel()
@@ -120,7 +124,7 @@ def _same(value: Tensor, version: int, output: Tensor) -> bool:
     )
 
 
-def _normalised(value: Tensor, output: Tensor) -> bool:
+def _is_log_softmax(value: Tensor, output: Tensor) -> bool:
     """Whether the output is the log of the softmax: the same scores but for one number per item."""
     return (
         value.shape == output.shape
@@ -129,7 +133,7 @@ def _normalised(value: Tensor, output: Tensor) -> bool:
     )
 
 
-def layer_of(module: nn.Module, head: str) -> nn.Linear:
+def get_linear_layer(module: nn.Module, head: str) -> nn.Linear:
     """The head itself, by its name."""
     layer = module.get_submodule(head)
     assert isinstance(layer, nn.Linear)
@@ -145,7 +149,7 @@ def call_with_features(module: nn.Module, head: str, batch: Batch) -> tuple[Tens
         with_kwargs=True,
     )
     try:
-        output = call(module, batch)
+        output = call_module(module, batch)
     finally:
         handle.remove()
     if len(entered) != 1:
@@ -162,7 +166,7 @@ def call_with_features(module: nn.Module, head: str, batch: Batch) -> tuple[Tens
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """The module in eval mode; every layer goes back to the mode it was in."""
     modes = {layer: layer.training for layer in module.modules()}
     module.eval()
@@ -173,7 +177,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             layer.training = mode
 
 
-def shared_parts(module: nn.Module, other: nn.Module) -> str:
+def find_shared_parts(module: nn.Module, other: nn.Module) -> str:
     """What a training of one module would change in the other, in words; empty if nothing.
 
     Frozen parameters may be shared, and constants; parameters that are trained, and statistics
@@ -181,12 +185,12 @@ def shared_parts(module: nn.Module, other: nn.Module) -> str:
     """
     if module is other:
         return "the module"
-    theirs = {id(tensor) for _, tensor in _changing(other)}
-    names = [name for name, tensor in _changing(module) if id(tensor) in theirs]
+    theirs = {id(tensor) for _, tensor in _iterate_trained(other)}
+    names = [name for name, tensor in _iterate_trained(module) if id(tensor) in theirs]
     return f"the tensor {names[0]!r}" if names else ""
 
 
-def _changing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _iterate_trained(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters that are trained, and statistics that layers gather, by name."""
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
@@ -197,7 +201,7 @@ def _changing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{name}.{own}".lstrip("."), buffer
 
 
-def precision_of(module: nn.Module) -> torch.dtype:
+def get_dtype(module: nn.Module) -> torch.dtype:
     """The floating-point type of the module's parameters."""
     for parameter in module.parameters():
         if parameter.is_floating_point():

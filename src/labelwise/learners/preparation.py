@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from labelwise.errors import BadInput
 from labelwise.learner import check_seed
 from labelwise.learners import labels
-from labelwise.learners.inputs import Items, Part, as_items, ready, resident
-from labelwise.learners.network import call, evaluating, find_head, precision_of
+from labelwise.learners.inputs import Items, ItemSubset, as_items, move_to_device, prepare_batch
+from labelwise.learners.network import call_module, evaluation_mode, find_head, get_dtype
 from labelwise.learners.training import Labelled
 
 
-def as_device(device: str | torch.device) -> torch.device:
+def choose_device(device: str | torch.device) -> torch.device:
     """A device that is there; ``"auto"`` is a GPU where there is one."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -28,7 +28,7 @@ def as_device(device: str | torch.device) -> torch.device:
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seed_torch(seed: int, device: torch.device) -> Iterator[None]:
     """All randomness of torch from the seed, and kernels that repeat; as before afterwards."""
     number = check_seed(seed)
     on_gpu, cudnn = device.type == "cuda", torch.backends.cudnn
@@ -45,7 +45,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
             cudnn.deterministic, cudnn.benchmark = before
 
 
-def look_at(
+def inspect_module(
     module: nn.Module,
     head: str | None,
     items: Items,
@@ -55,10 +55,10 @@ def look_at(
 ) -> str:
     """The head's name, after some items have gone through and the labels were checked."""
     positions = np.arange(min(len(items), 4))
-    batch = ready(items.batch(positions), device, precision_of(module))
+    batch = prepare_batch(items.batch(positions), device, get_dtype(module))
     found = find_head(module, head, batch)
-    with evaluating(module), torch.no_grad():
-        outputs = call(module, batch)
+    with evaluation_mode(module), torch.no_grad():
+        outputs = call_module(module, batch)
     labels.check_targets(targets, classes, outputs.shape[1])
     return found
 
@@ -84,24 +84,24 @@ def hold_out(
     """
     if isinstance(validation, tuple):
         others, device = as_items(validation[0]), whole.targets.device
-        targets, _ = labels.as_targets(validation[1], len(others), loss)
+        targets, _ = labels.convert_targets(validation[1], len(others), loss)
         if outputs is not None:
             labels.check_range(targets, classes, outputs)
         ones = torch.ones(len(others))
-        return whole, near(others, targets, ones, device, dtype=whole.weights.dtype)
+        return whole, place_labelled(others, targets, ones, device, dtype=whole.weights.dtype)
     if not validation:
         return whole, None
     rng = np.random.default_rng([seed, 2])
-    kept, held = labels.split(whole.targets, classes, validation, rng)
-    return _part(whole, kept, "train on"), _part(whole, held, "hold out")
+    kept, held = labels.split_holdout(whole.targets, classes, validation, rng)
+    return _select_part(whole, kept, "train on"), _select_part(whole, held, "hold out")
 
 
-def _part(whole: Labelled, positions: NDArray[np.int64], purpose: str) -> Labelled:
-    weights = labels.share_of(whole.weights, positions, purpose)
-    return Labelled(Part(whole.items, positions), whole.targets[positions], weights)
+def _select_part(whole: Labelled, positions: NDArray[np.int64], purpose: str) -> Labelled:
+    weights = labels.select_weights(whole.weights, positions, purpose)
+    return Labelled(ItemSubset(whole.items, positions), whole.targets[positions], weights)
 
 
-def near(
+def place_labelled(
     items: Items,
     targets: Tensor,
     weights: Tensor,
@@ -113,5 +113,7 @@ def near(
     kind = torch.promote_types(dtype, torch.float32)  # targets keep more digits than half precision
     values = targets.to(kind) if targets.is_floating_point() else targets
     return Labelled(
-        resident(items, device, dtype), values.to(device), weights.to(device=device, dtype=kind)
+        move_to_device(items, device, dtype),
+        values.to(device),
+        weights.to(device=device, dtype=kind),
     )

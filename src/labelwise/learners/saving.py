@@ -15,7 +15,9 @@ FORMAT = 1
 TENSORS, FACTS = "tensors.safetensors", "learner.json"
 
 
-def save(folder: str | Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+def save_learner(
+    folder: str | Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
+) -> None:
     """Write tensors and facts to a folder, each file whole or not at all.
 
     Args:
@@ -36,7 +38,7 @@ def save(folder: str | Path, tensors: Mapping[str, Tensor], facts: Mapping[str, 
     partial.replace(path / FACTS)
 
 
-def load(folder: str | Path, learner: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_learner(folder: str | Path, learner: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts that a learner of this kind saved."""
     path = Path(folder)
     if not (path / FACTS).exists():
@@ -58,7 +60,7 @@ def load(folder: str | Path, learner: str) -> tuple[dict[str, Tensor], dict[str,
         ) from error
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin with ``prefix``, without it."""
     return {
         name.removeprefix(prefix): value

@@ -32,32 +32,36 @@ WEIGHTINGS = ("loss", "sampler")
 SCHEDULES = ("cosine", "linear")
 
 
-def _sgd(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+def _make_sgd(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=0.9)
 
 
-def _adam(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=_real(parameters))
+def _make_adam(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    return torch.optim.Adam(
+        parameters, lr=lr, weight_decay=weight_decay, fused=_is_real(parameters)
+    )
 
 
-def _adamw(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=_real(parameters))
+def _make_adamw(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        parameters, lr=lr, weight_decay=weight_decay, fused=_is_real(parameters)
+    )
 
 
-def _real(parameters: Any) -> bool:
+def _is_real(parameters: Any) -> bool:
     """Whether the fused step, which spares small networks much overhead, can be taken."""
     return all(parameter.is_floating_point() for parameter in parameters)
 
 
 OPTIMIZERS: dict[str, Callable[[Any, float, float], torch.optim.Optimizer]] = {
-    "adam": _adam,
-    "adamw": _adamw,
-    "sgd": _sgd,
+    "adam": _make_adam,
+    "adamw": _make_adamw,
+    "sgd": _make_sgd,
 }
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """How to train; `labelwise.TorchLearner` says what each one means."""
 
     loss: Loss
@@ -97,7 +101,7 @@ class Settings:
             raise UnknownName(f"no schedule is called {self.schedule!r}; choose from {known}")
 
 
-def make_optimizer(module: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+def make_optimizer(module: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
     """An optimizer of the parameters that are not frozen."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if not parameters:
@@ -108,7 +112,7 @@ def make_optimizer(module: nn.Module, settings: Settings) -> torch.optim.Optimiz
     return make(parameters, settings.lr, settings.weight_decay)
 
 
-def make_schedule(optimizer: torch.optim.Optimizer, settings: Settings, steps: int) -> Any:
+def make_schedule(optimizer: torch.optim.Optimizer, settings: TrainingSettings, steps: int) -> Any:
     """What changes the learning rate after every step, or None."""
     if settings.schedule is None:
         return None

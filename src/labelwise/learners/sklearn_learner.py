@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_names, check_seed
-from labelwise.learners.weights import as_rows, mean_one
+from labelwise.learners.weights import convert_rows, scale_to_mean_one
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda z: z,
@@ -181,7 +181,7 @@ def _weight_argument(estimator: Any, weights: Any, count: int) -> dict[str, NDAr
         name = type(last).__name__
         raise BadInput(f"{name} cannot be trained with weights; give none or take another model")
     prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
-    return {f"{prefix}sample_weight": mean_one(weights, count)}
+    return {f"{prefix}sample_weight": scale_to_mean_one(weights, count)}
 
 
 def _pass_on(caught: Sequence[warnings.WarningMessage]) -> bool:
@@ -215,7 +215,7 @@ def _network_rows(network: Any, inputs: Any, names: Sequence[str]) -> dict[str, 
 
 
 def _estimator_rows(last: Any, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"features": as_rows(inputs)}
+    found: dict[str, Any] = {"features": convert_rows(inputs)}
     if "probabilities" in names:
         found["probabilities"] = last.predict_proba(inputs)
     if "outputs" in names:

@@ -30,10 +30,10 @@ from torch.utils.data import Dataset, Subset
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.learner import FitReport
 from labelwise.learners import labels
-from labelwise.learners.inputs import Items, Part, as_items, ready
-from labelwise.learners.network import precision_of
-from labelwise.learners.preparation import look_at, near, seeded
-from labelwise.learners.representations import Fitted
+from labelwise.learners.inputs import Items, ItemSubset, as_items, prepare_batch
+from labelwise.learners.network import get_dtype
+from labelwise.learners.network_reader import Fitted
+from labelwise.learners.preparation import inspect_module, place_labelled, seed_torch
 from labelwise.learners.settings import Loss, squared_error
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import Labelled, check_finite
@@ -120,16 +120,16 @@ class SkorchLearner(TorchLearner):
         """
         begin = time.perf_counter()
         items = as_items(inputs)
-        values, classes = labels.as_targets(targets, len(items), self._loss_name)
-        shares = labels.as_weights(weights, len(items))
-        with seeded(seed, self._device), _numpy_seeded(seed):
+        values, classes = labels.convert_targets(targets, len(items), self._loss_name)
+        shares = labels.convert_weights(weights, len(items))
+        with seed_torch(seed, self._device), _numpy_seeded(seed):
             net = self._fresh_net().initialize()
-            module, dtype = _scores(net), precision_of(net.module_)
-            head = look_at(module, self._head, items, values, classes, self._device)
-            whole = near(items, values, shares, torch.device("cpu"), dtype=dtype)
+            module, dtype = _scores(net), get_dtype(net.module_)
+            head = inspect_module(module, self._head, items, values, classes, self._device)
+            whole = place_labelled(items, values, shares, torch.device("cpu"), dtype=dtype)
             net.partial_fit(_Weighted(whole, dtype), whole.targets.numpy())
         kept = _trained_on(net, whole)
-        labelled = near(kept.items, kept.targets, kept.weights, self._device, dtype=dtype)
+        labelled = place_labelled(kept.items, kept.targets, kept.weights, self._device, dtype=dtype)
         loss, held_out = _last_epoch(net)
         settings = replace(self._settings, loss=_item_loss(net), lr=net.lr)
         check_finite(loss, f"the loss in epoch {len(net.history)}", whole, settings)
@@ -236,7 +236,9 @@ class _Weighted(Dataset[Any]):
         return len(self._targets)
 
     def __getitem__(self, position: int) -> tuple[dict[str, Any], Tensor]:
-        batch = ready(self._items.batch(np.array([position])), torch.device("cpu"), self._dtype)
+        batch = prepare_batch(
+            self._items.batch(np.array([position])), torch.device("cpu"), self._dtype
+        )
         return {INPUTS: _only(batch), WEIGHT: self._weights[position]}, self._targets[position]
 
 
@@ -282,7 +284,7 @@ def _trained_on(net: Any, whole: Labelled) -> Labelled:
     if not isinstance(kept, Subset) or not isinstance(kept.dataset, _Weighted):
         return whole
     positions = np.sort(np.asarray(kept.indices, dtype=np.int64))
-    items: Items = Part(whole.items, positions)
+    items: Items = ItemSubset(whole.items, positions)
     return Labelled(items, whole.targets[positions], whole.weights[positions])
 
 

@@ -30,7 +30,7 @@ from torch.func import functional_call, grad, vmap
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import as_tensor
-from labelwise.learners.weights import as_numbers
+from labelwise.learners.weights import convert_numbers
 
 CHUNK_NUMBERS = 1 << 26
 """About how many numbers the gradients of a chunk may have, if no chunk size is given."""
@@ -166,7 +166,7 @@ def _tensor(values: Any, trained: Mapping[str, Tensor], dtype: Any) -> Tensor:
     """Inputs where the module is and, unless they are whole numbers, in its precision."""
     first = next(iter(trained.values()))
     if not isinstance(values, Tensor):
-        values = as_tensor(as_numbers(values, "inputs"))
+        values = as_tensor(convert_numbers(values, "inputs"))
     tensor: Tensor = values.detach().to(first.device)
     return tensor.to(dtype or first.dtype) if tensor.is_floating_point() else tensor
 

@@ -14,10 +14,16 @@ from labelwise.learner import FitReport
 from labelwise.learners import labels, saving
 from labelwise.learners.inputs import Batch, as_items
 from labelwise.learners.members import Members
-from labelwise.learners.network import layer_of, precision_of, shared_parts
-from labelwise.learners.preparation import as_device, hold_out, look_at, near, seeded
-from labelwise.learners.representations import Fitted, NetworkReader
-from labelwise.learners.settings import LOSSES, Loss, Settings
+from labelwise.learners.network import find_shared_parts, get_dtype, get_linear_layer
+from labelwise.learners.network_reader import Fitted, NetworkReader
+from labelwise.learners.preparation import (
+    choose_device,
+    hold_out,
+    inspect_module,
+    place_labelled,
+    seed_torch,
+)
+from labelwise.learners.settings import LOSSES, Loss, TrainingSettings
 from labelwise.learners.training import Labelled, Outcome, Watcher, train
 from labelwise.pool.blocks import Progress
 
@@ -127,7 +133,7 @@ class TorchLearner(NetworkReader):
             )
         if isinstance(validation, int | float) and not 0 <= validation < 1:
             raise BadInput(f"validation must be a share from 0 to below 1; got {validation}")
-        settings = Settings(
+        settings = TrainingSettings(
             loss=LOSSES[loss] if isinstance(loss, str) else loss,
             optimizer=optimizer,
             lr=lr,
@@ -143,7 +149,7 @@ class TorchLearner(NetworkReader):
         )
         super().__init__(
             settings,
-            device=as_device(device),
+            device=choose_device(device),
             members=members,
             gradients=gradients,
             pseudo=pseudo,
@@ -164,7 +170,7 @@ class TorchLearner(NetworkReader):
             seed: decides all that is random, the module's first parameters too.
         """
         begin = time.perf_counter()
-        with seeded(seed, self._device):
+        with seed_torch(seed, self._device):
             start = self._prepare(inputs, targets, weights, seed)
             outcome = train(
                 start.module,
@@ -187,16 +193,16 @@ class TorchLearner(NetworkReader):
             own = self._members.tensors()
             tensors |= {f"members.{name}": value for name, value in own.items()}
         facts = {"learner": type(self).__name__, "head": state.head, "classes": state.classes}
-        saving.save(folder, tensors, facts)
+        saving.save_learner(folder, tensors, facts)
 
     def load(self, folder: str | Path) -> None:
         """Take the module that `save` wrote; ``make_module`` must make one of the same shape."""
-        tensors, facts = saving.load(folder, type(self).__name__)
+        tensors, facts = saving.load_learner(folder, type(self).__name__)
         module = self._make_module().to(self._device)
         if self._members is not None:
             self._members.adapt(module, facts["head"])
         try:
-            module.load_state_dict(saving.under("module.", tensors))
+            module.load_state_dict(saving.strip_prefix("module.", tensors))
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise BadInput(
@@ -204,22 +210,22 @@ class TorchLearner(NetworkReader):
             ) from error
         self._fitted = Fitted(module.to(self._device).eval(), facts["head"], None, facts["classes"])
         if self._members is not None:
-            self._members.load(saving.under("members.", tensors))
+            self._members.load(saving.strip_prefix("members.", tensors))
 
     # What learners built on this one may use and replace.
 
     def _prepare(self, inputs: Any, targets: Any, weights: Any, seed: int) -> Start:
-        """All that `fit` does before the training itself; to be called with torch `seeded`."""
+        """All that `fit` does before the training itself; to be called with torch `seed_torch`."""
         items = as_items(inputs)
-        values, classes = labels.as_targets(targets, len(items), self._loss_name)
-        shares = labels.as_weights(weights, len(items))
+        values, classes = labels.convert_targets(targets, len(items), self._loss_name)
+        shares = labels.convert_weights(weights, len(items))
         module = self._start_module()
         one = self._one_of(module)
-        head = look_at(one, self._head, items, values, classes, self._device)
-        outputs = layer_of(one, head).out_features
+        head = inspect_module(one, self._head, items, values, classes, self._device)
+        outputs = get_linear_layer(one, head).out_features
         if self._members is not None:
             self._members.adapt(module, head)
-        whole = near(items, values, shares, self._device, dtype=precision_of(one))
+        whole = place_labelled(items, values, shares, self._device, dtype=get_dtype(one))
         labelled, validation = hold_out(
             whole, classes, self._validation, self._loss_name, seed, outputs=outputs
         )
@@ -257,7 +263,7 @@ class TorchLearner(NetworkReader):
         module = self._make_module()
         if not isinstance(module, nn.Module):
             raise BadInput(f"make_module must give a torch module; got {type(module).__name__}")
-        if last is not None and (shared := shared_parts(module, last)):
+        if last is not None and (shared := find_shared_parts(module, last)):
             raise BadInput(
                 f"make_module gave {shared} of the last training again; make a new one at every "
                 "call, freeze it, or set warm_start=True"

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from labelwise.errors import BadInput, NotConverged
-from labelwise.learners.inputs import Batch, Items, even_parts, first_not_finite, ready
-from labelwise.learners.network import call, evaluating, precision_of
-from labelwise.learners.settings import Loss, Settings, make_optimizer, make_schedule
+from labelwise.learners.inputs import Batch, Items, find_nonfinite, prepare_batch, split_evenly
+from labelwise.learners.network import call_module, evaluation_mode, get_dtype
+from labelwise.learners.settings import Loss, TrainingSettings, make_optimizer, make_schedule
 from labelwise.pool.blocks import Progress
 
 
@@ -111,7 +111,7 @@ class Outcome:
 def train(
     module: nn.Module,
     labelled: Labelled,
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     seed: int,
     device: torch.device,
@@ -154,13 +154,13 @@ def item_losses(
     module: nn.Module, labelled: Labelled, loss: Loss, device: torch.device, batch_size: int = 512
 ) -> Tensor:
     """The loss of every item, ``(m,)``, in eval mode, without gradients."""
-    dtype = precision_of(module)
+    dtype = get_dtype(module)
     parts = []
-    with evaluating(module), torch.no_grad():
-        for positions in even_parts(np.arange(len(labelled)), batch_size):
-            batch = ready(labelled.items.batch(positions), device, dtype)
+    with evaluation_mode(module), torch.no_grad():
+        for positions in split_evenly(np.arange(len(labelled)), batch_size):
+            batch = prepare_batch(labelled.items.batch(positions), device, dtype)
             targets = labelled.targets[torch.from_numpy(positions).to(labelled.targets.device)]
-            parts.append(loss(call(module, batch), targets.to(device)))
+            parts.append(loss(call_module(module, batch), targets.to(device)))
     return torch.cat(parts)
 
 
@@ -173,14 +173,14 @@ class _Step:
         self,
         module: nn.Module,
         labelled: Labelled,
-        settings: Settings,
+        settings: TrainingSettings,
         optimizer: torch.optim.Optimizer,
         device: torch.device,
         watchers: Sequence[Watcher],
     ) -> None:
         self._module, self._labelled, self._settings = module, labelled, settings
         self._optimizer, self._device, self._watchers = optimizer, device, watchers
-        self._dtype = precision_of(module)
+        self._dtype = get_dtype(module)
         self._penalised = [layer for layer in module.modules() if isinstance(layer, Penalised)]
         uneven = settings.weighting == "loss" and bool((labelled.weights != 1).any())
         self._weights = labelled.weights if uneven else None
@@ -202,12 +202,12 @@ class _Step:
 
     def _make(self, positions: NDArray[np.int64]) -> None:
         places = torch.from_numpy(positions).to(self._device)
-        batch = ready(self._labelled.items.batch(positions), self._device, self._dtype)
+        batch = prepare_batch(self._labelled.items.batch(positions), self._device, self._dtype)
         if self._settings.augment is not None:
             batch = self._settings.augment(batch)
         targets = self._labelled.targets[places]
         with autocast(self._device, self._settings.amp):
-            outputs = call(self._module, batch)
+            outputs = call_module(self._module, batch)
             losses = checked_losses(self._settings.loss, outputs, targets)
             steered = self._steered(losses, outputs, targets, places)
         self._optimizer.zero_grad(set_to_none=True)
@@ -242,8 +242,8 @@ class _Step:
         return objective
 
     def _again(self, batch: Batch, targets: Tensor, loss: Loss | None = None) -> Tensor:
-        with evaluating(self._module), torch.no_grad():
-            return (loss or self._settings.loss)(call(self._module, batch), targets)
+        with evaluation_mode(self._module), torch.no_grad():
+            return (loss or self._settings.loss)(call_module(self._module, batch), targets)
 
 
 class _Best:
@@ -295,11 +295,11 @@ def is_mixed(device: torch.device, on: bool) -> bool:
     return on and device.type == "cuda"
 
 
-def check_finite(loss: float, which: str, labelled: Labelled, settings: Settings) -> None:
+def check_finite(loss: float, which: str, labelled: Labelled, settings: TrainingSettings) -> None:
     """Refuse to go on with a loss that is no number, and say where it comes from."""
     if math.isfinite(loss):
         return
-    position = first_not_finite(labelled.items)
+    position = find_nonfinite(labelled.items)
     if position is not None:
         raise BadInput(
             f"{which} is {loss}: the inputs of item {position} are not finite; repair or leave it "
@@ -311,7 +311,7 @@ def check_finite(loss: float, which: str, labelled: Labelled, settings: Settings
 
 
 def batches(
-    weights: Tensor, settings: Settings, rng: np.random.Generator
+    weights: Tensor, settings: TrainingSettings, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """The batches of an epoch."""
     count = len(weights)
@@ -320,11 +320,11 @@ def batches(
         order = rng.choice(count, size=count, p=shares / shares.sum())
     else:
         order = rng.permutation(count)
-    return even_parts(order, settings.batch_size)
+    return split_evenly(order, settings.batch_size)
 
 
 def _mean_loss(
-    module: nn.Module, labelled: Labelled, settings: Settings, device: torch.device
+    module: nn.Module, labelled: Labelled, settings: TrainingSettings, device: torch.device
 ) -> float:
     losses = item_losses(module, labelled, settings.loss, device)
     return float((losses * labelled.weights.to(device)).mean())

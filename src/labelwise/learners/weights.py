@@ -9,7 +9,7 @@ from labelwise.arrays import Floats, to_numpy
 from labelwise.errors import BadInput
 
 
-def as_numbers(values: Any, name: str) -> NDArray[Any]:
+def convert_numbers(values: Any, name: str) -> NDArray[Any]:
     """An array of real numbers on the host; refuse what is none, or is masked.
 
     Args:
@@ -28,20 +28,20 @@ def as_numbers(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def as_rows(inputs: Any) -> Any:
+def convert_rows(inputs: Any) -> Any:
     """Inputs as strategies take them: a frame or lists as an array, and all else as it is."""
     plain = hasattr(inputs, "to_numpy") or isinstance(inputs, list | tuple)
     return np.asarray(inputs) if plain else inputs
 
 
-def mean_one(weights: Any, count: int) -> Floats:
+def scale_to_mean_one(weights: Any, count: int) -> Floats:
     """``(m,)`` weights of ``count`` items, divided by their mean; only their ratios matter.
 
     Example:
         >>> mean_one([1e300, 3e300], 2).tolist()
         [0.5, 1.5]
     """
-    values = as_numbers(weights, "weights").astype(np.float64)
+    values = convert_numbers(weights, "weights").astype(np.float64)
     if values.shape != (count,):
         raise BadInput(f"there are {count} items but weights of shape {values.shape}")
     wrong = ~(np.isfinite(values) & (values >= 0))

@@ -19,7 +19,7 @@ from labelwise.benchmark.protocol import Protocol
 from labelwise.benchmark.results import Round
 from labelwise.benchmark.rounds import Run, Stage, play
 from labelwise.benchmark.scenes import SPLIT, Scene
-from labelwise.learners.embedding import Scale, TextRows
+from labelwise.learners.embedding import Standardizer, TfidfEmbedding
 from labelwise.learners.inputs import Items
 from labelwise.simulate.own_data import OwnData
 
@@ -63,7 +63,7 @@ def stratified(targets: Arrays, count: int, rng: np.random.Generator) -> NDArray
     return np.sort(by_stratum[places.astype(np.intp)])
 
 
-standard, text_rows = Scale.of, TextRows.of
+standard, text_rows = Standardizer.measure, TfidfEmbedding.learn
 
 PREPARE: Mapping[str, Callable[[Arrays], Callable[[Arrays], Arrays]]] = {
     "images": standard,

@@ -15,8 +15,8 @@ from labelwise.learners.ensemble import EnsembleLearner, member_seeds
 from labelwise.learners.ensemble import learner as home
 from labelwise.learners.ensemble.training import Stack, train_together
 from labelwise.learners.inputs import as_items
-from labelwise.learners.preparation import near
-from labelwise.learners.settings import LOSSES, Settings
+from labelwise.learners.preparation import place_labelled
+from labelwise.learners.settings import LOSSES, TrainingSettings
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import Penalised, train
 
@@ -133,8 +133,10 @@ def test_convolutions_with_batch_normalisation_train_together_as_well():
             nn.Linear(144, 10),
         )
 
-    labelled = near(as_items(IMAGES), torch.from_numpy(DIGITS), torch.ones(len(DIGITS)), CPU)
-    settings = Settings(loss=LOSSES["cross_entropy"], epochs=2, lr=0.01)
+    labelled = place_labelled(
+        as_items(IMAGES), torch.from_numpy(DIGITS), torch.ones(len(DIGITS)), CPU
+    )
+    settings = TrainingSettings(loss=LOSSES["cross_entropy"], epochs=2, lr=0.01)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         together = [make() for _ in range(3)]

@@ -9,7 +9,7 @@ from torch import nn
 
 from labelwise.errors import UnknownName
 from labelwise.learners.members import LaplaceMembers
-from labelwise.learners.representations.predictions import pseudo_labels
+from labelwise.learners.network_reader import pseudo_labels
 from labelwise.learners.torch_learner import TorchLearner
 from tests.learners.torch_learner.small import INPUTS, LABELS, POOL, trained
 

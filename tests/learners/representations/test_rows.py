@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from labelwise.errors import BadInput
-from labelwise.learners.representations.rows import Kept, Streamed
+from labelwise.learners.network_reader import Kept, Streamed
 
 FEATURES = torch.from_numpy(np.random.default_rng(0).normal(size=(10, 3)))
 CLASSES = torch.arange(10)

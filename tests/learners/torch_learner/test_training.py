@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from labelwise.errors import BadInput, NotConverged
-from labelwise.learners.labels import split
+from labelwise.learners.labels import split_holdout
 from labelwise.learners.torch_learner import TorchLearner
 from tests.learners.torch_learner.small import (
     INPUTS,
@@ -50,7 +50,7 @@ def test_patience_ends_a_training():
 
 def test_items_held_out_are_not_trained_on():
     """What is in the held-out items cannot reach the parameters of the only epoch."""
-    _, held = split(torch.from_numpy(LABELS), True, 0.5, np.random.default_rng([5, 2]))
+    _, held = split_holdout(torch.from_numpy(LABELS), True, 0.5, np.random.default_rng([5, 2]))
     other = INPUTS.copy()
     other[held] = 100.0
     one, two = (trained(inputs=x, validation=0.5, epochs=1, seed=5) for x in (INPUTS, other))

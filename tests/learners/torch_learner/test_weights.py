@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from labelwise.learners.labels import split
+from labelwise.learners.labels import split_holdout
 from labelwise.learners.torch_learner import TorchLearner
 from tests.learners.torch_learner.small import (
     INPUTS,
@@ -71,7 +71,7 @@ def test_items_without_weight_are_not_learnt_from(weighting):
 
 def test_weights_are_of_mean_one_among_the_items_trained_on():
     """A step of gradient descent shows the scale of the loss: items held out do not change it."""
-    kept, held = split(torch.from_numpy(LABELS), True, 0.5, np.random.default_rng([0, 2]))
+    kept, held = split_holdout(torch.from_numpy(LABELS), True, 0.5, np.random.default_rng([0, 2]))
     weights = np.ones(60)
     weights[held] = 50
     options = {"optimizer": "sgd", "lr": 0.1, "epochs": 1, "batch_size": 99}

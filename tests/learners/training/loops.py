@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from labelwise.learners.inputs import as_items
-from labelwise.learners.settings import LOSSES, Settings
+from labelwise.learners.settings import LOSSES, TrainingSettings
 from labelwise.learners.training import Labelled, train
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def network(seed=0, dtype=torch.float32):
 
 def trained(labelled, module=None, seed=0, validation=None, watchers=(), progress=None, **changes):
     module = network() if module is None else module
-    settings = Settings(**({"loss": LOSSES["cross_entropy"], "epochs": 5} | changes))
+    settings = TrainingSettings(**({"loss": LOSSES["cross_entropy"], "epochs": 5} | changes))
     outcome = train(
         module, labelled, settings, seed=seed, device=CPU, validation=validation,
         watchers=watchers, progress=progress,

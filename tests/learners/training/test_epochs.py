@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from labelwise.learners.inputs import Part
+from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.settings import LOSSES
 from labelwise.learners.training import Labelled, Watcher, item_losses
 from tests.learners.training.loops import CPU, assert_same, make, network, trained
@@ -108,7 +108,7 @@ def test_a_watcher_is_told_the_losses_and_steers_them():
     trained(labelled, module, watchers=[watcher], batch_size=10)
     assert watcher.begun == 1 and watcher.checked == 5 * 3
     odd = np.arange(1, 24, 2)
-    half = Labelled(Part(labelled.items, odd), labelled.targets[odd], torch.ones(12))
+    half = Labelled(ItemSubset(labelled.items, odd), labelled.targets[odd], torch.ones(12))
     weighted = Labelled(labelled.items, labelled.targets, torch.tensor([0.0, 2.0]).repeat(12))
     module = network()
     trained(labelled, module, watchers=[Steering(module, labelled)], batch_size=24, lr=1e-3)

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from labelwise.errors import BadInput, NotConverged, UnknownName
-from labelwise.learners.inputs import Part
-from labelwise.learners.settings import LOSSES, Settings
+from labelwise.learners.inputs import ItemSubset
+from labelwise.learners.settings import LOSSES, TrainingSettings
 from labelwise.learners.training import Labelled
 from tests.learners.training.loops import make, network, trained
 
@@ -21,7 +21,9 @@ def test_an_item_that_is_not_finite_is_named():
     message = "the loss in epoch 1 is nan: the inputs of item 17 are not finite"
     with pytest.raises(BadInput, match=message):
         trained(labelled, batch_size=5)
-    part = Labelled(Part(labelled.items, np.arange(10, 24)), labelled.targets[10:], torch.ones(14))
+    part = Labelled(
+        ItemSubset(labelled.items, np.arange(10, 24)), labelled.targets[10:], torch.ones(14)
+    )
     with pytest.raises(BadInput, match=message):
         trained(part)
     with pytest.raises(BadInput, match=r"the validation loss in epoch 1 is nan: .* item 17 are"):
@@ -89,4 +91,4 @@ def test_a_module_without_parameters_is_refused():
 )
 def test_settings_out_of_range_are_refused(changes, error, message):
     with pytest.raises(error, match=message):
-        Settings(loss=LOSSES["mse"], **changes)
+        TrainingSettings(loss=LOSSES["mse"], **changes)

@@ -16,7 +16,7 @@ from labelwise.benchmark.results import Round
 from labelwise.benchmark.scenes import prepare
 from labelwise.benchmark.studies.lines import line
 from labelwise.learners.gradients import summed_gradient
-from labelwise.learners.network import evaluating
+from labelwise.learners.network import evaluation_mode
 
 BATCH = 256
 """Items of a batch that gradients are summed over."""
@@ -53,7 +53,7 @@ def _ratio(learner: Trainee, inputs: NDArray[Any], device: Device) -> float:
     rows = {name: to_numpy(value) for name, value in learner.represent(inputs, names).items()}
     items, labels = on_device(inputs, device), on_device(rows["logits"].argmax(axis=1), device)
     parts = np.array_split(np.arange(len(inputs)), -(-len(inputs) // BATCH))
-    with evaluating(learner.module):
+    with evaluation_mode(learner.module):
         together = summed_gradient(
             learner.module,
             [(items.batch(part), labels.batch(part)) for part in parts],

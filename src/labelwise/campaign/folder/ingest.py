@@ -17,7 +17,7 @@ from labelwise.campaign.folder.description import EMBEDDING, INPUTS, TFIDF, Fact
 from labelwise.campaign.folder.items import MANIFEST, Items, moved, write_items
 from labelwise.campaign.folder.new_items import Arrivals, new_pictures, new_rows
 from labelwise.errors import BadInput
-from labelwise.learners.embedding import Scale, TextRows, sentence_rows
+from labelwise.learners.embedding import Standardizer, TfidfEmbedding, encode_sentences
 from labelwise.media.images import SIDE, picture_form, read_pictures
 from labelwise.media.tables import input_array, load_arrays
 from labelwise.pool.blocks import Progress
@@ -179,7 +179,7 @@ class _Growth:
             raise BadInput(f"{path} has {len(rows):,} rows, and had {before:,}; put them back")
         if not before:
             return
-        scale = Scale.load(self.home / EMBEDDING)
+        scale = Standardizer.load(self.home / EMBEDDING)
         inputs = np.load(self.home / INPUTS, mmap_mode="r", allow_pickle=False)
         for part in _parts(rows, before):
             if not np.array_equal(scale(rows[part]), inputs[part]):
@@ -215,9 +215,9 @@ class _Growth:
         path, facts, rows = self.home / EMBEDDING, self.facts, values
         texts = facts.kind == "texts" and facts.features is None
         if texts and facts.embedding != TFIDF:
-            rows = sentence_rows(values, facts.embedding, progress=self._progress)
+            rows = encode_sentences(values, facts.embedding, progress=self._progress)
             texts = False
-        kind: Any = TextRows if texts else Scale
+        kind: Any = TfidfEmbedding if texts else Standardizer
         if self.before:
             embed = kind.load(path)
         else:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Ids
 from labelwise.errors import BadInput, UnknownName
-from labelwise.learners.embedding import Scale
+from labelwise.learners.embedding import Standardizer
 
 MANIFEST = "items.jsonl"
 SHOWN = 20
@@ -174,7 +174,7 @@ class _Rows:
 
     def reread(self) -> bool:
         self._inputs: NDArray[Any] = np.load(self._home / "inputs.npy", mmap_mode="r")
-        self._scale = Scale.load(self._home / "embedding.npz")
+        self._scale = Standardizer.load(self._home / "embedding.npz")
         return True
 
     def __len__(self) -> int:

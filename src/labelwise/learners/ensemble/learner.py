@@ -28,9 +28,9 @@ from labelwise.learner import FitReport, check_seed
 from labelwise.learners.ensemble.training import Stack, can_stack, train_together
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import vmapped_or_not
-from labelwise.learners.network import call, call_with_features, layer_of
-from labelwise.learners.preparation import seeded
-from labelwise.learners.representations.predictions import full_precision, predictions
+from labelwise.learners.network import call_module, call_with_features, get_linear_layer
+from labelwise.learners.network_reader import full_precision, predictions
+from labelwise.learners.preparation import seed_torch
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import Labelled, Outcome, autocast, is_mixed, train
 
@@ -60,7 +60,7 @@ class EnsembleModule(nn.Module):
 
     def forward(self, *inputs: Any, **named: Any) -> Tensor:
         """The mean of the members, which are run one after the other."""
-        found = [call(member, named or inputs) for member in self.members]
+        found = [call_module(member, named or inputs) for member in self.members]
         return mean_outputs(torch.stack(found, dim=1), self.classes)
 
 
@@ -148,7 +148,7 @@ class EnsembleLearner(TorchLearner):
         """
         begin = time.perf_counter()
         self._seeds = member_seeds(check_seed(seed), len(self._seeds))
-        with seeded(seed, self._device):
+        with seed_torch(seed, self._device):
             start = self._prepare(inputs, targets, weights, seed)
             outcomes = self._train(_members(start.module), start.labelled, start.validation)
             start.module.eval()
@@ -162,7 +162,7 @@ class EnsembleLearner(TorchLearner):
         return replace(report, seconds=time.perf_counter() - begin)
 
     def _outputs_count(self) -> int:
-        return layer_of(self.members[0], self._state().head).out_features
+        return get_linear_layer(self.members[0], self._state().head).out_features
 
     def _one_of(self, module: nn.Module) -> nn.Module:
         return _members(module)[0]
@@ -195,7 +195,7 @@ class EnsembleLearner(TorchLearner):
             )
         outcomes = []
         for module, seed in zip(members, self._seeds, strict=True):
-            with seeded(seed, device):
+            with seed_torch(seed, device):
                 outcomes.append(
                     train(
                         module,
@@ -244,7 +244,7 @@ class EnsembleLearner(TorchLearner):
         """Fresh members, each from its own seed."""
         modules: list[Any] = []
         for seed in self._seeds:
-            with seeded(seed, self._device):
+            with seed_torch(seed, self._device):
                 modules.append(self._make_member())
         for module in modules:
             if not isinstance(module, nn.Module):

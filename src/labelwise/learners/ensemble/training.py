@@ -10,7 +10,7 @@ The answer is that of `labelwise.learners.training.train` for each network by it
 seed, up to rounding (layers that draw in training, as dropout, draw other numbers).
 
 On a GPU a step of small networks is hundreds of short kernels, and starting them takes longer than
-they do. Such a step is recorded once and replayed (`labelwise.learners.recorded`).
+they do. Such a step is recorded once and replayed (`labelwise.learners.ensemble.cuda_graph`).
 """
 
 import math
@@ -26,12 +26,19 @@ from torch.func import stack_module_state, vmap
 from torch.nn.modules.conv import _ConvNd
 
 from labelwise.errors import BadInput
-from labelwise.learners.ensemble.sets import Sets, stacked
-from labelwise.learners.inputs import Batch, even_parts, ready
+from labelwise.learners.ensemble.cuda_graph import Recorded, recordable
+from labelwise.learners.inputs import (
+    RESIDENT_BYTES,
+    Batch,
+    Items,
+    ItemSubset,
+    TensorItems,
+    prepare_batch,
+    split_evenly,
+)
 from labelwise.learners.members.base import WithState, vmapped_or_not
-from labelwise.learners.network import call, call_with_features, evaluating, precision_of
-from labelwise.learners.recorded import Recorded, recordable
-from labelwise.learners.settings import Settings, make_optimizer, make_schedule
+from labelwise.learners.network import call_module, call_with_features, evaluation_mode, get_dtype
+from labelwise.learners.settings import TrainingSettings, make_optimizer, make_schedule
 from labelwise.learners.training import (
     Labelled,
     Outcome,
@@ -44,6 +51,127 @@ from labelwise.learners.training import (
 )
 from labelwise.pool.blocks import Progress
 
+Positions = NDArray[np.int64]
+
+
+class Sets:
+    """The labelled items of ``M`` networks, ``m`` each.
+
+    Attributes:
+        each: every network's own.
+        shared: whether all networks have the same one.
+        targets: ``(M, m, ...)``, on the device.
+        weights: ``(M, m)``, on the device.
+    """
+
+    def __init__(
+        self, sets: Labelled | Sequence[Labelled], count: int, device: torch.device
+    ) -> None:
+        """Put sets together; ``count`` is how many networks there are."""
+        self.shared = isinstance(sets, Labelled)
+        self.each: list[Labelled] = [sets] * count if isinstance(sets, Labelled) else list(sets)
+        sizes = sorted({len(own) for own in self.each})
+        if len(self.each) != count or len(sizes) != 1:
+            raise BadInput(
+                f"give one set, or {count} sets of one size; got {len(self.each)} of sizes {sizes}"
+            )
+        self.targets = self._together([own.targets for own in self.each], device)
+        self.weights = self._together([own.weights for own in self.each], device)
+        self._device = device
+        self._networks = torch.arange(count, device=device)[:, None]
+        self._pool, self._where = _pool([own.items for own in self.each])
+        self._places = None if self._where is None else torch.from_numpy(self._where).to(device)
+        self._rows = _side_by_side([own.items for own in self.each]) if self._pool is None else None
+
+    def __len__(self) -> int:
+        return len(self.each[0])
+
+    @property
+    def near(self) -> bool:
+        """Whether a batch is one look-up on the device, with nothing to ask the host for."""
+        rows = self._pool.rows if isinstance(self._pool, TensorItems) else self._rows
+        return rows is not None and rows.device == self.targets.device
+
+    def numbers(self, values: Tensor, places: Tensor) -> Tensor:
+        """What `targets` or `weights` hold for the items at ``places`` ``(M, b)``."""
+        return values[self._networks, places]
+
+    def batch(self, positions: Positions, places: Tensor, dtype: torch.dtype) -> Batch:
+        """The items at ``positions`` ``(M, b)``, and ``places`` is the same on the device."""
+        rows = self._pool.rows if isinstance(self._pool, TensorItems) else None
+        if rows is not None and rows.device == places.device:
+            inside = places if self._places is None else self.numbers(self._places, places)
+            return prepare_batch(rows[inside], self._device, dtype)
+        if self._pool is not None:
+            where = self._where
+            wanted = positions if where is None else np.take_along_axis(where, positions, axis=1)
+            flat = prepare_batch(self._pool.batch(wanted.ravel()), self._device, dtype)
+            return leaves(lambda part: part.reshape(*positions.shape, *part.shape[1:]), flat)
+        if self._rows is not None and self._rows.device == places.device:
+            return prepare_batch(self.numbers(self._rows, places), self._device, dtype)
+        return stacked(self.batches(positions, dtype))
+
+    def batches(self, positions: Positions, dtype: torch.dtype) -> list[Batch]:
+        """The same, one network after the other."""
+        pairs = zip(self.each, positions, strict=True)
+        return [prepare_batch(own.items.batch(row), self._device, dtype) for own, row in pairs]
+
+    def _together(self, parts: list[Tensor], device: torch.device) -> Tensor:
+        if self.shared:
+            return parts[0].to(device).expand(len(parts), *parts[0].shape)
+        return torch.stack([part.to(device) for part in parts])
+
+
+def _pool(items: list[Items]) -> tuple[Items | None, Positions | None]:
+    """The pool that all items are from, and where in it, ``(M, m)``; None for all of it."""
+    first = items[0]
+    if all(_same(own, first) for own in items):
+        if not isinstance(first, ItemSubset):
+            return first, None
+        return first.items, np.tile(first.positions, (len(items), 1))
+    parts = [own for own in items if isinstance(own, ItemSubset)]
+    if len(parts) < len(items) or not all(_same(own.items, parts[0].items) for own in parts):
+        return None, None
+    return parts[0].items, np.stack([own.positions for own in parts])
+
+
+def _side_by_side(items: list[Items]) -> Tensor | None:
+    """Items of different pools as one tensor ``(M, m, ...)``, if they are tensors and not large."""
+    tensors = [own.items if isinstance(own, ItemSubset) else own for own in items]
+    rows = [tensor.rows for tensor in tensors if isinstance(tensor, TensorItems)]
+    alike = {(part.shape[1:], part.dtype, part.device) for part in rows}
+    if len(rows) < len(items) or len(alike) > 1:
+        return None
+    every = np.arange(len(items[0]))
+    if len(items) * len(every) * rows[0][:1].nbytes > RESIDENT_BYTES:
+        return None
+    return torch.stack([own.batch(every) for own in items])
+
+
+def _same(one: Items, other: Items) -> bool:
+    """Whether two are the same items; a tensor that is on the device already stays the same."""
+    if isinstance(one, TensorItems) and isinstance(other, TensorItems):
+        return one.rows is other.rows
+    return one is other
+
+
+def stacked(batches: Sequence[Batch]) -> Batch:
+    """Batches of the same form as one, ``(M, b, ...)``."""
+    return leaves(lambda *parts: torch.stack(parts), *batches)
+
+
+def leaves(function: Callable[..., Tensor], first: Batch, *others: Any) -> Batch:
+    """A function of the tensors at the same place of every batch."""
+    if isinstance(first, Tensor):
+        return function(first, *others)
+    if isinstance(first, Mapping):
+        return {
+            name: leaves(function, value, *(other[name] for other in others))
+            for name, value in first.items()
+        }
+    return tuple(leaves(function, *parts) for parts in zip(first, *others, strict=True))
+
+
 NUMBER_BY_NUMBER = (
     torch.optim.SGD,
     torch.optim.Adam,
@@ -55,6 +183,8 @@ NUMBER_BY_NUMBER = (
     torch.optim.Adadelta,
     torch.optim.Adamax,
 )
+
+
 """Optimizers whose step on a number depends on that number and its gradients alone."""
 
 
@@ -81,7 +211,7 @@ class Stack:
 
     def outputs(self, batch: Batch, *, shared: bool = False) -> Tensor:
         """``(M, b, K)`` for a batch ``(M, b, ...)``, each its own, or one for all ``(b, ...)``."""
-        return self._each(call, batch, None if shared else 0)  # type: ignore[no-any-return]
+        return self._each(call_module, batch, None if shared else 0)  # type: ignore[no-any-return]
 
     def outputs_and_features(self, head: str, batch: Batch) -> tuple[Tensor, Tensor]:
         """``(M, b, K)`` and ``(M, b, d)`` for a shared batch."""
@@ -112,7 +242,7 @@ class Stack:
 def can_stack(
     modules: Sequence[nn.Module],
     labelled: Labelled | Sequence[Labelled],
-    settings: Settings,
+    settings: TrainingSettings,
     device: torch.device,
 ) -> bool:
     """Whether the modules can be trained together, found out by a first forward and backward pass.
@@ -146,7 +276,7 @@ def can_stack(
 def train_together(
     modules: Sequence[nn.Module],
     labelled: Labelled | Sequence[Labelled],
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     seeds: Sequence[int],
     device: torch.device,
@@ -208,12 +338,12 @@ class _Steps:
         self,
         stack: Stack,
         labelled: Labelled | Sequence[Labelled],
-        settings: Settings,
+        settings: TrainingSettings,
         device: torch.device,
     ) -> None:
         self.stack, self._settings = stack, settings
         self.sets = Sets(labelled, len(stack), device)
-        self._device, self._dtype = device, precision_of(stack.base)
+        self._device, self._dtype = device, get_dtype(stack.base)
         self._optimizer = make_optimizer(stack.parameters, settings)
         count = settings.epochs * -(-len(self.sets) // settings.batch_size)
         self._schedule = make_schedule(self._optimizer, settings, count)
@@ -280,8 +410,8 @@ class _Steps:
     def mean_losses(self, held: Sets) -> NDArray[np.float64]:
         """Every network's weighted mean loss on some items, in eval mode, ``(M,)``."""
         total = torch.zeros(len(self.stack), device=self._device)
-        with evaluating(self.stack.base), torch.no_grad():
-            for part in even_parts(np.arange(len(held)), 512):
+        with evaluation_mode(self.stack.base), torch.no_grad():
+            for part in split_evenly(np.arange(len(held)), 512):
                 positions = np.tile(part, (len(self.stack), 1))
                 places = torch.from_numpy(positions).to(self._device)
                 outputs = self._outputs(held, positions, places)
@@ -295,7 +425,7 @@ class _Steps:
         """``(M, b, K)``; what all networks see alike is given to them once."""
         if not held.shared:
             return self.stack.outputs(held.batch(positions, places, self._dtype))
-        batch = ready(held.each[0].items.batch(positions[0]), self._device, self._dtype)
+        batch = prepare_batch(held.each[0].items.batch(positions[0]), self._device, self._dtype)
         return self.stack.outputs(batch, shared=True)
 
     def _batch(self, positions: NDArray[np.int64], places: Tensor) -> Batch:
@@ -309,7 +439,7 @@ class _Steps:
 class _Race:
     """Which networks are still training, and the state of each that counts in the end."""
 
-    def __init__(self, stack: Stack, settings: Settings) -> None:
+    def __init__(self, stack: Stack, settings: TrainingSettings) -> None:
         self._stack, self._settings = stack, settings
         count = len(stack)
         self.running = list(range(count))

@@ -27,7 +27,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch, batch_length
 from labelwise.learners.members.base import Members, vmapped_or_not
-from labelwise.learners.network import call
+from labelwise.learners.network import call_module
 from labelwise.learners.training import Labelled
 
 MASKS = 3
@@ -127,7 +127,7 @@ class DropoutMembers(Members):
     def _member(self, module: nn.Module, batch: Batch, member: Tensor) -> Tensor:
         """The outputs ``(b, K)`` of the member of that number."""
         with self._masked(module, batch_length(batch), member) as met:
-            output = call(module, batch)
+            output = call_module(module, batch)
         if not any(met.values()):
             raise BadInput(
                 f"the module never calls its dropout layers ({', '.join(met)}); all members would "

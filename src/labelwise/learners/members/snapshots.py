@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import Members, WithState
-from labelwise.learners.network import call
-from labelwise.learners.saving import under
+from labelwise.learners.network import call_module
+from labelwise.learners.saving import strip_prefix
 from labelwise.learners.training import Labelled
 
 State = Mapping[str, Tensor]
@@ -94,7 +94,7 @@ class SnapshotMembers(Members):
         for epoch in self._states.keys() - self._near.keys():
             state = self._states[epoch]
             self._near[epoch] = {name: value.to(features.device) for name, value in state.items()}
-        found = [call(WithState(module, self._near[epoch]), batch) for epoch in self._states]
+        found = [call_module(WithState(module, self._near[epoch]), batch) for epoch in self._states]
         return torch.stack(found, dim=1)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -108,7 +108,7 @@ class SnapshotMembers(Members):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back all copies."""
         epochs = sorted({int(name.split(".")[0]) for name in tensors})
-        self._keep({epoch: under(f"{epoch}.", tensors) for epoch in epochs})
+        self._keep({epoch: strip_prefix(f"{epoch}.", tensors) for epoch in epochs})
 
     def _keep(self, states: dict[int, State]) -> None:
         self._states, self._near, self.count = states, {}, len(states)

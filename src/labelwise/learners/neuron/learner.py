@@ -41,7 +41,7 @@ from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.neuron.lp_regression import lp_regression, orthonormal
 from labelwise.learners.neuron.search import ACTIVATIONS, Problem, search
-from labelwise.learners.weights import as_numbers, as_rows, mean_one
+from labelwise.learners.weights import convert_numbers, convert_rows, scale_to_mean_one
 
 
 class NeuronFit(NamedTuple):
@@ -109,7 +109,7 @@ def fit_neuron(
         found = search(problem, starts, check_seed(seed))
     theta = basis.back @ found.beta
     errors = np.abs(ACTIVATIONS[activation].value(rows @ theta) - values)
-    masses = shares if weights is None else as_numbers(weights, "weights").astype(np.float64)
+    masses = shares if weights is None else convert_numbers(weights, "weights").astype(np.float64)
     most = float(masses.max())  # of weights near the largest number, the sum would be none
     loss = float(masses / most @ errors**p) * most
     return NeuronFit(theta, loss, found.steps, found.converged, activation == "identity")
@@ -119,8 +119,8 @@ def _checked(features: Any, targets: Any, weights: Any) -> tuple[Floats, Floats,
     """Features, targets and weights of mean 1, in float64."""
     if issparse(features):
         raise BadInput(f"features are a sparse matrix of {features.shape}; give toarray() of it")
-    rows = as_numbers(features, "features").astype(np.float64)
-    values = as_numbers(targets, "targets").astype(np.float64)
+    rows = convert_numbers(features, "features").astype(np.float64)
+    values = convert_numbers(targets, "targets").astype(np.float64)
     if rows.ndim != 2 or not len(rows):
         raise BadInput(f"features must be (m, d) with one row or more; got shape {rows.shape}")
     if values.shape != (len(rows),):
@@ -129,7 +129,7 @@ def _checked(features: Any, targets: Any, weights: Any) -> tuple[Floats, Floats,
         if not np.isfinite(array).all():
             row = int(np.argmin(np.isfinite(array.reshape(len(rows), -1)).all(axis=1)))
             raise BadInput(f"{name} of row {row} are NaN or infinite; leave it out")
-    shares = np.ones(len(rows)) if weights is None else mean_one(weights, len(rows))
+    shares = np.ones(len(rows)) if weights is None else scale_to_mean_one(weights, len(rows))
     return rows, values, shares
 
 
@@ -197,14 +197,16 @@ class NeuronLearner:
             Its loss is the weighted mean of ``|f(a theta) - y|^p``, summed over targets.
         """
         begin = time.perf_counter()
-        values = as_numbers(targets, "targets").astype(np.float64)
+        values = convert_numbers(targets, "targets").astype(np.float64)
         if values.ndim not in (1, 2) or 0 in values.shape:
             raise BadInput(f"targets must be (m,) or (m, k); got shape {values.shape}")
         columns = values.reshape(len(values), -1).T
         fits = [fit_neuron(inputs, y, weights, **self._options, seed=seed) for y in columns]
         thetas = np.stack([fit.theta for fit in fits], axis=1)
         self._theta = thetas[:, 0] if values.ndim == 1 else thetas
-        shares = np.ones(len(values)) if weights is None else mean_one(weights, len(values))
+        shares = (
+            np.ones(len(values)) if weights is None else scale_to_mean_one(weights, len(values))
+        )
         errors = np.abs(self.predict(inputs).reshape(columns.T.shape) - columns.T)
         return FitReport(
             float(shares @ (errors ** self._options["p"]).sum(axis=1)) / len(values),
@@ -223,7 +225,7 @@ class NeuronLearner:
     def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
         """``features`` (the inputs) and ``outputs`` ``(n, k)``."""
         check_names(names, ["features", "outputs"], "a neuron")
-        found: dict[str, Any] = {"features": as_rows(inputs)}
+        found: dict[str, Any] = {"features": convert_rows(inputs)}
         if "outputs" in names:
             found["outputs"] = self.predict(inputs).reshape(len(inputs), -1)
         return {name: found[name] for name in names}

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from labelwise.arrays import Floats
 from labelwise.errors import BadInput
-from labelwise.learners.inputs import Part
+from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.settings import Loss
 from labelwise.learners.training import Labelled, Watcher, checked_losses
 
@@ -79,7 +79,7 @@ class Duals(Watcher):
         """All dual variables are zero."""
         self.positions = np.arange(len(labelled))
         if self._split:
-            assert isinstance(labelled.items, Part)
+            assert isinstance(labelled.items, ItemSubset)
             self.positions = labelled.items.positions
         self._weights = labelled.weights.double()
         self._epsilon = torch.from_numpy(self._bounds[self.positions]).to(self._weights)

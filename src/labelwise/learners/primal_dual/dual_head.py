@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
-from labelwise.learners.inputs import even_parts
-from labelwise.learners.preparation import seeded
+from labelwise.learners.inputs import split_evenly
+from labelwise.learners.preparation import seed_torch
 
 FEWEST_TO_SPLIT = 20
 """With fewer items none are held out."""
@@ -170,7 +170,7 @@ class DualHead:
             )
             self._network = None
             return HeadReport(0.0, None, 0, 0.0)
-        with seeded(seed, features.device), torch.enable_grad():
+        with seed_torch(seed, features.device), torch.enable_grad():
             self._network = _build(features.shape[1], self._recipe).to(features)
             epochs, held = self._train(known, self._network, np.random.default_rng([seed, 3]))
         return self._report(known, epochs, held)
@@ -254,7 +254,7 @@ class DualHead:
         network.train()
         order = rng.permutation(kept) if self._recipe.shuffle else kept
         total, share = 0.0, float(known.shares.cpu()[kept].sum())
-        for batch in even_parts(order, self._recipe.batch_size):
+        for batch in split_evenly(order, self._recipe.batch_size):
             # A batch's mean, with weights that are 1 on average.
             error = self._errors(known, batch).sum() * (len(kept) / len(batch) / share)
             optimizer.zero_grad(set_to_none=True)

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelwise.errors import BadInput
-from labelwise.learners.inputs import as_items, ready
-from labelwise.learners.network import evaluating, precision_of
+from labelwise.learners.inputs import as_items, prepare_batch
+from labelwise.learners.network import evaluation_mode, get_dtype
 from labelwise.learners.primal_dual.learner import PrimalDualLearner
 
 
@@ -90,7 +90,7 @@ def generate(
     mean = norms.mean()
     lengths = step_size * torch.where(norms > 0, norms, mean if mean > 0 else 1.0)
     inputs, duals = [x], []
-    with evaluating(learner.module):
+    with evaluation_mode(learner.module):
         for _ in range(steps):
             predicted, direction = _uphill(learner, x)
             x = x + lengths * direction
@@ -120,7 +120,7 @@ def _as_tensor(learner: PrimalDualLearner, starts: Any) -> Tensor:
     module = learner.module
     items = as_items(starts)
     parameter = next(module.parameters())
-    batch = ready(items.batch(np.arange(len(items))), parameter.device, precision_of(module))
+    batch = prepare_batch(items.batch(np.arange(len(items))), parameter.device, get_dtype(module))
     if not isinstance(batch, Tensor) or not batch.is_floating_point() or batch.ndim < 2:
         kind = f"{batch.dtype} {tuple(batch.shape)}" if isinstance(batch, Tensor) else "several"
         raise BadInput(f"starts must be one array of real numbers, (n, ...); got {kind}")

@@ -37,9 +37,9 @@ from labelwise.learner import FitReport
 from labelwise.learners import saving
 from labelwise.learners.inputs import Batch, as_items
 from labelwise.learners.network import call_with_features
+from labelwise.learners.network_reader import full_precision
 from labelwise.learners.primal_dual.ascent import Ascent, Duals, Unconstrained
 from labelwise.learners.primal_dual.dual_head import PAPER, DualHead, HeadReport, Recipe
-from labelwise.learners.representations.predictions import full_precision
 from labelwise.learners.settings import LOSSES, Loss
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import Labelled, Watcher
@@ -200,14 +200,15 @@ class PrimalDualLearner(TorchLearner):
         tensors = {f"head.{name}": value for name, value in self._dual_head.tensors().items()}
         tensors |= {"duals": torch.tensor(self._duals), "epsilon": torch.tensor(self._epsilon)}
         facts = {"learner": "DualHead", "recipe": self._dual_head.facts()}
-        saving.save(Path(folder) / "dual_head", tensors, facts)
+        saving.save_learner(Path(folder) / "dual_head", tensors, facts)
 
     def load(self, folder: str | Path) -> None:
-        """Take what `save` wrote; ``make_module`` must make a module of the same shape."""
+        """Take what `save_learner` wrote; ``make_module`` must make a module of the same shape."""
         super().load(folder)
-        tensors, facts = saving.load(Path(folder) / "dual_head", "DualHead")
+        tensors, facts = saving.load_learner(Path(folder) / "dual_head", "DualHead")
         own = {
-            name: value.to(self._device) for name, value in saving.under("head.", tensors).items()
+            name: value.to(self._device)
+            for name, value in saving.strip_prefix("head.", tensors).items()
         }
         self._dual_head = DualHead.restored(own, facts["recipe"])
         self._duals, self._epsilon = tensors["duals"].numpy(), tensors["epsilon"].numpy()

@@ -1,9 +1,11 @@
 """A trained network, read for representations: one pass over the items for all names."""
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,20 +15,215 @@ from torch import Tensor, nn
 from labelwise.errors import BadInput
 from labelwise.learner import check_names
 from labelwise.learners.gradients import gradient_norms_and_products, summed_gradient
-from labelwise.learners.inputs import Batch, as_items, even_parts, ready
+from labelwise.learners.inputs import Batch, as_items, prepare_batch, split_evenly
 from labelwise.learners.members import Members
-from labelwise.learners.network import call_with_features, evaluating, layer_of, precision_of
-from labelwise.learners.representations.predictions import (
-    HeadGradient,
-    full_precision,
-    predictions,
-    pseudo_labels,
-    residuals,
+from labelwise.learners.network import (
+    call_with_features,
+    evaluation_mode,
+    get_dtype,
+    get_linear_layer,
 )
-from labelwise.learners.representations.rows import Kept, Streamed
-from labelwise.learners.settings import Settings
+from labelwise.learners.settings import Loss, TrainingSettings
 from labelwise.learners.training import Labelled, autocast, is_mixed
 from labelwise.pool.blocks import Progress
+
+
+def full_precision(values: Tensor) -> Tensor:
+    """Half precision as float32; the rest as it is."""
+    return values if values.dtype in (torch.float32, torch.float64) else values.float()
+
+
+def predictions(outputs: Tensor, several: Tensor | None, classes: bool) -> dict[str, Tensor]:
+    """All that follows from a network's outputs and its members'.
+
+    Args:
+        outputs: ``(b, K)``.
+        several: ``(b, m, K)`` outputs of members, or None.
+        classes: whether outputs are logits of classes or values.
+    """
+    outputs = full_precision(outputs)
+    if not classes:
+        found = {"outputs": outputs}
+        if several is not None and outputs.shape[1] == 1:  # a vote is one value
+            found["member_votes"] = full_precision(several)[:, :, 0]
+        return found
+    found = {"logits": outputs, "probabilities": outputs.softmax(dim=1)}
+    if several is not None:
+        found["member_probabilities"] = full_precision(several).softmax(dim=2)
+        found["member_votes"] = several.argmax(dim=2)
+    return found
+
+
+def pseudo_labels(
+    outputs: Tensor, several: Tensor | None, classes: bool, noise: Tensor | None = None
+) -> Tensor:
+    """The labels that gradients are taken at.
+
+    Args:
+        outputs: ``(b, K)``.
+        several: ``(b, m, K)`` outputs of members, which a regression must have.
+        classes: whether outputs are logits of classes or values.
+        noise: ``(b,)`` uniform numbers, to draw a class by its probability, or a member's value;
+            without it, the predicted class, or the members' mean.
+    """
+    if classes:
+        if noise is None:
+            return outputs.argmax(dim=1)
+        below = outputs.double().softmax(dim=1).cumsum(dim=1) < noise[:, None]
+        return below.sum(dim=1).clamp(max=outputs.shape[1] - 1)
+    assert several is not None
+    values = full_precision(several)
+    if noise is None:
+        return values.mean(dim=1)
+    items = torch.arange(len(values), device=values.device)
+    return values[items, (noise * values.shape[1]).long()]
+
+
+def residuals(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
+    """The derivative of every item's loss by its outputs, ``(b, K)``."""
+    with torch.enable_grad():
+        leaf = outputs.detach().requires_grad_()
+        (derivative,) = torch.autograd.grad(loss(leaf, targets).sum(), leaf)
+    return derivative
+
+
+@dataclass(frozen=True)
+class HeadGradient:
+    """The summed gradient of the head: ``weight`` ``(K, d)``, and ``bias`` ``(K,)`` or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def over(
+        cls, head: nn.Linear, batches: Iterable[tuple[Tensor, Tensor, Tensor]], loss: Loss
+    ) -> "HeadGradient":
+        """Sum over batches of ``features, outputs, targets``, in float64: terms nearly cancel."""
+        weight = torch.zeros_like(head.weight, dtype=torch.float64)
+        bias = torch.zeros(len(weight), dtype=torch.float64, device=weight.device)
+        for features, outputs, targets in batches:
+            pulls = residuals(full_precision(outputs), targets, loss).double()
+            weight += pulls.T @ features.double()
+            bias += pulls.sum(dim=0)
+        return cls(weight, bias if head.bias is not None else None)
+
+    def norms_and_products(self, pulls: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared norms of the items' gradients, and their products with this one, ``(b,)`` each.
+
+        Args:
+            pulls: ``(b, K)`` from `residuals`.
+            features: ``(b, d)``.
+        """
+        a, h = pulls.double(), features.double()
+        lengths = h.square().sum(dim=1)
+        products = ((h @ self.weight.T) * a).sum(dim=1)
+        if self.bias is not None:
+            lengths, products = lengths + 1, products + a @ self.bias
+        return a.square().sum(dim=1) * lengths, products
+
+
+class _Rows(ABC):
+    """What both kinds have in common."""
+
+    @abstractmethod
+    def put(self, first: int, rows: dict[str, Tensor]) -> None:
+        """Rows ``first`` and on of all representations."""
+
+    @abstractmethod
+    def close(self) -> dict[str, Any]:
+        """All rows by name."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Forget all rows that were not closed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.drop()
+
+
+class Kept(_Rows):
+    """Rows in memory: NumPy arrays from the CPU, tensors from another device, where they are."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._rows: dict[str, Tensor] = {}
+
+    def put(self, first: int, rows: dict[str, Tensor]) -> None:
+        """Rows ``first`` and on of all representations."""
+        for name, values in rows.items():
+            if name not in self._rows:
+                self._rows[name] = values.new_empty((self._count, *values.shape[1:]))
+            self._rows[name][first : first + len(values)] = values
+
+    def close(self) -> dict[str, Any]:
+        """All rows by name."""
+        return {
+            name: _storable(name, rows) if rows.device.type == "cpu" else rows
+            for name, rows in self._rows.items()
+        }
+
+    def drop(self) -> None:
+        """Forget all rows."""
+        self._rows = {}
+
+
+class Streamed(_Rows):
+    """Rows in ``folder/NAME.npy``; a file has its name only when it is whole."""
+
+    def __init__(self, count: int, folder: Path) -> None:
+        self._count, self._folder = count, folder
+        self._files: dict[str, NDArray[Any]] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def put(self, first: int, rows: dict[str, Tensor]) -> None:
+        """Rows ``first`` and on of all representations."""
+        for name, values in rows.items():
+            array = _storable(name, values)
+            if name not in self._files:
+                shape = (self._count, *array.shape[1:])
+                self._files[name] = np.lib.format.open_memmap(
+                    self._partial(name), mode="w+", dtype=array.dtype, shape=shape
+                )
+            self._files[name][first : first + len(array)] = array
+
+    def close(self) -> dict[str, Any]:
+        """All rows by name, mapped from their files."""
+        names = list(self._files)
+        for name in names:
+            self._files.pop(name).flush()  # type: ignore[attr-defined]
+            self._partial(name).replace(self._folder / f"{name}.npy")
+        return {name: np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in names}
+
+    def drop(self) -> None:
+        """Remove the files that are not whole."""
+        for name in list(self._files):
+            del self._files[name]
+            self._partial(name).unlink(missing_ok=True)
+
+    def _partial(self, name: str) -> Path:
+        return self._folder / f".{name}.npy.partial"
+
+
+def _storable(name: str, values: Tensor) -> NDArray[Any]:
+    """Values as NumPy; bfloat16, which it lacks, as float16, so that the file shows the precision.
+
+    Features that look more precise than they are would count rounding as directions of their own.
+    """
+    host = values.detach().cpu()
+    if host.dtype != torch.bfloat16:
+        return np.asarray(host.numpy())
+    half = host.to(torch.float16)
+    if not bool(torch.isfinite(half).all()):
+        raise BadInput(f"{name} are too large for float16; represent them with amp=False")
+    return np.asarray(half.numpy())
 
 
 @dataclass(frozen=True)
@@ -49,7 +246,7 @@ class NetworkReader:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TrainingSettings,
         *,
         device: torch.device,
         members: Members | None,
@@ -90,7 +287,7 @@ class NetworkReader:
     def head(self) -> nn.Linear:
         """The trained module's last linear layer."""
         state = self._state()
-        return layer_of(state.module, state.head)
+        return get_linear_layer(state.module, state.head)
 
     def predict(self, inputs: Any) -> NDArray[Any]:
         """Classes ``(n,)``, or values ``(n, k)``."""
@@ -122,11 +319,11 @@ class NetworkReader:
             raise BadInput("there are no items to represent; give one or more")
         self._before_rows(names)
         kept = Kept(len(items)) if folder is None else Streamed(len(items), Path(folder))
-        dtype = precision_of(state.module)
+        dtype = get_dtype(state.module)
         done = 0
-        with evaluating(state.module), kept:
-            for positions in even_parts(np.arange(len(items)), self._batch_size):
-                batch = ready(items.batch(positions), self._device, dtype)
+        with evaluation_mode(state.module), kept:
+            for positions in split_evenly(np.arange(len(items)), self._batch_size):
+                batch = prepare_batch(items.batch(positions), self._device, dtype)
                 kept.put(done, self._rows(batch, names))
                 done += len(positions)
                 if self._progress is not None:
@@ -160,7 +357,7 @@ class NetworkReader:
                 "a loaded learner has no labelled items; fit it for representations of gradients"
             )
         loss = self._settings.loss
-        with evaluating(state.module):
+        with evaluation_mode(state.module):
             vector: Any
             if self._gradients == "network":
                 vector = summed_gradient(state.module, self._batches(state.labelled), loss)
@@ -217,9 +414,9 @@ class NetworkReader:
 
     def _batches(self, labelled: Labelled) -> Iterator[tuple[Batch, Tensor]]:
         """Labelled items and their targets, as the module takes them."""
-        dtype = precision_of(self.module)
-        for positions in even_parts(np.arange(len(labelled)), self._batch_size):
-            batch = ready(labelled.items.batch(positions), self._device, dtype)
+        dtype = get_dtype(self.module)
+        for positions in split_evenly(np.arange(len(labelled)), self._batch_size):
+            batch = prepare_batch(labelled.items.batch(positions), self._device, dtype)
             yield batch, labelled.targets[torch.from_numpy(positions).to(self._device)]
 
     def _head_batches(self, labelled: Labelled) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -231,5 +428,5 @@ class NetworkReader:
             yield features, outputs, targets
 
     def _labelled_features(self, labelled: Labelled) -> Tensor:
-        with evaluating(self.module):
+        with evaluation_mode(self.module):
             return torch.cat([features for features, _, _ in self._head_batches(labelled)])

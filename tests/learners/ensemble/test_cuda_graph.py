@@ -7,14 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from labelwise.learners import recorded
+from labelwise.learners.ensemble import cuda_graph as recorded
+from labelwise.learners.ensemble.cuda_graph import Recorded, recordable
 from labelwise.learners.ensemble.training import train_together
 from labelwise.learners.inputs import as_items
-from labelwise.learners.preparation import near
-from labelwise.learners.recorded import Recorded, recordable
-from labelwise.learners.settings import LOSSES, Settings, make_optimizer
+from labelwise.learners.preparation import place_labelled
+from labelwise.learners.settings import LOSSES, TrainingSettings, make_optimizer
 
-SETTINGS = Settings(loss=LOSSES["cross_entropy"], optimizer="adam", epochs=30, batch_size=16)
+SETTINGS = TrainingSettings(
+    loss=LOSSES["cross_entropy"], optimizer="adam", epochs=30, batch_size=16
+)
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
@@ -92,7 +94,9 @@ def test_on_a_gpu_replayed_steps_give_the_same_networks(optimizer, monkeypatch):
     rng = np.random.default_rng(0)
     inputs = as_items(rng.normal(size=(70, 6)).astype(np.float32))
     labels = torch.from_numpy(rng.integers(3, size=70))
-    sets = [near(inputs, labels, torch.ones(70), GPU, dtype=torch.float32) for _ in range(3)]
+    sets = [
+        place_labelled(inputs, labels, torch.ones(70), GPU, dtype=torch.float32) for _ in range(3)
+    ]
     settings = replace(SETTINGS, optimizer=optimizer, epochs=60)
     found = []
     for worth in (recorded.WORTH, 10**9):

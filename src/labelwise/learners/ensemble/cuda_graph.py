@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelwise.learners.settings import Settings
+from labelwise.learners.settings import TrainingSettings
 
 Step = Callable[[NDArray[np.int64], Tensor], None]
 
@@ -31,7 +31,11 @@ WORTH = 200
 
 
 def recordable(
-    optimizer: torch.optim.Optimizer, settings: Settings, device: torch.device, *, steps: int
+    optimizer: torch.optim.Optimizer,
+    settings: TrainingSettings,
+    device: torch.device,
+    *,
+    steps: int,
 ) -> bool:
     """Whether a step can be recorded; the optimizer is then told to keep its counters there.
 
