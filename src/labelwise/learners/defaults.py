@@ -296,7 +296,7 @@ def shift_images(images: Tensor) -> Tensor:
     """Every image moved by up to an eighth of its side; its border comes in behind it.
 
     Example:
-        >>> move(torch.ones(5, 1, 8, 8)).unique().tolist()
+        >>> shift_images(torch.ones(5, 1, 8, 8)).unique().tolist()
         [1.0]
     """
     count, (height, width) = len(images), images.shape[2:]
