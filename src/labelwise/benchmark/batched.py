@@ -18,8 +18,8 @@ from labelwise.learners.ensemble.training import can_stack, train_together
 from labelwise.learners.members import Members
 from labelwise.learners.preparation import seed_torch
 from labelwise.learners.settings import TrainingSettings
-from labelwise.learners.torch_learner import Start, TorchLearner
-from labelwise.learners.training import Outcome
+from labelwise.learners.torch_learner import TorchLearner, TrainingStart
+from labelwise.learners.training import TrainingOutcome
 from labelwise.pool.blocks import Progress
 
 LARGEST = 1_000_000
@@ -85,12 +85,14 @@ class Trainee(TorchLearner):
         """How it is trained."""
         return self._settings
 
-    def prepare(self, inputs: Any, targets: Any, weights: Any, *, seed: int) -> Start:
+    def prepare(self, inputs: Any, targets: Any, weights: Any, *, seed: int) -> TrainingStart:
         """All that `fit` does before the training itself."""
         with seed_torch(seed, self._device):
             return self._prepare(inputs, targets, weights, seed)
 
-    def finish(self, start: Start, outcome: Outcome, *, seconds: float) -> FitReport:
+    def finish(
+        self, start: TrainingStart, outcome: TrainingOutcome, *, seconds: float
+    ) -> FitReport:
         """All that `fit` does after it."""
         with seed_torch(start.seed, self._device):
             return replace(self._finish(start, outcome), seconds=seconds)

@@ -23,7 +23,7 @@ from labelwise.arrays import Floats
 from labelwise.benchmark.batched import Trainee
 from labelwise.benchmark.devices import Clock
 from labelwise.learner import FitReport
-from labelwise.learners.training import Outcome
+from labelwise.learners.training import TrainingOutcome
 
 
 class LastLayer(Trainee):
@@ -60,7 +60,7 @@ class LastLayer(Trainee):
         with torch.no_grad():
             layer.weight.copy_(torch.from_numpy(solution[:-1].T))
             layer.bias.copy_(torch.from_numpy(solution[-1]))
-        outcome = Outcome(float(loss) / len(labelled), 1, converged=True)
+        outcome = TrainingOutcome(float(loss) / len(labelled), 1, converged=True)
         return self.finish(start, outcome, seconds=clock.lap())
 
 

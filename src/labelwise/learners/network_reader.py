@@ -24,7 +24,7 @@ from labelwise.learners.network import (
     get_linear_layer,
 )
 from labelwise.learners.settings import Loss, TrainingSettings
-from labelwise.learners.training import Labelled, autocast, is_mixed
+from labelwise.learners.training import LabelledItems, autocast_context, is_mixed
 from labelwise.pool.blocks import Progress
 
 
@@ -33,7 +33,7 @@ def full_precision(values: Tensor) -> Tensor:
     return values if values.dtype in (torch.float32, torch.float64) else values.float()
 
 
-def predictions(outputs: Tensor, several: Tensor | None, classes: bool) -> dict[str, Tensor]:
+def derive_predictions(outputs: Tensor, several: Tensor | None, classes: bool) -> dict[str, Tensor]:
     """All that follows from a network's outputs and its members'.
 
     Args:
@@ -79,7 +79,7 @@ def pseudo_labels(
     return values[items, (noise * values.shape[1]).long()]
 
 
-def residuals(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
+def output_gradients(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
     """The derivative of every item's loss by its outputs, ``(b, K)``."""
     with torch.enable_grad():
         leaf = outputs.detach().requires_grad_()
@@ -95,14 +95,14 @@ class HeadGradient:
     bias: Tensor | None
 
     @classmethod
-    def over(
+    def sum_batches(
         cls, head: nn.Linear, batches: Iterable[tuple[Tensor, Tensor, Tensor]], loss: Loss
     ) -> "HeadGradient":
         """Sum over batches of ``features, outputs, targets``, in float64: terms nearly cancel."""
         weight = torch.zeros_like(head.weight, dtype=torch.float64)
         bias = torch.zeros(len(weight), dtype=torch.float64, device=weight.device)
         for features, outputs, targets in batches:
-            pulls = residuals(full_precision(outputs), targets, loss).double()
+            pulls = output_gradients(full_precision(outputs), targets, loss).double()
             weight += pulls.T @ features.double()
             bias += pulls.sum(dim=0)
         return cls(weight, bias if head.bias is not None else None)
@@ -122,7 +122,7 @@ class HeadGradient:
         return a.square().sum(dim=1) * lengths, products
 
 
-class _Rows(ABC):
+class RowCollector(ABC):
     """What both kinds have in common."""
 
     @abstractmethod
@@ -149,7 +149,7 @@ class _Rows(ABC):
         self.drop()
 
 
-class Kept(_Rows):
+class MemoryRows(RowCollector):
     """Rows in memory: NumPy arrays from the CPU, tensors from another device, where they are."""
 
     def __init__(self, count: int) -> None:
@@ -166,7 +166,7 @@ class Kept(_Rows):
     def close(self) -> dict[str, Any]:
         """All rows by name."""
         return {
-            name: _storable(name, rows) if rows.device.type == "cpu" else rows
+            name: _to_storable(name, rows) if rows.device.type == "cpu" else rows
             for name, rows in self._rows.items()
         }
 
@@ -175,7 +175,7 @@ class Kept(_Rows):
         self._rows = {}
 
 
-class Streamed(_Rows):
+class FileRows(RowCollector):
     """Rows in ``folder/NAME.npy``; a file has its name only when it is whole."""
 
     def __init__(self, count: int, folder: Path) -> None:
@@ -186,7 +186,7 @@ class Streamed(_Rows):
     def put(self, first: int, rows: dict[str, Tensor]) -> None:
         """Rows ``first`` and on of all representations."""
         for name, values in rows.items():
-            array = _storable(name, values)
+            array = _to_storable(name, values)
             if name not in self._files:
                 shape = (self._count, *array.shape[1:])
                 self._files[name] = np.lib.format.open_memmap(
@@ -212,7 +212,7 @@ class Streamed(_Rows):
         return self._folder / f".{name}.npy.partial"
 
 
-def _storable(name: str, values: Tensor) -> NDArray[Any]:
+def _to_storable(name: str, values: Tensor) -> NDArray[Any]:
     """Values as NumPy; bfloat16, which it lacks, as float16, so that the file shows the precision.
 
     Features that look more precise than they are would count rounding as directions of their own.
@@ -227,7 +227,7 @@ def _storable(name: str, values: Tensor) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedNetwork:
     """What a training leaves: the module, its head, what it was trained on, and the task.
 
     ``vector`` is the summed gradient over the labelled items, once it has been asked for.
@@ -235,7 +235,7 @@ class Fitted:
 
     module: nn.Module
     head: str
-    labelled: Labelled | None
+    labelled: LabelledItems | None
     classes: bool
     seed: int = 0
     vector: dict[str, Tensor] | HeadGradient | None = None
@@ -276,22 +276,22 @@ class NetworkReader:
         self._members, self._gradients = members, gradients
         self._samples, self._noise = pseudo == "sample", np.random.default_rng(0)
         self._batch_size, self._progress = batch_size, progress
-        self._fitted: Fitted | None = None
+        self._fitted: FittedNetwork | None = None
 
     @property
     def module(self) -> nn.Module:
         """The trained module, in eval mode."""
-        return self._state().module
+        return self._get_state().module
 
     @property
     def head(self) -> nn.Linear:
         """The trained module's last linear layer."""
-        state = self._state()
+        state = self._get_state()
         return get_linear_layer(state.module, state.head)
 
     def predict(self, inputs: Any) -> NDArray[Any]:
         """Classes ``(n,)``, or values ``(n, k)``."""
-        name = "logits" if self._state().classes else "outputs"
+        name = "logits" if self._get_state().classes else "outputs"
         rows = self.represent(inputs, [name])[name]
         values = rows.float().cpu().numpy() if isinstance(rows, Tensor) else rows
         return values.argmax(axis=1) if name == "logits" else np.asarray(values)
@@ -312,13 +312,13 @@ class NetworkReader:
         Raises:
             UnknownName: a name is no representation, or this learner cannot give it.
         """
-        state = self._state()
+        state = self._get_state()
         check_names(names, self.offered(), "this learner")
         items = as_items(inputs)
         if not len(items):
             raise BadInput("there are no items to represent; give one or more")
         self._before_rows(names)
-        kept = Kept(len(items)) if folder is None else Streamed(len(items), Path(folder))
+        kept = MemoryRows(len(items)) if folder is None else FileRows(len(items), Path(folder))
         dtype = get_dtype(state.module)
         done = 0
         with evaluation_mode(state.module), kept:
@@ -333,7 +333,7 @@ class NetworkReader:
     def offered(self) -> list[str]:
         """The representations that this learner can give, now that it is trained."""
         members, gradients = self._members is not None, ["gradient_norms", "gradient_products"]
-        if self._state().classes:
+        if self._get_state().classes:
             several = ["member_probabilities", "member_votes"] if members else []
             return ["features", "logits", "probabilities", *several, *gradients]
         votes = ["member_votes"] if self._outputs_count() == 1 else []
@@ -347,7 +347,7 @@ class NetworkReader:
 
     def _before_rows(self, names: Sequence[str]) -> None:
         """A pass over a pool is to begin."""
-        state = self._state()
+        state = self._get_state()
         self._noise = np.random.default_rng([state.seed, 3])  # the same draws in every pass
         wanted = any(name.startswith("gradient_") for name in names)
         if not wanted or state.vector is not None:
@@ -360,20 +360,22 @@ class NetworkReader:
         with evaluation_mode(state.module):
             vector: Any
             if self._gradients == "network":
-                vector = summed_gradient(state.module, self._batches(state.labelled), loss)
+                vector = summed_gradient(state.module, self._iterate_batches(state.labelled), loss)
             else:
-                vector = HeadGradient.over(self.head, self._head_batches(state.labelled), loss)
+                vector = HeadGradient.sum_batches(
+                    self.head, self._head_batches(state.labelled), loss
+                )
         self._fitted = replace(state, vector=vector)
 
     def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         """The named representations of a batch."""
-        state = self._state()
-        with torch.no_grad(), autocast(self._device, self._settings.amp):
+        state = self._get_state()
+        with torch.no_grad(), autocast_context(self._device, self._settings.amp):
             outputs, features = call_with_features(state.module, state.head, batch)
             several = self._member_outputs(batch, features, names)
         if is_mixed(self._device, self._settings.amp):
             features = features.bfloat16()  # after some layers they only look more precise
-        found = {"features": features, **predictions(outputs, several, state.classes)}
+        found = {"features": features, **derive_predictions(outputs, several, state.classes)}
         if any(name.startswith("gradient_") for name in names):
             found |= self._gradient_rows(batch, outputs, features, several)
         return {name: found[name].detach() for name in names}
@@ -382,7 +384,7 @@ class NetworkReader:
         self, batch: Batch, features: Tensor, names: Sequence[str]
     ) -> Tensor | None:
         """``(b, m, K)`` if any name needs it."""
-        state = self._state()
+        state = self._get_state()
         kinds = ("member_",) if state.classes else ("member_", "gradient_")
         if self._members is None or not any(name.startswith(kinds) for name in names):
             return None
@@ -392,13 +394,13 @@ class NetworkReader:
         self, batch: Batch, outputs: Tensor, features: Tensor, several: Tensor | None
     ) -> dict[str, Tensor]:
         """Squared norms, and products with the summed gradient over the labelled items."""
-        state, loss = self._state(), self._settings.loss
+        state, loss = self._get_state(), self._settings.loss
         noise = None
         if self._samples:
             noise = torch.from_numpy(self._noise.random(len(outputs))).to(outputs.device)
         targets = pseudo_labels(full_precision(outputs), several, state.classes, noise)
         if isinstance(state.vector, HeadGradient):
-            pulls = residuals(full_precision(outputs), targets, loss)
+            pulls = output_gradients(full_precision(outputs), targets, loss)
             norms, products = state.vector.norms_and_products(pulls, features)
         else:
             assert state.vector is not None
@@ -407,26 +409,26 @@ class NetworkReader:
             )
         return {"gradient_norms": norms, "gradient_products": products}
 
-    def _state(self) -> Fitted:
+    def _get_state(self) -> FittedNetwork:
         if self._fitted is None:
             raise BadInput("the learner is not trained yet; call fit or load first")
         return self._fitted
 
-    def _batches(self, labelled: Labelled) -> Iterator[tuple[Batch, Tensor]]:
+    def _iterate_batches(self, labelled: LabelledItems) -> Iterator[tuple[Batch, Tensor]]:
         """Labelled items and their targets, as the module takes them."""
         dtype = get_dtype(self.module)
         for positions in split_evenly(np.arange(len(labelled)), self._batch_size):
             batch = prepare_batch(labelled.items.batch(positions), self._device, dtype)
             yield batch, labelled.targets[torch.from_numpy(positions).to(self._device)]
 
-    def _head_batches(self, labelled: Labelled) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def _head_batches(self, labelled: LabelledItems) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Features, outputs and targets of the labelled items."""
-        state = self._state()
-        for batch, targets in self._batches(labelled):
+        state = self._get_state()
+        for batch, targets in self._iterate_batches(labelled):
             with torch.no_grad():
                 outputs, features = call_with_features(state.module, state.head, batch)
             yield features, outputs, targets
 
-    def _labelled_features(self, labelled: Labelled) -> Tensor:
+    def _labelled_features(self, labelled: LabelledItems) -> Tensor:
         with evaluation_mode(self.module):
             return torch.cat([features for features, _, _ in self._head_batches(labelled)])

@@ -14,7 +14,7 @@ from labelwise.learner import check_seed
 from labelwise.learners import labels
 from labelwise.learners.inputs import Items, ItemSubset, as_items, move_to_device, prepare_batch
 from labelwise.learners.network import call_module, evaluation_mode, find_head, get_dtype
-from labelwise.learners.training import Labelled
+from labelwise.learners.training import LabelledItems
 
 
 def choose_device(device: str | torch.device) -> torch.device:
@@ -64,14 +64,14 @@ def inspect_module(
 
 
 def hold_out(
-    whole: Labelled,
+    whole: LabelledItems,
     classes: bool,
     validation: float | tuple[Any, Any],
     loss: Any,
     seed: int,
     *,
     outputs: int | None = None,
-) -> tuple[Labelled, Labelled | None]:
+) -> tuple[LabelledItems, LabelledItems | None]:
     """What to train on, and what to hold out.
 
     Args:
@@ -96,9 +96,9 @@ def hold_out(
     return _select_part(whole, kept, "train on"), _select_part(whole, held, "hold out")
 
 
-def _select_part(whole: Labelled, positions: NDArray[np.int64], purpose: str) -> Labelled:
+def _select_part(whole: LabelledItems, positions: NDArray[np.int64], purpose: str) -> LabelledItems:
     weights = labels.select_weights(whole.weights, positions, purpose)
-    return Labelled(ItemSubset(whole.items, positions), whole.targets[positions], weights)
+    return LabelledItems(ItemSubset(whole.items, positions), whole.targets[positions], weights)
 
 
 def place_labelled(
@@ -108,11 +108,11 @@ def place_labelled(
     device: torch.device,
     *,
     dtype: torch.dtype = torch.float32,
-) -> Labelled:
+) -> LabelledItems:
     """Labelled items on the device, as far as they fit there, in the precision of a module."""
     kind = torch.promote_types(dtype, torch.float32)  # targets keep more digits than half precision
     values = targets.to(kind) if targets.is_floating_point() else targets
-    return Labelled(
+    return LabelledItems(
         move_to_device(items, device, dtype),
         values.to(device),
         weights.to(device=device, dtype=kind),

@@ -68,7 +68,7 @@ class SklearnLearner:
             features: ``features(estimator, inputs) -> (n, d)`` of the trained estimator, where
                 the features above are not the ones wanted.
         """
-        self._make_estimator = _maker(estimator)
+        self._make_estimator = _make_factory(estimator)
         self._features = features
         self._estimator: Any = None
 
@@ -93,7 +93,7 @@ class SklearnLearner:
         """
         estimator = self._make_estimator()
         seed = check_seed(seed, below=2**32)
-        if is_classifier(_last(estimator)):
+        if is_classifier(_last_step(estimator)):
             _check_classes(np.asarray(targets))
         states = [name for name in estimator.get_params() if name.endswith("random_state")]
         estimator.set_params(**dict.fromkeys(states, seed))
@@ -105,7 +105,7 @@ class SklearnLearner:
         unfinished = _pass_on(caught)
         seconds = time.perf_counter() - begin
         self._estimator = estimator
-        last = _last(estimator)
+        last = _last_step(estimator)
         steps = getattr(last, "n_iter_", None)  # one number, or one per pair of classes or fold
         loss = getattr(last, "loss_", np.nan)
         most = 0 if steps is None else int(np.max(steps))
@@ -121,8 +121,8 @@ class SklearnLearner:
         Raises:
             UnknownName: a name is no representation, or this estimator cannot give it.
         """
-        last = _last(self.estimator)
-        check_names(names, _offered(last), f"a learner around {type(last).__name__}")
+        last = _last_step(self.estimator)
+        check_names(names, _list_offered(last), f"a learner around {type(last).__name__}")
         given = self.estimator[:-1].transform(inputs) if _has_steps(self.estimator) else inputs
         if isinstance(last, MLPClassifier | MLPRegressor):
             found = _network_rows(last, given, names)
@@ -133,7 +133,7 @@ class SklearnLearner:
         return {name: found[name] for name in names}
 
 
-def _maker(estimator: Any) -> Callable[[], Any]:
+def _make_factory(estimator: Any) -> Callable[[], Any]:
     """What makes a fresh estimator; its own stays as it is."""
     if isinstance(estimator, BaseEstimator):
         return partial(clone, estimator)
@@ -157,7 +157,7 @@ def _check_classes(targets: NDArray[Any]) -> None:
         )
 
 
-def _last(estimator: Any) -> Any:
+def _last_step(estimator: Any) -> Any:
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
@@ -165,7 +165,7 @@ def _has_steps(estimator: Any) -> bool:
     return isinstance(estimator, Pipeline) and len(estimator) > 1
 
 
-def _offered(last: Any) -> list[str]:
+def _list_offered(last: Any) -> list[str]:
     """What can be read off an estimator."""
     if not is_classifier(last):
         return ["features", "outputs"]
@@ -176,7 +176,7 @@ def _offered(last: Any) -> list[str]:
 
 def _weight_argument(estimator: Any, weights: Any, count: int) -> dict[str, NDArray[Any]]:
     """The keyword argument of ``fit`` that carries the weights."""
-    last = _last(estimator)
+    last = _last_step(estimator)
     if not has_fit_parameter(last, "sample_weight"):
         name = type(last).__name__
         raise BadInput(f"{name} cannot be trained with weights; give none or take another model")

@@ -32,11 +32,11 @@ from labelwise.learner import FitReport
 from labelwise.learners import labels
 from labelwise.learners.inputs import Items, ItemSubset, as_items, prepare_batch
 from labelwise.learners.network import get_dtype
-from labelwise.learners.network_reader import Fitted
+from labelwise.learners.network_reader import FittedNetwork
 from labelwise.learners.preparation import inspect_module, place_labelled, seed_torch
 from labelwise.learners.settings import Loss, squared_error
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import Labelled, check_finite
+from labelwise.learners.training import LabelledItems, check_finite
 from labelwise.pool.blocks import Progress
 
 INPUTS, WEIGHT = "labelwise inputs", "labelwise weight"
@@ -124,17 +124,17 @@ class SkorchLearner(TorchLearner):
         shares = labels.convert_weights(weights, len(items))
         with seed_torch(seed, self._device), _numpy_seeded(seed):
             net = self._fresh_net().initialize()
-            module, dtype = _scores(net), get_dtype(net.module_)
+            module, dtype = _to_scores(net), get_dtype(net.module_)
             head = inspect_module(module, self._head, items, values, classes, self._device)
             whole = place_labelled(items, values, shares, torch.device("cpu"), dtype=dtype)
-            net.partial_fit(_Weighted(whole, dtype), whole.targets.numpy())
+            net.partial_fit(_WeightedDataset(whole, dtype), whole.targets.numpy())
         kept = _trained_on(net, whole)
         labelled = place_labelled(kept.items, kept.targets, kept.weights, self._device, dtype=dtype)
         loss, held_out = _last_epoch(net)
         settings = replace(self._settings, loss=_item_loss(net), lr=net.lr)
         check_finite(loss, f"the loss in epoch {len(net.history)}", whole, settings)
         self._net, self._settings = net, settings
-        self._fitted = Fitted(module.eval(), head, labelled, classes, seed)
+        self._fitted = FittedNetwork(module.eval(), head, labelled, classes, seed)
         seconds = time.perf_counter() - begin
         ended = len(net.history) < net.max_epochs
         return FitReport(loss, len(net.history), ended, seconds, len(labelled), held_out)
@@ -160,7 +160,7 @@ class SkorchLearner(TorchLearner):
         return "mse" if isinstance(net, self._skorch.NeuralNetRegressor) else squared_error
 
     def _fresh_module(self) -> nn.Module:
-        return _scores(self._fresh_net().initialize())
+        return _to_scores(self._fresh_net().initialize())
 
 
 def _import_skorch() -> Any:
@@ -198,12 +198,12 @@ class _WeightedLoss:
 
     def infer(self, x: Any, **named: Any) -> Any:
         """Call the module without the weights."""
-        return super().infer(_plain(x), **named)  # type: ignore[misc]
+        return super().infer(_to_plain_inputs(x), **named)  # type: ignore[misc]
 
     def get_loss(self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False) -> Tensor:
         """The weighted mean; items without a weight count 1."""
         losses = super().get_loss(  # type: ignore[misc]
-            y_pred, y_true, X=_plain(X), training=training
+            y_pred, y_true, X=_to_plain_inputs(X), training=training
         )
         mean = _per_item(losses, len(y_true))
         if isinstance(X, Mapping) and WEIGHT in X:
@@ -211,7 +211,7 @@ class _WeightedLoss:
         return mean.mean()
 
 
-def _plain(inputs: Any) -> Any:
+def _to_plain_inputs(inputs: Any) -> Any:
     """Inputs without the weights that travel with them."""
     return inputs[INPUTS] if isinstance(inputs, Mapping) and WEIGHT in inputs else inputs
 
@@ -225,10 +225,10 @@ def _per_item(losses: Tensor, count: int) -> Tensor:
     return losses.reshape(count, -1).mean(dim=1)
 
 
-class _Weighted(Dataset[Any]):
+class _WeightedDataset(Dataset[Any]):
     """Labelled items one by one, as skorch reads them: inputs with their weight, and the target."""
 
-    def __init__(self, labelled: Labelled, dtype: torch.dtype) -> None:
+    def __init__(self, labelled: LabelledItems, dtype: torch.dtype) -> None:
         self._items, self._dtype = labelled.items, dtype
         self._targets, self._weights = labelled.targets, labelled.weights
 
@@ -239,15 +239,17 @@ class _Weighted(Dataset[Any]):
         batch = prepare_batch(
             self._items.batch(np.array([position])), torch.device("cpu"), self._dtype
         )
-        return {INPUTS: _only(batch), WEIGHT: self._weights[position]}, self._targets[position]
+        return {INPUTS: _single_input(batch), WEIGHT: self._weights[position]}, self._targets[
+            position
+        ]
 
 
-def _only(batch: Any) -> Any:
+def _single_input(batch: Any) -> Any:
     """The item of a batch of one."""
     if isinstance(batch, Tensor):
         return batch[0]
     if isinstance(batch, Mapping):
-        return {name: _only(value) for name, value in batch.items()}
+        return {name: _single_input(value) for name, value in batch.items()}
     raise BadInput(f"a skorch net takes a tensor or a mapping; got {len(batch)} inputs an item")
 
 
@@ -264,7 +266,7 @@ class _LogProbabilities(nn.Module):
         return probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
 
 
-def _scores(net: Any) -> nn.Module:
+def _to_scores(net: Any) -> nn.Module:
     """The net's module, which gives logits or values."""
     module: nn.Module = net.module_
     return _LogProbabilities(module) if isinstance(net.criterion_, nn.NLLLoss) else module
@@ -278,14 +280,14 @@ def _item_loss(net: Any) -> Loss:
     return lambda outputs, targets: _per_item(criterion(outputs, targets), len(outputs))
 
 
-def _trained_on(net: Any, whole: Labelled) -> Labelled:
+def _trained_on(net: Any, whole: LabelledItems) -> LabelledItems:
     """The labelled items without those that the net held out."""
     kept = net.trained_on_
-    if not isinstance(kept, Subset) or not isinstance(kept.dataset, _Weighted):
+    if not isinstance(kept, Subset) or not isinstance(kept.dataset, _WeightedDataset):
         return whole
     positions = np.sort(np.asarray(kept.indices, dtype=np.int64))
     items: Items = ItemSubset(whole.items, positions)
-    return Labelled(items, whole.targets[positions], whole.weights[positions])
+    return LabelledItems(items, whole.targets[positions], whole.weights[positions])
 
 
 def _last_epoch(net: Any) -> tuple[float, int]:

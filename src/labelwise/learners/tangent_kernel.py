@@ -70,14 +70,14 @@ def tangent_kernel(
     trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
     if not trained:
         raise BadInput("the module has no trainable parameter; unfreeze those that should count")
-    left = _tensor(inputs, trained, dtype)
-    right = left if others is None else _tensor(others, trained, dtype)
+    left = _to_tensor(inputs, trained, dtype)
+    right = left if others is None else _to_tensor(others, trained, dtype)
     numbers = sum(value.numel() for value in trained.values())
     size = max(1, CHUNK_NUMBERS // numbers) if chunk is None else chunk
     if size < 1:
         raise BadInput(f"chunk must be 1 or more; got {chunk}")
-    with _evaluating(module):
-        chosen, factor = _outputs(module, left, outputs, dtype)
+    with _evaluation_mode(module):
+        chosen, factor = _reduce_outputs(module, left, outputs, dtype)
         total: Any = 0.0
         for output in chosen:
             total = total + _one_output(module, left, right, output, dtype, size)
@@ -91,11 +91,15 @@ def _one_output(
     symmetric = left is right
     kernel: Tensor | None = None
     for top in range(0, len(left), size):
-        rows = _gradients(module, left[top : top + size], output, dtype)
+        rows = _output_gradients(module, left[top : top + size], output, dtype)
         for side in range(top if symmetric else 0, len(right), size):
             same = symmetric and side == top
-            columns = rows if same else _gradients(module, right[side : side + size], output, dtype)
-            block = _products(rows, columns)
+            columns = (
+                rows
+                if same
+                else _output_gradients(module, right[side : side + size], output, dtype)
+            )
+            block = _kernel_products(rows, columns)
             if kernel is None:
                 kernel = block.new_empty(len(left), len(right))
             kernel[top : top + size, side : side + size] = block
@@ -104,7 +108,7 @@ def _one_output(
     return left.new_empty(0) if kernel is None else kernel
 
 
-def _products(rows: Weights, columns: Weights) -> Tensor:
+def _kernel_products(rows: Weights, columns: Weights) -> Tensor:
     """Products of gradients, parameter by parameter."""
     total: Any = 0.0
     for name, part in rows.items():
@@ -113,9 +117,9 @@ def _products(rows: Weights, columns: Weights) -> Tensor:
     return found
 
 
-def _gradients(module: nn.Module, inputs: Tensor, output: int, dtype: Any) -> Weights:
+def _output_gradients(module: nn.Module, inputs: Tensor, output: int, dtype: Any) -> Weights:
     """The gradient of one output for every item, ``(c, numbers)`` by parameter."""
-    trained, fixed = _weights(module, dtype)
+    trained, fixed = _cast_weights(module, dtype)
 
     def value(weights: Weights, item: Tensor) -> Tensor:
         found = functional_call(module, {**fixed, **weights}, (item[None],))
@@ -126,7 +130,7 @@ def _gradients(module: nn.Module, inputs: Tensor, output: int, dtype: Any) -> We
     return {name: gradient.reshape(len(inputs), -1) for name, gradient in found.items()}
 
 
-def _weights(module: nn.Module, dtype: Any) -> tuple[Weights, Weights]:
+def _cast_weights(module: nn.Module, dtype: Any) -> tuple[Weights, Weights]:
     """Trainable parameters, and all that stays fixed, in the wanted precision."""
 
     def cast(tensor: Tensor) -> Tensor:
@@ -140,13 +144,13 @@ def _weights(module: nn.Module, dtype: Any) -> tuple[Weights, Weights]:
     return trained, fixed
 
 
-def _outputs(
+def _reduce_outputs(
     module: nn.Module, inputs: Tensor, outputs: str | int, dtype: Any
 ) -> tuple[list[int], float]:
     """Which outputs to add up, and what to multiply the sum by."""
     if not len(inputs):
         raise BadInput("there are no inputs; give at least one item")
-    trained, fixed = _weights(module, dtype)
+    trained, fixed = _cast_weights(module, dtype)
     with torch.no_grad():
         found = functional_call(module, {**fixed, **trained}, (inputs[:1],))
     if not isinstance(found, Tensor) or found.ndim not in (1, 2) or len(found) != 1:
@@ -162,7 +166,7 @@ def _outputs(
     return list(range(count)), 1 / count if outputs == "mean" else 1.0
 
 
-def _tensor(values: Any, trained: Mapping[str, Tensor], dtype: Any) -> Tensor:
+def _to_tensor(values: Any, trained: Mapping[str, Tensor], dtype: Any) -> Tensor:
     """Inputs where the module is and, unless they are whole numbers, in its precision."""
     first = next(iter(trained.values()))
     if not isinstance(values, Tensor):
@@ -172,7 +176,7 @@ def _tensor(values: Any, trained: Mapping[str, Tensor], dtype: Any) -> Tensor:
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
+def _evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Evaluation mode, part by part as it was afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()

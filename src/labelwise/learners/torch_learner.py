@@ -15,7 +15,7 @@ from labelwise.learners import labels, saving
 from labelwise.learners.inputs import Batch, as_items
 from labelwise.learners.members import Members
 from labelwise.learners.network import find_shared_parts, get_dtype, get_linear_layer
-from labelwise.learners.network_reader import Fitted, NetworkReader
+from labelwise.learners.network_reader import FittedNetwork, NetworkReader
 from labelwise.learners.preparation import (
     choose_device,
     hold_out,
@@ -24,17 +24,17 @@ from labelwise.learners.preparation import (
     seed_torch,
 )
 from labelwise.learners.settings import LOSSES, Loss, TrainingSettings
-from labelwise.learners.training import Labelled, Outcome, Watcher, train
+from labelwise.learners.training import LabelledItems, TrainingOutcome, TrainingWatcher, train
 from labelwise.pool.blocks import Progress
 
 
-class Start(NamedTuple):
+class TrainingStart(NamedTuple):
     """A training that is ready to begin."""
 
     module: nn.Module
     head: str
-    labelled: Labelled
-    validation: Labelled | None
+    labelled: LabelledItems
+    validation: LabelledItems | None
     classes: bool
     seed: int
 
@@ -187,7 +187,7 @@ class TorchLearner(NetworkReader):
 
     def save(self, folder: str | Path) -> None:
         """Write the trained module to ``folder``, as safetensors and JSON."""
-        state = self._state()
+        state = self._get_state()
         tensors = {f"module.{name}": value for name, value in state.module.state_dict().items()}
         if self._members is not None:
             own = self._members.tensors()
@@ -208,13 +208,15 @@ class TorchLearner(NetworkReader):
             raise BadInput(
                 f"{folder} fits another module than make_module gives: {reason}"
             ) from error
-        self._fitted = Fitted(module.to(self._device).eval(), facts["head"], None, facts["classes"])
+        self._fitted = FittedNetwork(
+            module.to(self._device).eval(), facts["head"], None, facts["classes"]
+        )
         if self._members is not None:
             self._members.load(saving.strip_prefix("members.", tensors))
 
     # What learners built on this one may use and replace.
 
-    def _prepare(self, inputs: Any, targets: Any, weights: Any, seed: int) -> Start:
+    def _prepare(self, inputs: Any, targets: Any, weights: Any, seed: int) -> TrainingStart:
         """All that `fit` does before the training itself; to be called with torch `seed_torch`."""
         items = as_items(inputs)
         values, classes = labels.convert_targets(targets, len(items), self._loss_name)
@@ -229,11 +231,13 @@ class TorchLearner(NetworkReader):
         labelled, validation = hold_out(
             whole, classes, self._validation, self._loss_name, seed, outputs=outputs
         )
-        return Start(module, head, labelled, validation, classes, seed)
+        return TrainingStart(module, head, labelled, validation, classes, seed)
 
-    def _finish(self, start: Start, outcome: Outcome) -> FitReport:
+    def _finish(self, start: TrainingStart, outcome: TrainingOutcome) -> FitReport:
         """All that `fit` does after it; the report still lacks the seconds."""
-        self._fitted = Fitted(start.module, start.head, start.labelled, start.classes, start.seed)
+        self._fitted = FittedNetwork(
+            start.module, start.head, start.labelled, start.classes, start.seed
+        )
         self._after_training(start.labelled, start.seed)
         held_out = 0 if start.validation is None else len(start.validation)
         done = (outcome.loss, outcome.epochs, outcome.converged)
@@ -243,14 +247,14 @@ class TorchLearner(NetworkReader):
         """The network whose head is looked for: the module itself."""
         return module
 
-    def _watchers(self) -> list[Watcher]:
+    def _watchers(self) -> list[TrainingWatcher]:
         """Who watches the training."""
         return [] if self._members is None else [self._members]
 
-    def _after_training(self, labelled: Labelled, seed: int) -> None:
+    def _after_training(self, labelled: LabelledItems, seed: int) -> None:
         """The module is trained and in place."""
         if self._members is not None:
-            state = self._state()
+            state = self._get_state()
             self._members.fitted(
                 state.module, state.head, labelled, lambda: self._labelled_features(labelled), seed
             )

@@ -8,8 +8,8 @@ mean 1 so that the learning rate keeps its meaning,
 or batches are drawn with probability proportional to the weight and the loss is plain. Both have
 the same mean gradient; doing both would count every weight twice.
 
-A `Watcher` may look at the losses by item and steer them: that is how dual variables and the votes
-of late epochs are gathered without a second loop.
+A `TrainingWatcher` sees the loss of every item and may change it: dual variables and the votes of
+late epochs are gathered this way, without a second loop.
 
 Reference for the sampler: "Sample Complexity of Deep Active Learning", submitted to ICLR 2022,
 Theorem 4.2.
@@ -35,7 +35,7 @@ from labelwise.learners.settings import Loss, TrainingSettings, make_optimizer, 
 from labelwise.pool.blocks import Progress
 
 
-class Penalised(ABC):
+class PenalizedLayer(ABC):
     """A layer with a penalty of its own, as a prior; it counts once, not once per item."""
 
     @abstractmethod
@@ -44,7 +44,7 @@ class Penalised(ABC):
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledItems:
     """Items with their labels: ``targets`` ``(m, ...)``, ``weights`` ``(m,)`` of mean 1."""
 
     items: Items
@@ -55,10 +55,10 @@ class Labelled:
         return len(self.targets)
 
 
-class Watcher:
+class TrainingWatcher:
     """Looks at a training and may steer it; these methods do nothing."""
 
-    def begin(self, labelled: Labelled) -> None:
+    def begin(self, labelled: LabelledItems) -> None:
         """Training on these items begins; positions are those among them."""
 
     def factors(self, positions: Tensor) -> Tensor | None:
@@ -100,7 +100,7 @@ class Watcher:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """How a training ended: the mean loss of the last epoch, epochs made, whether by itself."""
 
     loss: float
@@ -110,28 +110,28 @@ class Outcome:
 
 def train(
     module: nn.Module,
-    labelled: Labelled,
+    labelled: LabelledItems,
     settings: TrainingSettings,
     *,
     seed: int,
     device: torch.device,
-    validation: Labelled | None = None,
-    watchers: Sequence[Watcher] = (),
+    validation: LabelledItems | None = None,
+    watchers: Sequence[TrainingWatcher] = (),
     progress: Progress | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """Train a module in place; the state of the best epoch is kept where there is a validation."""
     if settings.stop_accuracy is not None and labelled.targets.is_floating_point():
         raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
     rng = np.random.default_rng([seed, 1])
     optimizer = make_optimizer(module, settings)
     steps = settings.epochs * -(-len(labelled) // settings.batch_size)
-    step = _Step(module, labelled, settings, optimizer, device, watchers)
+    step = _StepLoop(module, labelled, settings, optimizer, device, watchers)
     step.schedule = make_schedule(optimizer, settings, steps)
-    best = _Best(module, watchers)
+    best = _BestEpoch(module, watchers)
     for watcher in watchers:
         watcher.begin(labelled)
     for epoch in range(1, settings.epochs + 1):
-        mean, accuracy = step.epoch(batches(labelled.weights, settings, rng))
+        mean, accuracy = step.epoch(draw_batches(labelled.weights, settings, rng))
         check_finite(mean, f"the loss in epoch {epoch}", labelled, settings)
         for watcher in watchers:
             watcher.epoch_done(module, epoch, settings.epochs, step.all_losses)
@@ -141,17 +141,21 @@ def train(
         if validation is not None:
             loss = _mean_loss(module, validation, settings, device)
             check_finite(loss, f"the validation loss in epoch {epoch}", validation, settings)
-            done = best.look(loss, epoch, settings.patience) or done
+            done = best.update(loss, epoch, settings.patience) or done
         if done:
             break
     if validation is not None:
         best.restore()
     module.eval()
-    return Outcome(mean, epoch, done)
+    return TrainingOutcome(mean, epoch, done)
 
 
 def item_losses(
-    module: nn.Module, labelled: Labelled, loss: Loss, device: torch.device, batch_size: int = 512
+    module: nn.Module,
+    labelled: LabelledItems,
+    loss: Loss,
+    device: torch.device,
+    batch_size: int = 512,
 ) -> Tensor:
     """The loss of every item, ``(m,)``, in eval mode, without gradients."""
     dtype = get_dtype(module)
@@ -164,7 +168,7 @@ def item_losses(
     return torch.cat(parts)
 
 
-class _Step:
+class _StepLoop:
     """One step of the optimizer after the other."""
 
     schedule: Any = None
@@ -172,16 +176,16 @@ class _Step:
     def __init__(
         self,
         module: nn.Module,
-        labelled: Labelled,
+        labelled: LabelledItems,
         settings: TrainingSettings,
         optimizer: torch.optim.Optimizer,
         device: torch.device,
-        watchers: Sequence[Watcher],
+        watchers: Sequence[TrainingWatcher],
     ) -> None:
         self._module, self._labelled, self._settings = module, labelled, settings
         self._optimizer, self._device, self._watchers = optimizer, device, watchers
         self._dtype = get_dtype(module)
-        self._penalised = [layer for layer in module.modules() if isinstance(layer, Penalised)]
+        self._penalised = [layer for layer in module.modules() if isinstance(layer, PenalizedLayer)]
         uneven = settings.weighting == "loss" and bool((labelled.weights != 1).any())
         self._weights = labelled.weights if uneven else None
 
@@ -194,37 +198,41 @@ class _Step:
         self._total = torch.zeros((), device=self._device)
         self._right = torch.zeros((), device=self._device)
         for positions in batches:
-            self._make(positions)
+            self._make_step(positions)
             if self.schedule is not None:
                 self.schedule.step()
         count = len(self._labelled)
         return float(self._total) / count, float(self._right) / count
 
-    def _make(self, positions: NDArray[np.int64]) -> None:
+    def _make_step(self, positions: NDArray[np.int64]) -> None:
         places = torch.from_numpy(positions).to(self._device)
         batch = prepare_batch(self._labelled.items.batch(positions), self._device, self._dtype)
         if self._settings.augment is not None:
             batch = self._settings.augment(batch)
         targets = self._labelled.targets[places]
-        with autocast(self._device, self._settings.amp):
+        with autocast_context(self._device, self._settings.amp):
             outputs = call_module(self._module, batch)
             losses = checked_losses(self._settings.loss, outputs, targets)
-            steered = self._steered(losses, outputs, targets, places)
+            steered = self._apply_watchers(losses, outputs, targets, places)
         self._optimizer.zero_grad(set_to_none=True)
-        objective = self._objective(self._weighed(steered, places))
+        objective = self._objective(self._apply_weights(steered, places))
         objective.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
-        self._total += self._weighed(losses.detach(), places).sum()
+        self._total += self._apply_weights(losses.detach(), places).sum()
         if self._settings.stop_accuracy is not None:
             self._right += (outputs.argmax(dim=1) == targets).sum()
         for watcher in self._watchers:
-            watcher.stepped(places, losses.detach(), partial(self._again, batch, targets))
+            watcher.stepped(
+                places, losses.detach(), partial(self._recompute_losses, batch, targets)
+            )
 
     def all_losses(self, loss: Loss | None = None) -> Tensor:
         """The losses of all items, in eval mode."""
         return item_losses(self._module, self._labelled, loss or self._settings.loss, self._device)
 
-    def _steered(self, losses: Tensor, outputs: Tensor, targets: Tensor, places: Tensor) -> Tensor:
+    def _apply_watchers(
+        self, losses: Tensor, outputs: Tensor, targets: Tensor, places: Tensor
+    ) -> Tensor:
         """The losses times the watchers' factors, and what they add."""
         for watcher in self._watchers:
             factors, extra = watcher.factors(places), watcher.extra(places, outputs, targets)
@@ -232,7 +240,7 @@ class _Step:
             losses = losses if extra is None else losses + extra
         return losses
 
-    def _weighed(self, losses: Tensor, places: Tensor) -> Tensor:
+    def _apply_weights(self, losses: Tensor, places: Tensor) -> Tensor:
         return losses if self._weights is None else losses * self._weights[places]
 
     def _objective(self, weighted: Tensor) -> Tensor:
@@ -241,33 +249,33 @@ class _Step:
             objective = objective + layer.penalty() / len(self._labelled)
         return objective
 
-    def _again(self, batch: Batch, targets: Tensor, loss: Loss | None = None) -> Tensor:
+    def _recompute_losses(self, batch: Batch, targets: Tensor, loss: Loss | None = None) -> Tensor:
         with evaluation_mode(self._module), torch.no_grad():
             return (loss or self._settings.loss)(call_module(self._module, batch), targets)
 
 
-class _Best:
+class _BestEpoch:
     """The module's state at the epoch with the smallest validation loss."""
 
-    def __init__(self, module: nn.Module, watchers: Sequence[Watcher]) -> None:
+    def __init__(self, module: nn.Module, watchers: Sequence[TrainingWatcher]) -> None:
         self._module, self._watchers = module, watchers
         self._loss, self.epoch = math.inf, 0
-        self._state: dict[str, Tensor] | None = None
+        self._get_state: dict[str, Tensor] | None = None
         self._snapshots: list[Any] = []
 
-    def look(self, loss: float, epoch: int, patience: int | None) -> bool:
+    def update(self, loss: float, epoch: int, patience: int | None) -> bool:
         """Remember the epoch if it is the best; return whether patience is at its end."""
         if loss < self._loss:
             self._loss, self.epoch = loss, epoch
             state = self._module.state_dict()
-            self._state = {name: value.detach().clone() for name, value in state.items()}
+            self._get_state = {name: value.detach().clone() for name, value in state.items()}
             self._snapshots = [watcher.snapshot() for watcher in self._watchers]
         return patience is not None and epoch - self.epoch >= patience
 
     def restore(self) -> None:
-        if self._state is None:
+        if self._get_state is None:
             return
-        self._module.load_state_dict(self._state)
+        self._module.load_state_dict(self._get_state)
         for watcher, snapshot in zip(self._watchers, self._snapshots, strict=True):
             watcher.restore(snapshot)
 
@@ -283,7 +291,7 @@ def checked_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     return losses
 
 
-def autocast(device: torch.device, on: bool) -> AbstractContextManager[Any]:
+def autocast_context(device: torch.device, on: bool) -> AbstractContextManager[Any]:
     """Mixed precision (bfloat16) on a GPU, if it is wanted."""
     if not is_mixed(device, on):
         return nullcontext()
@@ -295,7 +303,9 @@ def is_mixed(device: torch.device, on: bool) -> bool:
     return on and device.type == "cuda"
 
 
-def check_finite(loss: float, which: str, labelled: Labelled, settings: TrainingSettings) -> None:
+def check_finite(
+    loss: float, which: str, labelled: LabelledItems, settings: TrainingSettings
+) -> None:
     """Refuse to go on with a loss that is no number, and say where it comes from."""
     if math.isfinite(loss):
         return
@@ -310,7 +320,7 @@ def check_finite(loss: float, which: str, labelled: Labelled, settings: Training
     )
 
 
-def batches(
+def draw_batches(
     weights: Tensor, settings: TrainingSettings, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """The batches of an epoch."""
@@ -324,7 +334,7 @@ def batches(
 
 
 def _mean_loss(
-    module: nn.Module, labelled: Labelled, settings: TrainingSettings, device: torch.device
+    module: nn.Module, labelled: LabelledItems, settings: TrainingSettings, device: torch.device
 ) -> float:
     losses = item_losses(module, labelled, settings.loss, device)
     return float((losses * labelled.weights.to(device)).mean())

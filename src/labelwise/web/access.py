@@ -101,9 +101,9 @@ class Attempts:
         seconds: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._each, self._together = each, max(together, each)
+        self._each, self._stack_parts = each, max(together, each)
         self._seconds, self._clock = seconds, clock
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=self._together)
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=self._stack_parts)
 
     def wrong(self, address: str) -> None:
         """Remember a wrong token."""
@@ -117,7 +117,7 @@ class Attempts:
         own = [at for at, by in self._wrong if by == _neighbourhood(address)]
         if len(own) >= self._each:
             return own[-self._each] + self._seconds - now
-        if len(self._wrong) >= self._together:
+        if len(self._wrong) >= self._stack_parts:
             return self._wrong[0][0] + self._seconds - now
         return 0.0
 

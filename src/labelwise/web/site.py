@@ -49,7 +49,7 @@ class Site:
         self.looking = asyncio.Semaphore(LOOKING)
         self.boot = secrets.token_hex(4)
         self._look_again = 0.0
-        self._state: bodies.State | None = None  # both only under the desk's lock
+        self._get_state: bodies.State | None = None  # both only under the desk's lock
         self._forecast: tuple[Any, bodies.ForecastState] | None = None
 
     def version(self) -> str:
@@ -73,12 +73,12 @@ class Site:
     def _common(self, ledger: Ledger, by: str | None) -> bodies.State:
         """The state, worked out once for all who ask while the record stays as it is."""
         settings = self.desk.settings_of(ledger)
-        if self._state is None or self._state.length != ledger.length:
+        if self._get_state is None or self._get_state.length != ledger.length:
             key = (len(ledger.trainings), settings)
             if self._forecast is None or self._forecast[0] != key:
                 self._forecast = (key, views.show_forecast(ledger, settings))
-            self._state = views.show_state(ledger, settings, self._forecast[1])
-        return self._state.model_copy(update={"you": views.show_person(ledger, by)})
+            self._get_state = views.show_state(ledger, settings, self._forecast[1])
+        return self._get_state.model_copy(update={"you": views.show_person(ledger, by)})
 
     def show_lent(self, by: Visitor, places: Sequence[views.Place]) -> list[bodies.Item]:
         """Items that were lent, as the page shows them.

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from labelwise.learners.ensemble import cuda_graph as recorded
-from labelwise.learners.ensemble.cuda_graph import Recorded, recordable
+from labelwise.learners.ensemble.cuda_graph import CudaGraphStep, can_record
 from labelwise.learners.ensemble.training import train_together
 from labelwise.learners.inputs import as_items
 from labelwise.learners.preparation import place_labelled
@@ -33,24 +33,24 @@ def capturable(optimizer):
 )
 def test_nothing_is_recorded_where_steps_differ_in_more_than_their_items(changes):
     optimizer = make_optimizer(network(), SETTINGS)
-    assert not recordable(optimizer, replace(SETTINGS, **changes), GPU, steps=1000)
+    assert not can_record(optimizer, replace(SETTINGS, **changes), GPU, steps=1000)
     assert capturable(optimizer) == [False]
 
 
 def test_nothing_is_recorded_on_a_cpu_or_for_few_steps():
     optimizer = make_optimizer(network(), SETTINGS)
-    assert not recordable(optimizer, SETTINGS, CPU, steps=1000)
-    assert not recordable(optimizer, SETTINGS, GPU, steps=recorded.WORTH - 1)
+    assert not can_record(optimizer, SETTINGS, CPU, steps=1000)
+    assert not can_record(optimizer, SETTINGS, GPU, steps=recorded.WORTH - 1)
     assert capturable(optimizer) == [False]
 
 
 def test_an_optimizer_with_counters_keeps_them_on_the_device():
     optimizer = make_optimizer(network(), SETTINGS)
-    assert recordable(optimizer, SETTINGS, GPU, steps=1000)
+    assert can_record(optimizer, SETTINGS, GPU, steps=1000)
     assert capturable(optimizer) == [True]
 
 
-class OnCpu(Recorded):
+class OnCpu(CudaGraphStep):
     """Records by remembering the positions; replaying makes the step with what lies there."""
 
     def _record(self, positions, places):

@@ -13,12 +13,12 @@ import labelwise
 from labelwise.errors import BadInput, NotConverged, UnknownName
 from labelwise.learners.ensemble import EnsembleLearner, member_seeds
 from labelwise.learners.ensemble import learner as home
-from labelwise.learners.ensemble.training import Stack, train_together
+from labelwise.learners.ensemble.training import NetworkStack, train_together
 from labelwise.learners.inputs import as_items
 from labelwise.learners.preparation import place_labelled
 from labelwise.learners.settings import LOSSES, TrainingSettings
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import Penalised, train
+from labelwise.learners.training import PenalizedLayer, train
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 IMAGES, DIGITS = load_digits(return_X_y=True)
@@ -165,7 +165,7 @@ class Branching(nn.Sequential):
         return hidden if hidden.sum() < 1e9 else 2 * hidden
 
 
-class Priored(nn.Linear, Penalised):
+class Priored(nn.Linear, PenalizedLayer):
     def penalty(self):
         return self.weight.square().sum()
 
@@ -384,7 +384,7 @@ def test_bad_labels_and_losses_are_refused():
 
 def test_a_stack_gives_what_its_modules_give():
     modules = [network().eval() for _ in range(3)]
-    stack, batch = Stack(modules), torch.from_numpy(NEW)
+    stack, batch = NetworkStack(modules), torch.from_numpy(NEW)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("error")
         outputs = stack.outputs(batch, shared=True)

@@ -11,7 +11,7 @@ from torch import nn
 from labelwise.learners import gradients
 from labelwise.learners.gradients import conv, gradient_norms_and_products, gradient_products, items
 from labelwise.learners.gradients.layers import RULES
-from labelwise.learners.gradients.linear import Shape
+from labelwise.learners.gradients.linear import LinearShape
 from tests.learners.gradients.networks import (
     random_vector,
     randomised,
@@ -122,7 +122,7 @@ def test_a_layer_agrees_with_autograd(name, monkeypatch):
 def test_a_convolution_agrees_with_autograd_as_a_gpu_counts_it(name, way, monkeypatch):
     monkeypatch.setattr(gradients, "tally_items", refuse)
     monkeypatch.setattr(conv, "_WHOLE", {"cpu"})
-    monkeypatch.setattr(Shape, "way", lambda *_: way)
+    monkeypatch.setattr(LinearShape, "way", lambda *_: way)
     layer, x = LAYERS[name]
     check(copy.deepcopy(layer), x)
 
@@ -201,7 +201,7 @@ def test_any_convolution_agrees_with_autograd(data):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    shape=st.builds(Shape, *[st.integers(1, 40)] * 4, offsets=st.sampled_from([1, 9])),
+    shape=st.builds(LinearShape, *[st.integers(1, 40)] * 4, offsets=st.sampled_from([1, 9])),
     products=st.booleans(),
 )
 def test_the_way_is_one_that_the_layer_has(shape, products):
@@ -211,16 +211,16 @@ def test_the_way_is_one_that_the_layer_has(shape, products):
 
 def test_the_way_follows_the_shape():
     """Deep layers of a ResNet-18 have few positions, early ones many; a vector has one."""
-    assert Shape(1024, 34 * 34, 64, 64, 9).way(products=True) == "outer"
-    assert Shape(16, 36, 512, 512, 9).way(products=True) == "shifted"
-    assert Shape(16, 36, 512, 512, 9).way(products=True, few_calls=True) == "gram"
-    assert Shape(1, 1, 512, 10, 1).way(products=True) == "gram"
-    assert Shape(64, 289, 512, 512, 9).way(products=False) == "gram"
+    assert LinearShape(1024, 34 * 34, 64, 64, 9).way(products=True) == "outer"
+    assert LinearShape(16, 36, 512, 512, 9).way(products=True) == "shifted"
+    assert LinearShape(16, 36, 512, 512, 9).way(products=True, few_calls=True) == "gram"
+    assert LinearShape(1, 1, 512, 10, 1).way(products=True) == "gram"
+    assert LinearShape(64, 289, 512, 512, 9).way(products=False) == "gram"
 
 
 def test_a_loop_gives_what_vmap_gives():
     module = randomised(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double())
     arguments = (module, dict(module.named_parameters()), draw(3, 4), draw(3, 2), squared_error)
-    mapped, looped = items._vmapped(*arguments), items._looped(*arguments)
+    mapped, looped = items._gradients_by_vmap(*arguments), items._gradients_by_loop(*arguments)
     for name, gradient in looped.items():
         torch.testing.assert_close(mapped[name], gradient, rtol=1e-12, atol=1e-12)

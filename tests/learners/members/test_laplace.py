@@ -13,7 +13,7 @@ from labelwise.learners.inputs import TensorItems
 from labelwise.learners.members import laplace
 from labelwise.learners.members.laplace import LaplaceMembers, classes_hessian
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import Labelled
+from labelwise.learners.training import LabelledItems
 
 RNG = np.random.default_rng(0)
 FEATURES = torch.from_numpy(RNG.normal(size=(30, 3)))
@@ -33,7 +33,7 @@ def head(outputs=3, bias=True):
 
 def fitted(layer, targets, weights=WEIGHTS, features=FEATURES, **options):
     members = LaplaceMembers(**({"count": 5} | options))
-    labelled = Labelled(TensorItems(features), targets, weights)
+    labelled = LabelledItems(TensorItems(features), targets, weights)
     members.fitted(nn.Sequential(layer), "0", labelled, lambda: features, 7)
     return members
 

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog, minimize
 
 from labelwise.learners.neuron import lp_regression as module
-from labelwise.learners.neuron.lp_regression import lp_regression, orthonormal
+from labelwise.learners.neuron.lp_regression import lp_regression, orthonormalize
 
 NORMS = [1, 1.05, 1.5, 2, 2.5, 3, 6]
 
@@ -25,7 +25,7 @@ def make_problem(m=50, d=4, seed=0):
 
 
 def solve(rows, targets, weights, p, allowed=math.inf):
-    basis = orthonormal(rows)
+    basis = orthonormalize(rows)
     found = lp_regression(basis.span, targets, weights, p, allowed)
     assert found.converged
     return basis.back @ found.beta
@@ -127,9 +127,9 @@ def test_the_size_of_targets_and_rows_does_not_matter(p):
 def test_single_precision_noise_is_no_direction():
     generator = np.random.default_rng(0)
     rows = (generator.normal(size=(80, 3)) @ generator.normal(size=(3, 7))).astype(np.float32)
-    basis = orthonormal(rows.astype(np.float64), float(np.finfo(np.float32).eps))
+    basis = orthonormalize(rows.astype(np.float64), float(np.finfo(np.float32).eps))
     assert basis.span.shape == (80, 3)
-    assert orthonormal(rows.astype(np.float64)).span.shape == (80, 7)
+    assert orthonormalize(rows.astype(np.float64)).span.shape == (80, 7)
 
 
 @settings(max_examples=60, deadline=None)

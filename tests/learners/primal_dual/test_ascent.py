@@ -9,7 +9,7 @@ from torch import nn
 
 from labelwise.errors import BadInput
 from labelwise.learners.primal_dual import PrimalDualLearner
-from labelwise.learners.primal_dual.dual_head import Recipe
+from labelwise.learners.primal_dual.dual_head import DualHeadRecipe
 
 EPSILON, STEP = 0.4, 0.3
 RNG = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def trained(weights=None, inputs=INPUTS, targets=TARGETS, epochs=4, **options):
         "lr": 0.05,
         "optimizer": plain_sgd,
         "augment": look,
-        "dual_head": Recipe(epochs=1),  # it plays no part here
+        "dual_head": DualHeadRecipe(epochs=1),  # it plays no part here
     }
     learner = PrimalDualLearner(fresh, **(settings | options))
     learner.fit(inputs, targets, weights, seed=5)

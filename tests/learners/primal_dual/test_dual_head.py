@@ -10,7 +10,7 @@ import torch
 
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.learners.primal_dual import dual_head
-from labelwise.learners.primal_dual.dual_head import PAPER, ROBUST, DualHead, Recipe
+from labelwise.learners.primal_dual.dual_head import PAPER, ROBUST, DualHead, DualHeadRecipe
 
 
 def make_items(m=200, d=5, seed=0):
@@ -48,11 +48,11 @@ def test_the_recipe_of_the_paper_learns_too():
 
 
 def test_the_layers_of_the_paper_are_64_32_16_with_batch_norm_and_dropout():
-    names = [type(layer).__name__ for layer in dual_head._build(7, PAPER)]
+    names = [type(layer).__name__ for layer in dual_head._build_head(7, PAPER)]
     assert names == ["Linear", "BatchNorm1d", "ReLU", "Dropout"] * 3 + ["Linear", "ReLU"]
-    shapes = [tuple(p.shape) for p in dual_head._build(7, PAPER).parameters() if p.ndim == 2]
+    shapes = [tuple(p.shape) for p in dual_head._build_head(7, PAPER).parameters() if p.ndim == 2]
     assert shapes == [(64, 7), (32, 64), (16, 32), (1, 16)]
-    rates = [layer.p for layer in dual_head._build(7, PAPER) if hasattr(layer, "p")]
+    rates = [layer.p for layer in dual_head._build_head(7, PAPER) if hasattr(layer, "p")]
     assert rates == [0.3, 0.25, 0.25]
 
 
@@ -171,7 +171,7 @@ def test_a_restored_head_predicts_the_same():
     head, _ = fitted(replace(ROBUST, epochs=5))
     features, _ = make_items(20, seed=1)
     facts = {key: list(v) if isinstance(v, tuple) else v for key, v in head.facts().items()}
-    again = DualHead.restored(head.tensors(), facts)
+    again = DualHead.restore_state(head.tensors(), facts)
     assert torch.equal(head(features), again(features))
 
 
@@ -202,7 +202,7 @@ def test_bad_input_gets_a_clear_error():
 )
 def test_a_recipe_that_makes_no_sense_is_refused(changes, message):
     with pytest.raises(BadInput, match=message):
-        Recipe(**changes)
+        DualHeadRecipe(**changes)
 
 
 def test_the_examples_run():

@@ -16,7 +16,7 @@ import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning, NotConverged, UnknownName
 from labelwise.learners.primal_dual import PrimalDualLearner
 from labelwise.learners.primal_dual import learner as module
-from labelwise.learners.primal_dual.dual_head import PAPER, Recipe
+from labelwise.learners.primal_dual.dual_head import PAPER, DualHeadRecipe
 from labelwise.learners.torch_learner import TorchLearner
 
 N = 12
@@ -93,7 +93,7 @@ class LeastSquares:
     def learner(self, **changes):
         settings = {"loss": "mse", "granularity": "full", "dual_lr": 2.0, "lr": 0.1}
         settings |= {"epsilon": self.epsilon, "epochs": 600, "batch_size": N}
-        settings |= {"optimizer": plain_sgd, "dual_head": Recipe(epochs=1)}
+        settings |= {"optimizer": plain_sgd, "dual_head": DualHeadRecipe(epochs=1)}
         make = lambda: nn.Sequential(nn.Linear(3, 1, bias=False)).double()  # noqa: E731
         return PrimalDualLearner(make, **(settings | changes))
 

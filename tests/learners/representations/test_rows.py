@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from labelwise.errors import BadInput
-from labelwise.learners.network_reader import Kept, Streamed
+from labelwise.learners.network_reader import FileRows, MemoryRows
 
 FEATURES = torch.from_numpy(np.random.default_rng(0).normal(size=(10, 3)))
 CLASSES = torch.arange(10)
@@ -20,7 +20,7 @@ def fill(rows):
 
 
 def test_both_kinds_give_back_what_was_put(tmp_path):
-    for rows in (Kept(10), Streamed(10, tmp_path / "new" / "folder")):
+    for rows in (MemoryRows(10), FileRows(10, tmp_path / "new" / "folder")):
         found = fill(rows).close()
         assert list(found) == ["features", "member_votes"]
         np.testing.assert_array_equal(found["features"], FEATURES.numpy())
@@ -29,14 +29,14 @@ def test_both_kinds_give_back_what_was_put(tmp_path):
 
 
 def test_files_are_plain_npy_and_mapped(tmp_path):
-    found = fill(Streamed(10, tmp_path)).close()
+    found = fill(FileRows(10, tmp_path)).close()
     assert isinstance(found["features"], np.memmap)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["features.npy", "member_votes.npy"]
     np.testing.assert_array_equal(np.load(tmp_path / "features.npy"), FEATURES.numpy())
 
 
 def test_a_file_has_its_name_only_when_it_is_whole(tmp_path):
-    rows = fill(Streamed(10, tmp_path))
+    rows = fill(FileRows(10, tmp_path))
     assert not list(tmp_path.glob("*.npy"))
     rows.close()
     assert len(list(tmp_path.glob("*.npy"))) == 2
@@ -44,7 +44,7 @@ def test_a_file_has_its_name_only_when_it_is_whole(tmp_path):
 
 def test_what_is_not_whole_leaves_nothing_behind(tmp_path):
     np.save(tmp_path / "features.npy", np.zeros(2))  # of an earlier pass
-    with pytest.raises(KeyboardInterrupt), Streamed(10, tmp_path) as rows:
+    with pytest.raises(KeyboardInterrupt), FileRows(10, tmp_path) as rows:
         rows.put(0, {"features": FEATURES[:4], "member_votes": CLASSES[:4]})
         raise KeyboardInterrupt
     assert [path.name for path in tmp_path.iterdir()] == ["features.npy"]
@@ -52,7 +52,7 @@ def test_what_is_not_whole_leaves_nothing_behind(tmp_path):
 
 
 def test_what_was_closed_outlives_the_block(tmp_path):
-    for rows in (Kept(10), Streamed(10, tmp_path)):
+    for rows in (MemoryRows(10), FileRows(10, tmp_path)):
         with rows:
             found = fill(rows).close()
         np.testing.assert_array_equal(found["features"], FEATURES.numpy())
@@ -60,7 +60,7 @@ def test_what_was_closed_outlives_the_block(tmp_path):
 
 def test_bfloat16_is_kept_as_float16_so_that_its_precision_shows(tmp_path):
     values = FEATURES.to(torch.bfloat16)
-    for rows in (Kept(10), Streamed(10, tmp_path)):
+    for rows in (MemoryRows(10), FileRows(10, tmp_path)):
         rows.put(0, {"features": values})
         found = rows.close()["features"]
         assert found.dtype == np.float16
@@ -68,6 +68,6 @@ def test_bfloat16_is_kept_as_float16_so_that_its_precision_shows(tmp_path):
 
 
 def test_bfloat16_beyond_the_range_of_float16_is_refused(tmp_path):
-    rows = Streamed(10, tmp_path)
+    rows = FileRows(10, tmp_path)
     with pytest.raises(BadInput, match=r"features are too large for float16; .* amp=False"):
         rows.put(0, {"features": torch.full((10, 1), 1e6, dtype=torch.bfloat16)})

@@ -6,7 +6,7 @@ from torch import nn
 
 from labelwise.learners.inputs import as_items
 from labelwise.learners.settings import LOSSES, TrainingSettings
-from labelwise.learners.training import Labelled, train
+from labelwise.learners.training import LabelledItems, train
 
 CPU = torch.device("cpu")
 
@@ -16,7 +16,7 @@ def make(count=24, seed=0, classes=3):
     rng = np.random.default_rng(seed)
     inputs = rng.normal(size=(count, 4)).astype(np.float32)
     targets = torch.from_numpy((inputs[:, 0] > 0) + (inputs[:, 1] > 0).astype(int) * (classes > 2))
-    return Labelled(as_items(torch.from_numpy(inputs)), targets, torch.ones(count))
+    return LabelledItems(as_items(torch.from_numpy(inputs)), targets, torch.ones(count))
 
 
 def network(seed=0, dtype=torch.float32):

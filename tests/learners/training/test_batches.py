@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from scipy import stats
 
 from labelwise.learners.inputs import split_evenly
-from labelwise.learners.training import Labelled, Watcher
+from labelwise.learners.training import LabelledItems, TrainingWatcher
 from tests.learners.training.loops import assert_same, make, network, trained
 
 
-class Batches(Watcher):
+class Batches(TrainingWatcher):
     """Remembers the positions of every batch."""
 
     def __init__(self):
@@ -37,7 +37,7 @@ WEIGHTS = torch.tensor([0.0, 1.0, 2.0, 5.0]).repeat(6)
 
 def draws(seed, weighting):
     batches, labelled = Batches(), make()
-    weighted = Labelled(labelled.items, labelled.targets, WEIGHTS)
+    weighted = LabelledItems(labelled.items, labelled.targets, WEIGHTS)
     trained(weighted, seed=seed, watchers=[batches], epochs=400, weighting=weighting)
     return np.bincount(np.concatenate(batches.seen), minlength=24)
 
@@ -54,7 +54,7 @@ def test_weights_in_the_loss_draw_nothing():
     assert (draws(0, "loss") == 400).all()
 
 
-class Gradients(Watcher):
+class Gradients(TrainingWatcher):
     """Remembers the gradient of every step."""
 
     def __init__(self, module):
@@ -76,7 +76,7 @@ def test_the_mean_gradient_of_both_weightings_is_that_of_the_weighted_loss(weigh
     (losses * weights).mean().backward()
     exact, watcher = gradient(module), Gradients(module)
     trained(
-        Labelled(labelled.items, labelled.targets, weights),
+        LabelledItems(labelled.items, labelled.targets, weights),
         module,
         watchers=[watcher],
         weighting=weighting,

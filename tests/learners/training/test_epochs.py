@@ -9,15 +9,15 @@ import torch.nn.functional as F
 
 from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.settings import LOSSES
-from labelwise.learners.training import Labelled, Watcher, item_losses
+from labelwise.learners.training import LabelledItems, TrainingWatcher, item_losses
 from tests.learners.training.loops import CPU, assert_same, make, network, trained
 
 
-class Epochs(Watcher):
+class Epochs(TrainingWatcher):
     """Keeps the module of every epoch."""
 
     def __init__(self):
-        self.modules, self.restored = [], None
+        self.modules, self.restore_state = [], None
 
     def epoch_done(self, module, epoch, epochs, losses):
         self.modules.append(copy.deepcopy(module).eval())
@@ -26,20 +26,20 @@ class Epochs(Watcher):
         return len(self.modules)
 
     def restore(self, snapshot):
-        self.restored = snapshot
+        self.restore_state = snapshot
 
 
 def overfitting():
     """A training that overfits soon: labels at random."""
     labelled, held = make(12, seed=1), make(30, seed=2)
     wrong = torch.from_numpy(np.random.default_rng(4).integers(3, size=12))
-    return Labelled(labelled.items, wrong, labelled.weights), held
+    return LabelledItems(labelled.items, wrong, labelled.weights), held
 
 
 @pytest.mark.parametrize("patience", [None, 1, 3])
 def test_the_epoch_with_the_smallest_validation_loss_is_kept(patience):
     labelled, held = overfitting()
-    held = Labelled(held.items, held.targets, torch.linspace(0, 2, 30))
+    held = LabelledItems(held.items, held.targets, torch.linspace(0, 2, 30))
     watcher = Epochs()
     module, outcome = trained(
         labelled, validation=held, watchers=[watcher], epochs=40, lr=0.02, patience=patience
@@ -48,7 +48,7 @@ def test_the_epoch_with_the_smallest_validation_loss_is_kept(patience):
     losses = [float((values * held.weights).mean()) for values in plain]
     best = int(np.argmin(losses))
     assert_same(module, watcher.modules[best], rtol=0, atol=0)
-    assert watcher.restored == best + 1
+    assert watcher.restore_state == best + 1
     assert outcome.epochs == len(losses) == (40 if patience is None else best + 1 + patience)
     assert outcome.converged == (patience is not None)
     assert 0 < best < len(losses) - 1  # the case is not trivial
@@ -57,7 +57,7 @@ def test_the_epoch_with_the_smallest_validation_loss_is_kept(patience):
 def test_training_stops_at_the_accuracy_asked_for():
     seen = []
 
-    class Accuracy(Watcher):
+    class Accuracy(TrainingWatcher):
         def stepped(self, positions, losses, again):
             seen.append(None)
 
@@ -74,7 +74,7 @@ def test_training_stops_at_the_accuracy_asked_for():
     assert reached[-2] >= 0.9 and all(share < 0.9 for share in reached[:-2])
 
 
-class Steering(Watcher):
+class Steering(TrainingWatcher):
     """Gives factors, and checks what it is told against the module itself."""
 
     def __init__(self, module, labelled):
@@ -108,8 +108,8 @@ def test_a_watcher_is_told_the_losses_and_steers_them():
     trained(labelled, module, watchers=[watcher], batch_size=10)
     assert watcher.begun == 1 and watcher.checked == 5 * 3
     odd = np.arange(1, 24, 2)
-    half = Labelled(ItemSubset(labelled.items, odd), labelled.targets[odd], torch.ones(12))
-    weighted = Labelled(labelled.items, labelled.targets, torch.tensor([0.0, 2.0]).repeat(12))
+    half = LabelledItems(ItemSubset(labelled.items, odd), labelled.targets[odd], torch.ones(12))
+    weighted = LabelledItems(labelled.items, labelled.targets, torch.tensor([0.0, 2.0]).repeat(12))
     module = network()
     trained(labelled, module, watchers=[Steering(module, labelled)], batch_size=24, lr=1e-3)
     assert_same(module, trained(weighted, batch_size=24, lr=1e-3)[0], rtol=1e-3, atol=1e-4)

@@ -11,7 +11,7 @@ from torch import nn
 from labelwise.errors import BadInput, NotConverged, UnknownName
 from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.settings import LOSSES, TrainingSettings
-from labelwise.learners.training import Labelled
+from labelwise.learners.training import LabelledItems
 from tests.learners.training.loops import make, network, trained
 
 
@@ -21,7 +21,7 @@ def test_an_item_that_is_not_finite_is_named():
     message = "the loss in epoch 1 is nan: the inputs of item 17 are not finite"
     with pytest.raises(BadInput, match=message):
         trained(labelled, batch_size=5)
-    part = Labelled(
+    part = LabelledItems(
         ItemSubset(labelled.items, np.arange(10, 24)), labelled.targets[10:], torch.ones(14)
     )
     with pytest.raises(BadInput, match=message):
@@ -45,7 +45,7 @@ def test_a_module_that_can_do_with_nan_is_left_alone():
 def test_a_loss_that_grows_without_bound_says_what_to_do():
     targets = torch.full((24, 3), 1e30)
     with pytest.raises(NotConverged, match=r"the loss in epoch 1 is inf; lower lr \(it is 100.0\)"):
-        trained(Labelled(make().items, targets, torch.ones(24)), loss=LOSSES["mse"], lr=100.0)
+        trained(LabelledItems(make().items, targets, torch.ones(24)), loss=LOSSES["mse"], lr=100.0)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_loss_that_is_not_one_number_per_item_is_refused(loss, message):
 
 
 def test_accuracy_cannot_stop_a_regression():
-    values = Labelled(make().items, torch.zeros(24, 3), torch.ones(24))
+    values = LabelledItems(make().items, torch.zeros(24, 3), torch.ones(24))
     with pytest.raises(BadInput, match="stop_accuracy is for classes, and the targets are values"):
         trained(values, loss=LOSSES["mse"], stop_accuracy=0.9)
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from labelwise.learners.settings import LOSSES
-from labelwise.learners.training import Labelled, Penalised, item_losses
+from labelwise.learners.training import LabelledItems, PenalizedLayer, item_losses
 from tests.learners.training.loops import CPU, assert_same, make, network, trained
 
 OPTIMIZERS = {
@@ -33,7 +33,7 @@ def test_full_batches_are_plain_steps_of_the_optimizer(name):
         optimizer.step()
     loss = loss.detach()
     ours, outcome = trained(
-        Labelled(labelled.items, targets, weights),
+        LabelledItems(labelled.items, targets, weights),
         optimizer=name, lr=0.05, weight_decay=0.01, epochs=7, batch_size=24,
     )  # fmt: skip
     assert_same(ours, slow, rtol=1e-4, atol=1e-6)
@@ -110,7 +110,7 @@ def test_augmentation_is_for_training_only():
 
 
 def test_a_penalty_counts_once_and_not_once_per_item():
-    class Ridge(nn.Linear, Penalised):
+    class Ridge(nn.Linear, PenalizedLayer):
         def penalty(self):
             return 3 * self.weight.square().sum()
 

@@ -122,7 +122,7 @@ class _Draw:
         self.scores: list[float] = []
         self._centres = GrowingRows()
         self._restore: Callable[[Rows], Embedding] = features
-        self._epoch, self._turn, self._measured = 0, 0, 0
+        self._run_epoch, self._turn, self._measured = 0, 0, 0
         self._now, self._mass = 0.0, 0.0
         self._known: tuple[Ids, Any] = np.empty(0, dtype=np.int64), np.empty(0)
 
@@ -144,10 +144,10 @@ class _Draw:
         self._measured = len(self.ids)
 
     def _restart(self, function: Callable[..., float], *arguments: Any) -> None:
-        self._epoch += 1
+        self._run_epoch += 1
         self._turn, self._now = 0, 0.0
         taken = np.array(self.ids, dtype=np.int64)
-        masses = self.shards.map(function, *arguments, taken, self.seed, self._epoch)
+        masses = self.shards.map(function, *arguments, taken, self.seed, self._run_epoch)
         self._mass = float(sum(masses))
         if not self._mass < np.inf:
             raise BadInput("squared distances of the rows add up to infinity; scale them down")
@@ -191,7 +191,7 @@ class _Draw:
             count = min(count, FIRST)
         since, self._now = self._now, self._now + count / self._mass
         self._turn += 1
-        turn = (self._epoch, self._turn)
+        turn = (self._run_epoch, self._turn)
         return clocks.join(
             self.shards.map(clocks.ring, since, self._now, self._known, self.seed, turn)
         )

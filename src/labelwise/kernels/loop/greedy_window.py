@@ -31,7 +31,7 @@ class Window:
         self.ids = np.concatenate([part.ids for part in parts])
         self.rows = join_rows([part.rows for part in parts])
         states = [part.state._asdict() for part in parts]
-        self._state = type(parts[0].state)(**join_rows(states))
+        self._get_state = type(parts[0].state)(**join_rows(states))
         slack = np.concatenate([part.slack for part in parts])
         self._upper = np.concatenate([part.scores for part in parts]) + slack
         self._seen = np.zeros(len(self.ids), dtype=np.int64)
@@ -82,7 +82,7 @@ class Window:
             self._hot, self._cold = order[: self._size], float(self._upper[order[self._size]])
         self._hot = self._hot[self._upper[self._hot] > -np.inf]
         self._hot_rows = take_rows(self.rows, self._hot)
-        self._hot_state = take_state(self._state, self._hot)
+        self._hot_state = take_state(self._get_state, self._hot)
         first = int(self._seen[self._hot].min(initial=len(self._picked)))
         stale = first < len(self._picked)
         if stale:
@@ -93,7 +93,7 @@ class Window:
 
     def _cool(self) -> None:
         """Write what the hot rows have counted back among the others."""
-        put_state(self._state, self._hot, self._hot_state)
+        put_state(self._get_state, self._hot, self._hot_state)
         taken = self._upper[self._hot] == -np.inf
         self._upper[self._hot] = np.where(taken, -np.inf, self._scores + self._slack)
         self._seen[self._hot] = len(self._picked)

@@ -59,26 +59,26 @@ class _Recorded:
 
     def __init__(self, constants: Arrays, state: Arrays, step: Step, length: int) -> None:
         self._given, self._constants = constants, tuple(map(_copy, constants))
-        self._state = tuple(map(_copy, state))
+        self._get_state = tuple(map(_copy, state))
         library: Any = sys.modules[type(state[0]).__module__.partition(".")[0]]
         cuda, here = library.cuda, device(state[0])
         aside = cuda.Stream(here)
         aside.wait_stream(cuda.current_stream(here))
         with cuda.stream(aside):
-            called(step, self._constants, self._state)  # libraries set themselves up
+            called(step, self._constants, self._get_state)  # libraries set themselves up
             cuda.synchronize(here)
             self._graph = cuda.CUDAGraph()
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
-                new, self._out = called(step, self._constants, self._state, length)
-                _overwrite(self._state, self._apart(new))
+                new, self._out = called(step, self._constants, self._get_state, length)
+                _overwrite(self._get_state, self._apart(new))
             finally:
                 self._graph.capture_end()
         cuda.current_stream(here).wait_stream(aside)
 
     def _apart(self, new: Arrays) -> Arrays:
         """The arrays, copied where they lie in the memory of the state that they overwrite."""
-        held = {array.untyped_storage().data_ptr() for array in self._state}
+        held = {array.untyped_storage().data_ptr() for array in self._get_state}
         return tuple(
             _copy(array) if array.untyped_storage().data_ptr() in held else array for array in new
         )
@@ -87,14 +87,14 @@ class _Recorded:
         if constants is not self._given:
             _overwrite(self._constants, constants)
             self._given = constants
-        _overwrite(self._state, state)
+        _overwrite(self._get_state, state)
         outs = []
         for _ in range(rounds):
             self._graph.replay()
             outs.append(tuple(map(_copy, self._out)))
         xp = namespace(state[0])
         joined = (xp.concat(list(column)) for column in zip(*outs, strict=True))
-        return tuple(map(_copy, self._state)), tuple(joined)
+        return tuple(map(_copy, self._get_state)), tuple(joined)
 
 
 def _copy(array: Array) -> Array:

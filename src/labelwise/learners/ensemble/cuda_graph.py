@@ -30,7 +30,7 @@ WORTH = 200
 """A training of fewer steps is not worth the recording."""
 
 
-def recordable(
+def can_record(
     optimizer: torch.optim.Optimizer,
     settings: TrainingSettings,
     device: torch.device,
@@ -51,7 +51,7 @@ def recordable(
     return True
 
 
-class Recorded:
+class CudaGraphStep:
     """Call it as the step it was made of."""
 
     def __init__(self, step: Step) -> None:

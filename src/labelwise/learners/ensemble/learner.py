@@ -25,14 +25,20 @@ from torch import Tensor, nn
 
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_seed
-from labelwise.learners.ensemble.training import Stack, can_stack, train_together
+from labelwise.learners.ensemble.training import NetworkStack, can_stack, train_together
 from labelwise.learners.inputs import Batch
-from labelwise.learners.members.base import vmapped_or_not
+from labelwise.learners.members.base import ignore_vmap_warnings
 from labelwise.learners.network import call_module, call_with_features, get_linear_layer
-from labelwise.learners.network_reader import full_precision, predictions
+from labelwise.learners.network_reader import derive_predictions, full_precision
 from labelwise.learners.preparation import seed_torch
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import Labelled, Outcome, autocast, is_mixed, train
+from labelwise.learners.training import (
+    LabelledItems,
+    TrainingOutcome,
+    autocast_context,
+    is_mixed,
+    train,
+)
 
 
 def member_seeds(seed: int, count: int) -> list[int]:
@@ -119,7 +125,7 @@ class EnsembleLearner(TorchLearner):
         super().__init__(self._make_members, **options)
         self._make_member = make_module
         self._seeds = member_seeds(0, members)
-        self._stack: Stack | None = None
+        self._stack: NetworkStack | None = None
         self._one_by_one = False
         self.batched: bool | None = None
 
@@ -131,7 +137,7 @@ class EnsembleLearner(TorchLearner):
     @property
     def members(self) -> list[nn.Module]:
         """The trained modules, in eval mode."""
-        return _members(self.module)
+        return _get_members(self.module)
 
     def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
         """Train all members from the start, or with ``warm_start`` from where they are.
@@ -150,37 +156,39 @@ class EnsembleLearner(TorchLearner):
         self._seeds = member_seeds(check_seed(seed), len(self._seeds))
         with seed_torch(seed, self._device):
             start = self._prepare(inputs, targets, weights, seed)
-            outcomes = self._train(_members(start.module), start.labelled, start.validation)
+            outcomes = self._train_members(
+                _get_members(start.module), start.labelled, start.validation
+            )
             start.module.eval()
-            whole = Outcome(
+            whole = TrainingOutcome(
                 float(np.mean([outcome.loss for outcome in outcomes])),
                 max(outcome.epochs for outcome in outcomes),
                 all(outcome.converged for outcome in outcomes),
             )
             report = self._finish(start, whole)
-        self._trained()
+        self._reset_stack()
         return replace(report, seconds=time.perf_counter() - begin)
 
     def _outputs_count(self) -> int:
-        return get_linear_layer(self.members[0], self._state().head).out_features
+        return get_linear_layer(self.members[0], self._get_state().head).out_features
 
     def _one_of(self, module: nn.Module) -> nn.Module:
-        return _members(module)[0]
+        return _get_members(module)[0]
 
     def offered(self) -> list[str]:
         """The representations that this learner can give, now that it is trained."""
-        if self._state().classes:
+        if self._get_state().classes:
             return ["features", "logits", "probabilities", "member_probabilities", "member_votes"]
         return ["features", "outputs", *(["member_votes"] if self._outputs_count() == 1 else [])]
 
     def load(self, folder: str | Path) -> None:
         """Take the members that `save` wrote; ``make_module`` must make modules of that shape."""
         super().load(folder)
-        self._trained()
+        self._reset_stack()
 
-    def _train(
-        self, members: list[nn.Module], labelled: Labelled, validation: Labelled | None
-    ) -> list[Outcome]:
+    def _train_members(
+        self, members: list[nn.Module], labelled: LabelledItems, validation: LabelledItems | None
+    ) -> list[TrainingOutcome]:
         settings, device = self._settings, self._device
         self.batched = can_stack(members, labelled, settings, device)
         if self.batched:
@@ -211,22 +219,22 @@ class EnsembleLearner(TorchLearner):
 
     def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
         """The named representations of a batch."""
-        classes = self._state().classes
-        with torch.no_grad(), autocast(self._device, self._settings.amp):
-            several, features = self._members_rows(batch)
+        classes = self._get_state().classes
+        with torch.no_grad(), autocast_context(self._device, self._settings.amp):
+            several, features = self._represent_members(batch)
         if is_mixed(self._device, self._settings.amp):
             features = features.bfloat16()  # after some layers they only look more precise
         outputs = mean_outputs(several, classes)
-        found = {"features": features, **predictions(outputs, several, classes)}
+        found = {"features": features, **derive_predictions(outputs, several, classes)}
         return {name: found[name].detach() for name in names}
 
-    def _members_rows(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _represent_members(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Outputs ``(b, M, K)``, and features ``(b, M d)``, at once or member by member."""
-        head = self._state().head
+        head = self._get_state().head
         if not self._one_by_one:
             try:
-                self._stack = self._stack or Stack(self.members)
-                with vmapped_or_not():
+                self._stack = self._stack or NetworkStack(self.members)
+                with ignore_vmap_warnings():
                     outputs, features = self._stack.outputs_and_features(head, batch)
                 return outputs.transpose(0, 1), features.transpose(0, 1).flatten(1)
             except Exception:  # what is not for vmap's sake is raised again below
@@ -234,10 +242,10 @@ class EnsembleLearner(TorchLearner):
         pairs = [call_with_features(module, head, batch) for module in self.members]
         return torch.stack([p[0] for p in pairs], dim=1), torch.cat([p[1] for p in pairs], dim=1)
 
-    def _trained(self) -> None:
+    def _reset_stack(self) -> None:
         """There are other members than before."""
         assert isinstance(self.module, EnsembleModule)
-        self.module.classes = self._state().classes
+        self.module.classes = self._get_state().classes
         self._stack, self._one_by_one = None, False
 
     def _make_members(self) -> EnsembleModule:
@@ -255,6 +263,6 @@ class EnsembleLearner(TorchLearner):
         return EnsembleModule(modules)
 
 
-def _members(module: nn.Module) -> list[nn.Module]:
+def _get_members(module: nn.Module) -> list[nn.Module]:
     assert isinstance(module, EnsembleModule)
     return list(module.members)

@@ -26,7 +26,7 @@ from torch.func import stack_module_state, vmap
 from torch.nn.modules.conv import _ConvNd
 
 from labelwise.errors import BadInput
-from labelwise.learners.ensemble.cuda_graph import Recorded, recordable
+from labelwise.learners.ensemble.cuda_graph import CudaGraphStep, can_record
 from labelwise.learners.inputs import (
     RESIDENT_BYTES,
     Batch,
@@ -36,25 +36,25 @@ from labelwise.learners.inputs import (
     prepare_batch,
     split_evenly,
 )
-from labelwise.learners.members.base import WithState, vmapped_or_not
+from labelwise.learners.members.base import ModuleWithState, ignore_vmap_warnings
 from labelwise.learners.network import call_module, call_with_features, evaluation_mode, get_dtype
 from labelwise.learners.settings import TrainingSettings, make_optimizer, make_schedule
 from labelwise.learners.training import (
-    Labelled,
-    Outcome,
-    Penalised,
-    Watcher,
-    autocast,
-    batches,
+    LabelledItems,
+    PenalizedLayer,
+    TrainingOutcome,
+    TrainingWatcher,
+    autocast_context,
     check_finite,
     checked_losses,
+    draw_batches,
 )
 from labelwise.pool.blocks import Progress
 
 Positions = NDArray[np.int64]
 
 
-class Sets:
+class StackedSets:
     """The labelled items of ``M`` networks, ``m`` each.
 
     Attributes:
@@ -65,34 +65,36 @@ class Sets:
     """
 
     def __init__(
-        self, sets: Labelled | Sequence[Labelled], count: int, device: torch.device
+        self, sets: LabelledItems | Sequence[LabelledItems], count: int, device: torch.device
     ) -> None:
         """Put sets together; ``count`` is how many networks there are."""
-        self.shared = isinstance(sets, Labelled)
-        self.each: list[Labelled] = [sets] * count if isinstance(sets, Labelled) else list(sets)
+        self.shared = isinstance(sets, LabelledItems)
+        self.each: list[LabelledItems] = (
+            [sets] * count if isinstance(sets, LabelledItems) else list(sets)
+        )
         sizes = sorted({len(own) for own in self.each})
         if len(self.each) != count or len(sizes) != 1:
             raise BadInput(
                 f"give one set, or {count} sets of one size; got {len(self.each)} of sizes {sizes}"
             )
-        self.targets = self._together([own.targets for own in self.each], device)
-        self.weights = self._together([own.weights for own in self.each], device)
+        self.targets = self._stack_parts([own.targets for own in self.each], device)
+        self.weights = self._stack_parts([own.weights for own in self.each], device)
         self._device = device
         self._networks = torch.arange(count, device=device)[:, None]
-        self._pool, self._where = _pool([own.items for own in self.each])
+        self._pool, self._where = _find_common_pool([own.items for own in self.each])
         self._places = None if self._where is None else torch.from_numpy(self._where).to(device)
-        self._rows = _side_by_side([own.items for own in self.each]) if self._pool is None else None
+        self._rows = _stack_items([own.items for own in self.each]) if self._pool is None else None
 
     def __len__(self) -> int:
         return len(self.each[0])
 
     @property
-    def near(self) -> bool:
+    def is_on_device(self) -> bool:
         """Whether a batch is one look-up on the device, with nothing to ask the host for."""
         rows = self._pool.rows if isinstance(self._pool, TensorItems) else self._rows
         return rows is not None and rows.device == self.targets.device
 
-    def numbers(self, values: Tensor, places: Tensor) -> Tensor:
+    def gather_values(self, values: Tensor, places: Tensor) -> Tensor:
         """What `targets` or `weights` hold for the items at ``places`` ``(M, b)``."""
         return values[self._networks, places]
 
@@ -100,42 +102,44 @@ class Sets:
         """The items at ``positions`` ``(M, b)``, and ``places`` is the same on the device."""
         rows = self._pool.rows if isinstance(self._pool, TensorItems) else None
         if rows is not None and rows.device == places.device:
-            inside = places if self._places is None else self.numbers(self._places, places)
+            inside = places if self._places is None else self.gather_values(self._places, places)
             return prepare_batch(rows[inside], self._device, dtype)
         if self._pool is not None:
             where = self._where
             wanted = positions if where is None else np.take_along_axis(where, positions, axis=1)
             flat = prepare_batch(self._pool.batch(wanted.ravel()), self._device, dtype)
-            return leaves(lambda part: part.reshape(*positions.shape, *part.shape[1:]), flat)
+            return map_tensors(lambda part: part.reshape(*positions.shape, *part.shape[1:]), flat)
         if self._rows is not None and self._rows.device == places.device:
-            return prepare_batch(self.numbers(self._rows, places), self._device, dtype)
-        return stacked(self.batches(positions, dtype))
+            return prepare_batch(self.gather_values(self._rows, places), self._device, dtype)
+        return stack_batches(self.batches(positions, dtype))
 
     def batches(self, positions: Positions, dtype: torch.dtype) -> list[Batch]:
         """The same, one network after the other."""
         pairs = zip(self.each, positions, strict=True)
         return [prepare_batch(own.items.batch(row), self._device, dtype) for own, row in pairs]
 
-    def _together(self, parts: list[Tensor], device: torch.device) -> Tensor:
+    def _stack_parts(self, parts: list[Tensor], device: torch.device) -> Tensor:
         if self.shared:
             return parts[0].to(device).expand(len(parts), *parts[0].shape)
         return torch.stack([part.to(device) for part in parts])
 
 
-def _pool(items: list[Items]) -> tuple[Items | None, Positions | None]:
+def _find_common_pool(items: list[Items]) -> tuple[Items | None, Positions | None]:
     """The pool that all items are from, and where in it, ``(M, m)``; None for all of it."""
     first = items[0]
-    if all(_same(own, first) for own in items):
+    if all(_is_same_source(own, first) for own in items):
         if not isinstance(first, ItemSubset):
             return first, None
         return first.items, np.tile(first.positions, (len(items), 1))
     parts = [own for own in items if isinstance(own, ItemSubset)]
-    if len(parts) < len(items) or not all(_same(own.items, parts[0].items) for own in parts):
+    if len(parts) < len(items) or not all(
+        _is_same_source(own.items, parts[0].items) for own in parts
+    ):
         return None, None
     return parts[0].items, np.stack([own.positions for own in parts])
 
 
-def _side_by_side(items: list[Items]) -> Tensor | None:
+def _stack_items(items: list[Items]) -> Tensor | None:
     """Items of different pools as one tensor ``(M, m, ...)``, if they are tensors and not large."""
     tensors = [own.items if isinstance(own, ItemSubset) else own for own in items]
     rows = [tensor.rows for tensor in tensors if isinstance(tensor, TensorItems)]
@@ -148,28 +152,28 @@ def _side_by_side(items: list[Items]) -> Tensor | None:
     return torch.stack([own.batch(every) for own in items])
 
 
-def _same(one: Items, other: Items) -> bool:
+def _is_same_source(one: Items, other: Items) -> bool:
     """Whether two are the same items; a tensor that is on the device already stays the same."""
     if isinstance(one, TensorItems) and isinstance(other, TensorItems):
         return one.rows is other.rows
     return one is other
 
 
-def stacked(batches: Sequence[Batch]) -> Batch:
+def stack_batches(batches: Sequence[Batch]) -> Batch:
     """Batches of the same form as one, ``(M, b, ...)``."""
-    return leaves(lambda *parts: torch.stack(parts), *batches)
+    return map_tensors(lambda *parts: torch.stack(parts), *batches)
 
 
-def leaves(function: Callable[..., Tensor], first: Batch, *others: Any) -> Batch:
+def map_tensors(function: Callable[..., Tensor], first: Batch, *others: Any) -> Batch:
     """A function of the tensors at the same place of every batch."""
     if isinstance(first, Tensor):
         return function(first, *others)
     if isinstance(first, Mapping):
         return {
-            name: leaves(function, value, *(other[name] for other in others))
+            name: map_tensors(function, value, *(other[name] for other in others))
             for name, value in first.items()
         }
-    return tuple(leaves(function, *parts) for parts in zip(first, *others, strict=True))
+    return tuple(map_tensors(function, *parts) for parts in zip(first, *others, strict=True))
 
 
 NUMBER_BY_NUMBER = (
@@ -188,7 +192,7 @@ NUMBER_BY_NUMBER = (
 """Optimizers whose step on a number depends on that number and its gradients alone."""
 
 
-class Stack:
+class NetworkStack:
     """Modules of one architecture with their parameters and buffers stacked, ``(M, ...)`` each."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
@@ -234,14 +238,14 @@ class Stack:
         self, function: Callable[[nn.Module, Batch], Any], batch: Batch, axis: int | None
     ) -> Any:
         def one(state: dict[str, Tensor], batch: Batch) -> Any:
-            return function(WithState(self.base, state), batch)
+            return function(ModuleWithState(self.base, state), batch)
 
         return vmap(one, in_dims=(0, axis), randomness="different")(self.state, batch)
 
 
 def can_stack(
     modules: Sequence[nn.Module],
-    labelled: Labelled | Sequence[Labelled],
+    labelled: LabelledItems | Sequence[LabelledItems],
     settings: TrainingSettings,
     device: torch.device,
 ) -> bool:
@@ -253,18 +257,18 @@ def can_stack(
     into grouped ones that take longer than one after the other.
     """
     layers = list(modules[0].modules())
-    if any(isinstance(layer, Penalised) for layer in layers):
+    if any(isinstance(layer, PenalizedLayer) for layer in layers):
         return False
     if device.type == "cpu" and any(isinstance(layer, _ConvNd) for layer in layers):
         return False
     if type(make_optimizer(modules[0], settings)) not in NUMBER_BY_NUMBER:
         return False
     gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus), vmapped_or_not():
+    with torch.random.fork_rng(devices=gpus), ignore_vmap_warnings():
         for module in modules:
             module.train()
         try:
-            steps = _Steps(Stack(modules), labelled, settings, device)
+            steps = _StackedSteps(NetworkStack(modules), labelled, settings, device)
             size = min(len(steps.sets), settings.batch_size)
             losses, _ = steps.losses(np.tile(np.arange(size), (len(modules), 1)))
             losses.sum().backward()  # type: ignore[no-untyped-call]
@@ -275,15 +279,15 @@ def can_stack(
 
 def train_together(
     modules: Sequence[nn.Module],
-    labelled: Labelled | Sequence[Labelled],
+    labelled: LabelledItems | Sequence[LabelledItems],
     settings: TrainingSettings,
     *,
     seeds: Sequence[int],
     device: torch.device,
-    validation: Labelled | Sequence[Labelled] | None = None,
-    watchers: Mapping[int, Watcher] | None = None,
+    validation: LabelledItems | Sequence[LabelledItems] | None = None,
+    watchers: Mapping[int, TrainingWatcher] | None = None,
     progress: Progress | None = None,
-) -> list[Outcome]:
+) -> list[TrainingOutcome]:
     """Train modules in place, each as `train` would with its seed.
 
     Args:
@@ -299,19 +303,19 @@ def train_together(
     """
     for module in modules:
         module.train()
-    steps = _Steps(Stack(modules), labelled, settings, device)
+    steps = _StackedSteps(NetworkStack(modules), labelled, settings, device)
     sets = steps.sets
     if settings.stop_accuracy is not None and sets.targets.is_floating_point():
         raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
-    held = None if validation is None else Sets(validation, len(modules), device)
+    held = None if validation is None else StackedSets(validation, len(modules), device)
     rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
-    race = _Race(steps.stack, settings)
+    race = _StoppingState(steps.stack, settings)
     looking = watchers or {}
     for number, watcher in looking.items():
         watcher.begin(sets.each[number])
     for epoch in range(1, settings.epochs + 1):
         pairs = zip(sets.each, rngs, strict=True)
-        plans = [batches(own.weights, settings, rng) for own, rng in pairs]
+        plans = [draw_batches(own.weights, settings, rng) for own, rng in pairs]
         means, accuracies = steps.epoch(plans)
         losses = None if held is None else steps.mean_losses(held)
         for number in race.running:
@@ -331,18 +335,18 @@ def train_together(
     return race.end()
 
 
-class _Steps:
+class _StackedSteps:
     """One step of the optimizer after the other, for all networks of a stack at once."""
 
     def __init__(
         self,
-        stack: Stack,
-        labelled: Labelled | Sequence[Labelled],
+        stack: NetworkStack,
+        labelled: LabelledItems | Sequence[LabelledItems],
         settings: TrainingSettings,
         device: torch.device,
     ) -> None:
         self.stack, self._settings = stack, settings
-        self.sets = Sets(labelled, len(stack), device)
+        self.sets = StackedSets(labelled, len(stack), device)
         self._device, self._dtype = device, get_dtype(stack.base)
         self._optimizer = make_optimizer(stack.parameters, settings)
         count = settings.epochs * -(-len(self.sets) // settings.batch_size)
@@ -351,9 +355,9 @@ class _Steps:
         self._weights = self.sets.weights if uneven else None
         self._total = torch.zeros(len(stack), device=device)
         self._right = torch.zeros(len(stack), device=device)
-        self._recorded: Recorded | None = None
-        if self.sets.near and recordable(self._optimizer, settings, device, steps=count):
-            self._recorded = Recorded(self._make)
+        self._recorded: CudaGraphStep | None = None
+        if self.sets.is_on_device and can_record(self._optimizer, settings, device, steps=count):
+            self._recorded = CudaGraphStep(self._make)
 
     def epoch(
         self, plans: Sequence[Sequence[NDArray[np.int64]]]
@@ -375,7 +379,7 @@ class _Steps:
             if self._schedule is not None:
                 self._schedule.step()
         count = len(self.sets)
-        return _numbers(self._total / count), _numbers(self._right / count)
+        return _to_numpy(self._total / count), _to_numpy(self._right / count)
 
     def _make(self, positions: NDArray[np.int64], places: Tensor) -> None:
         """One step, and its losses added to those of the epoch."""
@@ -396,18 +400,18 @@ class _Steps:
         """
         if places is None:
             places = torch.from_numpy(positions).to(self._device)
-        targets = self.sets.numbers(self.sets.targets, places).flatten(0, 1)
+        targets = self.sets.gather_values(self.sets.targets, places).flatten(0, 1)
         batch = self._batch(positions, places)
-        with autocast(self._device, self._settings.amp):
+        with autocast_context(self._device, self._settings.amp):
             outputs = self.stack.outputs(batch).flatten(0, 1)
             losses = checked_losses(self._settings.loss, outputs, targets).reshape(places.shape)
         if self._weights is not None:
-            losses = losses * self.sets.numbers(self._weights, places)
+            losses = losses * self.sets.gather_values(self._weights, places)
         if self._settings.stop_accuracy is None:
             return losses, 0.0
         return losses, (outputs.argmax(dim=1) == targets).reshape(places.shape).sum(dim=1)
 
-    def mean_losses(self, held: Sets) -> NDArray[np.float64]:
+    def mean_losses(self, held: StackedSets) -> NDArray[np.float64]:
         """Every network's weighted mean loss on some items, in eval mode, ``(M,)``."""
         total = torch.zeros(len(self.stack), device=self._device)
         with evaluation_mode(self.stack.base), torch.no_grad():
@@ -415,13 +419,13 @@ class _Steps:
                 positions = np.tile(part, (len(self.stack), 1))
                 places = torch.from_numpy(positions).to(self._device)
                 outputs = self._outputs(held, positions, places)
-                targets = held.numbers(held.targets, places)
+                targets = held.gather_values(held.targets, places)
                 pairs = zip(outputs, targets, strict=True)
                 losses = torch.stack([self._settings.loss(*pair) for pair in pairs])
-                total += (losses * held.numbers(held.weights, places)).sum(dim=1)
-        return _numbers(total / len(held))
+                total += (losses * held.gather_values(held.weights, places)).sum(dim=1)
+        return _to_numpy(total / len(held))
 
-    def _outputs(self, held: Sets, positions: NDArray[np.int64], places: Tensor) -> Tensor:
+    def _outputs(self, held: StackedSets, positions: NDArray[np.int64], places: Tensor) -> Tensor:
         """``(M, b, K)``; what all networks see alike is given to them once."""
         if not held.shared:
             return self.stack.outputs(held.batch(positions, places, self._dtype))
@@ -433,18 +437,18 @@ class _Steps:
         augment = self._settings.augment
         if augment is None:
             return self.sets.batch(positions, places, self._dtype)
-        return stacked([augment(own) for own in self.sets.batches(positions, self._dtype)])
+        return stack_batches([augment(own) for own in self.sets.batches(positions, self._dtype)])
 
 
-class _Race:
+class _StoppingState:
     """Which networks are still training, and the state of each that counts in the end."""
 
-    def __init__(self, stack: Stack, settings: TrainingSettings) -> None:
+    def __init__(self, stack: NetworkStack, settings: TrainingSettings) -> None:
         self._stack, self._settings = stack, settings
         count = len(stack)
         self.running = list(range(count))
         self._best, self._best_epoch = [math.inf] * count, [0] * count
-        self._outcomes: list[Outcome] = [Outcome(math.nan, 0, False)] * count
+        self._outcomes: list[TrainingOutcome] = [TrainingOutcome(math.nan, 0, False)] * count
         self._kept: dict[str, Tensor] | None = None
         self._safe: set[int] = set()  # networks whose state is kept
 
@@ -467,14 +471,14 @@ class _Race:
                     better.append(number)
                 waited = epoch - self._best_epoch[number]
                 done = done or (settings.patience is not None and waited >= settings.patience)
-            self._outcomes[number] = Outcome(float(means[number]), epoch, bool(done))
+            self._outcomes[number] = TrainingOutcome(float(means[number]), epoch, bool(done))
             if done:
                 ended.append(number)
         self._keep(better)
         self._keep([number for number in ended if number not in self._safe])
         self.running = [number for number in self.running if number not in ended]
 
-    def end(self) -> list[Outcome]:
+    def end(self) -> list[TrainingOutcome]:
         """Write the states that count to the modules."""
         self._keep([number for number in self.running if number not in self._safe])
         assert self._kept is not None
@@ -499,5 +503,5 @@ def _no_losses(*_: object) -> Tensor:
     raise BadInput("losses of items cannot be asked for while networks are trained together")
 
 
-def _numbers(values: Tensor) -> NDArray[np.float64]:
+def _to_numpy(values: Tensor) -> NDArray[np.float64]:
     return values.double().cpu().numpy()

@@ -33,13 +33,13 @@ from labelwise.learners.gradients.inputs import (
     Loss,
     check_module,
     check_rows,
-    evaluating,
+    evaluation_mode,
     item_losses,
-    trainable,
+    trainable_parameters,
 )
 from labelwise.learners.gradients.items import tally_items
 from labelwise.learners.gradients.norms import tally_batch
-from labelwise.learners.gradients.tally import Tally
+from labelwise.learners.gradients.tally import GradientTally
 
 __all__ = [
     "Inputs",
@@ -72,7 +72,7 @@ def gradient_norms(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Los
     >>> gradient_norms(layer, x, y, loss)  # gradients 2 (3 - 2) (1, 2) and 0
     tensor([20.,  0.])
     """
-    return _measured(module, inputs, targets, None, loss, norms=True)[0]
+    return _compute_sums(module, inputs, targets, None, loss, norms=True)[0]
 
 
 def gradient_products(
@@ -103,7 +103,7 @@ def gradient_products(
     >>> gradient_products(layer, x, y, {"weight": torch.tensor([[1.0, 10.0]])}, loss)
     tensor([42.,  0.])
     """
-    return _measured(module, inputs, targets, vector, loss, norms=False)[1]
+    return _compute_sums(module, inputs, targets, vector, loss, norms=False)[1]
 
 
 def gradient_norms_and_products(
@@ -124,7 +124,7 @@ def gradient_norms_and_products(
     >>> norms.shape, products.shape
     (torch.Size([5]), torch.Size([5]))
     """
-    return _measured(module, inputs, targets, vector, loss, norms=True)
+    return _compute_sums(module, inputs, targets, vector, loss, norms=True)
 
 
 def summed_gradient(
@@ -152,9 +152,9 @@ def summed_gradient(
     {'weight': tensor([[8., 4.]])}
     """
     check_module(module)
-    parameters = trainable(module)
-    sums = {name: torch.zeros_like(p, dtype=_exact(p)) for name, p in parameters.items()}
-    with evaluating(module):
+    parameters = trainable_parameters(module)
+    sums = {name: torch.zeros_like(p, dtype=_sum_dtype(p)) for name, p in parameters.items()}
+    with evaluation_mode(module):
         for inputs, targets in batches:
             check_rows(inputs, targets)
             total = item_losses(module, inputs, targets, loss).sum()
@@ -167,12 +167,12 @@ def summed_gradient(
     return {name: value.to(parameters[name].dtype) for name, value in sums.items()}
 
 
-def _exact(parameter: Tensor) -> torch.dtype:
+def _sum_dtype(parameter: Tensor) -> torch.dtype:
     """float64 where the device has it."""
     return torch.float32 if parameter.device.type == "mps" else torch.float64
 
 
-def _measured(
+def _compute_sums(
     module: nn.Module,
     inputs: Inputs,
     targets: Tensor,
@@ -184,22 +184,22 @@ def _measured(
     """Norms and products of a batch, zero where not wanted."""
     check_module(module)
     check_rows(inputs, targets)
-    parameters = trainable(module)
+    parameters = trainable_parameters(module)
     if not parameters:
         raise BadInput("the module has no trainable parameters; set requires_grad on some")
     if vector is not None:
-        vector = _checked(vector, module, parameters)
+        vector = _check_vector(vector, module, parameters)
     dtype = next(iter(parameters.values())).dtype
-    tally = Tally(len(targets), targets.device, vector, norms)
+    tally = GradientTally(len(targets), targets.device, vector, norms)
     if len(targets):
-        with evaluating(module):
+        with evaluation_mode(module):
             left = tally_batch(module, inputs, targets, loss, tally)
             if left:
                 tally_items(module, inputs, targets, loss, left, tally)
-    return tally.results(dtype)
+    return tally.get_results(dtype)
 
 
-def _checked(
+def _check_vector(
     vector: Mapping[str, Tensor], module: nn.Module, parameters: Mapping[str, nn.Parameter]
 ) -> dict[str, Tensor]:
     """The part of the vector for trainable parameters, on their device."""

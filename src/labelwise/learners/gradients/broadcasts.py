@@ -18,15 +18,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from labelwise.learners.gradients.graph import Call, Edge, Trace
+from labelwise.learners.gradients.graph import GraphEdge, GraphTrace, LayerCall
 from labelwise.learners.gradients.layers import ITEMS_FIRST, tally_call
-from labelwise.learners.gradients.tally import Tally
+from labelwise.learners.gradients.tally import GradientTally
 
 _NODES = ("AddBackward0", "ExpandBackward0")
 
 
 def tally_broadcasts(
-    trace: Trace, single: Trace, names: set[str], tally: Tally
+    trace: GraphTrace, single: GraphTrace, names: set[str], tally: GradientTally
 ) -> dict[str, Tensor]:
     """Have the named parameters counted in the backward pass, where they are broadcast to items.
 
@@ -45,18 +45,18 @@ def tally_broadcasts(
     known = {id(trace.parameters[name]): name for name in names}
     uses = Counter(edge.source for edge in trace.edges)
     for edge, other in zip(trace.edges, single.edges, strict=True):
-        own = _names(edge.source, known)
+        own = _find_parameters(edge.source, known)
         sources = [edge.source, *(trace.parameters[name] for name in own.values())]
-        if not own or not _alike(edge, other) or any(uses[source] > 1 for source in sources):
+        if not own or not _is_same_use(edge, other) or any(uses[source] > 1 for source in sources):
             continue
-        axis = _axis(edge, other, trace.b)
+        axis = _find_item_axis(edge, other, trace.b)
         if axis is not None:
             counted |= {name: trace.parameters[name] for name in own.values()}
-            edge.node.register_prehook(_hook(edge, axis, own, tally))
+            edge.node.register_prehook(_make_hook(edge, axis, own, tally))
     return counted
 
 
-def _names(source: Tensor | Call, known: dict[int, str]) -> dict[str, str]:
+def _find_parameters(source: Tensor | LayerCall, known: dict[int, str]) -> dict[str, str]:
     """What would be counted with this source, if all of it may be."""
     if isinstance(source, Tensor):
         return {"": known[id(source)]} if id(source) in known else {}
@@ -65,11 +65,11 @@ def _names(source: Tensor | Call, known: dict[int, str]) -> dict[str, str]:
     return source.names if set(source.names.values()) <= set(known.values()) else {}
 
 
-def _shape(source: Tensor | Call) -> torch.Size:
+def _get_shape(source: Tensor | LayerCall) -> torch.Size:
     return source.shape if isinstance(source, Tensor) else source.output_shape
 
 
-def _alike(edge: Edge, other: Edge) -> bool:
+def _is_same_use(edge: GraphEdge, other: GraphEdge) -> bool:
     """Whether two uses, in two passes, are the same place of the program."""
     same = type(edge.node).__name__ == type(other.node).__name__ and edge.index == other.index
     if isinstance(edge.source, Tensor) or isinstance(other.source, Tensor):
@@ -78,12 +78,12 @@ def _alike(edge: Edge, other: Edge) -> bool:
     return same and places[0] == places[1]
 
 
-def _axis(edge: Edge, other: Edge, b: int) -> int | None:
+def _find_item_axis(edge: GraphEdge, other: GraphEdge, b: int) -> int | None:
     """The axis along which the source is broadcast to the items; None if there is none."""
     if type(edge.node).__name__ not in _NODES:
         return None
     all_items, one = (tuple(e.node._input_metadata[0].shape) for e in (edge, other))
-    own = _shape(edge.source)
+    own = _get_shape(edge.source)
     missing = len(all_items) - len(own)
     for axis in range(len(one)):
         if one[axis] == 1 and (*one[:axis], b, *one[axis + 1 :]) == all_items:
@@ -91,12 +91,12 @@ def _axis(edge: Edge, other: Edge, b: int) -> int | None:
     return None
 
 
-def _hook(
-    edge: Edge, axis: int, names: dict[str, str], tally: Tally
+def _make_hook(
+    edge: GraphEdge, axis: int, names: dict[str, str], tally: GradientTally
 ) -> Callable[[tuple[Tensor, ...]], None]:
     """What is done with the gradient that reaches the node."""
     alpha = getattr(edge.node, "_saved_alpha", 1) if edge.index == 1 else 1
-    source, own = edge.source, _shape(edge.source)
+    source, own = edge.source, _get_shape(edge.source)
     if isinstance(source, Tensor):
         return partial(_tally_parameter, names[""], own, axis, alpha, tally)
     (x,) = edge.target.saved_tensors  # type: ignore[attr-defined]
@@ -104,27 +104,32 @@ def _hook(
 
 
 def _tally_parameter(
-    name: str, own: torch.Size, axis: int, alpha: float, tally: Tally, grads: tuple[Tensor, ...]
+    name: str,
+    own: torch.Size,
+    axis: int,
+    alpha: float,
+    tally: GradientTally,
+    grads: tuple[Tensor, ...],
 ) -> None:
-    delta = alpha * _reduced(grads[0], own, axis)
-    tally.add_gradients(slice(0, len(delta)), delta, tally.part(name))
+    delta = alpha * _reduce_gradient(grads[0], own, axis)
+    tally.add_gradients(slice(0, len(delta)), delta, tally.get_vector(name))
 
 
 def _tally_constant(
-    call: Call,
+    call: LayerCall,
     x: Tensor,
     names: dict[str, str],
     own: torch.Size,
     axis: int,
     alpha: float,
-    tally: Tally,
+    tally: GradientTally,
     grads: tuple[Tensor, ...],
 ) -> None:
-    delta = alpha * _reduced(grads[0], own, axis)
+    delta = alpha * _reduce_gradient(grads[0], own, axis)
     tally_call(call.layer, x.expand(len(delta), *x.shape), delta, names, tally)
 
 
-def _reduced(delta: Tensor, own: torch.Size, axis: int) -> Tensor:
+def _reduce_gradient(delta: Tensor, own: torch.Size, axis: int) -> Tensor:
     """``(..., b, ...)`` as ``(b, *own)``, summed over where it was broadcast within an item."""
     b, axes = delta.shape[axis], delta.ndim
     delta = delta.movedim(axis, 0).unsqueeze(axis + 1)

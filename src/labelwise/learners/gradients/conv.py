@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelwise.learners.gradients.linear import Shape, gram_norms
-from labelwise.learners.gradients.tally import Tally, chunks, dots
+from labelwise.learners.gradients.linear import LinearShape, gram_norms
+from labelwise.learners.gradients.tally import GradientTally, inner_products, split_items
 
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -28,21 +28,23 @@ _CONVOLVE = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 
 def conv_gradients(layer: Conv, x: Tensor, delta: Tensor) -> dict[str, Tensor]:
     """Per-item gradients, ``(b, c, C / groups, ...)`` and ``(b, c)``."""
-    flat = _grouped(layer, delta.flatten(2))
-    slabs = _slabs(layer, _padded(layer, x), delta.shape[2])
+    flat = _split_groups(layer, delta.flatten(2))
+    slabs = _split_slabs(layer, _pad_input(layer, x), delta.shape[2])
     shape = (len(x), layer.out_channels, layer.in_channels // layer.groups, -1)
     weight = torch.stack([torch.bmm(flat, slab.mT).view(shape) for slab in slabs], 3)
     return {"weight": weight.view(len(x), *layer.weight.shape), "bias": delta.flatten(2).sum(2)}
 
 
-def tally_conv(layer: Conv, x: Tensor, delta: Tensor, names: dict[str, str], tally: Tally) -> None:
+def tally_conv(
+    layer: Conv, x: Tensor, delta: Tensor, names: dict[str, str], tally: GradientTally
+) -> None:
     """Add a convolution; ``x`` is ``(b, C, ...)``, ``delta`` is ``(b, c, ...)``."""
     if "bias" in names:
         biases = delta.flatten(2).sum(2)
-        tally.add_gradients(slice(0, len(x)), biases, tally.part(names["bias"]))
+        tally.add_gradients(slice(0, len(x)), biases, tally.get_vector(names["bias"]))
     if "weight" not in names:
         return
-    vector, shape = tally.part(names["weight"]), _shape(layer, x, delta)
+    vector, shape = tally.get_vector(names["weight"]), _kernel_shape(layer, x, delta)
     whole = _lays_out_whole(x)
     way = shape.way(vector is not None, whole) if tally.wants_norms else "none"
     if way == "outer":
@@ -51,42 +53,44 @@ def tally_conv(layer: Conv, x: Tensor, delta: Tensor, names: dict[str, str], tal
     if way != "none":
         _tally_gram(layer, x, delta, shape, way, tally)
     if vector is not None:
-        again = _convolved(layer, x, vector.to(x.dtype))
-        tally.add_products(slice(0, len(x)), dots(again, delta))
+        again = _convolve(layer, x, vector.to(x.dtype))
+        tally.add_products(slice(0, len(x)), inner_products(again, delta))
 
 
 def _tally_outer(
-    layer: Conv, x: Tensor, delta: Tensor, vector: Tensor | None, tally: Tally
+    layer: Conv, x: Tensor, delta: Tensor, vector: Tensor | None, tally: GradientTally
 ) -> None:
     """Form the gradients of some items, for one offset along the first axis at a time."""
     parts = [None] * layer.kernel_size[0] if vector is None else vector.movedim(2, 0).contiguous()
-    places = math.prod(n + extra for n, extra in zip(x.shape[2:], _extra(layer), strict=True))
+    places = math.prod(
+        n + extra for n, extra in zip(x.shape[2:], _extra_padding(layer), strict=True)
+    )
     offsets = math.prod(layer.kernel_size[1:])
     floats = (1 + offsets) * layer.in_channels * places
     floats += layer.weight.numel() // layer.kernel_size[0]
-    for rows in chunks(floats, x, delta):
-        some = _grouped(layer, delta[rows].flatten(2))
-        slabs = _slabs(layer, _padded(layer, x[rows]), delta.shape[2])
+    for rows in split_items(floats, x, delta):
+        some = _split_groups(layer, delta[rows].flatten(2))
+        slabs = _split_slabs(layer, _pad_input(layer, x[rows]), delta.shape[2])
         for slab, part in zip(slabs, parts, strict=True):
             outer = torch.bmm(some, slab.mT)
             tally.add_gradients(rows, outer.view(-1, layer.out_channels, outer.shape[2]), part)
 
 
 def _tally_whole(
-    layer: Conv, x: Tensor, delta: Tensor, vector: Tensor | None, tally: Tally
+    layer: Conv, x: Tensor, delta: Tensor, vector: Tensor | None, tally: GradientTally
 ) -> None:
     """Form the gradients of some items at once."""
-    shape = _shape(layer, x, delta)
+    shape = _kernel_shape(layer, x, delta)
     patches = layer.groups * shape.positions * shape.channels * shape.offsets
     floats = patches + layer.in_channels * shape.places + layer.weight.numel()
-    for rows in chunks(floats, x, delta):
-        some = _grouped(layer, delta[rows].flatten(2))
-        outer = torch.bmm(some, _patches(layer, _padded(layer, x[rows])).mT)
+    for rows in split_items(floats, x, delta):
+        some = _split_groups(layer, delta[rows].flatten(2))
+        outer = torch.bmm(some, _unfold_patches(layer, _pad_input(layer, x[rows])).mT)
         tally.add_gradients(rows, outer.view(len(x[rows]), -1), vector)
 
 
 def _tally_gram(
-    layer: Conv, x: Tensor, delta: Tensor, shape: Shape, way: str, tally: Tally
+    layer: Conv, x: Tensor, delta: Tensor, shape: LinearShape, way: str, tally: GradientTally
 ) -> None:
     """Add the norms by one of the Gram forms."""
     positions = shape.positions
@@ -94,13 +98,13 @@ def _tally_gram(
         floats = positions * (2 * shape.channels * shape.offsets + 3 * positions)
     else:
         floats = shape.places * (shape.channels + shape.places) + 3 * positions**2
-    for rows in chunks(layer.groups * floats, x, delta):
-        padded, some = _padded(layer, x[rows]), _grouped(layer, delta[rows].flatten(2))
+    for rows in split_items(layer.groups * floats, x, delta):
+        padded, some = _pad_input(layer, x[rows]), _split_groups(layer, delta[rows].flatten(2))
         if way == "gram":
             if _lays_out_whole(x):
-                patches = _patches(layer, padded)
+                patches = _unfold_patches(layer, padded)
             else:
-                patches = torch.cat(list(_slabs(layer, padded, delta.shape[2])), 1)
+                patches = torch.cat(list(_split_slabs(layer, padded, delta.shape[2])), 1)
             norms = gram_norms(patches, some)
         else:
             norms = _shifted_norms(layer, padded, some, delta.shape[2:])
@@ -116,7 +120,7 @@ def _shifted_norms(layer: Conv, padded: Tensor, delta: Tensor, size: torch.Size)
         delta: ``(m groups, c / groups, T)``.
         size: of the output, of which there are ``T`` positions.
     """
-    x = _grouped(layer, padded.flatten(2))
+    x = _split_groups(layer, padded.flatten(2))
     places = padded.shape[2:]
     grams = torch.bmm(x.mT, x).view(-1, *places, *places)
     patches = torch.zeros((len(x), *size, *size), dtype=x.dtype, device=x.device)
@@ -126,14 +130,14 @@ def _shifted_norms(layer: Conv, padded: Tensor, delta: Tensor, size: torch.Size)
             for o, d, s, length in zip(offsets, layer.dilation, layer.stride, size, strict=True)
         )
         patches += grams[(slice(None), *window, *window)]
-    return dots(patches.flatten(1), torch.bmm(delta.mT, delta).flatten(1))
+    return inner_products(patches.flatten(1), torch.bmm(delta.mT, delta).flatten(1))
 
 
 def _lays_out_whole(x: Tensor) -> bool:
     return x.device.type in _WHOLE
 
 
-def _patches(layer: Conv, padded: Tensor) -> Tensor:
+def _unfold_patches(layer: Conv, padded: Tensor) -> Tensor:
     """What every position sees, ``(m groups, C / groups * offsets, T)``, in one copy."""
     n = padded.ndim - 2
     windows = padded
@@ -146,7 +150,7 @@ def _patches(layer: Conv, padded: Tensor) -> Tensor:
     return windows.permute(order).reshape(len(padded) * layer.groups, -1, positions)
 
 
-def _slabs(layer: Conv, padded: Tensor, length: int) -> Iterator[Tensor]:
+def _split_slabs(layer: Conv, padded: Tensor, length: int) -> Iterator[Tensor]:
     """What every position sees at each offset along the kernel's first axis.
 
     Args:
@@ -170,23 +174,25 @@ def _slabs(layer: Conv, padded: Tensor, length: int) -> Iterator[Tensor]:
         yield laid[:, :, o * d : o * d + s * (length - 1) + 1 : s].flatten(2)
 
 
-def _shape(layer: Conv, x: Tensor, delta: Tensor) -> Shape:
+def _kernel_shape(layer: Conv, x: Tensor, delta: Tensor) -> LinearShape:
     """The sizes of one group."""
-    return Shape(
+    return LinearShape(
         positions=math.prod(delta.shape[2:]),
-        places=math.prod(n + extra for n, extra in zip(x.shape[2:], _extra(layer), strict=True)),
+        places=math.prod(
+            n + extra for n, extra in zip(x.shape[2:], _extra_padding(layer), strict=True)
+        ),
         channels=layer.in_channels // layer.groups,
         outputs=layer.out_channels // layer.groups,
         offsets=math.prod(layer.kernel_size),
     )
 
 
-def _grouped(layer: Conv, flat: Tensor) -> Tensor:
+def _split_groups(layer: Conv, flat: Tensor) -> Tensor:
     """``(m, C, T)`` as ``(m groups, C / groups, T)``."""
     return flat.reshape(len(flat) * layer.groups, -1, flat.shape[2])
 
 
-def _extra(layer: Conv) -> list[int]:
+def _extra_padding(layer: Conv) -> list[int]:
     """How much padding each axis gets, on both sides together."""
     if layer.padding == "valid":
         return [0] * len(layer.kernel_size)
@@ -195,9 +201,9 @@ def _extra(layer: Conv) -> list[int]:
     return [2 * int(p) for p in layer.padding]
 
 
-def _padded(layer: Conv, x: Tensor) -> Tensor:
+def _pad_input(layer: Conv, x: Tensor) -> Tensor:
     """The input with the layer's padding put round it; an odd one is larger at the end."""
-    extra = _extra(layer)
+    extra = _extra_padding(layer)
     if not any(extra):
         return x
     sides = [side for both in reversed(extra) for side in (both // 2, both - both // 2)]
@@ -205,11 +211,11 @@ def _padded(layer: Conv, x: Tensor) -> Tensor:
     return functional.pad(x, sides, mode)
 
 
-def _convolved(layer: Conv, x: Tensor, weight: Tensor) -> Tensor:
+def _convolve(layer: Conv, x: Tensor, weight: Tensor) -> Tensor:
     """What the layer would give with this weight and no bias."""
     padding: Any = layer.padding
     if layer.padding_mode != "zeros":
-        x, padding = _padded(layer, x), 0
+        x, padding = _pad_input(layer, x), 0
     convolve: Any = _CONVOLVE[x.ndim - 2]
     again: Tensor = convolve(x, weight, None, layer.stride, padding, layer.dilation, layer.groups)
     return again

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from labelwise.errors import BadInput
-from labelwise.learners.gradients.inputs import Inputs, Loss, item_losses, trainable
+from labelwise.learners.gradients.inputs import Inputs, Loss, item_losses, trainable_parameters
 from labelwise.learners.gradients.layers import ITEMS_FIRST, RULES, position_axes
 
 
 @dataclass(eq=False)
-class Call:
+class LayerCall:
     """One call of a layer.
 
     Attributes:
@@ -47,7 +47,7 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Edge:
+class GraphEdge:
     """One use of a parameter or of a call's output.
 
     Attributes:
@@ -60,14 +60,14 @@ class Edge:
     node: Node
     index: int
     target: Node
-    source: Tensor | Call
+    source: Tensor | LayerCall
 
 
-class _Tap(torch.autograd.Function):
+class _GradientTap(torch.autograd.Function):
     """The identity, which shows the gradient to a call and makes the anchor an input."""
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, anchor: Tensor, x: Tensor, call: Call) -> Tensor:
+    def forward(ctx: Any, output: Tensor, anchor: Tensor, x: Tensor, call: LayerCall) -> Tensor:
         ctx.call = call
         ctx.save_for_backward(x)  # autograd then notices if x is changed in place
         return output.data  # not a view for autograd, so that it may be changed in place
@@ -80,7 +80,7 @@ class _Tap(torch.autograd.Function):
 
 
 @dataclass(eq=False)
-class Trace:
+class GraphTrace:
     """A forward pass of ``b`` items.
 
     Attributes:
@@ -96,22 +96,22 @@ class Trace:
     anchor: Tensor
     b: int
     losses: Tensor = field(init=False)
-    calls: list[Call] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
+    calls: list[LayerCall] = field(default_factory=list)
+    edges: list[GraphEdge] = field(default_factory=list)
     is_paused: bool = False
     _names: dict[Tensor, str] = field(init=False)
     _numbers: Counter[nn.Module] = field(default_factory=Counter)
     _latest: Callable[[], Any] = lambda: None
-    _latest_call: Call | None = None
+    _latest_call: LayerCall | None = None
 
     def __post_init__(self) -> None:
         self._names = {p: name for name, p in self.parameters.items()}
 
-    def uses(self) -> Counter[Tensor]:
+    def count_uses(self) -> Counter[Tensor]:
         """How often each parameter is used."""
         return Counter(edge.source for edge in self.edges if isinstance(edge.source, Tensor))
 
-    def tap(self, layer: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> Any:
+    def add_tap(self, layer: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> Any:
         """Tap a call; a forward hook."""
         if self.is_paused:
             return None
@@ -124,20 +124,20 @@ class Trace:
         x = given[0]
         if not isinstance(x, Tensor) or not position_axes(layer, x.ndim):
             return None
-        call = Call(layer, number, own, x.shape, output.shape)
+        call = LayerCall(layer, number, own, x.shape, output.shape)
         if type(layer) in ITEMS_FIRST and len(x) == self.b:
             call.axis = 0
-        tapped = _Tap.apply(output, self.anchor, x, call)  # type: ignore[no-untyped-call]
+        tapped = _GradientTap.apply(output, self.anchor, x, call)  # type: ignore[no-untyped-call]
         self._latest, self._latest_call = weakref.ref(tapped), call
         return tapped
 
-    def finish(self, outputs: Any) -> Any:
+    def tap_outputs(self, outputs: Any) -> Any:
         """Look at what the module gave: if it is that of the last call, its axes are known."""
         if self._latest_call is not None and self._latest() is outputs:
             self._latest_call.axis = 0
         return outputs
 
-    def read(self, losses: Tensor) -> None:
+    def read_graph(self, losses: Tensor) -> None:
         """Walk the graph of the losses."""
         self.losses = losses
         waiting = [] if losses.grad_fn is None else [losses.grad_fn]
@@ -155,28 +155,32 @@ class Trace:
                 source = getattr(target, "variable", None)
                 if source is None:
                     source = getattr(target, "call", None)
-                if isinstance(source, Tensor | Call):
-                    self.edges.append(Edge(node, index, target, source))
+                if isinstance(source, Tensor | LayerCall):
+                    self.edges.append(GraphEdge(node, index, target, source))
                 if not isinstance(source, Tensor) and target not in seen:
                     seen.add(target)
                     waiting.append(target)
-                    if isinstance(source, Call):
+                    if isinstance(source, LayerCall):
                         self.calls.append(source)
 
 
 @contextmanager
-def tracing(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss) -> Iterator[Trace]:
+def trace_forward(
+    module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss
+) -> Iterator[GraphTrace]:
     """Call the module with taps, which stay while its backward pass may still call layers."""
     anchor = torch.zeros((), device=targets.device, requires_grad=True)
-    trace = Trace(trainable(module), anchor, len(targets))
+    trace = GraphTrace(trainable_parameters(module), anchor, len(targets))
     handles = []
     try:
         for layer in module.modules():
             if type(layer) in RULES and set(dict(layer.named_parameters())) <= {"weight", "bias"}:
-                hook = layer.register_forward_hook(trace.tap, prepend=True, with_kwargs=True)
+                hook = layer.register_forward_hook(trace.add_tap, prepend=True, with_kwargs=True)
                 handles.append(hook)
-        trace.read(
-            item_losses(module, inputs, targets, lambda outputs, y: loss(trace.finish(outputs), y))
+        trace.read_graph(
+            item_losses(
+                module, inputs, targets, lambda outputs, y: loss(trace.tap_outputs(outputs), y)
+            )
         )
         yield trace
     finally:

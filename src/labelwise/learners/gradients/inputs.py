@@ -20,7 +20,7 @@ Loss = Callable[[Any, Tensor], Tensor]
 """``loss(outputs, targets) -> (b,)``: the loss of every item, not reduced."""
 
 
-def called(module: Callable[..., Any], inputs: Inputs) -> Any:
+def call_module(module: Callable[..., Any], inputs: Inputs) -> Any:
     """What the module answers to its inputs."""
     if isinstance(inputs, Tensor):
         return module(inputs)
@@ -29,7 +29,7 @@ def called(module: Callable[..., Any], inputs: Inputs) -> Any:
     return module(*inputs)
 
 
-def changed(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+def map_inputs(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
     """The same inputs with every tensor replaced by ``change(tensor)``."""
 
     def one(value: Any) -> Any:
@@ -42,7 +42,7 @@ def changed(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
     return tuple(one(value) for value in inputs)
 
 
-def tensors(inputs: Inputs) -> dict[str, Tensor]:
+def list_tensors(inputs: Inputs) -> dict[str, Tensor]:
     """The tensors among the inputs, under a name for messages."""
     if isinstance(inputs, Tensor):
         return {"inputs": inputs}
@@ -60,7 +60,7 @@ def check_rows(inputs: Inputs, targets: Tensor) -> None:
     """Refuse inputs whose first axis is not that of the targets."""
     if targets.ndim == 0:
         raise BadInput("targets is a single number; give one row per item")
-    found = tensors(inputs)
+    found = list_tensors(inputs)
     if not found:
         raise BadInput(
             "inputs holds no tensor; give at least one, with the items on its first axis"
@@ -91,7 +91,7 @@ def check_module(module: nn.Module) -> None:
 
 def item_losses(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss) -> Tensor:
     """The loss of every item, ``(b,)``, with what keeps items apart checked."""
-    outputs = called(module, inputs)
+    outputs = call_module(module, inputs)
     b = len(targets)
     if isinstance(outputs, Tensor) and (outputs.ndim == 0 or len(outputs) != b):
         raise BadInput(
@@ -107,13 +107,13 @@ def item_losses(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss) 
     return losses
 
 
-def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
+def trainable_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that require gradients, by name; a shared one under its first name."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Eval mode and gradients on inside; every layer's own mode as before afterwards."""
     modes = [(layer, layer.training) for layer in module.modules()]
     try:

@@ -18,12 +18,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from labelwise.learners.gradients.inputs import (
     Inputs,
     Loss,
-    changed,
     item_losses,
-    tensors,
-    trainable,
+    list_tensors,
+    map_inputs,
+    trainable_parameters,
 )
-from labelwise.learners.gradients.tally import Tally, slices
+from labelwise.learners.gradients.tally import GradientTally, even_slices
 
 Gradients = dict[str, Tensor]
 
@@ -32,7 +32,12 @@ _ROOM = {"cpu": 2**24, "cuda": 2**27}
 
 
 def tally_items(
-    module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss, names: list[str], tally: Tally
+    module: nn.Module,
+    inputs: Inputs,
+    targets: Tensor,
+    loss: Loss,
+    names: list[str],
+    tally: GradientTally,
 ) -> None:
     """Add the named parameters to the tally, by forming their gradients item by item.
 
@@ -44,17 +49,17 @@ def tally_items(
         names: of trainable parameters.
         tally: of ``b`` items.
     """
-    parameters = {name: p for name, p in trainable(module).items() if name in names}
+    parameters = {name: p for name, p in trainable_parameters(module).items() if name in names}
     floats = sum(p.numel() for p in parameters.values())
     room = _ROOM.get(targets.device.type, _ROOM["cuda"])
-    for rows in slices(len(targets), room // max(floats, 1), targets.device):
-        some = changed(inputs, lambda tensor: tensor[rows])  # noqa: B023
-        gradients = _gradients(module, parameters, some, targets[rows], loss)
+    for rows in even_slices(len(targets), room // max(floats, 1), targets.device):
+        some = map_inputs(inputs, lambda tensor: tensor[rows])  # noqa: B023
+        gradients = _item_gradients(module, parameters, some, targets[rows], loss)
         for name, values in gradients.items():
-            tally.add_gradients(rows, values, tally.part(name))
+            tally.add_gradients(rows, values, tally.get_vector(name))
 
 
-def _gradients(
+def _item_gradients(
     module: nn.Module,
     parameters: dict[str, nn.Parameter],
     inputs: Inputs,
@@ -63,12 +68,12 @@ def _gradients(
 ) -> Gradients:
     """``(m, ...)`` for every parameter."""
     try:
-        return _vmapped(module, parameters, inputs, targets, loss)
+        return _gradients_by_vmap(module, parameters, inputs, targets, loss)
     except Exception:  # whatever stops vmap; a fault of the module comes up again in the loop
-        return _looped(module, parameters, inputs, targets, loss)
+        return _gradients_by_loop(module, parameters, inputs, targets, loss)
 
 
-def _vmapped(
+def _gradients_by_vmap(
     module: nn.Module,
     parameters: dict[str, nn.Parameter],
     inputs: Inputs,
@@ -77,7 +82,7 @@ def _vmapped(
 ) -> Gradients:
     def one_loss(values: Gradients, leaves: list[Tensor], target: Tensor) -> Tensor:
         rest = iter(leaves)
-        item = changed(inputs, lambda _: next(rest)[None])
+        item = map_inputs(inputs, lambda _: next(rest)[None])
         if isinstance(item, Mapping):
             outputs = functional_call(module, values, (), dict(item))
         else:
@@ -85,7 +90,7 @@ def _vmapped(
         return loss(outputs, target[None])[0]
 
     values = {name: p.detach() for name, p in parameters.items()}
-    leaves = list(tensors(inputs).values())
+    leaves = list(list_tensors(inputs).values())
     every_item = vmap(grad(one_loss), in_dims=(None, 0, 0), randomness="different")
     # The other parameters are constants here; only the plain attention can be mapped over.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
@@ -93,7 +98,7 @@ def _vmapped(
     return gradients
 
 
-def _looped(
+def _gradients_by_loop(
     module: nn.Module,
     parameters: dict[str, nn.Parameter],
     inputs: Inputs,
@@ -102,7 +107,7 @@ def _looped(
 ) -> Gradients:
     found: dict[str, list[Tensor]] = {name: [] for name in parameters}
     for i in range(len(targets)):
-        item = changed(inputs, lambda tensor: tensor[i : i + 1])  # noqa: B023
+        item = map_inputs(inputs, lambda tensor: tensor[i : i + 1])  # noqa: B023
         value = item_losses(module, item, targets[i : i + 1], loss).sum()
         wanted = list(parameters.values())
         gradients = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)

@@ -21,10 +21,10 @@ from torch.nn import functional
 
 from labelwise.learners.gradients.conv import conv_gradients, tally_conv
 from labelwise.learners.gradients.linear import linear_gradients, tally_linear
-from labelwise.learners.gradients.tally import Tally, chunks, dots
+from labelwise.learners.gradients.tally import GradientTally, inner_products, split_items
 
 
-class Rule(NamedTuple):
+class LayerRule(NamedTuple):
     """How to treat one type of layer.
 
     Attributes:
@@ -37,7 +37,7 @@ class Rule(NamedTuple):
     feature_axes: Callable[[Any], int]
     axes: tuple[int, ...] | None
     gradients: Callable[[Any, Tensor, Tensor], dict[str, Tensor]]
-    tally: Callable[[Any, Tensor, Tensor, dict[str, str], Tally], None] | None = None
+    tally: Callable[[Any, Tensor, Tensor, dict[str, str], GradientTally], None] | None = None
 
 
 def position_axes(layer: nn.Module, axes: int) -> range:
@@ -49,7 +49,7 @@ def position_axes(layer: nn.Module, axes: int) -> range:
 
 
 def tally_call(
-    layer: nn.Module, x: Tensor, delta: Tensor, names: dict[str, str], tally: Tally
+    layer: nn.Module, x: Tensor, delta: Tensor, names: dict[str, str], tally: GradientTally
 ) -> None:
     """Add one call of a layer to the tally.
 
@@ -60,18 +60,18 @@ def tally_call(
         names: full names of those of its parameters that count, by their names in the layer.
         tally: is added to.
     """
-    x, delta = working(x, delta)
+    x, delta = cast_inputs(x, delta)
     rule = RULES[type(layer)]
     if rule.tally is not None:
         rule.tally(layer, x, delta, names, tally)
         return
-    for rows in chunks(2 * x[0].numel(), x, delta):
+    for rows in split_items(2 * x[0].numel(), x, delta):
         gradients = rule.gradients(layer, x[rows], delta[rows])
         for local, name in names.items():
-            tally.add_gradients(rows, gradients[local], tally.part(name))
+            tally.add_gradients(rows, gradients[local], tally.get_vector(name))
 
 
-def working(x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+def cast_inputs(x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
     """Input and output gradient in one type, float32 at least; indices stay as they are."""
     if not x.is_floating_point():
         return x, delta.to(torch.promote_types(delta.dtype, torch.float32))
@@ -79,7 +79,7 @@ def working(x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
     return x.to(both), delta.to(both)
 
 
-def _normalised(layer: Any, x: Tensor) -> Tensor:
+def _normalize_input(layer: Any, x: Tensor) -> Tensor:
     """What the layer would give without its scale and shift."""
     if isinstance(layer, nn.LayerNorm):
         return functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
@@ -96,7 +96,7 @@ def _normalised(layer: Any, x: Tensor) -> Tensor:
 
 def _norm_gradients(layer: Any, x: Tensor, delta: Tensor) -> dict[str, Tensor]:
     """Scale and shift of a normalisation: ``(m, C)`` each, or ``(m, *normalized_shape)``."""
-    products = delta * _normalised(layer, x)
+    products = delta * _normalize_input(layer, x)
     if isinstance(layer, nn.LayerNorm | nn.RMSNorm):
         shape = (len(x), -1, *layer.normalized_shape)
         return {"weight": products.reshape(shape).sum(1), "bias": delta.reshape(shape).sum(1)}
@@ -123,17 +123,19 @@ def _embedding_gradients(layer: nn.Embedding, x: Tensor, delta: Tensor) -> dict[
 
 
 def _tally_embedding(
-    layer: nn.Embedding, x: Tensor, delta: Tensor, names: dict[str, str], tally: Tally
+    layer: nn.Embedding, x: Tensor, delta: Tensor, names: dict[str, str], tally: GradientTally
 ) -> None:
     indices, delta = _embedding_parts(layer, x, delta)
     t = indices.shape[1]
     if tally.wants_norms:
-        for rows in chunks(3 * t * t, x, delta):
+        for rows in split_items(3 * t * t, x, delta):
             same = indices[rows, :, None] == indices[rows, None, :]
-            tally.add_norms(rows, dots(torch.bmm(delta[rows], delta[rows].mT), same))
+            tally.add_norms(rows, inner_products(torch.bmm(delta[rows], delta[rows].mT), same))
     if tally.vector is not None:
         vector = tally.vector[names["weight"]].to(delta.dtype)
-        tally.add_products(slice(0, len(x)), dots(functional.embedding(indices, vector), delta))
+        tally.add_products(
+            slice(0, len(x)), inner_products(functional.embedding(indices, vector), delta)
+        )
 
 
 def _no_axis(layer: nn.Module) -> int:
@@ -148,22 +150,22 @@ def _normalised_axes(layer: Any) -> int:
     return len(layer.normalized_shape)
 
 
-RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: Rule(_one_axis, None, linear_gradients, tally_linear),
-    nn.Conv1d: Rule(_one_axis, (3,), conv_gradients, tally_conv),
-    nn.Conv2d: Rule(_one_axis, (4,), conv_gradients, tally_conv),
-    nn.Conv3d: Rule(_one_axis, (5,), conv_gradients, tally_conv),
-    nn.BatchNorm1d: Rule(_one_axis, (2, 3), _norm_gradients),
-    nn.BatchNorm2d: Rule(_one_axis, (4,), _norm_gradients),
-    nn.BatchNorm3d: Rule(_one_axis, (5,), _norm_gradients),
-    nn.SyncBatchNorm: Rule(_one_axis, None, _norm_gradients),
-    nn.InstanceNorm1d: Rule(_one_axis, (3,), _norm_gradients),
-    nn.InstanceNorm2d: Rule(_one_axis, (4,), _norm_gradients),
-    nn.InstanceNorm3d: Rule(_one_axis, (5,), _norm_gradients),
-    nn.GroupNorm: Rule(_one_axis, None, _norm_gradients),
-    nn.LayerNorm: Rule(_normalised_axes, None, _norm_gradients),
-    nn.RMSNorm: Rule(_normalised_axes, None, _norm_gradients),
-    nn.Embedding: Rule(_no_axis, None, _embedding_gradients, _tally_embedding),
+RULES: dict[type[nn.Module], LayerRule] = {
+    nn.Linear: LayerRule(_one_axis, None, linear_gradients, tally_linear),
+    nn.Conv1d: LayerRule(_one_axis, (3,), conv_gradients, tally_conv),
+    nn.Conv2d: LayerRule(_one_axis, (4,), conv_gradients, tally_conv),
+    nn.Conv3d: LayerRule(_one_axis, (5,), conv_gradients, tally_conv),
+    nn.BatchNorm1d: LayerRule(_one_axis, (2, 3), _norm_gradients),
+    nn.BatchNorm2d: LayerRule(_one_axis, (4,), _norm_gradients),
+    nn.BatchNorm3d: LayerRule(_one_axis, (5,), _norm_gradients),
+    nn.SyncBatchNorm: LayerRule(_one_axis, None, _norm_gradients),
+    nn.InstanceNorm1d: LayerRule(_one_axis, (3,), _norm_gradients),
+    nn.InstanceNorm2d: LayerRule(_one_axis, (4,), _norm_gradients),
+    nn.InstanceNorm3d: LayerRule(_one_axis, (5,), _norm_gradients),
+    nn.GroupNorm: LayerRule(_one_axis, None, _norm_gradients),
+    nn.LayerNorm: LayerRule(_normalised_axes, None, _norm_gradients),
+    nn.RMSNorm: LayerRule(_normalised_axes, None, _norm_gradients),
+    nn.Embedding: LayerRule(_no_axis, None, _embedding_gradients, _tally_embedding),
 }
 """All types of layer whose per-item gradients are known."""
 

@@ -30,13 +30,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelwise.learners.gradients.tally import Tally, chunks, dots, squared_norms
+from labelwise.learners.gradients.tally import (
+    GradientTally,
+    inner_products,
+    split_items,
+    squared_norms,
+)
 
 _PASS = 32
 """How many multiplications in a matrix product take as long as passing over one number."""
 
 
-class Shape(NamedTuple):
+class LinearShape(NamedTuple):
     """Sizes of a layer, for one group of channels where it has several.
 
     Attributes:
@@ -74,43 +79,43 @@ class Shape(NamedTuple):
 
 def linear_gradients(layer: nn.Linear, x: Tensor, delta: Tensor) -> dict[str, Tensor]:
     """Per-item gradients, ``(b, c, a)`` and ``(b, c)``."""
-    x, delta = _columns(x), _columns(delta)
+    x, delta = _flatten_columns(x), _flatten_columns(delta)
     return {"weight": torch.bmm(delta, x.mT), "bias": delta.sum(2)}
 
 
 def tally_linear(
-    layer: nn.Linear, x: Tensor, delta: Tensor, names: dict[str, str], tally: Tally
+    layer: nn.Linear, x: Tensor, delta: Tensor, names: dict[str, str], tally: GradientTally
 ) -> None:
     """Add a linear layer; ``x`` is ``(b, ..., a)``, ``delta`` is ``(b, ..., c)``."""
-    inputs, outputs = _columns(x), _columns(delta)
+    inputs, outputs = _flatten_columns(x), _flatten_columns(delta)
     everything = slice(0, len(x))
     if "bias" in names:
-        tally.add_gradients(everything, outputs.sum(2), tally.part(names["bias"]))
+        tally.add_gradients(everything, outputs.sum(2), tally.get_vector(names["bias"]))
     if "weight" not in names:
         return
     (_, a, t), c = inputs.shape, outputs.shape[1]
-    shape = Shape(t, t, a, c, 1)
+    shape = LinearShape(t, t, a, c, 1)
     way = shape.way(tally.vector is not None) if tally.wants_norms else "none"
     if way == "outer":
-        for rows in chunks(a * c, x, delta):
+        for rows in split_items(a * c, x, delta):
             outer = torch.bmm(outputs[rows], inputs[rows].mT)
-            tally.add_gradients(rows, outer, tally.part(names["weight"]))
+            tally.add_gradients(rows, outer, tally.get_vector(names["weight"]))
         return
     if way == "gram":
-        for rows in chunks(3 * t * t, x, delta):
+        for rows in split_items(3 * t * t, x, delta):
             tally.add_norms(rows, gram_norms(inputs[rows], outputs[rows]))
     if tally.vector is not None:
         again = functional.linear(x, tally.vector[names["weight"]].to(x.dtype))
-        tally.add_products(everything, dots(again, delta))
+        tally.add_products(everything, inner_products(again, delta))
 
 
 def gram_norms(x: Tensor, delta: Tensor) -> Tensor:
     """``(m, a, T), (m, c, T) -> (m,)``: the squared norm of the sum of outer products."""
     if x.shape[2] == 1:
         return squared_norms(x.mT) * squared_norms(delta.mT)
-    return dots(torch.bmm(x.mT, x), torch.bmm(delta.mT, delta))
+    return inner_products(torch.bmm(x.mT, x), torch.bmm(delta.mT, delta))
 
 
-def _columns(rows: Tensor) -> Tensor:
+def _flatten_columns(rows: Tensor) -> Tensor:
     """``(b, ..., a)`` as ``(b, a, T)``, without a copy where there is a choice."""
     return rows.reshape(len(rows), -1, rows.shape[-1]).mT

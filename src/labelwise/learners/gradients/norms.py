@@ -24,17 +24,17 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.learners.gradients.broadcasts import tally_broadcasts
-from labelwise.learners.gradients.graph import Call, Trace, tracing
-from labelwise.learners.gradients.inputs import Inputs, Loss, changed
-from labelwise.learners.gradients.layers import RULES, position_axes, tally_call, working
-from labelwise.learners.gradients.tally import Tally, chunks
+from labelwise.learners.gradients.graph import GraphTrace, LayerCall, trace_forward
+from labelwise.learners.gradients.inputs import Inputs, Loss, map_inputs
+from labelwise.learners.gradients.layers import RULES, cast_inputs, position_axes, tally_call
+from labelwise.learners.gradients.tally import GradientTally, split_items
 
-Shared = list[tuple[Call, Tensor, Tensor]]
+Shared = list[tuple[LayerCall, Tensor, Tensor]]
 """Calls with their inputs and output gradients, items first."""
 
 
 def tally_batch(
-    module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss, tally: Tally
+    module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss, tally: GradientTally
 ) -> list[str]:
     """Add to the tally all parameters that can be counted by their layers' rules.
 
@@ -48,19 +48,19 @@ def tally_batch(
     Returns:
         The names of the parameters that were not counted.
     """
-    with tracing(module, inputs, targets, loss) as trace:
-        uses, broadcast = trace.uses(), dict[str, Tensor]()
+    with trace_forward(module, inputs, targets, loss) as trace:
+        uses, broadcast = trace.count_uses(), dict[str, Tensor]()
         used = {name for name, p in trace.parameters.items() if uses[p]}
-        counted = _counted(trace, uses)
+        counted = _count_calls(trace, uses)
         if counted != used:
             trace.is_paused = True
-            one = changed(inputs, lambda tensor: tensor[:1])
-            with tracing(module, one, targets[:1], loss) as single:
+            one = map_inputs(inputs, lambda tensor: tensor[:1])
+            with trace_forward(module, one, targets[:1], loss) as single:
                 _find_axes(trace, single)
-                counted = _counted(trace, uses)
+                counted = _count_calls(trace, uses)
                 broadcast = tally_broadcasts(trace, single, used - counted, tally)
             trace.is_paused = False
-        shared = _listen(trace, counted, uses, tally)
+        shared = _add_receivers(trace, counted, uses, tally)
         if counted or broadcast:
             # Asking for the broadcast ones too makes sure that their nodes are run.
             wanted = [trace.anchor, *broadcast.values()]
@@ -70,14 +70,14 @@ def tally_batch(
     return [name for name in trace.parameters if name in used - counted - set(broadcast)]
 
 
-def _counted(trace: Trace, uses: Counter[Tensor]) -> set[str]:
+def _count_calls(trace: GraphTrace, uses: Counter[Tensor]) -> set[str]:
     """The parameters all of whose uses are calls whose items are known."""
     known = [call for call in trace.calls if call.axis is not None]
     tapped = Counter(name for call in known for name in call.names.values())
     return {name for name, p in trace.parameters.items() if 0 < uses[p] == tapped[name]}
 
 
-def _find_axes(trace: Trace, single: Trace) -> None:
+def _find_axes(trace: GraphTrace, single: GraphTrace) -> None:
     """Find the axis of the items where a layer takes any axes before its features.
 
     Some other axis may be as long as the batch by chance. With one item instead of ``b``, the axis
@@ -92,7 +92,9 @@ def _find_axes(trace: Trace, single: Trace) -> None:
                 break
 
 
-def _listen(trace: Trace, counted: set[str], uses: Counter[Tensor], tally: Tally) -> Shared:
+def _add_receivers(
+    trace: GraphTrace, counted: set[str], uses: Counter[Tensor], tally: GradientTally
+) -> Shared:
     """Let the calls take what they will be shown; gives where those that share will put it."""
     shared: Shared = []
     many = {name for name in counted if uses[trace.parameters[name]] > 1}
@@ -101,11 +103,13 @@ def _listen(trace: Trace, counted: set[str], uses: Counter[Tensor], tally: Tally
         if call.axis is not None and names:
             call.names = names
             keeps = bool(many.intersection(names.values()))
-            call.receive = partial(_receive, call, tally, shared if keeps else None)
+            call.receive = partial(_receive_gradient, call, tally, shared if keeps else None)
     return shared
 
 
-def _receive(call: Call, tally: Tally, shared: Shared | None, x: Tensor, delta: Tensor) -> None:
+def _receive_gradient(
+    call: LayerCall, tally: GradientTally, shared: Shared | None, x: Tensor, delta: Tensor
+) -> None:
     """Count a call at once, or keep what it was shown if it shares a parameter."""
     if call.axis:
         x, delta = x.movedim(call.axis, 0), delta.movedim(call.axis, 0)
@@ -115,19 +119,19 @@ def _receive(call: Call, tally: Tally, shared: Shared | None, x: Tensor, delta: 
         shared.append((call, x, delta))
 
 
-def _tally_shared(shared: Shared, tally: Tally) -> None:
+def _tally_shared(shared: Shared, tally: GradientTally) -> None:
     """Add the calls that share parameters: gradients are summed over calls, then squared."""
     if not shared:
         return
     _, inputs, deltas = zip(*shared, strict=True)
     floats = sum(p.numel() for call, _, _ in shared for p in call.layer.parameters())
-    for rows in chunks(floats, inputs[0], deltas[0]):
+    for rows in split_items(floats, inputs[0], deltas[0]):
         sums: dict[str, Tensor] = {}
         for call, x, delta in shared:
-            some = working(x[rows], delta[rows])
+            some = cast_inputs(x[rows], delta[rows])
             gradients = RULES[type(call.layer)].gradients(call.layer, *some)
             for local, name in call.names.items():
                 own = gradients[local]
                 sums[name] = sums[name] + own if name in sums else own
         for name, total in sums.items():
-            tally.add_gradients(rows, total, tally.part(name))
+            tally.add_gradients(rows, total, tally.get_vector(name))

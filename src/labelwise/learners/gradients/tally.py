@@ -1,7 +1,7 @@
 """Sums over parameters, one entry per item: squared norms, and products with a fixed vector.
 
-Layers add to a `Tally` what they contribute. Per-item gradients that must be formed come in chunks
-of items, so that memory does not grow with items x parameters.
+Layers add their contribution to a `GradientTally`. Per-item gradients are formed in chunks of
+items, so that memory does not grow with items x parameters.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ _SHORT = 2**11
 """Gradients up to so many numbers an item are kept, and counted all together at the end."""
 
 
-class Tally:
+class GradientTally:
     """The sums so far, in float64 where the device has it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Tally:
         """Add ``(m,)`` products of some items."""
         self._products[rows] += values
 
-    def part(self, name: str) -> Tensor | None:
+    def get_vector(self, name: str) -> Tensor | None:
         """The part of the vector for one parameter; None where no products are wanted."""
         return None if self.vector is None else self.vector[name]
 
@@ -63,7 +63,7 @@ class Tally:
         if vector is not None:
             self.add_products(rows, flat @ vector.flatten().to(flat.dtype))
 
-    def results(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def get_results(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Norms and products, both ``(b,)``, in this type or float32 if that is better."""
         self._count_short()
         dtype = torch.promote_types(dtype, torch.float32)
@@ -94,12 +94,12 @@ def squared_norms(values: Tensor) -> Tensor:
     return lengths.square().flatten(1).sum(1) if lengths.ndim > 1 else lengths.square()
 
 
-def dots(left: Tensor, right: Tensor) -> Tensor:
+def inner_products(left: Tensor, right: Tensor) -> Tensor:
     """The inner product of every item's two arrays: ``(m, ...), (m, ...) -> (m,)``."""
     return (left * right).flatten(1).sum(1)
 
 
-def chunks(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slice]:
+def split_items(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slice]:
     """Slices of the items, small enough that what is formed for one of them is small.
 
     It is at most a few times what the layer's input ``x`` and output gradient ``delta`` take
@@ -107,10 +107,10 @@ def chunks(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slice]:
     """
     kind = x.device.type if x.device.type in _TIMES else "cuda"
     room = min(max(_TIMES[kind] * (x.numel() + delta.numel()), _FEW_FLOATS), _MOST_FLOATS[kind])
-    return slices(len(x), room // max(floats_per_item, 1), x.device)
+    return even_slices(len(x), room // max(floats_per_item, 1), x.device)
 
 
-def slices(b: int, size: int, device: torch.device) -> Iterator[slice]:
+def even_slices(b: int, size: int, device: torch.device) -> Iterator[slice]:
     """Even slices of up to ``size`` items; at least 1, and enough for every thread to have one."""
     size = max(size, torch.get_num_threads() if device.type == "cpu" else 1)
     size = -(-b // -(-b // size)) if b else size

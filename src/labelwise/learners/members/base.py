@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from labelwise.learners.inputs import Batch
-from labelwise.learners.training import Labelled, Watcher
+from labelwise.learners.training import LabelledItems, TrainingWatcher
 
 
-class WithState(nn.Module):
+class ModuleWithState(nn.Module):
     """A module that is called with parameters and buffers other than its own.
 
     Layers keep their names after ``"base."``, so that they can be found and hooked as ever.
@@ -26,15 +26,15 @@ class WithState(nn.Module):
         # Of tensors that share memory, only the first name is among these.
         names = [*dict(base.named_parameters()), *dict(base.named_buffers())]
         self.base = base
-        self._state = {name: state[name] for name in names if name in state}
+        self._get_state = {name: state[name] for name in names if name in state}
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """What the base gives with that state."""
-        return functional_call(self.base, self._state, inputs, named)
+        return functional_call(self.base, self._get_state, inputs, named)
 
 
 @contextmanager
-def vmapped_or_not() -> Iterator[None]:
+def ignore_vmap_warnings() -> Iterator[None]:
     """An operation that vmap would run in a loop is an error: a loop of ours does without vmap."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="There is a performance drop")
@@ -56,11 +56,11 @@ def outputs_of_heads(features: Tensor, weights: Tensor, biases: Tensor | None) -
     return several if biases is None else several + biases.to(features.device)
 
 
-class Members(Watcher, ABC):
-    """``count`` versions of a network; also a `Watcher` of its training.
+class Members(TrainingWatcher, ABC):
+    """``count`` versions of a network; also a `TrainingWatcher` of its training.
 
-    The methods are called in this order: `adapt` on a fresh module, those of `Watcher` while it
-    trains, `fitted` at the end, and `outputs` for every batch of a pool.
+    Call order: `adapt` on a fresh module, the methods of `TrainingWatcher` while it trains,
+    `fitted` at the end, and `outputs` for every batch of a pool.
     """
 
     count: int
@@ -72,7 +72,7 @@ class Members(Watcher, ABC):
         self,
         module: nn.Module,
         head: str,
-        labelled: Labelled,
+        labelled: LabelledItems,
         features: Callable[[], Tensor],
         seed: int,
     ) -> None:

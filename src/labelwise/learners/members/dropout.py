@@ -26,9 +26,9 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch, batch_length
-from labelwise.learners.members.base import Members, vmapped_or_not
+from labelwise.learners.members.base import Members, ignore_vmap_warnings
 from labelwise.learners.network import call_module
-from labelwise.learners.training import Labelled
+from labelwise.learners.training import LabelledItems
 
 MASKS = 3
 """The stream of randomness that masks are drawn from."""
@@ -70,33 +70,33 @@ class DropoutMembers(Members):
         self.count = count
         self._seed: int | None = None
         self._masks: dict[tuple[Any, ...], Tensor] = {}
-        self._together = True
+        self._stack_parts = True
 
     def adapt(self, module: nn.Module, head: str) -> None:
         """Refuse a module without dropout before it is trained."""
-        _layers(module)
+        _find_dropout_layers(module)
 
     def fitted(
         self,
         module: nn.Module,
         head: str,
-        labelled: Labelled,
+        labelled: LabelledItems,
         features: Callable[[], Tensor],
         seed: int,
     ) -> None:
         """Keep the seed; a mask is drawn when its layer is first met and its shape is known."""
-        _layers(module)
-        self._start(seed)
+        _find_dropout_layers(module)
+        self._begin_draws(seed)
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs under every mask, ``(b, count, K)``."""
         members = torch.arange(self.count, device=features.device)
-        if self._together:
+        if self._stack_parts:
             found = self._all_at_once(module, batch, members)
             if found is not None:
                 return found.transpose(0, 1)
-            self._together = False  # the module cannot be vmapped
-        return torch.stack([self._member(module, batch, member) for member in members], dim=1)
+            self._stack_parts = False  # the module cannot be vmapped
+        return torch.stack([self._run_member(module, batch, member) for member in members], dim=1)
 
     def tensors(self) -> dict[str, Tensor]:
         """The seed, from which all masks follow."""
@@ -104,10 +104,10 @@ class DropoutMembers(Members):
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back the seed."""
-        self._start(int(tensors["seed"]))
+        self._begin_draws(int(tensors["seed"]))
 
-    def _start(self, seed: int) -> None:
-        self._seed, self._masks, self._together = seed, {}, True
+    def _begin_draws(self, seed: int) -> None:
+        self._seed, self._masks, self._stack_parts = seed, {}, True
 
     def _all_at_once(self, module: nn.Module, batch: Batch, members: Tensor) -> Tensor | None:
         """``(count, b, K)``; None if the module cannot be vmapped.
@@ -116,17 +116,17 @@ class DropoutMembers(Members):
         members of a chunk.
         """
         chunk = max(ROWS_AT_ONCE // batch_length(batch), 1)
-        run = torch.func.vmap(partial(self._member, module, batch), chunk_size=chunk)
+        run = torch.func.vmap(partial(self._run_member, module, batch), chunk_size=chunk)
         try:
-            with vmapped_or_not():
+            with ignore_vmap_warnings():
                 found: Tensor = run(members)
         except (RuntimeError, UserWarning):
             return None
         return found
 
-    def _member(self, module: nn.Module, batch: Batch, member: Tensor) -> Tensor:
+    def _run_member(self, module: nn.Module, batch: Batch, member: Tensor) -> Tensor:
         """The outputs ``(b, K)`` of the member of that number."""
-        with self._masked(module, batch_length(batch), member) as met:
+        with self._apply_masks(module, batch_length(batch), member) as met:
             output = call_module(module, batch)
         if not any(met.values()):
             raise BadInput(
@@ -136,9 +136,11 @@ class DropoutMembers(Members):
         return output
 
     @contextmanager
-    def _masked(self, module: nn.Module, count: int, member: Tensor) -> Iterator[dict[str, int]]:
+    def _apply_masks(
+        self, module: nn.Module, count: int, member: Tensor
+    ) -> Iterator[dict[str, int]]:
         """Dropout layers multiply by the member's masks; gives how often each was called."""
-        met = dict.fromkeys(_layers(module), 0)
+        met = dict.fromkeys(_find_dropout_layers(module), 0)
 
         def hook(name: str) -> Callable[[Any, Any, Tensor], Tensor]:
             def drop(layer: _DropoutNd, _: Any, values: Tensor) -> Tensor:
@@ -147,7 +149,7 @@ class DropoutMembers(Members):
                         f"the first axis of what enters {name} must be the item; for {count} items "
                         f"it got {tuple(values.shape)}"
                     )
-                masks = self._drawn(name, layer, met[name], values)
+                masks = self._draw_mask(name, layer, met[name], values)
                 met[name] += 1
                 mask = masks.index_select(0, member.reshape(1))[0]
                 return _switched_off(layer, values, mask)
@@ -155,7 +157,8 @@ class DropoutMembers(Members):
             return drop
 
         handles = [
-            layer.register_forward_hook(hook(name)) for name, layer in _layers(module).items()
+            layer.register_forward_hook(hook(name))
+            for name, layer in _find_dropout_layers(module).items()
         ]
         try:
             yield met
@@ -163,7 +166,7 @@ class DropoutMembers(Members):
             for handle in handles:
                 handle.remove()
 
-    def _drawn(self, name: str, layer: _DropoutNd, time: int, values: Tensor) -> Tensor:
+    def _draw_mask(self, name: str, layer: _DropoutNd, time: int, values: Tensor) -> Tensor:
         """Zeros and ones ``(count, ...)`` for the ``time``-th call of a layer."""
         shape = tuple(values.shape[1:])
         if not isinstance(layer, nn.Dropout | nn.AlphaDropout):
@@ -179,7 +182,7 @@ class DropoutMembers(Members):
         return self._masks[key]
 
 
-def _layers(module: nn.Module) -> dict[str, _DropoutNd]:
+def _find_dropout_layers(module: nn.Module) -> dict[str, _DropoutNd]:
     """The dropout layers that do something, by name."""
     found = {
         name: layer

@@ -41,7 +41,7 @@ from torch import Tensor, nn
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import Members, outputs_of_heads
-from labelwise.learners.training import Labelled
+from labelwise.learners.training import LabelledItems
 
 DRAWS = 4
 """The stream of randomness that weights are drawn from."""
@@ -186,7 +186,7 @@ class LaplaceMembers(Members):
         self,
         module: nn.Module,
         head: str,
-        labelled: Labelled,
+        labelled: LabelledItems,
         features: Callable[[], Tensor],
         seed: int,
     ) -> None:
@@ -203,7 +203,7 @@ class LaplaceMembers(Members):
         else:
             self._posterior = self._of_classes(mean, rows, weights)
         self._facts = torch.tensor([seed, layer.bias is not None])
-        self._draw(layer.weight.dtype)
+        self._draw_weights(layer.weight.dtype)
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs of every draw of the head, ``(b, count, K)``."""
@@ -224,9 +224,9 @@ class LaplaceMembers(Members):
         self._facts, like = given.pop("facts"), given.pop("like")
         kind = FullPosterior if "factor" in given else KroneckerPosterior
         self._posterior = kind(**given)
-        self._draw(like.dtype)
+        self._draw_weights(like.dtype)
 
-    def _draw(self, dtype: torch.dtype) -> None:
+    def _draw_weights(self, dtype: torch.dtype) -> None:
         """Draw from the seed, the same on any device."""
         mean = self.posterior.mean
         rng = np.random.default_rng([int(self._facts[0]), DRAWS])
@@ -246,10 +246,10 @@ class LaplaceMembers(Members):
             return FullPosterior(mean, torch.linalg.cholesky(hessian))
         if structure == "diagonal":
             curvature = weights[:, None] * probabilities * (1 - probabilities)
-            return self._independent(mean, curvature.T @ rows.square())
+            return self._fit_independent(mean, curvature.T @ rows.square())
         scaled = weights[:, None] * probabilities
         left = torch.diag(scaled.sum(dim=0)) - scaled.T @ probabilities
-        return self._kronecker(mean, left, rows.T @ (weights[:, None] * rows) / weights.sum())
+        return self._fit_kronecker(mean, left, rows.T @ (weights[:, None] * rows) / weights.sum())
 
     def _of_values(
         self, mean: Tensor, rows: Tensor, weights: Tensor, targets: Tensor
@@ -261,14 +261,14 @@ class LaplaceMembers(Members):
         if not bool((noise > 0).all()):
             raise BadInput("the residuals of an output are all 0; give the noise of its targets")
         if self._structure == "diagonal":
-            return self._independent(mean, torch.outer(1 / noise, weights @ rows.square()))
-        return self._kronecker(mean, torch.diag(1 / noise), rows.T @ (weights[:, None] * rows))
+            return self._fit_independent(mean, torch.outer(1 / noise, weights @ rows.square()))
+        return self._fit_kronecker(mean, torch.diag(1 / noise), rows.T @ (weights[:, None] * rows))
 
-    def _independent(self, mean: Tensor, curvature: Tensor) -> HeadPosterior:
+    def _fit_independent(self, mean: Tensor, curvature: Tensor) -> HeadPosterior:
         rows, columns = (torch.eye(size, dtype=mean.dtype).to(mean) for size in mean.shape)
         return KroneckerPosterior(mean, 1 / (curvature + self._prior), rows, columns)
 
-    def _kronecker(self, mean: Tensor, left: Tensor, right: Tensor) -> HeadPosterior:
+    def _fit_kronecker(self, mean: Tensor, left: Tensor, right: Tensor) -> HeadPosterior:
         """The posterior with precision ``left x right + prior``; both semi-definite."""
         ours, basis = torch.linalg.eigh(left)
         theirs, other = torch.linalg.eigh(right)

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
-from labelwise.learners.members.base import Members, WithState
+from labelwise.learners.members.base import Members, ModuleWithState
 from labelwise.learners.network import call_module
 from labelwise.learners.saving import strip_prefix
-from labelwise.learners.training import Labelled
+from labelwise.learners.training import LabelledItems
 
 State = Mapping[str, Tensor]
 
@@ -65,9 +65,9 @@ class SnapshotMembers(Members):
         """The epochs at whose ends the members were taken, from 1."""
         return list(self._states)
 
-    def begin(self, labelled: Labelled) -> None:
+    def begin(self, labelled: LabelledItems) -> None:
         """Forget the last training."""
-        self._keep({})
+        self._keep_state({})
 
     def epoch_done(
         self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
@@ -77,7 +77,7 @@ class SnapshotMembers(Members):
             raise BadInput(f"last is {self._last} but there are only {epochs} epochs")
         oldest = epoch // 2 if self._last is None else epoch - self._last
         state = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
-        self._keep({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
+        self._keep_state({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
 
     def snapshot(self) -> Any:
         """What is kept at this epoch; the copies themselves are shared, for they never change."""
@@ -85,7 +85,7 @@ class SnapshotMembers(Members):
 
     def restore(self, snapshot: Any) -> None:
         """Keep what was kept at the best epoch."""
-        self._keep(dict(snapshot))
+        self._keep_state(dict(snapshot))
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs at the end of every kept epoch, ``(b, count, K)``."""
@@ -94,7 +94,9 @@ class SnapshotMembers(Members):
         for epoch in self._states.keys() - self._near.keys():
             state = self._states[epoch]
             self._near[epoch] = {name: value.to(features.device) for name, value in state.items()}
-        found = [call_module(WithState(module, self._near[epoch]), batch) for epoch in self._states]
+        found = [
+            call_module(ModuleWithState(module, self._near[epoch]), batch) for epoch in self._states
+        ]
         return torch.stack(found, dim=1)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -108,7 +110,7 @@ class SnapshotMembers(Members):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back all copies."""
         epochs = sorted({int(name.split(".")[0]) for name in tensors})
-        self._keep({epoch: strip_prefix(f"{epoch}.", tensors) for epoch in epochs})
+        self._keep_state({epoch: strip_prefix(f"{epoch}.", tensors) for epoch in epochs})
 
-    def _keep(self, states: dict[int, State]) -> None:
+    def _keep_state(self, states: dict[int, State]) -> None:
         self._states, self._near, self.count = states, {}, len(states)

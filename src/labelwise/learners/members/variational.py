@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import Members, outputs_of_heads
-from labelwise.learners.training import Labelled, Penalised
+from labelwise.learners.training import LabelledItems, PenalizedLayer
 
 DRAWS = 5
 """The stream of randomness that weights are drawn from."""
@@ -40,7 +40,7 @@ SMALLEST_VARIANCE = 1e-16
 """Of an output; where no feature is on, the root of 0 has no derivative."""
 
 
-class VariationalLinear(nn.Linear, Penalised):
+class VariationalLinear(nn.Linear, PenalizedLayer):
     """A linear layer whose ``weight`` and ``bias`` are the means of independent Gaussians.
 
     ``weight_spread`` and ``bias_spread`` are the logarithms of their deviations over the prior's,
@@ -181,14 +181,17 @@ class VariationalMembers(Members):
                 "the module is its own head and cannot be exchanged; make nn.Sequential(nn.Linear)"
             )
         new = VariationalLinear(
-            layer, prior_scale=self._prior_scale, start=self._start, factor=self._factor(layer)
+            layer,
+            prior_scale=self._prior_scale,
+            start=self._start,
+            factor=self._annealing_factor(layer),
         )
         for parent in list(module.modules()):
             for name, child in list(parent._modules.items()):
                 if child is layer:
                     setattr(parent, name, new)
 
-    def begin(self, labelled: Labelled) -> None:
+    def begin(self, labelled: LabelledItems) -> None:
         """Refuse a noise that is missing, or that classes have not."""
         if labelled.targets.is_floating_point() != (self._noise is not None):
             task = "a regression needs" if self._noise is None else "classes have no"
@@ -198,7 +201,7 @@ class VariationalMembers(Members):
         self,
         module: nn.Module,
         head: str,
-        labelled: Labelled,
+        labelled: LabelledItems,
         features: Callable[[], Tensor],
         seed: int,
     ) -> None:
@@ -223,6 +226,6 @@ class VariationalMembers(Members):
         """Take back the seed."""
         self._seed, self._draws = int(tensors["seed"]), None
 
-    def _factor(self, layer: nn.Linear) -> float:
+    def _annealing_factor(self, layer: nn.Linear) -> float:
         """What makes the divergence comparable with the loss: 1 for the cross entropy."""
         return 1.0 if self._noise is None else 2 * self._noise / layer.out_features

@@ -39,8 +39,8 @@ from scipy.sparse import issparse
 from labelwise.arrays import Floats, is_array, precision, to_numpy
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_names, check_seed
-from labelwise.learners.neuron.lp_regression import lp_regression, orthonormal
-from labelwise.learners.neuron.search import ACTIVATIONS, Problem, search
+from labelwise.learners.neuron.lp_regression import lp_regression, orthonormalize
+from labelwise.learners.neuron.search import ACTIVATIONS, NeuronProblem, search_neuron
 from labelwise.learners.weights import convert_numbers, convert_rows, scale_to_mean_one
 
 
@@ -96,17 +96,19 @@ def fit_neuron(
     >>> fits[0].theta.round(6).tolist()
     [1.0, -2.0, 0.5]
     """
-    rows, values, shares = _checked(features, targets, weights)
+    rows, values, shares = _check_rows(features, targets, weights)
     _check_options(p, activation, constraint, starts)
     kept = shares > 0
-    basis = orthonormal(rows[kept], precision(features if is_array(features) else rows))
+    basis = orthonormalize(rows[kept], precision(features if is_array(features) else rows))
     scaled = shares[kept] / shares[kept].mean()
     allowed = math.inf if constraint is None else 1 / constraint
     if activation == "identity":
         found = lp_regression(basis.span, values[kept], scaled, p, allowed)
     else:
-        problem = Problem(basis.span, values[kept], scaled, p, ACTIVATIONS[activation], allowed)
-        found = search(problem, starts, check_seed(seed))
+        problem = NeuronProblem(
+            basis.span, values[kept], scaled, p, ACTIVATIONS[activation], allowed
+        )
+        found = search_neuron(problem, starts, check_seed(seed))
     theta = basis.back @ found.beta
     errors = np.abs(ACTIVATIONS[activation].value(rows @ theta) - values)
     masses = shares if weights is None else convert_numbers(weights, "weights").astype(np.float64)
@@ -115,7 +117,7 @@ def fit_neuron(
     return NeuronFit(theta, loss, found.steps, found.converged, activation == "identity")
 
 
-def _checked(features: Any, targets: Any, weights: Any) -> tuple[Floats, Floats, Floats]:
+def _check_rows(features: Any, targets: Any, weights: Any) -> tuple[Floats, Floats, Floats]:
     """Features, targets and weights of mean 1, in float64."""
     if issparse(features):
         raise BadInput(f"features are a sparse matrix of {features.shape}; give toarray() of it")

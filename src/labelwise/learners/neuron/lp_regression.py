@@ -40,7 +40,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 DELTAS = 10.0 ** -np.arange(11)
 
 
-class Basis(NamedTuple):
+class OrthonormalBasis(NamedTuple):
     """A basis in which to fit: the predictions of ``theta = back @ beta`` are ``span @ beta``.
 
     Attributes:
@@ -52,7 +52,7 @@ class Basis(NamedTuple):
     back: Floats
 
 
-class Solution(NamedTuple):
+class LpSolution(NamedTuple):
     """Coefficients ``(r,)``, how many steps were made, and whether they reached the tolerance."""
 
     beta: Floats
@@ -60,17 +60,17 @@ class Solution(NamedTuple):
     converged: bool
 
 
-def orthonormal(rows: Floats, precision: float = EPSILON) -> Basis:
+def orthonormalize(rows: Floats, precision: float = EPSILON) -> OrthonormalBasis:
     """An orthonormal basis of the columns of ``(m, d)`` rows known to a relative precision."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     cut = values[0] * rank_tolerance(precision, *rows.shape) if len(values) else 0.0
     rank = int(np.sum(values > cut))
-    return Basis(left[:, :rank], right[:rank].T / values[:rank])
+    return OrthonormalBasis(left[:, :rank], right[:rank].T / values[:rank])
 
 
 def lp_regression(
     span: Floats, targets: Floats, weights: Floats, p: float, allowed: float = math.inf
-) -> Solution:
+) -> LpSolution:
     """The best coefficients of ``(m, r)`` orthonormal columns, with or without a limit.
 
     Args:
@@ -80,7 +80,7 @@ def lp_regression(
         p: 1 or more.
         allowed: how many times ``sum w |targets|^p`` the sum of the ``w |span beta|^p`` may be.
 
-    >>> basis = orthonormal(np.ones((3, 1)))  # the best constant: mean, median, middle
+    >>> basis = orthonormalize(np.ones((3, 1)))  # the best constant: mean, median, middle
     >>> y, w = np.array([0.0, 1.0, 5.0]), np.ones(3)
     >>> for p in (2, 1, 60):
     ...     print(round(float((basis.back @ lp_regression(basis.span, y, w, p).beta)[0]), 2))
@@ -90,33 +90,33 @@ def lp_regression(
     """
     scale = float(np.max(np.abs(targets), initial=0.0))
     if scale == 0 or span.shape[1] == 0:
-        return Solution(np.zeros(span.shape[1]), 0, True)
+        return LpSolution(np.zeros(span.shape[1]), 0, True)
     aims = targets / scale
     limit = allowed * float(weights @ np.abs(aims) ** p)
-    found = _SOLVERS.get(p, _newton)(span, aims, weights, p)
-    size = _size(span, found.beta, weights, p)
+    found = _SOLVERS.get(p, _newton_step)(span, aims, weights, p)
+    size = _lp_norm(span, found.beta, weights, p)
     if size > (1 + 1e-9) * limit and p != 2:
-        solve = _linear_program if p == 1 else _within
+        solve = _linear_program if p == 1 else _solve_in_ball
         found = solve(span, aims, weights, p, limit)
-        size = _size(span, found.beta, weights, p)
+        size = _lp_norm(span, found.beta, weights, p)
     if size > limit:  # by rounding; for p = 2 by more, and this is the answer
         found = found._replace(beta=found.beta * (limit / size) ** (1 / p))
     return found._replace(beta=found.beta * scale)
 
 
-def _size(span: Floats, beta: Floats, weights: Floats, p: float) -> float:
+def _lp_norm(span: Floats, beta: Floats, weights: Floats, p: float) -> float:
     return float(weights @ np.abs(span @ beta) ** p)
 
 
-def _least_squares(span: Floats, targets: Floats, weights: Floats, p: float = 2) -> Solution:
+def _least_squares(span: Floats, targets: Floats, weights: Floats, p: float = 2) -> LpSolution:
     roots = np.sqrt(weights)
     beta = np.linalg.lstsq(span * roots[:, None], targets * roots, rcond=None)[0]
-    return Solution(np.asarray(beta, dtype=np.float64), 1, True)
+    return LpSolution(np.asarray(beta, dtype=np.float64), 1, True)
 
 
 def _linear_program(
     span: Floats, targets: Floats, weights: Floats, p: float = 1, limit: float = math.inf
-) -> Solution:
+) -> LpSolution:
     """Residuals, and predictions where they are limited, as differences of two positive parts."""
     count, rank = span.shape
     one = sparse.eye_array(count)
@@ -138,15 +138,15 @@ def _linear_program(
     answer = linprog(costs, A_eq=sparse.block_array(equal), b_eq=right, bounds=bounds, **extra)
     if answer.x is None:
         raise NotConverged(f"the linear program of p = 1 was not solved ({answer.message})")
-    return Solution(answer.x[:rank], int(answer.nit), answer.status == 0)
+    return LpSolution(answer.x[:rank], int(answer.nit), answer.status == 0)
 
 
-def _newton(span: Floats, targets: Floats, weights: Floats, p: float) -> Solution:
+def _newton_step(span: Floats, targets: Floats, weights: Floats, p: float) -> LpSolution:
     """Follow the smoothed problems from least squares to delta near 0."""
     beta = _least_squares(span, targets, weights).beta
     start = float(np.sqrt(np.mean((span @ beta - targets) ** 2)))
     if start <= 1e-14:  # the targets are fitted exactly
-        return Solution(beta, 1, True)
+        return LpSolution(beta, 1, True)
     steps, converged = 1, True
     for delta in start * DELTAS:
         last = delta == start * DELTAS[-1]
@@ -154,7 +154,7 @@ def _newton(span: Floats, targets: Floats, weights: Floats, p: float) -> Solutio
             beta, span, targets, weights, p, float(delta), 1e-14 if last else 1e-6
         )
         steps += made
-    return Solution(beta, steps, converged)
+    return LpSolution(beta, steps, converged)
 
 
 def _smooth_newton(
@@ -162,32 +162,33 @@ def _smooth_newton(
 ) -> tuple[Floats, int, bool]:
     """Minimise ``sum w (r^2 + delta^2)^(p/2)`` until a step would lower it by ``tol`` of it."""
     residuals = span @ beta - targets
-    value = _smoothed(residuals, weights, p, delta)
+    value = _smoothed_loss(residuals, weights, p, delta)
     for step in range(STEPS):
         squares = residuals**2 + delta**2
         slopes = weights * residuals * squares ** (p / 2 - 1)
         bends = weights * squares ** (p / 2 - 2) * ((p - 1) * residuals**2 + delta**2)
-        direction = -_solve((span * bends[:, None]).T @ span, span.T @ slopes)
+        direction = -_solve_system((span * bends[:, None]).T @ span, span.T @ slopes)
         gain = -p * float(direction @ (span.T @ slopes))
         if gain <= tol * value:
             return beta, step, True
         along, length = span @ direction, 1.0
         while (
-            _smoothed(residuals + length * along, weights, p, delta) > value - 0.1 * length * gain
+            _smoothed_loss(residuals + length * along, weights, p, delta)
+            > value - 0.1 * length * gain
         ):
             length /= 2
             if length < 1e-10:  # rounding hides what is left to gain
                 return beta, step, gain <= 1e-8 * value
         beta, residuals = beta + length * direction, residuals + length * along
-        value = _smoothed(residuals, weights, p, delta)
+        value = _smoothed_loss(residuals, weights, p, delta)
     return beta, STEPS, False
 
 
-def _smoothed(residuals: Floats, weights: Floats, p: float, delta: float) -> float:
+def _smoothed_loss(residuals: Floats, weights: Floats, p: float, delta: float) -> float:
     return float(weights @ (residuals**2 + delta**2) ** (p / 2))
 
 
-def _solve(matrix: Floats, vector: Floats) -> Floats:
+def _solve_system(matrix: Floats, vector: Floats) -> Floats:
     """Solve a positive definite system, or one that rounding has made a little less than that."""
     ridge = float(np.trace(matrix)) / len(matrix) * 1e-15
     for _ in range(12):
@@ -199,22 +200,24 @@ def _solve(matrix: Floats, vector: Floats) -> Floats:
     return np.asarray(np.linalg.lstsq(matrix, vector, rcond=None)[0])
 
 
-def _within(span: Floats, targets: Floats, weights: Floats, p: float, limit: float) -> Solution:
+def _solve_in_ball(
+    span: Floats, targets: Floats, weights: Floats, p: float, limit: float
+) -> LpSolution:
     """The multiplier at which the limit just holds, by root finding on its logarithm."""
     twice = np.concatenate([span, span])
     aims = np.concatenate([targets, np.zeros(len(targets))])
     steps = 0
 
-    def solve(log_multiplier: float) -> Solution:
+    def solve(log_multiplier: float) -> LpSolution:
         nonlocal steps
         share = 1 / (1 + math.exp(-log_multiplier))  # mu / (1 + mu), to keep numbers near 1
         parts = np.concatenate([(1 - share) * weights, share * weights])
-        found = _newton(twice, aims, parts, p)
+        found = _newton_step(twice, aims, parts, p)
         steps += found.steps
         return found
 
     def excess(log_multiplier: float) -> float:
-        size = _size(span, solve(log_multiplier).beta, weights, p)
+        size = _lp_norm(span, solve(log_multiplier).beta, weights, p)
         return math.log(size / limit) if size > 0 else -1e3
 
     low, high = -1.0, 1.0
@@ -226,4 +229,4 @@ def _within(span: Floats, targets: Floats, weights: Floats, p: float, limit: flo
     return solve(root)._replace(steps=steps)
 
 
-_SOLVERS: dict[float, Callable[..., Solution]] = {1: _linear_program, 2: _least_squares}
+_SOLVERS: dict[float, Callable[..., LpSolution]] = {1: _linear_program, 2: _least_squares}

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from labelwise.arrays import Floats
-from labelwise.learners.neuron.lp_regression import Solution, lp_regression, orthonormal
+from labelwise.learners.neuron.lp_regression import LpSolution, lp_regression, orthonormalize
 
 SMOOTHINGS = (1e-1, 1e-2, 1e-4, 1e-7)
 """Deltas, relative to the largest target, for p below 2."""
@@ -32,7 +32,7 @@ class Activation(NamedTuple):
     inverse: Callable[[Floats], Floats]
 
 
-def _relu(z: Floats) -> Floats:
+def _relu_activation(z: Floats) -> Floats:
     return np.maximum(z, 0.0)
 
 
@@ -44,22 +44,22 @@ def _tanh_inverse(y: Floats) -> Floats:
     return np.arctanh(np.clip(y, -0.95, 0.95))
 
 
-def _step(z: Floats) -> Floats:
+def _step_activation(z: Floats) -> Floats:
     return (z > 0).astype(np.float64)
 
 
-def _same(z: Floats) -> Floats:
+def _identity_activation(z: Floats) -> Floats:
     return z
 
 
 ACTIVATIONS = {
-    "identity": Activation(_same, np.ones_like, _same),
-    "relu": Activation(_relu, _step, _relu),
+    "identity": Activation(_identity_activation, np.ones_like, _identity_activation),
+    "relu": Activation(_relu_activation, _step_activation, _relu_activation),
     "tanh": Activation(np.tanh, _tanh_slope, _tanh_inverse),
 }
 
 
-class Problem(NamedTuple):
+class NeuronProblem(NamedTuple):
     """What to minimise: `labelwise.learners.neuron.lp_regression` behind an activation."""
 
     span: Floats
@@ -82,20 +82,20 @@ class Problem(NamedTuple):
         top = self.weights @ np.abs(self.span @ beta / scale) ** self.p
         return float(top / (self.allowed * (self.weights @ np.abs(self.targets / scale) ** self.p)))
 
-    def inside(self, beta: Floats) -> Floats:
+    def project_inside(self, beta: Floats) -> Floats:
         """The same direction, shortened where it breaks the limit."""
         size = self.size(beta)
         return beta if size <= 1 else beta * size ** (-1 / self.p)
 
 
-def search(problem: Problem, starts: int, seed: int) -> Solution:
+def search_neuron(problem: NeuronProblem, starts: int, seed: int) -> LpSolution:
     """The best of several local searches, never worse than all zeros."""
-    best = Solution(np.zeros(problem.span.shape[1]), 0, True)
+    best = LpSolution(np.zeros(problem.span.shape[1]), 0, True)
     if problem.span.shape[1] == 0 or not problem.targets.any():
         return best
     lowest, steps = problem.loss(best.beta), 0
-    for start in _starts(problem, starts, seed):
-        found = _descend(problem, problem.inside(start))
+    for start in _draw_starts(problem, starts, seed):
+        found = _descend_from(problem, problem.project_inside(start))
         steps += found.steps
         loss = problem.loss(found.beta)
         if loss < lowest:
@@ -103,7 +103,7 @@ def search(problem: Problem, starts: int, seed: int) -> Solution:
     return best._replace(steps=steps)
 
 
-def _starts(problem: Problem, count: int, seed: int) -> Iterator[Floats]:
+def _draw_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floats]:
     """Regressions on the inverse of the activation, on all rows and on the positive ones."""
     span, targets, weights, p = problem[:4]
     aims = problem.activation.inverse(targets)
@@ -111,7 +111,7 @@ def _starts(problem: Problem, count: int, seed: int) -> Iterator[Floats]:
     yield first
     positive = targets > 0
     if positive.any() and not positive.all():
-        basis = orthonormal(span[positive])
+        basis = orthonormalize(span[positive])
         yield basis.back @ lp_regression(basis.span, aims[positive], weights[positive], p).beta
     length = float(np.linalg.norm(first)) or float(np.linalg.norm(targets))
     generator = np.random.default_rng(seed)
@@ -120,44 +120,44 @@ def _starts(problem: Problem, count: int, seed: int) -> Iterator[Floats]:
         yield np.asarray(length * direction / np.linalg.norm(direction))
 
 
-def _descend(problem: Problem, start: Floats) -> Solution:
+def _descend_from(problem: NeuronProblem, start: Floats) -> LpSolution:
     """One search: without the limit first, and with it where that leads outside."""
-    free = _minimise(problem, start)
+    free = _minimize_loss(problem, start)
     if problem.size(free.beta) <= 1:
         return free
-    held = _hold(problem, problem.inside(start))
-    shrunk = problem.inside(free.beta)
+    held = _hold_constraint(problem, problem.project_inside(start))
+    shrunk = problem.project_inside(free.beta)
     if problem.loss(shrunk) < problem.loss(held.beta):
         held = held._replace(beta=shrunk)
     return held._replace(steps=free.steps + held.steps)
 
 
-def _minimise(problem: Problem, start: Floats) -> Solution:
+def _minimize_loss(problem: NeuronProblem, start: Floats) -> LpSolution:
     beta, steps, converged = start, 0, True
-    for delta in _deltas(problem):
-        answer = minimize(_smoothed, beta, (problem, delta), jac=True, **_LBFGS)
+    for delta in _schedule_deltas(problem):
+        answer = minimize(_smoothed_power, beta, (problem, delta), jac=True, **_LBFGS)
         beta, steps, converged = answer.x, steps + int(answer.nit), bool(answer.success)
-    return Solution(beta, steps, converged)
+    return LpSolution(beta, steps, converged)
 
 
 _LBFGS = {"method": "L-BFGS-B", "options": {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-11}}
 
 
-def _deltas(problem: Problem) -> list[float]:
+def _schedule_deltas(problem: NeuronProblem) -> list[float]:
     scale = float(np.max(np.abs(problem.targets)))
     return [scale * delta for delta in SMOOTHINGS] if problem.p < 2 else [0.0]
 
 
-def _smoothed(beta: Floats, problem: Problem, delta: float) -> tuple[float, Floats]:
+def _smoothed_power(beta: Floats, problem: NeuronProblem, delta: float) -> tuple[float, Floats]:
     """The smoothed loss relative to that of all zeros, and its gradient."""
     before = problem.span @ beta
     errors = problem.activation.value(before) - problem.targets
-    value, slopes = _power(errors, problem, delta)
-    whole = _power(problem.targets, problem, delta)[0]
+    value, slopes = _loss_power(errors, problem, delta)
+    whole = _loss_power(problem.targets, problem, delta)[0]
     return value / whole, problem.span.T @ (slopes * problem.activation.slope(before)) / whole
 
 
-def _power(errors: Floats, problem: Problem, delta: float) -> tuple[float, Floats]:
+def _loss_power(errors: Floats, problem: NeuronProblem, delta: float) -> tuple[float, Floats]:
     """``sum w (e^2 + delta^2)^(p/2)`` and its derivative by ``e``, ``(m,)``."""
     squares = errors**2 + delta**2
     with np.errstate(divide="ignore"):
@@ -166,17 +166,17 @@ def _power(errors: Floats, problem: Problem, delta: float) -> tuple[float, Float
     return value, problem.p * problem.weights * errors * factors
 
 
-def _hold(problem: Problem, start: Floats) -> Solution:
+def _hold_constraint(problem: NeuronProblem, start: Floats) -> LpSolution:
     """Minimise within the limit: an augmented Lagrangian, then scaled to fit exactly."""
     beta, steps, multiplier, stiffness = start, 0, 0.0, 10.0
-    delta = _deltas(problem)[-1]
+    delta = _schedule_deltas(problem)[-1]
     violation = math.inf
 
     def lagrangian(b: Floats) -> tuple[float, Floats]:
-        value, slopes = _smoothed(b, problem, delta)
+        value, slopes = _smoothed_power(b, problem, delta)
         before = problem.span @ b
-        size, pull = _power(before, problem, delta)
-        whole = problem.allowed * _power(problem.targets, problem, delta)[0]
+        size, pull = _loss_power(before, problem, delta)
+        whole = problem.allowed * _loss_power(problem.targets, problem, delta)[0]
         push = max(0.0, multiplier + stiffness * (size / whole - 1))
         return value + push**2 / (2 * stiffness), slopes + push * (problem.span.T @ pull) / whole
 
@@ -189,4 +189,4 @@ def _hold(problem: Problem, start: Floats) -> Solution:
         if abs(excess) > 0.25 * violation:
             stiffness *= 4
         violation = abs(excess)
-    return Solution(problem.inside(beta), steps, converged)
+    return LpSolution(problem.project_inside(beta), steps, converged)

@@ -32,11 +32,11 @@ from labelwise.arrays import Floats
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import ItemSubset
 from labelwise.learners.settings import Loss
-from labelwise.learners.training import Labelled, Watcher, checked_losses
+from labelwise.learners.training import LabelledItems, TrainingWatcher, checked_losses
 
 
 @dataclass(frozen=True)
-class Ascent:
+class DualAscent:
     """How dual variables are raised; `PrimalDualLearner` says what each one means."""
 
     dual_lr: float = 0.05
@@ -62,7 +62,7 @@ class Ascent:
             raise BadInput(f"cap must be above 0, or None; got {self.cap}")
 
 
-class Duals(Watcher):
+class DualWatcher(TrainingWatcher):
     """The dual variables of a training, which they steer.
 
     Args:
@@ -72,19 +72,24 @@ class Duals(Watcher):
         drawn: whether batches are drawn in proportion to the weights.
     """
 
-    def __init__(self, epsilon: Floats, ascent: Ascent, *, split: bool, drawn: bool) -> None:
-        self._bounds, self._ascent, self._split, self._drawn = epsilon, ascent, split, drawn
+    def __init__(self, epsilon: Floats, ascent: DualAscent, *, split: bool, drawn: bool) -> None:
+        self._compute_bounds, self._ascent, self._split, self._draw_mask = (
+            epsilon,
+            ascent,
+            split,
+            drawn,
+        )
 
-    def begin(self, labelled: Labelled) -> None:
+    def begin(self, labelled: LabelledItems) -> None:
         """All dual variables are zero."""
         self.positions = np.arange(len(labelled))
         if self._split:
             assert isinstance(labelled.items, ItemSubset)
             self.positions = labelled.items.positions
         self._weights = labelled.weights.double()
-        self._epsilon = torch.from_numpy(self._bounds[self.positions]).to(self._weights)
+        self._epsilon = torch.from_numpy(self._compute_bounds[self.positions]).to(self._weights)
         self.values = torch.zeros_like(self._epsilon)
-        self._epoch, self._scale = 1, 1.0
+        self._run_epoch, self._scale = 1, 1.0
 
     def factors(self, positions: Tensor) -> Tensor | None:
         """``1 + lambda``, or 1 where the constraints have a loss of their own; normalised."""
@@ -108,9 +113,9 @@ class Duals(Watcher):
         elif self._ascent.loss is not None:
             losses = self._before
         slack = losses.double() - self._epsilon[positions]
-        if self._drawn:  # an item of weight 2 is drawn twice as often
+        if self._draw_mask:  # an item of weight 2 is drawn twice as often
             slack = slack / self._weights[positions]
-        self._raise(positions, slack)
+        self._raise_duals(positions, slack)
 
     def epoch_done(
         self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
@@ -118,8 +123,8 @@ class Duals(Watcher):
         """Raise all dual variables."""
         if self._ascent.granularity == "full" and epoch % self._ascent.every == 0:
             slack = losses(self._ascent.loss).double() - self._epsilon
-            self._raise(torch.arange(len(slack), device=slack.device), slack)
-        self._epoch = epoch + 1
+            self._raise_duals(torch.arange(len(slack), device=slack.device), slack)
+        self._run_epoch = epoch + 1
 
     def snapshot(self) -> Tensor:
         """The dual variables of this epoch."""
@@ -130,10 +135,10 @@ class Duals(Watcher):
         if self._ascent.restore:
             self.values = snapshot
 
-    def _raise(self, positions: Tensor, slack: Tensor) -> None:
+    def _raise_duals(self, positions: Tensor, slack: Tensor) -> None:
         step = self._ascent.dual_lr
         if self._ascent.diminishing:
-            step /= self._epoch**0.5
+            step /= self._run_epoch**0.5
         # index_add: a sampler may have drawn an item twice into the batch.
         self.values.index_add_(0, positions, step * slack)
         self.values.clamp_(min=0, max=self._ascent.cap)
@@ -141,7 +146,7 @@ class Duals(Watcher):
             self._scale = float((self._weights * (1 + self.values)).sum() / self._weights.sum())
 
 
-class Unconstrained(Watcher):
+class UnconstrainedWatcher(TrainingWatcher):
     """Looks at a training without constraints: its mean loss at the start and at the end."""
 
     def __init__(self, loss: Loss | None) -> None:
@@ -149,7 +154,7 @@ class Unconstrained(Watcher):
         self.start: float | None = None
         self.end = 0.0
 
-    def begin(self, labelled: Labelled) -> None:
+    def begin(self, labelled: LabelledItems) -> None:
         """Remember the weights."""
         self._weights = labelled.weights
 

@@ -43,7 +43,7 @@ FEWEST_TO_SPLIT = 20
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DualHeadRecipe:
     """How a dual head is built and fitted.
 
     Attributes:
@@ -88,8 +88,8 @@ class Recipe:
             raise BadInput(f"batch_size must be 3 or more with batch norm; got {self.batch_size}")
 
 
-ROBUST = Recipe()
-PAPER = Recipe(
+ROBUST = DualHeadRecipe()
+PAPER = DualHeadRecipe(
     dropout=(0.3, 0.25, 0.25),
     smooth=False,
     lr=0.05,
@@ -103,7 +103,7 @@ RECIPES = {"robust": ROBUST, "paper": PAPER}
 
 
 @dataclass(frozen=True)
-class HeadReport:
+class DualHeadReport:
     """What came of fitting a head.
 
     Attributes:
@@ -134,8 +134,8 @@ class DualHead:
         True
     """
 
-    def __init__(self, recipe: str | Recipe = "robust") -> None:
-        """Remember how to fit: ``"robust"``, ``"paper"``, or a `Recipe`."""
+    def __init__(self, recipe: str | DualHeadRecipe = "robust") -> None:
+        """Remember how to fit: ``"robust"``, ``"paper"``, or a `DualHeadRecipe`."""
         if isinstance(recipe, str):
             if recipe not in RECIPES:
                 known = ", ".join(RECIPES)
@@ -147,7 +147,7 @@ class DualHead:
 
     def fit(
         self, features: Tensor, duals: Tensor, weights: Tensor | None = None, *, seed: int
-    ) -> HeadReport:
+    ) -> DualHeadReport:
         """Fit a new network.
 
         Args:
@@ -158,9 +158,9 @@ class DualHead:
         """
         features, duals = features.detach(), duals.detach().to(features)
         weights = torch.ones_like(duals) if weights is None else weights.to(features)
-        _check(features, duals, weights)
-        known = _Known(features, duals, weights / weights.sum())
-        self._scales = _scales(known, self._recipe.smooth)
+        _check_duals(features, duals, weights)
+        known = _KnownDuals(features, duals, weights / weights.sum())
+        self._scales = _feature_scales(known, self._recipe.smooth)
         if not bool((duals > 0).any()):
             warnings.warn(
                 "all dual variables are zero: no constraint was ever violated, so epsilon is too "
@@ -169,11 +169,11 @@ class DualHead:
                 stacklevel=2,
             )
             self._network = None
-            return HeadReport(0.0, None, 0, 0.0)
+            return DualHeadReport(0.0, None, 0, 0.0)
         with seed_torch(seed, features.device), torch.enable_grad():
-            self._network = _build(features.shape[1], self._recipe).to(features)
-            epochs, held = self._train(known, self._network, np.random.default_rng([seed, 3]))
-        return self._report(known, epochs, held)
+            self._network = _build_head(features.shape[1], self._recipe).to(features)
+            epochs, held = self._train_head(known, self._network, np.random.default_rng([seed, 3]))
+        return self._make_report(known, epochs, held)
 
     def __call__(self, features: Tensor) -> Tensor:
         """Predicted duals ``(b,)`` of features ``(b, d)``, in eval mode; gradients flow."""
@@ -190,28 +190,28 @@ class DualHead:
         own = {} if self._network is None else self._network.state_dict()
         return {**self._scales, **{f"network.{name}": value for name, value in own.items()}}
 
-    def facts(self) -> dict[str, Any]:
+    def describe_state(self) -> dict[str, Any]:
         """The recipe, as JSON can hold it."""
         return asdict(self._recipe)
 
     @classmethod
-    def restored(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> "DualHead":
+    def restore_state(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> "DualHead":
         """The head that `tensors` and `facts` describe."""
         pairs: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in facts.items()
         }
-        head = cls(Recipe(**pairs))
+        head = cls(DualHeadRecipe(**pairs))
         head._scales = {name: tensors[name] for name in ("middle", "width", "unit")}
         own = {n.removeprefix("network."): v for n, v in tensors.items() if n.startswith("network")}
         if own:
             middle = head._scales["middle"]
-            head._network = _build(len(middle), head._recipe).to(middle).eval()
+            head._network = _build_head(len(middle), head._recipe).to(middle).eval()
             head._network.load_state_dict(own)
         return head
 
-    def _train(
-        self, known: "_Known", network: nn.Module, rng: np.random.Generator
+    def _train_head(
+        self, known: "_KnownDuals", network: nn.Module, rng: np.random.Generator
     ) -> tuple[int, NDArray[np.int64]]:
         """Fit the network; return how many epochs it took, and which items were held out."""
         recipe = self._recipe
@@ -224,14 +224,14 @@ class DualHead:
         )
         best, best_epoch, state = math.inf, 0, network.state_dict()
         for epoch in range(1, recipe.epochs + 1):
-            error = self._epoch(known, network, optimizer, kept, rng)
+            error = self._run_epoch(known, network, optimizer, kept, rng)
             if recipe.goal is not None and error < recipe.goal:
                 break
             if not len(held):
                 continue
             network.eval()
             with torch.no_grad():
-                error = float(self._errors(known, held).sum())
+                error = float(self._measure_errors(known, held).sum())
             if error < best:
                 best, best_epoch = error, epoch
                 state = {name: value.clone() for name, value in network.state_dict().items()}
@@ -242,9 +242,9 @@ class DualHead:
         network.eval()
         return epoch, held
 
-    def _epoch(
+    def _run_epoch(
         self,
-        known: "_Known",
+        known: "_KnownDuals",
         network: nn.Module,
         optimizer: torch.optim.Optimizer,
         kept: NDArray[np.int64],
@@ -256,20 +256,22 @@ class DualHead:
         total, share = 0.0, float(known.shares.cpu()[kept].sum())
         for batch in split_evenly(order, self._recipe.batch_size):
             # A batch's mean, with weights that are 1 on average.
-            error = self._errors(known, batch).sum() * (len(kept) / len(batch) / share)
+            error = self._measure_errors(known, batch).sum() * (len(kept) / len(batch) / share)
             optimizer.zero_grad(set_to_none=True)
             error.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             total += float(error.detach()) * len(batch) / len(kept)
         return total
 
-    def _errors(self, known: "_Known", batch: NDArray[np.int64]) -> Tensor:
+    def _measure_errors(self, known: "_KnownDuals", batch: NDArray[np.int64]) -> Tensor:
         """Squared errors of some items, in units of the duals' mean, times their shares."""
         places = torch.from_numpy(batch).to(known.duals.device)
         difference = (self(known.features[places]) - known.duals[places]) / self._scales["unit"]
         return known.shares[places] * difference.square()
 
-    def _report(self, known: "_Known", epochs: int, held: NDArray[np.int64]) -> HeadReport:
+    def _make_report(
+        self, known: "_KnownDuals", epochs: int, held: NDArray[np.int64]
+    ) -> DualHeadReport:
         with torch.no_grad():
             predicted = self(known.features)
         if float(predicted.max() - predicted.min()) <= 1e-6 * float(known.duals.max()):
@@ -283,7 +285,7 @@ class DualHead:
         shares = known.shares.cpu().numpy().astype(np.float64)
         fitted = np.setdiff1d(np.arange(len(shares)), held)
         outside = np.average(squares[held], weights=shares[held]) if shares[held].any() else None
-        return HeadReport(
+        return DualHeadReport(
             float(np.average(squares[fitted], weights=shares[fitted])),
             None if outside is None else float(outside),
             epochs,
@@ -291,7 +293,7 @@ class DualHead:
         )
 
 
-class _Known(NamedTuple):
+class _KnownDuals(NamedTuple):
     """Features ``(m, d)``, duals ``(m,)`` and shares of the weight ``(m,)`` of the items."""
 
     features: Tensor
@@ -299,7 +301,7 @@ class _Known(NamedTuple):
     shares: Tensor
 
 
-def _scales(known: _Known, smooth: bool) -> dict[str, Tensor]:
+def _feature_scales(known: _KnownDuals, smooth: bool) -> dict[str, Tensor]:
     """What features are centred and divided by, ``(d,)`` each, and the unit of the duals."""
     columns, one = known.features[0], torch.ones_like(known.duals[0])
     if not smooth:
@@ -316,7 +318,7 @@ def _scales(known: _Known, smooth: bool) -> dict[str, Tensor]:
     }
 
 
-def _check(features: Tensor, duals: Tensor, weights: Tensor) -> None:
+def _check_duals(features: Tensor, duals: Tensor, weights: Tensor) -> None:
     if features.ndim != 2 or not duals.shape == weights.shape == features.shape[:1]:
         raise BadInput(
             "a dual head needs features (m, d), duals (m,) and weights (m,); got "
@@ -331,7 +333,7 @@ def _check(features: Tensor, duals: Tensor, weights: Tensor) -> None:
         raise BadInput("features of labelled items must be finite; look at the inputs")
 
 
-def _build(columns: int, recipe: Recipe) -> nn.Module:
+def _build_head(columns: int, recipe: DualHeadRecipe) -> nn.Module:
     """The network, ``(b, d)`` to ``(b, 1)``."""
     layers: list[nn.Module] = []
     for index, width in enumerate(recipe.hidden):

@@ -32,7 +32,7 @@ from labelwise.learners.primal_dual.learner import PrimalDualLearner
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class GenerationPath:
     """The way from every start.
 
     Attributes:
@@ -44,14 +44,14 @@ class Trajectory:
     duals: NDArray[Any]
 
 
-def generate(
+def generate_items(
     learner: PrimalDualLearner,
     starts: Any,
     *,
     steps: int = 100,
     step_size: float = 0.05,
     box: tuple[float, float] | None = None,
-) -> Trajectory:
+) -> GenerationPath:
     """Change inputs so that their predicted dual variables rise.
 
     Args:
@@ -73,7 +73,7 @@ def generate(
         >>> make = lambda: nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
         >>> learner = PrimalDualLearner(make, epsilon=0.2, epochs=30, lr=0.01)
         >>> report = learner.fit(inputs, targets, seed=0)
-        >>> way = generate(learner, np.array([[2.0, 0.0], [-2.0, 0.0]]), steps=20)
+        >>> way = generate_items(learner, np.array([[2.0, 0.0], [-2.0, 0.0]]), steps=20)
         >>> way.inputs.shape, way.duals.shape
         ((21, 2, 2), (21, 2))
         >>> bool((np.abs(way.inputs[-1, :, 0]) < 2).all())  # towards the border
@@ -92,7 +92,7 @@ def generate(
     inputs, duals = [x], []
     with evaluation_mode(learner.module):
         for _ in range(steps):
-            predicted, direction = _uphill(learner, x)
+            predicted, direction = _ascend(learner, x)
             x = x + lengths * direction
             if box is not None:
                 x = x.clamp(*box)
@@ -100,10 +100,10 @@ def generate(
             inputs.append(x)
         with torch.no_grad():
             duals.append(learner.predicted_duals(x))
-    return Trajectory(torch.stack(inputs).cpu().numpy(), torch.stack(duals).cpu().numpy())
+    return GenerationPath(torch.stack(inputs).cpu().numpy(), torch.stack(duals).cpu().numpy())
 
 
-def _uphill(learner: PrimalDualLearner, x: Tensor) -> tuple[Tensor, Tensor]:
+def _ascend(learner: PrimalDualLearner, x: Tensor) -> tuple[Tensor, Tensor]:
     """Predicted duals ``(n,)``, and their gradients of length 1, ``(n, ...)``; 0 where flat."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()

@@ -38,11 +38,11 @@ from labelwise.learners import saving
 from labelwise.learners.inputs import Batch, as_items
 from labelwise.learners.network import call_with_features
 from labelwise.learners.network_reader import full_precision
-from labelwise.learners.primal_dual.ascent import Ascent, Duals, Unconstrained
-from labelwise.learners.primal_dual.dual_head import PAPER, DualHead, HeadReport, Recipe
+from labelwise.learners.primal_dual.ascent import DualAscent, DualWatcher, UnconstrainedWatcher
+from labelwise.learners.primal_dual.dual_head import PAPER, DualHead, DualHeadRecipe, DualHeadReport
 from labelwise.learners.settings import LOSSES, Loss
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import Labelled, Watcher
+from labelwise.learners.training import LabelledItems, TrainingWatcher
 
 SLACK = 1.15
 """Epsilon over the unconstrained loss, where it is not given: the middle of [1.05, 1.25]."""
@@ -90,7 +90,7 @@ class PrimalDualLearner(TorchLearner):
         diminishing: bool = False,
         restore_duals: bool = True,
         normalise: bool = True,
-        dual_head: str | Recipe = "robust",
+        dual_head: str | DualHeadRecipe = "robust",
         **options: Any,
     ) -> None:
         """Remember how to train.
@@ -116,7 +116,7 @@ class PrimalDualLearner(TorchLearner):
             normalise: divide the Lagrangian by the mean of ``1 + lambda``. With weight decay the
                 decay then keeps its strength relative to the mean loss; without it, it would
                 fade as dual variables grow.
-            dual_head: ``"robust"``, ``"paper"`` (learning rate ``dual_lr``), or a `Recipe`.
+            dual_head: ``"robust"``, ``"paper"`` (learning rate ``dual_lr``), or a `DualHeadRecipe`.
             **options: those of `TorchLearner`.
         """
         super().__init__(make_module, **options)
@@ -124,7 +124,7 @@ class PrimalDualLearner(TorchLearner):
             known = ", ".join(LOSSES)
             raise UnknownName(f"no loss is called {constraint_loss!r}; choose from {known}")
         bounded = LOSSES[constraint_loss] if isinstance(constraint_loss, str) else constraint_loss
-        self._ascent = Ascent(
+        self._ascent = DualAscent(
             dual_lr=dual_lr,
             granularity=granularity,
             loss_for_dual=loss_for_dual,
@@ -140,21 +140,21 @@ class PrimalDualLearner(TorchLearner):
             _check_epsilon(self._given)
         self._recipe = replace(PAPER, lr=dual_lr) if dual_head == "paper" else dual_head
         self._dual_head = DualHead(self._recipe)
-        self._watcher: Duals | Unconstrained | None = None
+        self._watcher: DualWatcher | UnconstrainedWatcher | None = None
         self._duals, self._epsilon = np.empty(0), np.empty(0)
         self.unconstrained_loss: float | None = None
-        self.head_report: HeadReport | None = None
+        self.head_report: DualHeadReport | None = None
 
     @property
     def duals(self) -> Floats:
         """``(m,)`` the dual variables of the labelled items; NaN for those held out."""
-        self._state()
+        self._get_state()
         return self._duals
 
     @property
     def epsilon(self) -> Floats:
         """``(m,)`` the bounds that the labelled items were trained under."""
-        self._state()
+        self._get_state()
         return self._epsilon
 
     def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
@@ -168,11 +168,11 @@ class PrimalDualLearner(TorchLearner):
             seed: decides all that is random.
         """
         items = as_items(inputs)
-        self._epsilon = self._bounds(len(items))
+        self._epsilon = self._compute_bounds(len(items))
         seconds = 0.0
         if self._given is None:
-            seconds = self._measure(items, targets, weights, seed)
-        self._watcher = Duals(
+            seconds = self._measure_losses(items, targets, weights, seed)
+        self._watcher = DualWatcher(
             self._epsilon,
             self._ascent,
             split=bool(self._validation) and not isinstance(self._validation, tuple),
@@ -186,7 +186,7 @@ class PrimalDualLearner(TorchLearner):
 
         The module must be in eval mode, as it is after `fit`.
         """
-        state = self._state()
+        state = self._get_state()
         _, features = call_with_features(state.module, state.head, batch)
         return self._dual_head(full_precision(features))
 
@@ -199,7 +199,7 @@ class PrimalDualLearner(TorchLearner):
         super().save(folder)
         tensors = {f"head.{name}": value for name, value in self._dual_head.tensors().items()}
         tensors |= {"duals": torch.tensor(self._duals), "epsilon": torch.tensor(self._epsilon)}
-        facts = {"learner": "DualHead", "recipe": self._dual_head.facts()}
+        facts = {"learner": "DualHead", "recipe": self._dual_head.describe_state()}
         saving.save_learner(Path(folder) / "dual_head", tensors, facts)
 
     def load(self, folder: str | Path) -> None:
@@ -210,11 +210,11 @@ class PrimalDualLearner(TorchLearner):
             name: value.to(self._device)
             for name, value in saving.strip_prefix("head.", tensors).items()
         }
-        self._dual_head = DualHead.restored(own, facts["recipe"])
+        self._dual_head = DualHead.restore_state(own, facts["recipe"])
         self._duals, self._epsilon = tensors["duals"].numpy(), tensors["epsilon"].numpy()
         self.unconstrained_loss = self.head_report = None
 
-    def _bounds(self, count: int) -> Floats:
+    def _compute_bounds(self, count: int) -> Floats:
         """``(m,)`` from what the user gave."""
         if self._given is None or self._given.ndim == 0:
             return np.full(count, np.nan if self._given is None else float(self._given))
@@ -225,12 +225,12 @@ class PrimalDualLearner(TorchLearner):
             )
         return self._given.copy()
 
-    def _measure(self, items: Any, targets: Any, weights: Any, seed: int) -> float:
+    def _measure_losses(self, items: Any, targets: Any, weights: Any, seed: int) -> float:
         """Set epsilon by a training without constraints; return how long it took."""
         before = self._fitted
         if before is not None and self._warm_start:  # train a copy: the module itself comes next
             self._fitted = replace(before, module=copy.deepcopy(before.module))
-        self._watcher = watcher = Unconstrained(self._ascent.loss)
+        self._watcher = watcher = UnconstrainedWatcher(self._ascent.loss)
         try:
             report = super().fit(items, targets, weights, seed=seed)
         finally:
@@ -239,12 +239,12 @@ class PrimalDualLearner(TorchLearner):
         self._epsilon[:] = max(SLACK * watcher.end, FLOOR * (watcher.start or 0.0))
         return report.seconds
 
-    def _watchers(self) -> list[Watcher]:
+    def _watchers(self) -> list[TrainingWatcher]:
         assert self._watcher is not None
         return [*super()._watchers(), self._watcher]
 
-    def _after_training(self, labelled: Labelled, seed: int) -> None:
-        if not isinstance(self._watcher, Duals):
+    def _after_training(self, labelled: LabelledItems, seed: int) -> None:
+        if not isinstance(self._watcher, DualWatcher):
             return
         super()._after_training(labelled, seed)
         self._duals = np.full(len(self._epsilon), np.nan)

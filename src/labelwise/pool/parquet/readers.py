@@ -70,14 +70,14 @@ class Reader:
         self.table, self.first, self.end = place.table, place.start, place.start
         self._form, self._where = form, where
         groups = list(range(place.group, place.table.metadata.num_row_groups))
-        self._batches = batches(place.table, form.columns, step, groups, buffer)
+        self._iterate_batches = batches(place.table, form.columns, step, groups, buffer)
         self._numbers: list[NDArray[Any]] = []
 
     def go(self, row: int) -> None:
         """Go on to the batch that a row is in, which must not be before this one."""
         batch = None
         while row >= self.end:
-            batch = next(self._batches)
+            batch = next(self._iterate_batches)
             self.first, self.end = self.end, self.end + batch.num_rows
             self._numbers = []
         if batch is not None:  # those in between are decoded by pyarrow but not looked at

@@ -153,7 +153,7 @@ class HeldShards:
             self._seen_here = see(self._values)
         self._log: list[tuple[str, bytes]] = []
         self.traffic: dict[str, Traffic] = {}
-        self.restored = 0
+        self.restore_state = 0
         self.labelled = self._fetch_labelled()
 
     @property
@@ -291,7 +291,7 @@ class HeldShards:
         stage = f"restoring {len(lost)} of {len(self._opened)} parts"
         self.progress(stage, 0, 1)
         self._crew.replace(list(lost), [self._opened[number] for number in lost])
-        self.restored += len(lost)
+        self.restore_state += len(lost)
         self.progress(stage, 1, 1)
 
     def _counted(self, name: str, answers: list[Answer]) -> list[Answer]:
