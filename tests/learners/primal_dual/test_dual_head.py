@@ -170,7 +170,8 @@ def test_the_same_seed_gives_the_same_head_and_leaves_torchs_randomness_alone():
 def test_a_restored_head_predicts_the_same():
     head, _ = fitted(replace(ROBUST, epochs=5))
     features, _ = make_items(20, seed=1)
-    facts = {key: list(v) if isinstance(v, tuple) else v for key, v in head.describe_state().items()}
+    state = head.describe_state()
+    facts = {key: list(v) if isinstance(v, tuple) else v for key, v in state.items()}
     again = DualHead.restore_state(head.tensors(), facts)
     assert torch.equal(head(features), again(features))
 

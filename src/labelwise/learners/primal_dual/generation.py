@@ -66,7 +66,7 @@ def generate_items(
     Example:
         >>> import numpy as np
         >>> from torch import nn
-        >>> from labelwise.learners.primal_dual.generation import generate
+        >>> from labelwise.learners.primal_dual.generation import generate_items
         >>> from labelwise.learners.primal_dual import PrimalDualLearner
         >>> inputs = np.random.default_rng(0).normal(size=(60, 2))
         >>> targets = (inputs[:, 0] > 0).astype(int)
