@@ -37,10 +37,16 @@ from labelwise.kernels.loop.scan import Scan
 from labelwise.kernels.sparse import greedy_ahead as pursuit_ahead
 from labelwise.kernels.sparse import greedy_judge as pursuit_judge
 from labelwise.kernels.sparse import iht as thresholding
-from labelwise.kernels.sparse.iht_blocks import Between, Point, Rules, find_gradient, prepare
-from labelwise.kernels.sparse.label_gradients import Law
-from labelwise.kernels.sparse.problem import Terms, pose
-from labelwise.kernels.sparse.steps import Gain
+from labelwise.kernels.sparse.iht_blocks import (
+    Between,
+    Point,
+    ThresholdingRules,
+    find_gradient,
+    prepare,
+)
+from labelwise.kernels.sparse.label_gradients import LabelLaw
+from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_problem
+from labelwise.kernels.sparse.steps import GainRule
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.device_blocks import COPIERS, on_device
 from labelwise.pool.representations import open_sources
@@ -199,8 +205,10 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
     """The products of thresholding, and a block of greedy picks."""
     n, batch = bench.n, bench.batch
     shards = LocalShards([shard])
-    terms = Terms(alpha=1e-8, beta=1e-6)
-    problem = pose(shards, batch, Law(temperature=1.5), terms, {"last_layer": (0.0, 0.0)})
+    terms = ObjectiveTerms(alpha=1e-8, beta=1e-6)
+    problem = pose_problem(
+        shards, batch, LabelLaw(temperature=1.5), terms, {"last_layer": (0.0, 0.0)}
+    )
     iteration = Iteration(bench, shards, problem)
     yield bench.kernel(
         "IHT: 10 gradients with their images, float64",
@@ -252,7 +260,7 @@ class Iteration:
 
     def iterations(self) -> Callable[[], Any]:
         """Ten whole iterations."""
-        made = thresholding._made(self.shards, self.problem, Rules(), self.place)
+        made = thresholding._made(self.shards, self.problem, ThresholdingRules(), self.place)
         constants = (self.target, self.target.sum())
         return lambda: made.scan(constants, made.state, rounds=made.rounds)
 
@@ -273,7 +281,7 @@ def greedy_steps(bench: Bench) -> Line:
         picked.double(),
         torch.where(picked, zero - torch.inf, diagonal),
     )
-    step = partial(pursuit_ahead._step, Gain(), 0.1, 1)
+    step = partial(pursuit_ahead._step, GainRule(), 0.1, 1)
     scan = Scan(step, pursuit_ahead.STEPS)
     rounds = 16
     steps = rounds * pursuit_ahead.STEPS

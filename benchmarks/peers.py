@@ -83,9 +83,9 @@ def leverage(job: Job) -> Answer:
 
 def lewis(p: float, job: Job) -> Answer:
     """The kernel alone, as `labelwise.kernels.lewis_weights` runs it, with its rounds."""
-    from labelwise.kernels.linear.lewis import Lewis, lewis_iteration
+    from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 
-    found = lewis_iteration(job.features, Lewis(p=p))
+    found = iterate_lewis_weights(job.features, LewisSettings(p=p))
     return Answer(_highest(found.weights, job.budget), {"rounds": found.iterations})
 
 

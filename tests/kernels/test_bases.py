@@ -10,12 +10,12 @@ from sklearn.preprocessing import PolynomialFeatures
 from labelwise.errors import BadInput
 from labelwise.kernels.linear import bases
 from labelwise.kernels.linear.bases import (
-    Columns,
-    Finer,
-    Polynomial,
-    fourier,
+    ModelColumns,
+    PolynomialBasis,
+    SubdividedShards,
     join_features,
-    polynomial,
+    make_fourier_basis,
+    make_polynomial_basis,
 )
 from labelwise.pool.blocks import LocalShards, Shard
 
@@ -34,7 +34,7 @@ def same_span(left, right):
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
 def test_monomials_are_those_of_scikit_learn(degree):
     rows = np.random.default_rng(0).standard_normal((50, 3))
-    found = Polynomial(degree, np.zeros(3), np.ones(3))(rows)
+    found = PolynomialBasis(degree, np.zeros(3), np.ones(3))(rows)
     expected = PolynomialFeatures(degree, include_bias=False).fit_transform(rows)
     np.testing.assert_allclose(np.sort(found, axis=1), np.sort(expected, axis=1), rtol=1e-12)
 
@@ -43,15 +43,19 @@ def test_standardised_monomials_span_the_same_polynomials():
     rows = np.random.default_rng(1).standard_normal((80, 3)) * [1, 5, 0.1] + [3, 0, 1]
     shards = make_shards(rows)
     plain = PolynomialFeatures(2).fit_transform(rows)
-    with_bias = Columns(polynomial(shards, 2, centred=True), True)({"features": rows})
+    with_bias = ModelColumns(make_polynomial_basis(shards, 2, centred=True), True)(
+        {"features": rows}
+    )
     assert same_span(with_bias, plain)
-    without = Columns(polynomial(shards, 2, centred=False), False)({"features": rows})
+    without = ModelColumns(make_polynomial_basis(shards, 2, centred=False), False)(
+        {"features": rows}
+    )
     assert same_span(without, plain[:, 1:])
 
 
 def test_features_are_centred_to_unit_spread():
     rows = np.random.default_rng(2).standard_normal((200, 4)) * 7 + 100
-    found = polynomial(make_shards(rows, 3), 1, centred=True)(rows)
+    found = make_polynomial_basis(make_shards(rows, 3), 1, centred=True)(rows)
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(found.std(axis=0), 1, rtol=1e-12)
 
@@ -61,25 +65,25 @@ def test_a_constant_feature_makes_no_direction_of_rounding_noise(dtype):
     rows = np.random.default_rng(3).standard_normal((90, 2)).astype(dtype)
     rows[:, 1] = 0.1
     rows[::2, 1] = np.nextafter(rows[::2, 1], dtype(1))  # equal but for the last bit
-    found = polynomial(make_shards(rows), 2, centred=True)(rows)
+    found = make_polynomial_basis(make_shards(rows), 2, centred=True)(rows)
     assert (np.abs(found).max(axis=0) > 0).tolist() == [True, False, True, False, False]
 
 
 def test_too_many_monomials_are_refused():
     shards = make_shards(np.ones((3, 128)))
     with pytest.raises(BadInput, match="128 features up to degree 2 are 8384 columns"):
-        polynomial(shards, 2, centred=True)
+        make_polynomial_basis(shards, 2, centred=True)
 
 
 @pytest.mark.parametrize("degree", [0, -1, 1.5, True])
 def test_a_wrong_degree_is_refused(degree):
     with pytest.raises(BadInput, match="degree must be a whole number, 1 or more"):
-        polynomial(make_shards(np.ones((3, 2))), degree, centred=True)
+        make_polynomial_basis(make_shards(np.ones((3, 2))), degree, centred=True)
 
 
 def test_random_cosines_approximate_the_gaussian_kernel():
     rows = np.random.default_rng(4).standard_normal((30, 3))
-    features = fourier(make_shards(rows), 4096, length_scale=1.7, seed=0)(rows)
+    features = make_fourier_basis(make_shards(rows), 4096, length_scale=1.7, seed=0)(rows)
     distances = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
     error = features @ features.T - np.exp(-distances / (2 * 1.7**2))
     assert np.abs(error).max() < 6 / np.sqrt(4096)
@@ -88,23 +92,25 @@ def test_random_cosines_approximate_the_gaussian_kernel():
 
 def test_the_length_scale_follows_the_spread_of_the_features():
     rows = np.random.default_rng(5).standard_normal((60, 3))
-    near = fourier(make_shards(rows), 16, seed=1)(rows)
-    far = fourier(make_shards(1000 * rows + 5), 16, seed=1)(1000 * rows + 5)
+    near = make_fourier_basis(make_shards(rows), 16, seed=1)(rows)
+    far = make_fourier_basis(make_shards(1000 * rows + 5), 16, seed=1)(1000 * rows + 5)
     assert np.abs(near @ near.T - far @ far.T).max() < 2.5  # same kernel, other phases
     spread = np.sqrt(rows.var(axis=0).sum())
-    told = fourier(make_shards(rows), 16, length_scale=spread, seed=1)(rows)
+    told = make_fourier_basis(make_shards(rows), 16, length_scale=spread, seed=1)(rows)
     np.testing.assert_allclose(told, near, atol=1e-12)
     np.testing.assert_allclose(far, near, atol=1e-9)
 
 
 def test_equal_features_have_a_length_scale_too():
     rows = np.ones((5, 2))
-    assert np.isfinite(fourier(make_shards(rows), 8)(rows)).all()
+    assert np.isfinite(make_fourier_basis(make_shards(rows), 8)(rows)).all()
 
 
 def test_the_seed_decides_the_frequencies():
     shards = make_shards(np.random.default_rng(6).standard_normal((20, 2)))
-    first, again, other = (fourier(shards, 8, seed=seed).frequencies for seed in (1, 1, 2))
+    first, again, other = (
+        make_fourier_basis(shards, 8, seed=seed).frequencies for seed in (1, 1, 2)
+    )
     assert (first == again).all()
     assert (first != other).all()
 
@@ -120,7 +126,7 @@ def test_the_seed_decides_the_frequencies():
 )
 def test_wrong_fourier_options_are_refused(count, length, words):
     with pytest.raises(BadInput, match=words):
-        fourier(make_shards(np.ones((3, 2))), count, length_scale=length)
+        make_fourier_basis(make_shards(np.ones((3, 2))), count, length_scale=length)
 
 
 @pytest.mark.parametrize("basis", ["polynomial", "fourier"])
@@ -128,8 +134,14 @@ def test_blocks_and_library_do_not_matter(basis):
     rows = np.random.default_rng(7).standard_normal((70, 3)).astype(np.float32)
 
     def columns(shards):
-        made = polynomial(shards, 3, centred=True) if basis == "polynomial" else fourier(shards, 9)
-        return np.concatenate([np.asarray(part) for part in shards.map(read, Columns(made, True))])
+        made = (
+            make_polynomial_basis(shards, 3, centred=True)
+            if basis == "polynomial"
+            else make_fourier_basis(shards, 9)
+        )
+        return np.concatenate(
+            [np.asarray(part) for part in shards.map(read, ModelColumns(made, True))]
+        )
 
     expected = columns(make_shards(rows))
     assert expected.dtype == np.float32
@@ -147,18 +159,18 @@ def test_the_features_of_several_models_stand_side_by_side():
     np.testing.assert_array_equal(
         join_features({"features": models}), [[0, 1, 1], [2, 3, 1], [4, 5, 1]]
     )
-    assert Columns(None, True)({"features": models}).shape == (3, 4)
+    assert ModelColumns(None, True)({"features": models}).shape == (3, 4)
 
 
 def test_whole_numbers_are_taken_as_double_precision():
     rows = np.arange(12).reshape(6, 2)
-    found = polynomial(make_shards(rows), 2, centred=False)(rows)
+    found = make_polynomial_basis(make_shards(rows), 2, centred=False)(rows)
     assert found.dtype == np.float64
 
 
 def test_columns_can_travel_to_workers():
     rows = np.random.default_rng(8).standard_normal((9, 2))
-    columns = Columns(fourier(make_shards(rows), 5), True)
+    columns = ModelColumns(make_fourier_basis(make_shards(rows), 5), True)
     again = pickle.loads(pickle.dumps(columns))
     np.testing.assert_array_equal(again({"features": rows}), columns({"features": rows}))
 
@@ -171,10 +183,10 @@ def test_finer_blocks_hold_the_same_rows(monkeypatch):
     monkeypatch.setattr(bases, "PIECE", 4)
     rows = np.random.default_rng(9).standard_normal((21, 2))
     shards = make_shards(rows, 2)
-    finer = Finer(shards)
+    finer = SubdividedShards(shards)
     sizes = [len(ids) for ids in finer.map(lambda shard: shard.ids)]
     assert max(sizes) == 4 and sum(sizes) == len(finer) == 21
-    joined = np.concatenate(finer.map(read, Columns()))
+    joined = np.concatenate(finer.map(read, ModelColumns()))
     np.testing.assert_array_equal(joined, rows)
     np.testing.assert_array_equal(finer.ids, shards.ids)
     np.testing.assert_array_equal(finer.rows(np.array([3]))["features"], rows[3:4])

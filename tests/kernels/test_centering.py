@@ -5,8 +5,8 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.centering import Moved, near_origin
-from labelwise.kernels.distance.factored import Factored, embedding_rows, features
+from labelwise.kernels.distance.centering import Moved, move_near_origin
+from labelwise.kernels.distance.factored import Factored, features, split_embedding
 from labelwise.kernels.distance.kmeans import kmeans
 from labelwise.pool.blocks import LocalShards, Shard
 
@@ -20,7 +20,7 @@ def test_the_shift_does_not_depend_on_blocks(cuts):
     rows, ids = far_rows(0.01), np.random.default_rng(1).permutation(300)
     parts = np.split(np.arange(300), cuts)
     shards = LocalShards(Shard(ids[part], {"features": rows[part]}) for part in parts)
-    found = near_origin(shards, features)
+    found = move_near_origin(shards, features)
     first = rows[np.argsort(ids)[:64]].astype(np.float64)
     np.testing.assert_array_equal(found.shift, first.mean(axis=0))
     np.testing.assert_allclose(found({"features": rows}), rows - first.mean(axis=0), atol=1e-6)
@@ -28,7 +28,7 @@ def test_the_shift_does_not_depend_on_blocks(cuts):
 
 @pytest.mark.parametrize("rows", [np.zeros((0, 3)), np.zeros((5, 3)), far_rows(1.0)])
 def test_rows_around_the_origin_are_left_alone(rows):
-    found = near_origin(LocalShards.of(features=rows), features)
+    found = move_near_origin(LocalShards.of(features=rows), features)
     assert found == Moved(features)
     assert found({"features": rows}) is rows
 
@@ -36,12 +36,12 @@ def test_rows_around_the_origin_are_left_alone(rows):
 def test_rows_that_are_not_finite_are_left_to_those_who_refuse_them():
     rows = far_rows(0.01)
     rows[3, 2] = np.inf
-    assert near_origin(LocalShards.of(features=rows), features) == Moved(features)
+    assert move_near_origin(LocalShards.of(features=rows), features) == Moved(features)
 
 
 def test_what_is_moved_already_is_not_moved_again():
-    moved = near_origin(LocalShards.of(features=far_rows(0.01)), features)
-    assert near_origin(LocalShards.of(features=far_rows(0.01)), moved) is moved
+    moved = move_near_origin(LocalShards.of(features=far_rows(0.01)), features)
+    assert move_near_origin(LocalShards.of(features=far_rows(0.01)), moved) is moved
 
 
 @pytest.mark.parametrize("spread", [1e-2, 1e-3])
@@ -71,7 +71,7 @@ KINDS = [(np.float32, 90), (np.float32, -90), (np.float64, 300), (np.float64, -9
 @pytest.mark.parametrize("cuts", [[], [7, 200]])
 def test_rows_of_extreme_size_are_brought_to_about_one_without_rounding(kind, power, cuts):
     rows = np.ldexp((far_rows(1.0) - 1).astype(kind), power)
-    found = near_origin(LocalShards(blocks(rows, cuts)), features)
+    found = move_near_origin(LocalShards(blocks(rows, cuts)), features)
     assert found.shift is None
     assert np.log2(found.unit) == pytest.approx(-power, abs=4)
     moved = found({"features": rows})
@@ -89,7 +89,7 @@ def blocks(rows, cuts):
 @pytest.mark.parametrize(("kind", "power"), [(np.float32, -148), (np.float64, -1070)])
 def test_the_unit_is_a_number_of_the_kind_even_for_the_smallest_rows(kind, power):
     rows = np.ldexp(np.ones((5, 1), dtype=kind), power)
-    found = near_origin(LocalShards.of(features=rows), features, shifted=False)
+    found = move_near_origin(LocalShards.of(features=rows), features, shifted=False)
     assert found.unit == 2.0 ** {4: 100, 8: 1000}[kind().itemsize]
     assert np.isfinite(kind(found.unit))
     np.testing.assert_array_equal(
@@ -100,7 +100,7 @@ def test_the_unit_is_a_number_of_the_kind_even_for_the_smallest_rows(kind, power
 @pytest.mark.parametrize(("kind", "power"), KINDS)
 def test_rows_far_away_and_of_extreme_size_are_shifted_and_sized(kind, power):
     rows = np.ldexp(far_rows(0.01).astype(kind), power)
-    found = near_origin(LocalShards.of(features=rows), features)
+    found = move_near_origin(LocalShards.of(features=rows), features)
     expected = rows[:64].astype(np.float64).mean(axis=0)
     np.testing.assert_allclose(found.shift, expected, rtol=1e-12)
     moved = found({"features": rows})
@@ -112,8 +112,8 @@ def test_rows_far_away_and_of_extreme_size_are_shifted_and_sized(kind, power):
 
 def test_factors_are_sized_and_never_shifted():
     rows = Factored(np.ones((9, 2)), np.ldexp(1000 + far_rows(1.0, n=9).astype(float), 200))
-    names, read = embedding_rows(rows)
-    found = near_origin(LocalShards.of(**names), read)
+    names, read = split_embedding(rows)
+    found = move_near_origin(LocalShards.of(**names), read)
     assert found.shift is None
     moved = found(names)
     assert moved.a is rows.a

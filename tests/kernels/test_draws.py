@@ -234,7 +234,7 @@ def test_the_rate_from_the_heaviest_of_every_block_is_that_of_all_weights(weight
     weights = np.array(weights)
     k = min(k, int(np.count_nonzero(weights)))
     blocks = np.split(weights, sorted(min(cut, len(weights)) for cut in cuts))
-    found = draws.rate_of([draws.heaviest(block, k) for block in blocks], k)
+    found = draws.solve_poisson_rate([draws.find_heaviest(block, k) for block in blocks], k)
     assert found == (0 if k == 0 else pytest.approx(sorted_rate(weights, k), rel=1e-9))
 
 

@@ -52,7 +52,7 @@ def test_sums_and_products_with_a_matrix_are_those_of_the_dense_rows(dtype, libr
     local = arrays.like(weights.astype(dtype), rows.a)
     assert_near(factored.weighted_sum(rows, local), (weights @ dense).reshape(5, 7), dtype, 40)
     local = arrays.like(matrix.astype(dtype), rows.a)
-    assert_near(factored.products_with(rows, local), dense @ matrix.ravel(), dtype, 40)
+    assert_near(factored.inner_products_with_matrix(rows, local), dense @ matrix.ravel(), dtype, 40)
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])

@@ -5,7 +5,7 @@ import pytest
 
 from labelwise.arrays import to_numpy
 from labelwise.kernels import float64_blocks as doubles
-from labelwise.kernels.float64_blocks import double_chunks, double_products
+from labelwise.kernels.float64_blocks import iterate_float64_chunks, multiply_in_float64
 
 
 @pytest.mark.parametrize("n", [0, 1, 64, 200])
@@ -13,7 +13,7 @@ def test_chunks_put_together_are_the_rows(n, monkeypatch):
     monkeypatch.setattr(doubles, "CHUNK_ON_PROCESSOR", 64)
     rows = np.random.default_rng(0).normal(size=(n, 5, 2)).astype(np.float32)
     more = np.arange(n, dtype=np.float32)
-    parts = list(double_chunks(rows, more))
+    parts = list(iterate_float64_chunks(rows, more))
     assert len(parts) == max(-(-n // 64), 1)
     np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), rows)
     np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), more)
@@ -29,4 +29,4 @@ def test_products_have_the_digits_of_float64(library):
     if library == "torch":
         torch = pytest.importorskip("torch")
         rows, matrix = torch.from_numpy(rows), torch.from_numpy(matrix)
-    np.testing.assert_allclose(to_numpy(double_products(rows, matrix)), expected, rtol=1e-12)
+    np.testing.assert_allclose(to_numpy(multiply_in_float64(rows, matrix)), expected, rtol=1e-12)

@@ -8,7 +8,7 @@ import pytest
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import kmeans as module
-from labelwise.kernels.distance.kmeans import assign, kmeans, nearest_to_centres
+from labelwise.kernels.distance.kmeans import assign, find_central_items, kmeans
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features
 
@@ -74,7 +74,7 @@ def test_assignment_in_chunks_matches_all_at_once(monkeypatch):
 def test_nearest_to_centres_matches_a_loop():
     rows = make_features(200, 3)
     found = kmeans(rows, 9, 1)
-    ids, distances = nearest_to_centres(np.arange(200) * 3, found)
+    ids, distances = find_central_items(np.arange(200) * 3, found)
     for cluster, item, distance in zip(range(9), ids, distances, strict=True):
         members = np.flatnonzero(found.labels == cluster)
         best = members[found.distances[members].argmin()]

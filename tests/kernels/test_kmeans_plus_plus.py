@@ -7,8 +7,8 @@ from scipy.stats import chisquare
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import clocks
 from labelwise.kernels.distance import kmeans_plus_plus as seeding
-from labelwise.kernels.distance.factored import Factored, embedding_rows
-from labelwise.kernels.distance.kmeans_plus_plus import draw_far_items, kmeans_plus_plus
+from labelwise.kernels.distance.factored import Factored, split_embedding
+from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus, kmeans_plus_plus
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features
 
@@ -91,12 +91,12 @@ def test_many_epochs_have_the_law_too(monkeypatch):
 
 
 def draw_in_blocks(rows, order, cuts, k=40, seed=3):
-    names, embed = embedding_rows(rows)
+    names, embed = split_embedding(rows)
     shards = LocalShards(
         Shard(part.astype(np.int64), {name: value[part] for name, value in names.items()})
         for part in np.split(order, cuts)
     )
-    return draw_far_items(shards, embed, k, seed)[0].tolist()
+    return draw_kmeans_plus_plus(shards, embed, k, seed)[0].tolist()
 
 
 def test_the_draw_does_not_depend_on_order_or_split():
@@ -109,9 +109,9 @@ def test_the_draw_does_not_depend_on_order_or_split():
 
 def test_a_block_of_single_precision_keeps_sixteen_bytes_a_row(monkeypatch):
     monkeypatch.setattr(clocks, "KEPT", 0)  # as for a block that is too large to keep its rows
-    names, embed = embedding_rows(make_features(5000, 3).astype(np.float32))
+    names, embed = split_embedding(make_features(5000, 3).astype(np.float32))
     block = Shard(np.arange(5000), names)
-    draw_far_items(LocalShards([block]), embed, 60, 1)
+    draw_kmeans_plus_plus(LocalShards([block]), embed, 60, 1)
     part = block.state[clocks.KEY]
     assert part.embedding is None
     held = part.norms.nbytes + part.rates.nbytes + part.rings.nbytes
@@ -121,7 +121,7 @@ def test_a_block_of_single_precision_keeps_sixteen_bytes_a_row(monkeypatch):
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e15])
 def test_the_first_clocks_ring_at_bounds_of_the_distance(size):
     rows = (size * make_features(500, 4)).astype(np.float32)
-    names, embed = embedding_rows(rows)
+    names, embed = split_embedding(rows)
     block = Shard(np.arange(500), names)
     clocks.start(block, embed, 0, "largest")
     norm = float((rows[7].astype(np.float64) ** 2).sum())
@@ -149,8 +149,8 @@ def test_copies_of_a_centre_are_drawn_only_when_nothing_else_is_left():
 
 def test_scores_are_the_squared_distances_at_the_time_of_the_pick():
     rows = make_features(60, 4)
-    names, embed = embedding_rows(rows)
-    ids, scores = draw_far_items(LocalShards.of(**names), embed, 10, 0)
+    names, embed = split_embedding(rows)
+    ids, scores = draw_kmeans_plus_plus(LocalShards.of(**names), embed, 10, 0)
     for turn in range(1, 10):
         nearest = ((rows[ids[:turn]] - rows[ids[turn]]) ** 2).sum(axis=1).min()
         assert scores[turn] == pytest.approx(nearest)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from labelwise.arrays import to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.sparse.label_gradients import Law, is_bayesian, label_gradients
+from labelwise.kernels.sparse.label_gradients import LabelLaw, is_bayesian, label_gradients
 from tests.kernels.sparse_twin import (
     last_layer_vectors,
     make_members,
@@ -20,7 +20,7 @@ from tests.kernels.sparse_twin import (
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
 def test_last_layer_means_and_deviations_are_those_over_all_labels(temperature):
     rows = make_rows(30, 6, 4)
-    vectors, deviations = label_gradients(rows, Law(temperature=temperature))
+    vectors, deviations = label_gradients(rows, LabelLaw(temperature=temperature))
     expected, spread = last_layer_vectors(rows, temperature)
     np.testing.assert_allclose(vectors.dense(), expected, atol=1e-12)
     np.testing.assert_allclose(deviations, spread, rtol=1e-9, atol=1e-12)
@@ -29,13 +29,13 @@ def test_last_layer_means_and_deviations_are_those_over_all_labels(temperature):
 def test_the_deviation_of_an_almost_certain_label_keeps_its_digits():
     """Two classes, the second of probability e: 2 sqrt(2) e (1 - e)."""
     rows = {"features": np.ones((3, 1)), "logits": np.array([[0.0, -20], [0, -30], [-36, 0]])}
-    _, deviations = label_gradients(rows, Law(temperature=1.0))
+    _, deviations = label_gradients(rows, LabelLaw(temperature=1.0))
     odds = np.exp([-20.0, -30, -36])
     np.testing.assert_allclose(deviations, 2 * 2**0.5 * odds / (1 + odds) ** 2, rtol=1e-12)
 
 
 def test_labels_from_the_models_own_softmax_have_no_mean_gradient():
-    vectors, deviations = label_gradients(make_rows(30, 6, 4), Law(temperature=1.0))
+    vectors, deviations = label_gradients(make_rows(30, 6, 4), LabelLaw(temperature=1.0))
     assert np.abs(vectors.dense()).max() < 1e-12
     assert deviations.min() > 0.01
 
@@ -43,7 +43,7 @@ def test_labels_from_the_models_own_softmax_have_no_mean_gradient():
 def test_probabilities_give_the_same_as_logits():
     rows = make_rows(30, 6, 4)
     given_probabilities = {"features": rows["features"], "probabilities": softmax(rows["logits"])}
-    law = Law(temperature=1.7)
+    law = LabelLaw(temperature=1.7)
     for left, right in zip(
         label_gradients(rows, law), label_gradients(given_probabilities, law), strict=True
     ):
@@ -53,13 +53,13 @@ def test_probabilities_give_the_same_as_logits():
 
 def test_smoothed_labels_lie_between_the_prediction_and_even_odds():
     rows = make_rows(30, 6, 4)
-    vectors, _ = label_gradients(rows, Law("label_smoothing", rho=0.2))
+    vectors, _ = label_gradients(rows, LabelLaw("label_smoothing", rho=0.2))
     np.testing.assert_allclose(vectors.a, 0.2 * (softmax(rows["logits"]) - 0.25), atol=1e-12)
 
 
 def test_member_losses_are_those_over_all_labels():
     rows = make_members(30, 7, 3)
-    vectors, deviations = label_gradients(rows, Law())
+    vectors, deviations = label_gradients(rows, LabelLaw())
     expected, spread = member_vectors(rows)
     np.testing.assert_allclose(vectors.dense(), expected, atol=1e-12)
     np.testing.assert_allclose(deviations, spread, rtol=1e-12)
@@ -69,16 +69,16 @@ def test_member_losses_are_those_over_all_labels():
 def test_a_loss_that_all_members_share_drops_out():
     """Halved probabilities add log 2 to all losses and halve the law, nothing else."""
     rows = make_members(10, 7, 3)
-    vectors, deviations = label_gradients(rows, Law())
+    vectors, deviations = label_gradients(rows, LabelLaw())
     halved = {"member_probabilities": rows["member_probabilities"] / 2}
-    other, other_deviations = label_gradients(halved, Law())
+    other, other_deviations = label_gradients(halved, LabelLaw())
     np.testing.assert_allclose(other.dense(), vectors.dense() / 2, atol=1e-14)
     assert other_deviations.shape == deviations.shape
 
 
 def test_a_probability_of_zero_is_a_large_loss_and_not_infinite():
     members = np.array([[[1.0, 0.0], [0.5, 0.5]]])
-    vectors, deviations = label_gradients({"member_probabilities": members}, Law())
+    vectors, deviations = label_gradients({"member_probabilities": members}, LabelLaw())
     assert np.isfinite(vectors.dense()).all()
     assert np.isfinite(deviations).all()
 
@@ -88,15 +88,15 @@ def test_torch_gives_the_same(make):
     torch = pytest.importorskip("torch")
     rows = make(20, 5, 3)
     there = {name: torch.from_numpy(array) for name, array in rows.items()}
-    vectors, deviations = label_gradients(rows, Law(temperature=2.0))
-    other, other_deviations = label_gradients(there, Law(temperature=2.0))
+    vectors, deviations = label_gradients(rows, LabelLaw(temperature=2.0))
+    other, other_deviations = label_gradients(there, LabelLaw(temperature=2.0))
     np.testing.assert_allclose(to_numpy(other.dense()), vectors.dense(), atol=1e-14)
     np.testing.assert_allclose(to_numpy(other_deviations), deviations, rtol=1e-13)
 
 
 def test_vectors_keep_the_precision_of_the_features():
     rows = {name: array.astype(np.float32) for name, array in make_rows(10, 4, 3).items()}
-    vectors, deviations = label_gradients(rows, Law(temperature=1.001))
+    vectors, deviations = label_gradients(rows, LabelLaw(temperature=1.001))
     assert vectors.a.dtype == vectors.h.dtype == np.float32
     assert deviations.dtype == np.float64
     exact, _ = last_layer_vectors({k: v.astype(float) for k, v in rows.items()}, 1.001)
@@ -114,7 +114,7 @@ def test_degenerate_predictions_stay_finite(classes, temperature, seed):
     generator = np.random.default_rng(seed)
     logits = 300 * generator.normal(size=(6, classes))
     rows = {"features": np.zeros((6, 2)), "logits": logits}
-    vectors, deviations = label_gradients(rows, Law(temperature=temperature))
+    vectors, deviations = label_gradients(rows, LabelLaw(temperature=temperature))
     assert np.isfinite(vectors.a).all()
     assert not deviations.any()
     np.testing.assert_allclose(vectors.a.sum(axis=1), 0, atol=1e-12)
@@ -123,10 +123,10 @@ def test_degenerate_predictions_stay_finite(classes, temperature, seed):
 @pytest.mark.parametrize(
     ("law", "message"),
     [
-        (Law("other"), "label_law must be one of"),
-        (Law(temperature=0.0), "temperature must be a number above 0"),
-        (Law(temperature=float("nan")), "temperature must be a number above 0"),
-        (Law("label_smoothing", rho=1.5), "rho must be from 0 to 1"),
+        (LabelLaw("other"), "label_law must be one of"),
+        (LabelLaw(temperature=0.0), "temperature must be a number above 0"),
+        (LabelLaw(temperature=float("nan")), "temperature must be a number above 0"),
+        (LabelLaw("label_smoothing", rho=1.5), "rho must be from 0 to 1"),
     ],
 )
 def test_laws_that_make_no_sense_are_refused(law, message):

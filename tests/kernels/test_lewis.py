@@ -11,11 +11,11 @@ from labelwise.errors import BadInput, NotConverged
 from labelwise.kernels.linear.leverage import leverage_scores
 from labelwise.kernels.linear.lewis import (
     WEIGHTS,
-    Lewis,
-    forget_weights,
-    leave_weights,
-    lewis_iteration,
+    LewisSettings,
+    drop_lewis_weights,
+    iterate_lewis_weights,
     lewis_weights,
+    store_lewis_weights,
 )
 from labelwise.pool.blocks import LocalShards, Shard, as_shards
 
@@ -76,7 +76,7 @@ def residual(rows, weights, p):
 @pytest.mark.parametrize("p", POWERS)
 def test_solves_the_defining_equation_and_adds_up_to_the_rank(kind, p):
     rows = make(kind)
-    found = lewis_iteration(rows, Lewis(p=p, tol=1e-9))
+    found = iterate_lewis_weights(rows, LewisSettings(p=p, tol=1e-9))
     assert residual(rows, found.weights, p) < 1e-8
     norms = np.linalg.norm(rows, axis=0)
     assert found.rank == np.linalg.matrix_rank(rows / norms)
@@ -88,7 +88,7 @@ def test_solves_the_defining_equation_and_adds_up_to_the_rank(kind, p):
 @pytest.mark.parametrize("p", [0.1, 20.0, 50.0])
 def test_extreme_powers_converge(p):
     rows = make("cauchy", 200, 6)
-    found = lewis_iteration(rows, Lewis(p=p, tol=1e-9))
+    found = iterate_lewis_weights(rows, LewisSettings(p=p, tol=1e-9))
     assert residual(rows, found.weights, p) < 1e-8
 
 
@@ -182,7 +182,7 @@ def test_the_undamped_iteration_fails_where_ours_converges():
 @pytest.mark.parametrize(("p", "damping"), [(4, 1.0), (6, 1.0), (12, 1.0), (0.5, 1.9)])
 def test_a_bad_damping_is_mended_on_the_way(p, damping):
     rows = make("cauchy", 200, 6)
-    found = lewis_iteration(rows, Lewis(p=p, tol=1e-8, damping=damping))
+    found = iterate_lewis_weights(rows, LewisSettings(p=p, tol=1e-8, damping=damping))
     np.testing.assert_allclose(found.weights, lewis_weights(rows, p, tol=1e-10), rtol=1e-6)
 
 
@@ -192,13 +192,13 @@ def test_single_precision_rows_give_the_weights_of_their_values(kind, p):
     rows = make(kind).astype(np.float32)
     expected = lewis_weights(rows.astype(np.float64), p, tol=1e-10)
     np.testing.assert_allclose(lewis_weights(rows, p), expected, rtol=5e-6)
-    precise = lewis_iteration(rows, Lewis(p=p, tol=1e-10, double=True)).weights
+    precise = iterate_lewis_weights(rows, LewisSettings(p=p, tol=1e-10, double=True)).weights
     np.testing.assert_allclose(precise, expected, rtol=1e-8)
 
 
 def test_single_precision_does_not_stand_in_the_way_of_a_small_tolerance():
     rows = make("cauchy").astype(np.float32)
-    found = lewis_iteration(rows, Lewis(p=3, tol=1e-11))
+    found = iterate_lewis_weights(rows, LewisSettings(p=3, tol=1e-11))
     assert residual(rows.astype(np.float64), found.weights, 3) < 1e-10
 
 
@@ -220,15 +220,17 @@ def test_rows_of_very_small_length_keep_their_weight(p, dtype):
 def test_does_not_depend_on_blocks_order_or_library(p, dtype):
     torch = pytest.importorskip("torch")
     rows = make("zero rows").astype(dtype)
-    how = Lewis(p=p, double=True)
-    whole = lewis_iteration(rows, how).weights
+    how = LewisSettings(p=p, double=True)
+    whole = iterate_lewis_weights(rows, how).weights
     order = np.random.default_rng(2).permutation(len(rows))
     for cuts in ([], [5, 100], [0, 1, 2, 3, 4, 5]):
         blocks = [Shard(part, {"features": rows[part]}) for part in np.split(order, cuts)]
-        split = lewis_iteration(LocalShards(blocks), how).weights
+        split = iterate_lewis_weights(LocalShards(blocks), how).weights
         np.testing.assert_allclose(split, whole[order], rtol=1e-9)
         assert all(not block.state for block in blocks)
-    np.testing.assert_allclose(lewis_iteration(torch.asarray(rows), how).weights, whole, rtol=1e-9)
+    np.testing.assert_allclose(
+        iterate_lewis_weights(torch.asarray(rows), how).weights, whole, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -239,12 +241,12 @@ def test_rounds_where_the_rows_are_give_the_weights_of_the_host(kind, p, dtype, 
     torch = pytest.importorskip("torch")
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU")
-    rows, how = make(kind).astype(dtype), Lewis(p=p, double=True)
-    expected = lewis_iteration(rows, how)
+    rows, how = make(kind).astype(dtype), LewisSettings(p=p, double=True)
+    expected = iterate_lewis_weights(rows, how)
     parts = [torch.as_tensor(part, device=device) for part in (rows[:150], rows[150:])]
     shards = as_shards(parts)
     place = torch.empty(0, dtype=torch.float64, device=device)
-    found = leave_weights(shards, how, place=place)
+    found = store_lewis_weights(shards, how, place=place)
     weights = np.concatenate(shards.map(lambda shard: shard.state[WEIGHTS]))
     np.testing.assert_allclose(weights, expected.weights, rtol=1e-8)
     assert (found.iterations, found.rank) == (expected.iterations, expected.rank)
@@ -275,11 +277,11 @@ def test_pools_without_rows_have_no_weights():
 def test_weights_can_stay_with_their_blocks_one_number_a_row(p):
     rows = make("cauchy")
     shards = LocalShards.of(features=rows)
-    leave_weights(shards, Lewis(p=p))
+    store_lewis_weights(shards, LewisSettings(p=p))
     (state,) = shards.map(lambda shard: shard.state)
     assert list(state) == [WEIGHTS] and state[WEIGHTS].shape == (len(rows),)
     assert residual(rows, state[WEIGHTS], p) < 1e-5
-    shards.map(forget_weights)
+    shards.map(drop_lewis_weights)
     assert not state
 
 
@@ -303,4 +305,4 @@ def test_too_few_rounds_are_an_error_that_says_how_far_it_came():
 )
 def test_the_wrong_options_are_refused(options, message):
     with pytest.raises(BadInput, match=message):
-        Lewis(**options)
+        LewisSettings(**options)

@@ -9,9 +9,9 @@ from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.distance import farthest_ahead
 from labelwise.kernels.loop import greedy
 from labelwise.kernels.loop.greedy_ahead import certain_ones
-from labelwise.kernels.placement import bytes_on_device, in_one_block, workplace_of
+from labelwise.kernels.placement import count_resident_bytes, find_placement, join_resident_blocks
 from labelwise.kernels.sparse import greedy_ahead as pursuit_ahead
-from labelwise.kernels.sparse.greedy import Pursuit
+from labelwise.kernels.sparse.greedy import GreedyPursuit
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.strategies.k_center import STRATEGY as K_CENTER
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
@@ -49,7 +49,7 @@ def working_on(device, strategy):
         plan = strategy.begin(*given)
         place = torch.empty(0, dtype=torch.float64, device=device)
         old = plan.pursuit
-        return Plan(Pursuit(old.problem, old.gain, old.steps, place), plan.polish)
+        return Plan(GreedyPursuit(old.problem, old.gain, old.steps, place), plan.polish)
 
     return replace(strategy, begin=begin)
 
@@ -146,24 +146,26 @@ def test_only_what_comes_before_the_first_doubt_is_certain():
 
 def test_only_tensors_that_are_not_read_anew_count_as_staying_on_a_device():
     tensor = torch.ones((4, 3))
-    assert bytes_on_device(Shard(np.arange(4), {"features": tensor, "outputs": [tensor]})) == 96
-    assert bytes_on_device(Shard(np.arange(4), {"features": np.ones((4, 3))})) == 0
+    assert (
+        count_resident_bytes(Shard(np.arange(4), {"features": tensor, "outputs": [tensor]})) == 96
+    )
+    assert count_resident_bytes(Shard(np.arange(4), {"features": np.ones((4, 3))})) == 0
 
     class Anew(dict):
         def __getitem__(self, name):
             return super().__getitem__(name).clone()
 
-    assert bytes_on_device(Shard(np.arange(4), Anew(features=tensor))) == 0
+    assert count_resident_bytes(Shard(np.arange(4), Anew(features=tensor))) == 0
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_blocks_are_joined_on_a_gpu_alone(device):
     rows = {"features": make_features(10, 2), "outputs": make_features(10, 1)}
     shards = shards_on(device, rows, 3, np.arange(10)[::-1])
-    joined = in_one_block(shards)
+    joined = join_resident_blocks(shards)
     if device != "cuda":
         assert joined is shards
-        assert isinstance(workplace_of(shards), np.ndarray)
+        assert isinstance(find_placement(shards), np.ndarray)
         return
     (found,) = joined.map(lambda shard: (shard.ids, shard.rows["features"].cpu().numpy()))
     assert found[0].tolist() == list(range(9, -1, -1))

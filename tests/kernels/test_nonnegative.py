@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from labelwise.kernels.sparse.nonnegative import nonnegative_least_squares
+from labelwise.kernels.sparse.nonnegative import solve_nonnegative_least_squares
 
 
 def value(w, matrix, target):
@@ -23,7 +23,7 @@ def test_matches_scipy_from_any_start(seed, start):
     generator = np.random.default_rng(seed)
     rows, right = generator.normal(size=(40, 25)), generator.normal(size=40)
     begin = np.zeros(25) if start == "zero" else np.ones(25)
-    weights = nonnegative_least_squares(*normal_form(rows, right), begin)
+    weights = solve_nonnegative_least_squares(*normal_form(rows, right), begin)
     np.testing.assert_allclose(weights, nnls(rows, right)[0], atol=1e-10)
 
 
@@ -33,8 +33,8 @@ def test_tensors_give_the_answer_of_arrays(seed):
     generator = np.random.default_rng(seed)
     rows, right = generator.normal(size=(20, 25)), generator.normal(size=20)
     given = (*normal_form(rows, right), generator.normal(size=25))
-    expected = nonnegative_least_squares(*given)
-    found = nonnegative_least_squares(*map(torch.as_tensor, given))
+    expected = solve_nonnegative_least_squares(*given)
+    found = solve_nonnegative_least_squares(*map(torch.as_tensor, given))
     assert 0 < (expected > 0).sum() < 25
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-9)
 
@@ -46,7 +46,7 @@ def test_reaches_the_same_value_where_items_depend_on_each_other(seed):
     rows[:, 3] = rows[:, 4]
     right = rows @ generator.random(12)
     matrix, target = normal_form(rows, right)
-    weights = nonnegative_least_squares(matrix, target, np.ones(12))
+    weights = solve_nonnegative_least_squares(matrix, target, np.ones(12))
     best = value(nnls(rows, right)[0], matrix, target)
     assert weights.min() >= 0
     assert value(weights, matrix, target) <= best + 1e-9 * abs(best)
@@ -54,13 +54,15 @@ def test_reaches_the_same_value_where_items_depend_on_each_other(seed):
 
 def test_items_without_a_vector_get_weight_zero():
     rows = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
-    weights = nonnegative_least_squares(*normal_form(rows, np.array([3.0, 4.0])), np.ones(3))
+    weights = solve_nonnegative_least_squares(*normal_form(rows, np.array([3.0, 4.0])), np.ones(3))
     np.testing.assert_allclose(weights, [3, 0, 2])
-    assert not nonnegative_least_squares(np.zeros((2, 2)), np.zeros(2), np.ones(2)).any()
+    assert not solve_nonnegative_least_squares(np.zeros((2, 2)), np.zeros(2), np.ones(2)).any()
 
 
 def test_items_that_point_away_get_weight_zero():
-    weights = nonnegative_least_squares(np.eye(2), np.array([-1.0, 2.0]), np.array([5.0, 0.0]))
+    weights = solve_nonnegative_least_squares(
+        np.eye(2), np.array([-1.0, 2.0]), np.array([5.0, 0.0])
+    )
     np.testing.assert_allclose(weights, [0, 2])
 
 
@@ -70,7 +72,7 @@ def test_nothing_is_better_than_the_answer(d, t, seed, scale):
     rows = scale * np.round(generator.normal(size=(d, t)), 1)
     right = scale * np.round(generator.normal(size=d), 1)
     matrix, target = normal_form(rows, right)
-    weights = nonnegative_least_squares(matrix, target, generator.normal(size=t))
+    weights = solve_nonnegative_least_squares(matrix, target, generator.normal(size=t))
     assert weights.min() >= 0
     best = value(nnls(rows, right)[0], matrix, target)
     assert value(weights, matrix, target) <= best + 1e-8 * (right @ right) / 2 + 1e-300

@@ -10,24 +10,24 @@ from labelwise.errors import BadInput
 from labelwise.kernels.scaling import (
     MOST,
     ORDINARY,
-    in_units,
-    near_one,
-    power_of,
-    unit_for,
-    unit_of,
+    apply_scale,
+    binary_exponent,
+    find_scale,
+    scale_for_exponent,
+    scale_near_one,
 )
 from tests.kernels.sparse_twin import shards_of
 
 
 def unit(features, square, blocks=1):
-    return unit_of(shards_of({"features": features}, blocks), square)
+    return find_scale(shards_of({"features": features}, blocks), square)
 
 
 def test_features_of_ordinary_size_are_read_as_they_are():
     features = np.array([[3.0, -2.0], [0.5, 1e-20]])
     assert unit(features, 10.0) == 1.0
     assert unit(features, 1e-30) == 1.0  # rows that are small on average, with a few that are not
-    assert in_units(features, 1.0) is features
+    assert apply_scale(features, 1.0) is features
 
 
 @pytest.mark.parametrize("size", [1e100, 1e-100, 1e20, 1e-20])
@@ -35,7 +35,7 @@ def test_features_of_ordinary_size_are_read_as_they_are():
 def test_others_are_brought_to_about_one_without_rounding(size, blocks):
     features = np.array([[3.0, -7.0], [0.5, 1.0], [1.0, 2.0]]) * size
     power = unit(features, size**2, blocks)
-    moved = in_units(features, power)
+    moved = apply_scale(features, power)
     assert 0.5 <= np.abs(moved).max() < 1
     np.testing.assert_array_equal(moved / power, features)
 
@@ -44,7 +44,7 @@ def test_others_are_brought_to_about_one_without_rounding(size, blocks):
 def test_float32_is_read_in_float64(library):
     features = library.asarray(np.array([[1e-24, -3e-24]], dtype=np.float32))
     power = unit(features, 1e-47)
-    moved = in_units(features, power)
+    moved = apply_scale(features, power)
     assert moved.dtype == library.float64
     np.testing.assert_array_equal(np.asarray(moved) / power, np.asarray(features).astype(float))
 
@@ -61,15 +61,15 @@ def test_features_whose_squares_are_no_numbers_are_refused(size):
 
 
 def test_numbers_that_cannot_be_brought_to_one_are_brought_as_near_as_can_be():
-    assert near_one(5e-324) == 2.0**1000
-    assert near_one(2.0**-51) == 2.0**50
-    assert near_one(3.0) == near_one(0.0) == near_one(np.inf) == 1.0
+    assert scale_near_one(5e-324) == 2.0**1000
+    assert scale_near_one(2.0**-51) == 2.0**50
+    assert scale_near_one(3.0) == scale_near_one(0.0) == scale_near_one(np.inf) == 1.0
 
 
 @pytest.mark.parametrize("size", [4, 8])
 def test_the_unit_brings_a_power_to_one_as_far_as_numbers_of_its_size_go(size):
     for power in range(-1073, 1025):
-        unit = unit_for(power, size)
+        unit = scale_for_exponent(power, size)
         if abs(power) <= ORDINARY:
             assert unit == 1.0
         elif abs(power) <= MOST[size]:
@@ -83,5 +83,5 @@ def test_the_unit_brings_a_power_to_one_as_far_as_numbers_of_its_size_go(size):
     [(0.0, 0), (np.inf, 0), (np.nan, 0), (1.0, 1), (0.75, 0), (8.0, 4), (9.0, 4)],
 )
 def test_the_power_is_the_smallest_above(number, power):
-    assert power_of(number) == power
+    assert binary_exponent(number) == power
     assert not 0 < number < np.inf or 2.0 ** (power - 1) <= number < 2.0**power

@@ -3,16 +3,21 @@
 import numpy as np
 import pytest
 
-from labelwise.kernels.sparse.iht import threshold
-from labelwise.kernels.sparse.iht_blocks import Rules
-from labelwise.kernels.sparse.label_gradients import Law
-from labelwise.kernels.sparse.problem import Terms, pose
+from labelwise.kernels.sparse.iht import run_thresholding
+from labelwise.kernels.sparse.iht_blocks import ThresholdingRules
+from labelwise.kernels.sparse.label_gradients import LabelLaw
+from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_problem
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.kernels.sparse_twin import make_members, make_rows, shards_of
 
 torch = pytest.importorskip("torch")
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-RULES = [Rules(), Rules(step="active_half"), Rules("printed", "one"), Rules(debias_steps=0)]
+RULES = [
+    ThresholdingRules(),
+    ThresholdingRules(step="active_half"),
+    ThresholdingRules("printed", "one"),
+    ThresholdingRules(debias_steps=0),
+]
 
 
 def tensors(rows, blocks, device):
@@ -34,13 +39,13 @@ def test_tensors_are_thresholded_like_arrays(make, rules, device):
     rows = make(400, 6, 4, 1)
     for array in rows.values():
         array[300:320] = array[:20]
-    terms = Terms(alpha=1e-3, beta=1e-4)
+    terms = ObjectiveTerms(alpha=1e-3, beta=1e-4)
     defaults = {"last_layer": (0.0, 0.0), "bayesian": (0.0, 0.0)}
-    problem = pose(shards_of(rows), 30, Law(temperature=2.0), terms, defaults)
-    expected, made = threshold(shards_of(rows, 2), problem, rules, 25)
+    problem = pose_problem(shards_of(rows), 30, LabelLaw(temperature=2.0), terms, defaults)
+    expected, made = run_thresholding(shards_of(rows, 2), problem, rules, 25)
     place = torch.empty(0, dtype=torch.float64, device=device)
     for blocks in (1, 3):
-        found, count = threshold(tensors(rows, blocks, device), problem, rules, 25, place)
+        found, count = run_thresholding(tensors(rows, blocks, device), problem, rules, 25, place)
         assert found.ids.tolist() == expected.ids.tolist()
         np.testing.assert_allclose(found.weights, expected.weights, atol=1e-7)
         assert found.f == pytest.approx(expected.f, abs=1e-12)

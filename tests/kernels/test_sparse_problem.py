@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.sparse.label_gradients import Law
+from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import (
-    Terms,
-    answer,
-    host_vectors,
-    largest_variances,
-    pose,
-    warn_if_void,
+    ObjectiveTerms,
+    build_choice,
+    compute_host_vectors,
+    find_largest_variances,
+    pose_problem,
+    warn_if_degenerate,
 )
 from tests.kernels.sparse_twin import (
     last_layer_vectors,
@@ -22,27 +22,29 @@ from tests.kernels.sparse_twin import (
 )
 
 DEFAULTS = {"last_layer": (0.5, 0.25), "bayesian": (2.0, 1.0)}
-LAW = Law(temperature=2.0)
+LAW = LabelLaw(temperature=2.0)
 
 
 @pytest.mark.parametrize("make", [make_rows, make_members])
 @pytest.mark.parametrize("blocks", [1, 3, 7])
 def test_the_target_is_the_mean_vector(make, blocks):
     rows = make(50, 6, 4)
-    problem = pose(shards_of(rows, blocks), 5, LAW, Terms(), DEFAULTS)
+    problem = pose_problem(shards_of(rows, blocks), 5, LAW, ObjectiveTerms(), DEFAULTS)
     np.testing.assert_allclose(problem.target.ravel(), twin_of(rows, 5, 1.0, 0.1).v, atol=1e-14)
     assert (problem.n, problem.budget, problem.void) == (50, 5, "")
 
 
 @pytest.mark.parametrize(("make", "mode"), [(make_rows, "last_layer"), (make_members, "bayesian")])
 def test_defaults_follow_the_kind_of_vectors(make, mode):
-    problem = pose(shards_of(make(20, 4, 3)), 5, LAW, Terms(), DEFAULTS)
+    problem = pose_problem(shards_of(make(20, 4, 3)), 5, LAW, ObjectiveTerms(), DEFAULTS)
     assert (problem.mode, problem.alpha, problem.beta) == (mode, *DEFAULTS[mode])
 
 
 def test_given_terms_override_the_defaults():
     shards = shards_of(make_rows(20, 4, 3))
-    problem = pose(shards, 5, LAW, Terms(alpha=3.0, beta=0.0, sigma_scale="paper"), DEFAULTS)
+    problem = pose_problem(
+        shards, 5, LAW, ObjectiveTerms(alpha=3.0, beta=0.0, sigma_scale="paper"), DEFAULTS
+    )
     assert (problem.alpha, problem.beta) == (3.0 / 20**2, 0.0)
 
 
@@ -53,7 +55,9 @@ def test_relative_alpha_is_free_of_the_unit_of_the_features(scale):
     for unit in (1.0, 100.0):
         scaled = {**rows, "features": unit * rows["features"]}
         shards = shards_of(scaled, 3)
-        problem = pose(shards, 5, LAW, Terms(relative_alpha=0.2, sigma_scale=scale), DEFAULTS)
+        problem = pose_problem(
+            shards, 5, LAW, ObjectiveTerms(relative_alpha=0.2, sigma_scale=scale), DEFAULTS
+        )
         best = np.sort(last_layer_vectors(scaled, 2.0)[1] ** 2)[-5:]
         rewards.append(problem.alpha * best.mean() / np.vdot(problem.target, problem.target))
     np.testing.assert_allclose(rewards, 0.2, rtol=1e-9)
@@ -61,46 +65,51 @@ def test_relative_alpha_is_free_of_the_unit_of_the_features(scale):
 
 def test_relative_alpha_is_zero_where_there_is_no_variance():
     rows = {"features": np.zeros((6, 2)), "logits": make_rows(6, 2, 3)["logits"]}
-    assert pose(shards_of(rows), 2, LAW, Terms(relative_alpha=1.0), DEFAULTS).alpha == 0
+    assert (
+        pose_problem(shards_of(rows), 2, LAW, ObjectiveTerms(relative_alpha=1.0), DEFAULTS).alpha
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        (Terms(alpha=-1.0), "alpha must be 0 or more; got -1.0"),
-        (Terms(beta=float("nan")), "beta must be 0 or more"),
-        (Terms(alpha=1.0, relative_alpha=1.0), "give one of them"),
-        (Terms(sigma_scale="n"), "sigma_scale must be one of none, paper; got 'n'"),
+        (ObjectiveTerms(alpha=-1.0), "alpha must be 0 or more; got -1.0"),
+        (ObjectiveTerms(beta=float("nan")), "beta must be 0 or more"),
+        (ObjectiveTerms(alpha=1.0, relative_alpha=1.0), "give one of them"),
+        (ObjectiveTerms(sigma_scale="n"), "sigma_scale must be one of none, paper; got 'n'"),
     ],
 )
 def test_terms_that_make_no_sense_are_refused(terms, message):
     with pytest.raises(BadInput, match=message):
-        pose(shards_of(make_rows(6, 2, 2)), 2, LAW, terms, DEFAULTS)
+        pose_problem(shards_of(make_rows(6, 2, 2)), 2, LAW, terms, DEFAULTS)
 
 
 @pytest.mark.parametrize(
     ("rows", "law"),
     [
-        (make_rows(9, 3, 4), Law(temperature=1.0)),
-        (make_rows(9, 3, 4), Law(temperature=1.0009)),
+        (make_rows(9, 3, 4), LabelLaw(temperature=1.0)),
+        (make_rows(9, 3, 4), LabelLaw(temperature=1.0009)),
         (make_rows(9, 3, 1), LAW),
-        (make_rows(9, 3, 4), Law("label_smoothing", rho=0.0)),
+        (make_rows(9, 3, 4), LabelLaw("label_smoothing", rho=0.0)),
         ({"features": np.ones((9, 3)), "logits": np.zeros((9, 4))}, LAW),
         ({"member_probabilities": np.full((9, 3, 2), 0.5)}, LAW),
     ],
     ids=["temperature", "nearly", "one class", "no smoothing", "even odds", "equal members"],
 )
 def test_vectors_that_are_all_zero_are_noticed(rows, law):
-    problem = pose(shards_of(rows, 2), 2, law, Terms(), DEFAULTS)
+    problem = pose_problem(shards_of(rows, 2), 2, law, ObjectiveTerms(), DEFAULTS)
     assert "zero" in problem.void
     with pytest.warns(LabelwiseWarning, match="a_strategy: .* largest variance"):
-        warn_if_void(problem, "a_strategy")
+        warn_if_degenerate(problem, "a_strategy")
 
 
 def test_small_vectors_are_not_taken_for_zero():
     rows = make_rows(9, 3, 4)
     rows["features"] *= 1e-20
-    assert not pose(shards_of(rows), 2, Law(temperature=1.002), Terms(), DEFAULTS).void
+    assert not pose_problem(
+        shards_of(rows), 2, LabelLaw(temperature=1.002), ObjectiveTerms(), DEFAULTS
+    ).void
 
 
 @pytest.mark.parametrize("blocks", [1, 4])
@@ -108,7 +117,7 @@ def test_items_of_largest_variance_come_in_order_with_ties_by_id(blocks):
     rows = make_rows(30, 3, 4)
     for array in rows.values():
         array[20:25] = array[:5]
-    ids, variances = largest_variances(shards_of(rows, blocks), LAW, 12)
+    ids, variances = find_largest_variances(shards_of(rows, blocks), LAW, 12)
     spread = last_layer_vectors(rows, 2.0)[1] ** 2
     assert ids.tolist() == np.argsort(-np.round(spread, 9), kind="stable")[:12].tolist()
     np.testing.assert_allclose(variances, spread[ids], rtol=1e-8)
@@ -118,9 +127,11 @@ def test_items_of_largest_variance_come_in_order_with_ties_by_id(blocks):
 def test_an_answer_reports_the_objective_and_weights_that_stand_for_the_pool(make):
     rows = make(40, 4, 3)
     shards, ids = shards_of(rows, 2), np.array([7, 3, 30, 12])
-    problem = pose(shards, 4, LAW, Terms(alpha=0.3, beta=0.2), DEFAULTS)
+    problem = pose_problem(shards, 4, LAW, ObjectiveTerms(alpha=0.3, beta=0.2), DEFAULTS)
     weights = np.array([0.5, 0.0, 2.0, 1.0])
-    choice = answer(problem, ids, host_vectors(shards.rows(ids), LAW), weights, {"more": 1})
+    choice = build_choice(
+        problem, ids, compute_host_vectors(shards.rows(ids), LAW), weights, {"more": 1}
+    )
     twin, whole = twin_of(rows, 4, 0.3, 0.2), np.zeros(40)
     whole[ids] = weights
     assert choice.info["f"] == pytest.approx(twin.f(whole, ids), abs=1e-12)
@@ -134,8 +145,8 @@ def test_an_answer_reports_the_objective_and_weights_that_stand_for_the_pool(mak
 def test_residual_is_that_of_the_dense_vectors():
     rows, ids = make_rows(40, 4, 3), np.array([7, 3, 30, 12])
     shards, weights = shards_of(rows, 2), np.array([0.5, 0.0, 2.0, 1.0])
-    problem = pose(shards, 4, LAW, Terms(), DEFAULTS)
-    vectors, variances = host_vectors(shards.rows(ids), LAW)
+    problem = pose_problem(shards, 4, LAW, ObjectiveTerms(), DEFAULTS)
+    vectors, variances = compute_host_vectors(shards.rows(ids), LAW)
     twin = twin_of(rows, 4, 1.0, 0.0)
     expected = twin.phi[:, ids] @ weights - twin.v
     np.testing.assert_allclose(problem.residual(vectors, weights).ravel(), expected, atol=1e-14)

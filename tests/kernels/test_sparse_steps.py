@@ -7,18 +7,18 @@ import pytest
 from scipy.optimize import minimize_scalar, nnls
 
 from labelwise.kernels.distance.factored import Factored, weighted_sum
-from labelwise.kernels.sparse.label_gradients import Law
-from labelwise.kernels.sparse.problem import Terms, host_vectors, pose
+from labelwise.kernels.sparse.label_gradients import LabelLaw
+from labelwise.kernels.sparse.problem import ObjectiveTerms, compute_host_vectors, pose_problem
 from labelwise.kernels.sparse.steps import (
     Fit,
-    Gain,
-    best_weights,
+    GainRule,
     debias,
     debias_and_clip,
     greedy_scores,
     in_pieces,
     projection_scores,
     ratio,
+    solve_best_weights,
 )
 from tests.kernels.sparse_twin import make_rows, shards_of, twin_of
 
@@ -27,15 +27,19 @@ def small_fit(seed, beta=0.3, items=8):
     """A fit on the first items of a pool, and ``f1`` there from the dense vectors."""
     rows = make_rows(30, 4, 3, seed)
     shards, ids = shards_of(rows), np.arange(items)
-    problem = pose(
-        shards, items, Law(temperature=2.0), Terms(alpha=0.0, beta=beta), {"last_layer": (0, 0)}
+    problem = pose_problem(
+        shards,
+        items,
+        LabelLaw(temperature=2.0),
+        ObjectiveTerms(alpha=0.0, beta=beta),
+        {"last_layer": (0, 0)},
     )
     twin = twin_of(rows, items, 0.0, beta)
 
     def f1(weights):
         return twin.f1(np.append(weights, np.zeros(30 - items)), ids)
 
-    vectors, _ = host_vectors(shards.rows(ids), problem.law)
+    vectors, _ = compute_host_vectors(shards.rows(ids), problem.law)
     return Fit.of(vectors, problem), f1, vectors, problem
 
 
@@ -90,14 +94,14 @@ def test_best_weights_are_those_of_nonnegative_least_squares(seed, beta):
     _, f1, vectors, problem = small_fit(seed, beta)
     stacked = np.vstack([vectors.dense().T / 8, np.sqrt(beta) * np.eye(8)])
     right = np.append(problem.target.ravel(), np.full(8, np.sqrt(beta)))
-    weights = best_weights(vectors, np.ones(8), problem)
+    weights = solve_best_weights(vectors, np.ones(8), problem)
     np.testing.assert_allclose(weights, nnls(stacked, right)[0], atol=1e-7)
     assert f1(weights) <= f1(nnls(stacked, right)[0]) + 1e-13
 
 
 def test_linear_gain_is_the_first_order_change_up_to_a_constant():
     slopes, costs = np.array([0.3, -0.2]), np.array([0.1, 0.0])
-    scores = greedy_scores(slopes, np.ones(2), costs, 0.7, Gain("linear", 0.5))
+    scores = greedy_scores(slopes, np.ones(2), costs, 0.7, GainRule("linear", 0.5))
     change = 0.5 * (2 * slopes + 2 * 0.7 * (0 - 1)) - costs
     np.testing.assert_allclose(scores, -change - 2 * 0.7 * 0.5)
 
@@ -107,7 +111,7 @@ def test_exact_gain_is_what_the_best_weight_of_one_item_gains(beta):
     rows = make_rows(20, 3, 3)
     twin = twin_of(rows, 4, 0.2, beta)
     slopes, norms = twin.phi.T @ -twin.v, (twin.phi**2).sum(axis=0)
-    scores = greedy_scores(slopes, norms, twin.c, beta, Gain("exact"))
+    scores = greedy_scores(slopes, norms, twin.c, beta, GainRule("exact"))
     for j in range(20):
 
         def one(weight, j=j):
@@ -119,7 +123,7 @@ def test_exact_gain_is_what_the_best_weight_of_one_item_gains(beta):
 
 
 def test_an_item_without_a_vector_gains_its_variance_alone():
-    scores = greedy_scores(np.zeros(2), np.zeros(2), np.array([0.0, 3.0]), 0.0, Gain("exact"))
+    scores = greedy_scores(np.zeros(2), np.zeros(2), np.array([0.0, 3.0]), 0.0, GainRule("exact"))
     assert scores.tolist() == [0, 3]
 
 

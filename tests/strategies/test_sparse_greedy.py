@@ -154,13 +154,13 @@ def test_a_residual_that_has_almost_vanished_is_computed_anew(monkeypatch):
     rows = {name: array.astype(np.float32) for name, array in make_rows(150, 8, 4).items()}
     options = {"alpha": 0.0, "beta": 0.0, "gain": "exact", "debias_steps": 300}
     kept = []
-    original = pursuit.Pursuit._residual
+    original = pursuit.GreedyPursuit._residual
 
     def watched(self):
         kept.append(original(self))
         return kept[-1]
 
-    monkeypatch.setattr(pursuit.Pursuit, "_residual", watched)
+    monkeypatch.setattr(pursuit.GreedyPursuit, "_residual", watched)
     selection = picked(rows, 40, **options)
     assert kept[0].matrix is None
     assert kept[-1].matrix is not None

@@ -13,11 +13,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
+def check_integer(name: str, value: Any, least: int) -> None:
     """Reject anything but an integer of at least ``least``; booleans are rejected too.
 
     Example:
-        >>> check_whole("rounds", 2.5, 0)
+        >>> check_integer("rounds", 2.5, 0)
         Traceback (most recent call last):
         labelwise.errors.BadInput: rounds must be a whole number, 0 or more; got 2.5
     """

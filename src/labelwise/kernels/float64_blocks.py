@@ -17,7 +17,7 @@ CHUNK_ON_DEVICE = 1 << 26
 """Numbers per chunk where every operation has to be launched (half a gigabyte in float64)."""
 
 
-def double_chunks(*arrays: Array) -> Iterator[tuple[Any, ...]]:
+def iterate_float64_chunks(*arrays: Array) -> Iterator[tuple[Any, ...]]:
     """The same rows of every ``(n, ...)`` array, in float64; one empty chunk if there are none."""
     xp = namespace(*arrays)
     width = max(math.prod(array.shape[1:]) for array in arrays)
@@ -28,13 +28,13 @@ def double_chunks(*arrays: Array) -> Iterator[tuple[Any, ...]]:
         yield tuple(xp.astype(part, xp.float64, copy=False) for part in parts)
 
 
-def double_products(rows: Array, matrix: Array) -> Array:
+def multiply_in_float64(rows: Array, matrix: Array) -> Array:
     """``rows @ matrix`` in float64: ``(n, d)`` and ``(d, m)`` to ``(n, m)``."""
     xp = namespace(rows)
     matrix = float64(matrix)
     shape = (rows.shape[0], matrix.shape[1])
     result, first = xp.empty(shape, dtype=xp.float64, device=device(rows)), 0
-    for (chunk,) in double_chunks(rows):
+    for (chunk,) in iterate_float64_chunks(rows):
         last = first + chunk.shape[0]
         result[first:last] = xp.matmul(chunk, matrix)
         first = last

@@ -13,9 +13,9 @@ JOINED_BYTES = 4 << 30
 """Blocks on a GPU that take no more than this together are made one."""
 
 
-def workplace_of(shards: Shards) -> Array:
+def find_placement(shards: Shards) -> Array:
     """Where work on a few rows is best done (`labelwise.arrays.workplace`)."""
-    first = next((item for item in shards.map(first_id) if item is not None), None)
+    first = next((item for item in shards.map(read_first_id) if item is not None), None)
     if first is None:
         return np.empty(0)
     value = next(iter(shards.rows(np.array([first])).values()), None)
@@ -24,19 +24,19 @@ def workplace_of(shards: Shards) -> Array:
     return workplace(value[0] if isinstance(value, list | tuple) else value)
 
 
-def first_id(shard: Shard) -> int | None:
+def read_first_id(shard: Shard) -> int | None:
     """The id of a block's first row, which tells blocks apart; None in an empty one."""
     return int(shard.ids_at(np.zeros(1, dtype=np.intp))[0]) if len(shard) else None
 
 
-def in_one_block(shards: Shards) -> Shards:
+def join_resident_blocks(shards: Shards) -> Shards:
     """The same rows, joined where they are in several small blocks that stay on a GPU.
 
     There a launch costs more than the rows of a small block, and a copy of them nothing.
     """
-    if isinstance(workplace_of(shards), np.ndarray):
+    if isinstance(find_placement(shards), np.ndarray):
         return shards
-    sizes = shards.map(bytes_on_device)
+    sizes = shards.map(count_resident_bytes)
     if len(sizes) == 1 or not all(sizes) or sum(sizes) > JOINED_BYTES:
         return shards
     rows = join_rows(shards.map(_rows))
@@ -45,10 +45,10 @@ def in_one_block(shards: Shards) -> Shards:
 
 def stays(shard: Shard) -> bool:
     """Whether the rows of a block stay on their GPU: whether two reads give the same memory."""
-    return bytes_on_device(shard) > 0
+    return count_resident_bytes(shard) > 0
 
 
-def bytes_on_device(shard: Shard) -> int:
+def count_resident_bytes(shard: Shard) -> int:
     """What the rows of a block take on a GPU, or 0 if they are somewhere else or read anew."""
     total = 0
     for name in shard.rows:

@@ -30,7 +30,7 @@ from labelwise.arrays import (
 )
 from labelwise.errors import BadInput
 from labelwise.kernels.distance.factored import Factored
-from labelwise.kernels.float64_blocks import double_chunks
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.rows import Rows
 
 KINDS = ("argmax", "sample")
@@ -112,7 +112,7 @@ def labelled_gradient(labelled: Rows, labels: Any, bias: bool) -> Floats:
 
 
 def _chunks(residuals: Array, rows: Rows, bias: bool) -> Iterator[Factored]:
-    for a, h in double_chunks(residuals, one_array(rows, "features")):
+    for a, h in iterate_float64_chunks(residuals, one_array(rows, "features")):
         xp = namespace(h)
         yield Factored(a, xp.concat([h, xp.ones_like(h[:, :1])], axis=1) if bias else h)
 

@@ -7,11 +7,11 @@ by the power of two that brings them to about 1. What is ordinary, and how far a
 here. How large rows are is found in one of two ways:
 
 * where a pass adds up squares in float64 anyway, from their sum, and only if that is odd from the
-  largest number (`unit_of`); rows are then read in float64 (`in_units`);
+  largest number (`find_scale`); rows are then read in float64 (`apply_scale`);
 * before any pass, from a look at a few rows, by whoever measures distances
   (`labelwise.kernels.distance.centering`); rows keep their precision.
 
-Cost: nothing for ordinary rows; for others one more pass with `unit_of`, and a copy of what is
+Cost: nothing for ordinary rows; for others one more pass with `find_scale`, and a copy of what is
 read.
 """
 
@@ -29,41 +29,41 @@ MOST = {4: 100, 8: 1000}
 """Numbers of so many bytes are multiplied by two to this power at most, or its inverse at least."""
 
 
-def power_of(number: float) -> int:
+def binary_exponent(number: float) -> int:
     """The smallest power of two above a positive number; 0 for zero and what is not finite."""
     return math.frexp(number)[1]
 
 
-def unit_for(power: int, size: int = 8) -> float:
+def scale_for_exponent(power: int, size: int = 8) -> float:
     """What brings numbers of about two to this power near 1, or 1 if they are ordinary already.
 
     Args:
-        power: of the numbers (`power_of`).
+        power: of the numbers (`binary_exponent`).
         size: how many bytes a number has, 4 or 8.
 
     Example:
-        >>> unit_for(30), unit_for(-50) == 2.0**50, unit_for(-120, size=4) == 2.0**100
-        (1.0, True, True)
+        >>> scale_for_exponent(30), scale_for_exponent(-50) == 2.0**50
+        (1.0, True)
     """
     return 1.0 if abs(power) <= ORDINARY else 2.0 ** -max(min(power, MOST[size]), -MOST[size])
 
 
-def near_one(number: float) -> float:
+def scale_near_one(number: float) -> float:
     """What brings a number to about 1: a power of two, or 1 if its size is ordinary already.
 
     Example:
-        >>> near_one(3.0), near_one(0.0), near_one(2.0**-51)
+        >>> scale_near_one(3.0), scale_near_one(0.0), scale_near_one(2.0**-51)
         (1.0, 1.0, 1125899906842624.0)
     """
-    return unit_for(power_of(number))
+    return scale_for_exponent(binary_exponent(number))
 
 
-def in_units(features: Array, unit: float) -> Array:
+def apply_scale(features: Array, unit: float) -> Array:
     """The features as they are where the unit is 1; else multiplied by it, in float64."""
     return features if unit == 1 else float64(features) * unit
 
 
-def unit_of(shards: Shards, square: float) -> float:
+def find_scale(shards: Shards, square: float) -> float:
     """What features are to be multiplied by: 1, or the power of two that brings them to about 1.
 
     Args:
@@ -73,20 +73,20 @@ def unit_of(shards: Shards, square: float) -> float:
     Example:
         >>> import numpy as np
         >>> from labelwise.pool.blocks import LocalShards
-        >>> unit_of(LocalShards.of(features=np.array([[3.0], [1.0]])), square=5.0)
+        >>> find_scale(LocalShards.of(features=np.array([[3.0], [1.0]])), square=5.0)
         1.0
-        >>> unit_of(LocalShards.of(features=np.array([[2.0**100], [1.0]])), square=np.inf)
+        >>> find_scale(LocalShards.of(features=np.array([[2.0**100], [1.0]])), square=np.inf)
         3.944304526105059e-31
     """
     if 2.0 ** (-2 * ORDINARY) <= square <= 2.0 ** (2 * ORDINARY):
         return 1.0
     largest = max(shards.map(_largest))
-    if abs(power_of(largest)) > FURTHEST:
+    if abs(binary_exponent(largest)) > FURTHEST:
         raise BadInput(
             f"features are up to {largest:.3g}, and their squares are beyond what float64 can "
             "hold; multiply all features by a number that brings them near 1"
         )
-    return near_one(largest)
+    return scale_near_one(largest)
 
 
 def _largest(shard: Shard) -> float:

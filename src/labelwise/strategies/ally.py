@@ -47,8 +47,8 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput, UnknownName
-from labelwise.kernels.checks import check_whole
-from labelwise.kernels.distance.centering import near_origin
+from labelwise.kernels.checks import check_integer
+from labelwise.kernels.distance.centering import move_near_origin
 from labelwise.kernels.distance.factored import ROUNDED, features
 from labelwise.kernels.distance.farthest import farthest_first
 from labelwise.kernels.distance.kmeans import kmeans
@@ -128,11 +128,11 @@ def check_job(job: Job) -> None:
         names = ", ".join(DIVERSITIES)
         raise UnknownName(f"no diversity is called {options['diversity']!r}; choose from {names}")
     clusters = job.budget if options["clusters"] is None else options["clusters"]
-    check_whole("clusters", clusters, 1)
+    check_integer("clusters", clusters, 1)
     if clusters > job.budget:
         raise BadInput(f"clusters must be from 1 to the budget, {job.budget}; got {clusters}")
-    check_whole("rounds", options["rounds"], 0)
-    check_whole("candidates", options["candidates"], 1)
+    check_integer("rounds", options["rounds"], 0)
+    check_integer("candidates", options["candidates"], 1)
 
 
 def _ranked(shards: Shards) -> Pool:
@@ -224,7 +224,7 @@ def _drawn_apart(
     shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
 ) -> Picks:
     """One by one, in proportion to the dual times the squared distance to the nearest pick."""
-    read, drawn = near_origin(shards, features), list[int]()
+    read, drawn = move_near_origin(shards, features), list[int]()
     centre: Array | None = None
     while len(drawn) < budget:
         wait, item = min(shards.map(_next, read, centre, options.seed, len(drawn)))

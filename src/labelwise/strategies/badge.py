@@ -24,7 +24,7 @@ import numpy as np
 
 from labelwise.arrays import Array, device, namespace
 from labelwise.kernels.distance.factored import Factored
-from labelwise.kernels.distance.kmeans_plus_plus import draw_far_items
+from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
@@ -56,7 +56,9 @@ def _residuals(probabilities: Array, dtype: Any) -> Array:
 
 def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
     """Draw the batch; labelled items play no part in BADGE."""
-    ids, distances = draw_far_items(shards, gradients, budget, seed, first="largest", name="badge")
+    ids, distances = draw_kmeans_plus_plus(
+        shards, gradients, budget, seed, first="largest", name="badge"
+    )
     return Choice(ids, scores=distances)
 
 

@@ -51,7 +51,7 @@ from labelwise.kernels.information.fisher_blocks import (
     chunks,
     forget,
 )
-from labelwise.kernels.scaling import unit_of
+from labelwise.kernels.scaling import find_scale
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
@@ -130,7 +130,7 @@ def _mean_fisher(shards: Shards, labelled: Rows | None, plan: Plan) -> tuple[Pla
     Features times a number, and the ridge times its square, are the same problem.
     """
     fisher = shards.sum(block_fisher, plan)
-    unit = unit_of(shards, float(np.trace(fisher)) / len(shards))
+    unit = find_scale(shards, float(np.trace(fisher)) / len(shards))
     if unit != 1:
         plan = plan._replace(unit=unit)
         fisher = shards.sum(block_fisher, plan)

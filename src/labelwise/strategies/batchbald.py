@@ -38,7 +38,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, comparable, float64, largest, take, to_numpy
 from labelwise.errors import LabelwiseWarning
-from labelwise.kernels.checks import check_whole
+from labelwise.kernels.checks import check_integer
 from labelwise.kernels.information.mutual_information import (
     Outcomes,
     PickedLabels,
@@ -121,7 +121,7 @@ def choose(
 
 def check_job(job: Job) -> None:
     """Reject a number of configurations below 1."""
-    check_whole("configurations", job.options["configurations"], 1)
+    check_integer("configurations", job.options["configurations"], 1)
 
 
 def _members(shards: Shards, ids: Ids) -> Floats:

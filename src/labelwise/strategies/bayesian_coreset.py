@@ -35,9 +35,9 @@ from numpy.typing import NDArray
 from labelwise.arrays import Array, Floats, Ids, comparable, largest, like, namespace, to_numpy
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.checks import is_number
-from labelwise.kernels.float64_blocks import double_chunks
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.information.mutual_information import entropy
-from labelwise.kernels.scaling import power_of
+from labelwise.kernels.scaling import binary_exponent
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
@@ -107,7 +107,7 @@ class _Grid(NamedTuple):
     @classmethod
     def of(cls, entropy_weight: float) -> "_Grid":
         """The grid for vectors as long as they can be: a class is never less likely than 1e-12."""
-        return cls(2.0 ** (power_of(64.0 * (1 + abs(entropy_weight))) - BITS))
+        return cls(2.0 ** (binary_exponent(64.0 * (1 + abs(entropy_weight))) - BITS))
 
     def whole(self, values: Array) -> NDArray[np.int64]:
         """The sum over items of ``(n, ...)`` values, high and low: ``(2, ...)``."""
@@ -152,7 +152,7 @@ def _vectors(members: Array, entropy_weight: float) -> Array:
     """Expected log-likelihoods, ``(n, J, K)`` to ``(n, J)`` in float64."""
     xp = namespace(members)
     parts = []
-    for (chunk,) in double_chunks(members):
+    for (chunk,) in iterate_float64_chunks(members):
         mean = xp.mean(chunk, axis=1)
         expected = xp.sum(xp.log(xp.clip(chunk, 1e-12, None)) * mean[:, None, :], axis=2)
         parts.append(expected + entropy_weight * entropy(mean)[:, None])

@@ -26,19 +26,19 @@ from labelwise.arrays import Floats
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.checks import check_choice
 from labelwise.kernels.linear.bases import (
-    Columns,
-    Finer,
+    ModelColumns,
+    SubdividedShards,
     check_fourier,
     check_polynomial,
-    fourier,
-    polynomial,
+    make_fourier_basis,
+    make_polynomial_basis,
 )
 from labelwise.kernels.linear.bss import (
-    Draws,
+    BssDraws,
     draw_by_budget,
     draw_by_theory,
     theory_gamma,
-    warn_of_few,
+    warn_few_labels,
 )
 from labelwise.kernels.linear.leverage import whiten
 from labelwise.pool.blocks import Shards
@@ -81,7 +81,7 @@ def choose(
         rtol: singular values up to this fraction of the largest count as zero; by default it
             follows the precision of the features.
     """
-    shards = Finer(shards)
+    shards = SubdividedShards(shards)
     columns = _columns(shards, basis, bias, degree, frequencies, length_scale, seed)
     transform = whiten(shards, columns, rtol=rtol, principal=True).transform
     info: dict[str, Any] = {"mode": mode, "basis": basis, "columns": len(transform)}
@@ -119,19 +119,21 @@ def _columns(
     frequencies: int,
     length_scale: float | None,
     seed: int,
-) -> Columns:
+) -> ModelColumns:
     if basis == "polynomial":
-        return Columns(polynomial(shards, degree, centred=bias), bias)
+        return ModelColumns(make_polynomial_basis(shards, degree, centred=bias), bias)
     if basis == "fourier":
-        return Columns(fourier(shards, frequencies, length_scale=length_scale, seed=seed), bias)
-    return Columns(None, bias)
+        return ModelColumns(
+            make_fourier_basis(shards, frequencies, length_scale=length_scale, seed=seed), bias
+        )
+    return ModelColumns(None, bias)
 
 
 def _affordable(transform: Floats, budget: int, n: int) -> tuple[Floats, dict[str, Any]]:
     """The directions that so few labels can cover, and what is said about it."""
     rank = transform.shape[1]
     if rank <= budget or budget == n:
-        few = warn_of_few(rank, budget, n)
+        few = warn_few_labels(rank, budget, n)
         return transform, {"caution": "fewer than 3 labels per direction"} if few else {}
     kept = max(1, budget // 3)
     warnings.warn(
@@ -143,7 +145,7 @@ def _affordable(transform: Floats, budget: int, n: int) -> tuple[Floats, dict[st
     return transform[:, :kept], {"reduced_from_rank": rank}
 
 
-def _summary(draws: Draws) -> dict[str, Any]:
+def _summary(draws: BssDraws) -> dict[str, Any]:
     """The kernel's diagnostics without those that have an entry per round."""
     kept = dict(draws.info)
     upper, lower = kept.pop("barriers")

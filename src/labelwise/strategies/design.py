@@ -28,8 +28,8 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, row_dots, to_numpy
 from labelwise.kernels.checks import check_positive
-from labelwise.kernels.float64_blocks import double_chunks, double_products
-from labelwise.kernels.scaling import in_units, unit_of
+from labelwise.kernels.float64_blocks import iterate_float64_chunks, multiply_in_float64
+from labelwise.kernels.scaling import apply_scale, find_scale
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, PickFacts
@@ -67,7 +67,7 @@ class Design:
 
     def add(self, feature: Floats) -> None:
         """Count one pick, ``(d,)`` as it was given."""
-        feature = in_units(feature, self.unit)
+        feature = apply_scale(feature, self.unit)
         image = self._inverse @ feature
         far = self._gram @ image
         scale = float(feature @ image) + self.mu
@@ -79,7 +79,7 @@ class Design:
 
     def scores(self, features: Floats) -> Floats:
         """The scores from their definition, ``(n, d)`` as they were given to ``(n,)``."""
-        features = in_units(features, self.unit)
+        features = apply_scale(features, self.unit)
         images = features @ self._inverse
         columns = np.vecdot(images @ self._gram, images)
         return np.asarray(columns / (np.vecdot(images, features) + self.mu) / self.unit**2)
@@ -99,11 +99,11 @@ def begin(
         regularisation: mu as a fraction of the mean squared length of a row, above 0.
     """
     gram = shards.sum(_gram, 1.0)
-    unit = unit_of(shards, float(np.trace(gram)) / len(shards))
+    unit = find_scale(shards, float(np.trace(gram)) / len(shards))
     if unit != 1:
         gram = shards.sum(_gram, unit)
     known = np.empty((0, len(gram))) if labelled is None else to_numpy(labelled["features"])
-    known = in_units(known.astype(np.float64), unit)
+    known = apply_scale(known.astype(np.float64), unit)
     mean = float(np.trace(gram)) / len(shards)
     return Design(gram, known, regularisation * mean if mean > 0 else 1.0, unit)
 
@@ -116,8 +116,8 @@ def check_job(job: Job) -> None:
 def _gram(shard: Shard, unit: float) -> Floats:
     total = np.zeros((shard.rows["features"].shape[1],) * 2)
     with np.errstate(over="ignore", invalid="ignore"):  # features may be of any size
-        for (chunk,) in double_chunks(shard.rows["features"]):
-            xp, chunk = namespace(chunk), in_units(chunk, unit)
+        for (chunk,) in iterate_float64_chunks(shard.rows["features"]):
+            xp, chunk = namespace(chunk), apply_scale(chunk, unit)
             total += to_numpy(xp.matmul(xp.matrix_transpose(chunk), chunk))
     return total
 
@@ -130,7 +130,9 @@ def start(rows: Rows, labelled: Rows | None, plan: Design) -> State:
     inverse, left = (like(matrix, features) for matrix in plan.start)
     chunks = [
         (row_dots(xp.matmul(chunk, inverse), chunk), row_dots(xp.matmul(chunk, left), chunk))
-        for chunk in (in_units(chunk, plan.unit) for (chunk,) in double_chunks(features))
+        for chunk in (
+            apply_scale(chunk, plan.unit) for (chunk,) in iterate_float64_chunks(features)
+        )
     ]
     diagonal, columns = zip(*chunks, strict=True)
     return State(xp.concat(list(diagonal)), xp.concat(list(columns)))
@@ -152,7 +154,7 @@ def add(state: State, rows: Rows, picked: Rows, plan: Design) -> State:
     """Count one pick in a block."""
     features = rows["features"]
     vectors, scale, energy = plan.update
-    products = double_products(features, like(in_units(vectors, plan.unit), features))
+    products = multiply_in_float64(features, like(apply_scale(vectors, plan.unit), features))
     near, far = products[:, 0], products[:, 1]
     xp = namespace(near)
     diagonal = state.diagonal - near * near / scale

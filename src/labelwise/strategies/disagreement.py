@@ -26,7 +26,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, comparable, row_noise, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.checks import check_whole
+from labelwise.kernels.checks import check_integer
 from labelwise.kernels.information.votes import vote_entropy
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
@@ -74,7 +74,7 @@ def choose(
 
 def check_job(job: Job) -> None:
     """Reject a number of candidates below 1, and votes of a single epoch."""
-    check_whole("candidates", job.options["candidates"], 1)
+    check_integer("candidates", job.options["candidates"], 1)
     if any(shape[0] < 2 for shape in job.shapes["member_votes"]):
         raise BadInput(
             "disagreement needs every model's votes at two or more epochs; got one column of "

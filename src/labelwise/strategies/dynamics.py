@@ -51,8 +51,13 @@ import numpy as np
 
 from labelwise.arrays import Floats, Ids, comparable, largest, like, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
-from labelwise.kernels.checks import check_choice, check_whole, is_number
-from labelwise.kernels.distance.factored import Factored, products, products_with, squared_norms
+from labelwise.kernels.checks import check_choice, check_integer, is_number
+from labelwise.kernels.distance.factored import (
+    Factored,
+    inner_products_with_matrix,
+    products,
+    squared_norms,
+)
 from labelwise.kernels.pseudo_gradients import (
     Pseudo,
     check_labels,
@@ -169,7 +174,7 @@ def _check_redundancy(given: Mapping[str, Any]) -> None:
             known = ", ".join(Redundancy._fields)
             raise UnknownName(f"redundancy has no entry {name!r}; choose from {known}")
     steps = Redundancy(**given)
-    check_whole("step of redundancy", steps.step, 1)
+    check_integer("step of redundancy", steps.step, 1)
     if not is_number(steps.coef) or not math.isfinite(steps.coef):
         raise BadInput(f"coef of redundancy must be a finite number; got {steps.coef!r}")
     check_choice("normalize of redundancy", steps.normalize, NORMALIZE)
@@ -212,7 +217,7 @@ def _start_last(shard: Shard, plan: Plan) -> None:
     for rows in pseudo_gradients(shard.rows, shard.ids, plan.pseudo):
         norms.append(to_numpy(squared_norms(rows)))
         if plan.pull is not None:
-            pulled.append(to_numpy(products_with(rows, like(plan.pull, rows.h))))
+            pulled.append(to_numpy(inner_products_with_matrix(rows, like(plan.pull, rows.h))))
     lengths = np.concatenate(norms)
     scores = plan.own * lengths
     if pulled:
@@ -275,7 +280,7 @@ def _count(
         if few:
             change: Any = sum(xp.sum(products(rows, picks), axis=1) for picks in taken)
         else:
-            change = products_with(rows, like(total, rows.h))
+            change = inner_products_with_matrix(rows, like(total, rows.h))
         changes.append(to_numpy(change))
     scores = shard.state["scores"] + factor * np.concatenate(changes)
     scores[np.isin(shard.ids, new)] = -np.inf

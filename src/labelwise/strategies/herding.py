@@ -37,10 +37,10 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput
-from labelwise.kernels.checks import check_positive, check_whole
+from labelwise.kernels.checks import check_integer, check_positive
 from labelwise.kernels.distance.gaussian import kernel_sums, median_distance
-from labelwise.kernels.float64_blocks import double_chunks
-from labelwise.kernels.scaling import in_units, near_one
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
+from labelwise.kernels.scaling import apply_scale, scale_near_one
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, PickFacts
@@ -93,7 +93,7 @@ def begin(
         bandwidth = median_distance(drawn(shards, BANDWIDTH_ITEMS, seed, NOISE_BANDWIDTH))
     points = drawn(shards, references, seed, NOISE_REFERENCES)
     chosen = 0 if labelled is None else len(labelled["features"])
-    unit = near_one(bandwidth)
+    unit = scale_near_one(bandwidth)
     exact = len(points) == len(shards)
     plan = Plan(bandwidth * unit, unit, chosen, None, len(points), exact)
     return plan._replace(references=_measured(points, plan)[0])
@@ -103,7 +103,7 @@ def check_job(job: Job) -> None:
     """Reject a bandwidth or a number of references out of range."""
     if job.options["bandwidth"] is not None:
         check_positive("bandwidth", job.options["bandwidth"])
-    check_whole("references", job.options["references"], 1)
+    check_integer("references", job.options["references"], 1)
 
 
 def drawn(shards: Shards, count: int, seed: int, stream: int) -> Floats:
@@ -130,8 +130,8 @@ def _measured(features: Array, plan: Plan) -> tuple[Array, Array]:
     """Features in the plan's unit and their squared norms in float64, ``(n,)``."""
     xp = namespace(features)
     with np.errstate(over="ignore"):
-        features = in_units(features, plan.unit)
-        norms = xp.concat([squared_norms(part) for (part,) in double_chunks(features)])
+        features = apply_scale(features, plan.unit)
+        norms = xp.concat([squared_norms(part) for (part,) in iterate_float64_chunks(features)])
     if bool(xp.any(xp.isinf(norms))):
         raise BadInput(
             f"features are too large for a bandwidth of {plan.bandwidth / plan.unit:.3g}, beside "
@@ -157,7 +157,7 @@ def advance(plan: Plan, picked: Rows) -> Plan:
 
 def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
     """Count new picks in a block."""
-    features, new = (in_units(some["features"], plan.unit) for some in (rows, picked))
+    features, new = (apply_scale(some["features"], plan.unit) for some in (rows, picked))
     kernels = kernel_sums(features, state.norms, new, plan.bandwidth)
     return state._replace(chosen=state.chosen + kernels)
 

@@ -15,7 +15,7 @@ Approach", ICLR 2018, Algorithm 1.
 """
 
 from labelwise.kernels.distance.factored import features
-from labelwise.kernels.distance.farthest import farthest_strategy
+from labelwise.kernels.distance.farthest import make_farthest_strategy
 from labelwise.strategy import PickFacts
 
 
@@ -24,7 +24,7 @@ def explain_pick(facts: PickFacts) -> str:
     return "It was the item farthest from everything labelled or picked before it."
 
 
-STRATEGY = farthest_strategy(
+STRATEGY = make_farthest_strategy(
     features,
     name="k_center",
     needs=("features",),

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import row_noise
-from labelwise.kernels.checks import check_whole
-from labelwise.kernels.distance.kmeans import kmeans, nearest_to_centres
+from labelwise.kernels.checks import check_integer
+from labelwise.kernels.distance.kmeans import find_central_items, kmeans
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
@@ -30,7 +30,7 @@ def choose(
         rounds: at most so many rounds of moving the centres; 0 keeps the centres that were drawn.
     """
     clusters = kmeans(shards, budget, seed, rounds=rounds)
-    ids, distances = nearest_to_centres(shards.ids, clusters)
+    ids, distances = find_central_items(shards.ids, clusters)
     sizes = np.bincount(clusters.labels, minlength=budget)
     sizes = sizes[sizes > 0]
     order = np.lexsort((ids, -sizes))
@@ -51,7 +51,7 @@ def choose(
 
 def check_job(job: Job) -> None:
     """Reject a negative number of rounds."""
-    check_whole("rounds", job.options["rounds"], 0)
+    check_integer("rounds", job.options["rounds"], 0)
 
 
 def _cost(job: Job) -> Cost:

@@ -34,8 +34,13 @@ from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_choice, is_number
 from labelwise.kernels.linear import draws
 from labelwise.kernels.linear.leverage import read_features
-from labelwise.kernels.linear.lewis import WEIGHTS, Lewis, forget_weights, leave_weights
-from labelwise.kernels.placement import first_id
+from labelwise.kernels.linear.lewis import (
+    WEIGHTS,
+    LewisSettings,
+    drop_lewis_weights,
+    store_lewis_weights,
+)
+from labelwise.kernels.placement import read_first_id
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
@@ -71,7 +76,7 @@ def choose(
             computed in half precision.
     """
     # float64 products, so that a draw does not depend on the split of float32 rows
-    settings = Lewis(p=p, tol=tol, rtol=rtol, double=True)
+    settings = LewisSettings(p=p, tol=tol, rtol=rtol, double=True)
     try:
         scores, info = _leave_scores(shards, settings)
         if budget == len(shards):
@@ -94,7 +99,7 @@ def check_job(job: Job) -> None:
     for name in ("p", "tol", "rtol"):
         if options[name] is not None and not is_number(options[name]):
             raise BadInput(f"{name} must be a number; got {options[name]!r}")
-    Lewis(p=options["p"], tol=options["tol"], rtol=options["rtol"])
+    LewisSettings(p=options["p"], tol=options["tol"], rtol=options["rtol"])
 
 
 class _Scores(NamedTuple):
@@ -105,14 +110,14 @@ class _Scores(NamedTuple):
     support: int
 
 
-def _leave_scores(shards: Shards, settings: Lewis) -> tuple[_Scores, dict[str, Any]]:
+def _leave_scores(shards: Shards, settings: LewisSettings) -> tuple[_Scores, dict[str, Any]]:
     """Leave the largest Lewis weight of every item over all models; diagnostics."""
-    first = next(item for item in shards.map(first_id) if item is not None)
+    first = next(item for item in shards.map(read_first_id) if item is not None)
     features = shards.rows(np.array([first]))["features"]
     models = len(features) if isinstance(features, list | tuple) else 1
     ranks, iterations, totals = [], [], []
     for model in range(models):
-        found = leave_weights(shards, settings, partial(read_features, model=model))
+        found = store_lewis_weights(shards, settings, partial(read_features, model=model))
         parts = shards.map(_keep_largest)
         scores = _Scores(
             sum(part.total for part in parts),
@@ -144,7 +149,7 @@ def _keep_largest(shard: Shard) -> _Scores:
 
 
 def _forget(shard: Shard) -> None:
-    forget_weights(shard)
+    drop_lewis_weights(shard)
     shard.state.pop(KEY, None)
 
 
@@ -162,28 +167,28 @@ def _scores(shard: Shard) -> Floats:
 
 
 def _with_replacement(shards: Shards, scores: _Scores, budget: int, seed: int) -> Choice:
-    rings = draws.join(shards.map(_first_rings, budget, seed, scores.highest))
+    rings = draws.join_rings(shards.map(_first_rings, budget, seed, scores.highest))
     first, counts = draws.ring_counts(rings, budget, seed, scores.highest)
     weights = counts * (scores.total / (counts.sum() * first.weights))
     return Choice(first.ids, weights, counts, first.weights)
 
 
-def _first_rings(shard: Shard, budget: int, seed: int, highest: float) -> draws.Rings:
+def _first_rings(shard: Shard, budget: int, seed: int, highest: float) -> draws.ClockRings:
     return draws.first_rings(shard.state[KEY], shard.ids, budget, seed, highest)
 
 
 def _poisson(shards: Shards, scores: _Scores, budget: int, seed: int) -> Choice:
-    rate = draws.rate_of(shards.map(_heaviest, budget), budget)
-    kept = draws.in_order(draws.join(shards.map(_kept, seed, rate)))
+    rate = draws.solve_poisson_rate(shards.map(_heaviest, budget), budget)
+    kept = draws.sort_rings(draws.join_rings(shards.map(_kept, seed, rate)))
     return Choice(kept.ids, 1 / np.minimum(1.0, rate * kept.weights), None, kept.weights)
 
 
-def _heaviest(shard: Shard, budget: int) -> draws.Heaviest:
-    return draws.heaviest(shard.state[KEY], budget)
+def _heaviest(shard: Shard, budget: int) -> draws.HeaviestWeights:
+    return draws.find_heaviest(shard.state[KEY], budget)
 
 
-def _kept(shard: Shard, seed: int, rate: float) -> draws.Rings:
-    return draws.kept(shard.state[KEY], shard.ids, seed, rate)
+def _kept(shard: Shard, seed: int, rate: float) -> draws.ClockRings:
+    return draws.keep_items(shard.state[KEY], shard.ids, seed, rate)
 
 
 def _report(choice: Choice, info: dict[str, Any]) -> Choice:
@@ -200,7 +205,7 @@ def _cost(job: Job) -> Cost:
     p, rounds = float(job.options["p"]), 0.0
     if p != 2:
         rounds = math.log(float(job.options["tol"])) / math.log(abs(p - 2) / (p + 2))
-    most = 3 if p == 2 else 2 + Lewis(p=p).max_iterations
+    most = 3 if p == 2 else 2 + LewisSettings(p=p).max_iterations
     usual, width = 2 + math.ceil(rounds), job.width() / job.models
     return Cost(
         passes=(job.models, most * job.models),

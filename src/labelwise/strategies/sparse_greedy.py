@@ -29,22 +29,22 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, to_numpy
 from labelwise.kernels.calibration import calibrate_temperature
-from labelwise.kernels.checks import check_choice, check_positive, check_whole
+from labelwise.kernels.checks import check_choice, check_integer, check_positive
 from labelwise.kernels.loop.greedy_ahead import Ahead, AheadStrategy
-from labelwise.kernels.placement import workplace_of
-from labelwise.kernels.sparse.greedy import COLUMN_BYTES, Pursuit, State, exact_scores, update
+from labelwise.kernels.placement import find_placement
+from labelwise.kernels.sparse.greedy import COLUMN_BYTES, GreedyPursuit, State, exact_scores, update
 from labelwise.kernels.sparse.greedy import start as start_block
-from labelwise.kernels.sparse.greedy_ahead import PursuitAhead
-from labelwise.kernels.sparse.label_gradients import Law
+from labelwise.kernels.sparse.greedy_ahead import LookaheadPursuit
+from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import (
-    Terms,
-    answer,
-    pose,
-    refuse_if_drowned,
-    vectors_at,
-    warn_if_void,
+    ObjectiveTerms,
+    build_choice,
+    check_beta,
+    compute_vectors,
+    pose_problem,
+    warn_if_degenerate,
 )
-from labelwise.kernels.sparse.steps import Gain, best_weights
+from labelwise.kernels.sparse.steps import GainRule, solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, History, Job, PickFacts
@@ -58,7 +58,7 @@ LEAST_HOLDOUT = 20
 class Plan(NamedTuple):
     """The picks so far, and whether their weights are made best at the end."""
 
-    pursuit: Pursuit
+    pursuit: GreedyPursuit
     polish: bool
 
 
@@ -96,12 +96,15 @@ def begin(
         rho: the mass that smoothing spreads evenly over the classes.
         sigma_scale: "none", or "paper" to divide the deviations by the number of items.
     """
-    law, terms = Law(label_law, temperature, rho), Terms(alpha, relative_alpha, beta, sigma_scale)
-    problem = pose(shards, budget, law, terms, DEFAULTS)
-    warn_if_void(problem, "sparse_greedy")
+    law, terms = (
+        LabelLaw(label_law, temperature, rho),
+        ObjectiveTerms(alpha, relative_alpha, beta, sigma_scale),
+    )
+    problem = pose_problem(shards, budget, law, terms, DEFAULTS)
+    warn_if_degenerate(problem, "sparse_greedy")
     if gain == "exact":
-        refuse_if_drowned(problem, "sparse_greedy")
-    pursuit = Pursuit(problem, Gain(gain, tau), debias_steps, workplace_of(shards))
+        check_beta(problem, "sparse_greedy")
+    pursuit = GreedyPursuit(problem, GainRule(gain, tau), debias_steps, find_placement(shards))
     return Plan(pursuit, polish)
 
 
@@ -109,15 +112,15 @@ def check_job(job: Job) -> None:
     """Reject options out of range."""
     check_choice("gain", job.options["gain"], ("linear", "exact"))
     check_positive("tau", job.options["tau"])
-    check_whole("debias_steps", job.options["debias_steps"], 0)
+    check_integer("debias_steps", job.options["debias_steps"], 0)
     check_problem(job)
 
 
 def check_problem(job: Job) -> None:
     """Reject the options that describe the problem; both solvers have them."""
     options = job.options
-    Law(options["label_law"], options["temperature"], options["rho"]).check()
-    Terms(*(options[name] for name in Terms._fields)).check()
+    LabelLaw(options["label_law"], options["temperature"], options["rho"]).check()
+    ObjectiveTerms(*(options[name] for name in ObjectiveTerms._fields)).check()
 
 
 def adapt_label_law(history: History) -> dict[str, Any]:
@@ -158,7 +161,7 @@ def advance(plan: Plan, picked: Rows) -> Plan:
     """Weigh all picks anew, with the new one among them."""
     if not plan.pursuit.problem.void:
         pursuit = plan.pursuit
-        pursuit.add(vectors_at(picked, pursuit.problem.law, pursuit.weights)[0])
+        pursuit.add(compute_vectors(picked, pursuit.problem.law, pursuit.weights)[0])
     return plan
 
 
@@ -169,7 +172,7 @@ def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
 
 def look_ahead(strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) -> Ahead:
     """Make many picks at a time where the rows are; labelled rows do not matter."""
-    return PursuitAhead(strategy, shards)
+    return LookaheadPursuit(strategy, shards)
 
 
 def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
@@ -178,9 +181,11 @@ def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     polished = plan.polish and not problem.void
     weights = np.ones(len(ids)) if problem.void else to_numpy(pursuit.weights)
     if polished:
-        weights = best_weights(pursuit.vectors, weights, problem)
+        weights = solve_best_weights(pursuit.vectors, weights, problem)
     facts = {"gain": pursuit.gain.kind, "polished": polished}
-    return answer(problem, ids, vectors_at(shards.rows(ids), problem.law), weights, facts)
+    return build_choice(
+        problem, ids, compute_vectors(shards.rows(ids), problem.law), weights, facts
+    )
 
 
 def _cost(job: Job) -> Cost:

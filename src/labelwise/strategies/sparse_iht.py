@@ -23,23 +23,23 @@ Sparse Approximation", 2022, Algorithm 2.
 
 import numpy as np
 
-from labelwise.kernels.checks import check_choice, check_whole
+from labelwise.kernels.checks import check_choice, check_integer
 from labelwise.kernels.loop import greedy
-from labelwise.kernels.placement import in_one_block
-from labelwise.kernels.sparse.iht import is_lower, threshold
-from labelwise.kernels.sparse.iht_blocks import Rules
-from labelwise.kernels.sparse.label_gradients import Law
+from labelwise.kernels.placement import join_resident_blocks
+from labelwise.kernels.sparse.iht import is_lower_objective, run_thresholding
+from labelwise.kernels.sparse.iht_blocks import ThresholdingRules
+from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import (
-    Problem,
-    Terms,
-    answer,
-    largest_variances,
-    pose,
-    refuse_if_drowned,
-    vectors_at,
-    warn_if_void,
+    ObjectiveTerms,
+    SparseProblem,
+    build_choice,
+    check_beta,
+    compute_vectors,
+    find_largest_variances,
+    pose_problem,
+    warn_if_degenerate,
 )
-from labelwise.kernels.sparse.steps import best_weights
+from labelwise.kernels.sparse.steps import solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
@@ -95,21 +95,23 @@ def choose(
         rho: the mass that smoothing spreads evenly over the classes.
         sigma_scale: "none", or "paper" to divide the deviations by the number of items.
     """
-    rules = Rules(projection, prox_scale, step, debias_steps)
-    shards = in_one_block(shards)
-    law = Law(label_law, temperature, rho)
-    problem = pose(shards, budget, law, Terms(alpha, relative_alpha, beta, sigma_scale), DEFAULTS)
+    rules = ThresholdingRules(projection, prox_scale, step, debias_steps)
+    shards = join_resident_blocks(shards)
+    law = LabelLaw(label_law, temperature, rho)
+    problem = pose_problem(
+        shards, budget, law, ObjectiveTerms(alpha, relative_alpha, beta, sigma_scale), DEFAULTS
+    )
     if problem.void:
-        warn_if_void(problem, "sparse_iht")
-        ids, _ = largest_variances(shards, problem.law, budget)
-        picked = vectors_at(shards.rows(ids), problem.law)
-        return answer(problem, ids, picked, np.ones(budget), {"polished": False})
-    refuse_if_drowned(problem, "sparse_iht")
-    best, made = threshold(shards, problem, rules, iterations)
-    picked = vectors_at(shards.rows(best.ids), problem.law)
-    weights = best_weights(picked[0], best.weights, problem) if polish else best.weights
+        warn_if_degenerate(problem, "sparse_iht")
+        ids, _ = find_largest_variances(shards, problem.law, budget)
+        picked = compute_vectors(shards.rows(ids), problem.law)
+        return build_choice(problem, ids, picked, np.ones(budget), {"polished": False})
+    check_beta(problem, "sparse_iht")
+    best, made = run_thresholding(shards, problem, rules, iterations)
+    picked = compute_vectors(shards.rows(best.ids), problem.law)
+    weights = solve_best_weights(picked[0], best.weights, problem) if polish else best.weights
     facts = {"iterations": made, "polished": polish}
-    choice = answer(problem, best.ids, picked, weights, facts)
+    choice = build_choice(problem, best.ids, picked, weights, facts)
     if compare_with_greedy is None:
         compare_with_greedy = budget <= iterations
     return _better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
@@ -119,12 +121,14 @@ def check_job(job: Job) -> None:
     """Reject options out of range."""
     for name, known in CHOICES.items():
         check_choice(name, job.options[name], known)
-    check_whole("iterations", job.options["iterations"], 1)
-    check_whole("debias_steps", job.options["debias_steps"], 0)
+    check_integer("iterations", job.options["iterations"], 1)
+    check_integer("debias_steps", job.options["debias_steps"], 0)
     check_problem(job)
 
 
-def _better(choice: Choice, problem: Problem, shards: Shards, seed: int, polish: bool) -> Choice:
+def _better(
+    choice: Choice, problem: SparseProblem, shards: Shards, seed: int, polish: bool
+) -> Choice:
     """The thresholded batch, or the greedy one where that reaches a lower objective."""
     strategy = GREEDY.with_options(
         alpha=problem.alpha,
@@ -138,7 +142,7 @@ def _better(choice: Choice, problem: Problem, shards: Shards, seed: int, polish:
     )
     rival = greedy.pick(strategy, shards, None, problem.budget, seed)
     theirs, ours = (one.info["f"] * problem.square for one in (rival, choice))
-    wins = is_lower(theirs, ours, problem)
+    wins = is_lower_objective(theirs, ours, problem)
     facts = {
         "iterations": choice.info["iterations"],
         "f_thresholding": choice.info["f"],

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, Ids, comparable, to_numpy
-from labelwise.kernels.checks import check_whole
-from labelwise.kernels.distance.kmeans import Clusters, kmeans
-from labelwise.kernels.scaling import power_of
+from labelwise.kernels.checks import check_integer
+from labelwise.kernels.distance.kmeans import KMeansClusters, kmeans
+from labelwise.kernels.scaling import binary_exponent
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
@@ -62,12 +62,12 @@ def choose(
 
 def check_job(job: Job) -> None:
     """Reject a number of clusters or neighbours below 1."""
-    check_whole("clusters", job.options["clusters"], 1)
-    check_whole("neighbours", job.options["neighbours"], 1)
+    check_integer("clusters", job.options["clusters"], 1)
+    check_integer("neighbours", job.options["neighbours"], 1)
 
 
 def _pick(
-    shards: Shards, found: Clusters, covered: NDArray[np.int64], budget: int, neighbours: int
+    shards: Shards, found: KMeansClusters, covered: NDArray[np.int64], budget: int, neighbours: int
 ) -> tuple[Ids, Floats]:
     """Take turns: the cluster with the fewest labels first, then the largest."""
     sizes = np.bincount(found.labels, minlength=len(covered))
@@ -89,7 +89,9 @@ def _pick(
     return np.array(ids, dtype=np.int64), np.array(scores)
 
 
-def _typical(shards: Shards, found: Clusters, cluster: int, neighbours: int) -> tuple[Ids, Floats]:
+def _typical(
+    shards: Shards, found: KMeansClusters, cluster: int, neighbours: int
+) -> tuple[Ids, Floats]:
     """A cluster's items, the most typical first, and how typical they are."""
     members = np.flatnonzero(found.labels == cluster)
     near = members[np.lexsort((shards.ids[members], comparable(found.distances[members])))]
@@ -107,7 +109,7 @@ def _typicality(rows: Floats, neighbours: int) -> Floats:
     largest = np.abs(rows).max()
     if not largest:
         return np.ones(count)
-    size = 2.0 ** (power_of(largest) - 1)  # nothing is rounded
+    size = 2.0 ** (binary_exponent(largest) - 1)  # nothing is rounded
     rows = rows / size
     means = np.empty(count)
     norms = np.einsum("id,id->i", rows, rows)

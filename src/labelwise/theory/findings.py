@@ -11,7 +11,7 @@ from labelwise.arrays import Floats, Ids, float64, row_noise, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.distance.factored import Factored, weighted_sum
 from labelwise.kernels.linear.leverage import read_features
-from labelwise.kernels.linear.lewis import Lewis, lewis_iteration
+from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.selection.result import Selection
@@ -138,9 +138,9 @@ def measure_shared(case: Case) -> list[Finding]:
     """Whether several models care about the same items."""
     if case.models < 2:
         return []
-    settings = Lewis(p=case.p, tol=1e-4, rtol=case.rtol, double=True)
+    settings = LewisSettings(p=case.p, tol=1e-4, rtol=case.rtol, double=True)
     every = [
-        lewis_iteration(case.shards, settings, Reader(model, case.bias)).weights
+        iterate_lewis_weights(case.shards, settings, Reader(model, case.bias)).weights
         for model in range(case.models)
     ]
     values = {f"{t:g}": model_coverage(every, t, ids=case.shards.ids) for t in PERCENTS}

@@ -29,9 +29,9 @@ import numpy as np
 
 from labelwise.arrays import Floats, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.bases import MOST_COLUMNS, Columns, Finer
+from labelwise.kernels.linear.bases import MOST_COLUMNS, ModelColumns, SubdividedShards
 from labelwise.kernels.linear.leverage import project, whiten
-from labelwise.kernels.linear.lewis import Lewis, lewis_iteration
+from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
 from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size
 from labelwise.theory.pool import Reader, as_pool, count_models, moments
@@ -145,7 +145,7 @@ def plan(
     check_error(error)
     if not (np.isfinite(ridge) and ridge > 0):
         raise BadInput(f"ridge must be a positive number; got {ridge}")
-    settings = Lewis(p=p, tol=tol, rtol=rtol, double=True)
+    settings = LewisSettings(p=p, tol=tol, rtol=rtol, double=True)
     shards = as_pool(features)
     count, n = count_models(shards), len(shards)
     shared = np.zeros(n)
@@ -184,7 +184,7 @@ def plan(
 
 
 def _look(
-    shards: Shards, read: Reader, settings: Lewis, ridge: float
+    shards: Shards, read: Reader, settings: LewisSettings, ridge: float
 ) -> tuple[dict[str, Any], Floats]:
     """The facts of one model, and its Lewis weights ``(n,)``."""
     n = len(shards)
@@ -193,7 +193,7 @@ def _look(
     if settings.p == 2:
         weights = leverage
     else:
-        weights = lewis_iteration(shards, settings, read).weights
+        weights = iterate_lewis_weights(shards, settings, read).weights
     energies = np.clip(np.linalg.eigvalsh(moments(shards, read).gram)[::-1], 0.0, None)
     level = ridge * float(energies.sum()) / max(basis.rank, 1)
     peak, squares = float(leverage.max(initial=0.0)), float(leverage @ leverage)
@@ -254,4 +254,4 @@ def _joint_rank(shards: Shards, found: list[ModelPlan], rtol: float | None) -> t
         return ranks, True
     if sum(entry.columns for entry in found) > MOST_COLUMNS:
         return min(ranks, len(shards)), False
-    return whiten(Finer(shards), Columns(), rtol=rtol).rank, True
+    return whiten(SubdividedShards(shards), ModelColumns(), rtol=rtol).rank, True

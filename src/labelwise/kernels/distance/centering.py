@@ -15,7 +15,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, like, to_numpy
 from labelwise.kernels.distance.factored import Embedding, Factored
-from labelwise.kernels.scaling import power_of, unit_for
+from labelwise.kernels.scaling import binary_exponent, scale_for_exponent
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows, take_rows
 
@@ -71,7 +71,7 @@ class Moved:
             return np.asarray(squares / self.unit / self.unit)
 
 
-def near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Moved:
+def move_near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Moved:
     """``read``, with a move where that makes distances exact; one that moves already is left so.
 
     Args:
@@ -82,7 +82,7 @@ def near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Moved:
     Example:
         >>> from labelwise.pool.blocks import LocalShards
         >>> pool = LocalShards.of(features=np.array([[1000.0], [1001.0], [1005.0]]))
-        >>> near_origin(pool, lambda rows: rows["features"]).shift
+        >>> move_near_origin(pool, lambda rows: rows["features"]).shift
         array([1002.])
     """
     if isinstance(read, Moved):
@@ -100,15 +100,15 @@ def near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Moved:
         spread = np.square(few - mean).sum(axis=1).mean()
         far = shifted and not factored and bool((mean @ mean) > FAR * spread)
     if not far:
-        return Moved(read, None, unit_for(power, size))
-    return Moved(read, np.ldexp(mean, power), unit_for(power + _power(few - mean), size))
+        return Moved(read, None, scale_for_exponent(power, size))
+    return Moved(read, np.ldexp(mean, power), scale_for_exponent(power + _power(few - mean), size))
 
 
 def _power(numbers: Floats) -> int:
     """The power of two that the largest number of most rows is of; 0 where all are zero."""
     largest = np.abs(numbers).max(axis=1)
     largest = largest[(largest > 0) & (largest < np.inf)]
-    return power_of(float(np.median(largest))) if len(largest) else 0
+    return binary_exponent(float(np.median(largest))) if len(largest) else 0
 
 
 def _first(shard: Shard, read: Read) -> tuple[Ids, Floats, int, bool]:

@@ -72,14 +72,14 @@ def factors(rows: Rows) -> Factored:
     return Factored(rows["a"], rows["h"])
 
 
-def embedding_rows(rows: Embedding) -> tuple[dict[str, Any], Callable[[Rows], Embedding]]:
+def split_embedding(rows: Embedding) -> tuple[dict[str, Any], Callable[[Rows], Embedding]]:
     """Rows for blocks, and the function that makes the embedding of them again."""
     if isinstance(rows, Factored):
         return {"a": rows.a, "h": rows.h}, factors
     return {"features": rows}, features
 
 
-def one_block(
+def make_single_block(
     rows: Embedding, k: int, centres: Embedding | None
 ) -> tuple[LocalShards, Callable[[Rows], Embedding], Embedding | None]:
     """Rows as a user gives them in one block, how they are read from it, and the centres.
@@ -89,7 +89,7 @@ def one_block(
     rows, centres = given(rows, centres)
     if not 0 <= k <= len(rows):
         raise BadInput(f"k must be from 0 to {len(rows)}, the number of rows; got {k}")
-    names, embed = embedding_rows(rows)
+    names, embed = split_embedding(rows)
     return LocalShards([Shard(np.arange(len(rows), dtype=np.int64), names)]), embed, centres
 
 
@@ -172,7 +172,7 @@ def weighted_sum(rows: Factored, weights: Array) -> Array:
     return xp.matmul(xp.matrix_transpose(rows.a * weights[:, None]), rows.h)
 
 
-def products_with(rows: Factored, matrix: Array) -> Array:
+def inner_products_with_matrix(rows: Factored, matrix: Array) -> Array:
     """``g_i . vec(R)`` for every row and one ``(K, d)`` matrix ``R``, ``(n,)``."""
     xp = namespace(rows.h)
     return arrays.row_dots(xp.matmul(rows.h, xp.matrix_transpose(matrix)), rows.a)

@@ -26,22 +26,22 @@ from labelwise.arrays import (
     row_dots,
     to_numpy,
 )
-from labelwise.kernels.distance.centering import Moved, near_origin
+from labelwise.kernels.distance.centering import Moved, move_near_origin
 from labelwise.kernels.distance.factored import (
     ROUNDED,
     Embedding,
     Factored,
-    embedding_rows,
     float64,
-    one_block,
+    inner_products_with_matrix,
+    make_single_block,
     products,
-    products_with,
     size,
+    split_embedding,
     squared_norms,
     take,
 )
 from labelwise.kernels.distance.farthest_ahead import FarthestAhead
-from labelwise.kernels.float64_blocks import double_chunks
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.loop import greedy
 from labelwise.kernels.loop.greedy_ahead import AheadStrategy
 from labelwise.pool.blocks import Shard, Shards
@@ -130,7 +130,7 @@ class Plan:
 
 def begin(shards: Shards, labelled: Rows | None, embed: Any) -> Plan:
     """Look where the rows are, and without labelled ones for their mean, in one pass."""
-    moved = near_origin(shards, embed)
+    moved = move_near_origin(shards, embed)
     plan = Plan(moved, moved.unshifted())
     if labelled is not None:
         return plan
@@ -150,18 +150,20 @@ def _sum(embed: Any, some: Rows) -> Array:
     rows = embed(some)
     if isinstance(rows, Factored):
         xp: Any = namespace(rows.h)
-        both = double_chunks(rows.a, rows.h)
+        both = iterate_float64_chunks(rows.a, rows.h)
         return sum(xp.matmul(xp.matrix_transpose(a), h) for a, h in both)[None]
     if isinstance(rows, np.ndarray):  # widened as they are added, in half the time of chunks
         return rows.sum(axis=0, dtype=np.float64)[None]
-    return sum(namespace(rows).sum(chunk, axis=0) for (chunk,) in double_chunks(rows))[None]
+    return sum(namespace(rows).sum(chunk, axis=0) for (chunk,) in iterate_float64_chunks(rows))[
+        None
+    ]
 
 
 def _from_mean(rows: Embedding, norms: Array, mean: Floats) -> Array:
     """Squared distance of every row to the mean, ``(n,)``."""
     with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is refused
         if isinstance(rows, Factored):
-            inner = products_with(rows, like(mean, rows.h, dtype=rows.h.dtype))
+            inner = inner_products_with_matrix(rows, like(mean, rows.h, dtype=rows.h.dtype))
         else:
             inner = arrays.row_products(rows, like(mean, rows, dtype=rows.dtype)[None, :])[:, 0]
         return (norms - 2 * inner + float(np.vdot(mean, mean))).clip(min=0)
@@ -258,7 +260,7 @@ def _back(plan: Plan, scores: Floats) -> Floats:
     return plan.moved.squares_back(scores)
 
 
-def farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
+def make_farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
     return AheadStrategy(
         ahead=FarthestAhead,
@@ -290,9 +292,11 @@ def farthest_first(rows: Embedding, k: int, centers: Embedding | None = None) ->
         >>> farthest_first(np.arange(5.0)[:, None], 3)  # 0 1 2 3 4 on a line
         array([0, 4, 2])
     """
-    shards, embed, centers = one_block(rows, k, centers)
+    shards, embed, centers = make_single_block(rows, k, centers)
     if k == 0:
         return np.empty(0, dtype=np.int64)
-    labelled = None if centers is None else embedding_rows(centers)[0]
-    strategy = farthest_strategy(embed, name="farthest_first", needs=(), good_for="", reference="")
+    labelled = None if centers is None else split_embedding(centers)[0]
+    strategy = make_farthest_strategy(
+        embed, name="farthest_first", needs=(), good_for="", reference=""
+    )
     return greedy.pick(strategy, shards, labelled, k, seed=0).ids

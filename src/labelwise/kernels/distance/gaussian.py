@@ -15,8 +15,8 @@ from labelwise.arrays import (
     squared_distances,
     squared_norms,
 )
-from labelwise.kernels.float64_blocks import double_products
-from labelwise.kernels.scaling import in_units, near_one
+from labelwise.kernels.float64_blocks import multiply_in_float64
+from labelwise.kernels.scaling import apply_scale, scale_near_one
 
 KERNELS = 1 << 22
 """How many kernels are held at a time (32 MB)."""
@@ -24,8 +24,8 @@ KERNELS = 1 << 22
 
 def median_distance(features: Floats) -> float:
     """The median distance between two different rows; where that is 0, the mean, or 1."""
-    unit = near_one(float(np.abs(features).max(initial=0.0)))
-    features = in_units(features, unit)
+    unit = scale_near_one(float(np.abs(features).max(initial=0.0)))
+    features = apply_scale(features, unit)
     distances = np.sqrt(squared_distances(features, features)[np.triu_indices(len(features), 1)])
     median = float(np.median(distances)) if len(distances) else 0.0
     if median == 0:
@@ -51,7 +51,7 @@ def kernel_sums(features: Array, norms: Array, points: Array, bandwidth: float) 
     sums = []
     for first in range(0, max(features.shape[0], 1), step):
         rows = slice(first, first + step)
-        distances = double_products(features[rows], xp.matrix_transpose(points))
+        distances = multiply_in_float64(features[rows], xp.matrix_transpose(points))
         distances *= -2
         distances += norms[rows, None]
         distances += squared_norms(points)[None, :]

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, largest, like, namespace, squared_norms, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.centering import Moved, near_origin
+from labelwise.kernels.distance.centering import Moved, move_near_origin
 from labelwise.kernels.distance.factored import features
 from labelwise.kernels.distance.farthest import CHUNK
-from labelwise.kernels.distance.kmeans_plus_plus import draw_far_items
-from labelwise.kernels.scaling import power_of
+from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus
+from labelwise.kernels.scaling import binary_exponent
 from labelwise.pool.blocks import Shard, Shards, as_shards
 from labelwise.pool.rows import Rows
 
@@ -31,7 +31,7 @@ KEY = "kmeans"
 
 
 @dataclass(frozen=True)
-class Clusters:
+class KMeansClusters:
     """Clusters of all rows, in the order of `Shards.ids`.
 
     Attributes:
@@ -66,7 +66,7 @@ def kmeans(
     rounds: int = 30,
     tolerance: float = 1e-4,
     read: Callable[[Rows], Array] = features,
-) -> Clusters:
+) -> KMeansClusters:
     """Cluster rows.
 
     Args:
@@ -80,8 +80,8 @@ def kmeans(
     shards = as_shards(rows)
     if not 1 <= k <= len(shards):
         raise BadInput(f"k must be from 1 to {len(shards)}, the number of rows; got {k}")
-    moved = near_origin(shards, read)
-    ids, _ = draw_far_items(shards, moved, k, seed, name="k-means++ seeding")
+    moved = move_near_origin(shards, read)
+    ids, _ = draw_kmeans_plus_plus(shards, moved, k, seed, name="k-means++ seeding")
     centres = to_numpy(moved(shards.rows(ids))).astype(np.float64)
     before = np.inf
     done = 0
@@ -97,7 +97,7 @@ def kmeans(
     distances = moved.squares_back(np.concatenate(shards.map(_distances)))
     if np.isinf(distances).any():
         raise BadInput("squared distances of the rows are infinite; scale them down")
-    return Clusters(moved.back(centres), labels, distances, done, moved)
+    return KMeansClusters(moved.back(centres), labels, distances, done, moved)
 
 
 def _assign(
@@ -172,7 +172,7 @@ def _distances(shard: Shard) -> Floats:
     return distances
 
 
-def nearest_to_centres(ids: Ids, clusters: Clusters) -> tuple[Ids, Floats]:
+def find_central_items(ids: Ids, clusters: KMeansClusters) -> tuple[Ids, Floats]:
     """For every cluster that has rows, the id of the row nearest its centre, and its distance.
 
     Args:
@@ -186,8 +186,8 @@ def nearest_to_centres(ids: Ids, clusters: Clusters) -> tuple[Ids, Floats]:
     return ids[best], clusters.distances[best]
 
 
-def _told_apart(clusters: Clusters) -> Floats:
+def _told_apart(clusters: KMeansClusters) -> Floats:
     """The distances without the digits that rounding may have made, so that equal rows tie."""
     apart = squared_norms(clusters.centres - clusters.centres.mean(axis=0))
-    scale = np.ldexp(1.0, power_of(max(clusters.distances.max(), apart.max())))
+    scale = np.ldexp(1.0, binary_exponent(max(clusters.distances.max(), apart.max())))
     return np.asarray(np.round(clusters.distances / scale * 2.0**30))

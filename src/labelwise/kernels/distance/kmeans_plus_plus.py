@@ -23,13 +23,13 @@ import numpy as np
 from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import clocks
-from labelwise.kernels.distance.centering import near_origin
+from labelwise.kernels.distance.centering import move_near_origin
 from labelwise.kernels.distance.clocks import PICK, Rings
 from labelwise.kernels.distance.factored import (
     Embedding,
-    embedding_rows,
     features,
-    one_block,
+    make_single_block,
+    split_embedding,
     squared_distances,
     squared_norms,
     take,
@@ -49,7 +49,7 @@ PATIENCE = 1.0
 """How much cheaper measuring all rows again must be; 0 does it after every pick."""
 
 
-def draw_far_items(
+def draw_kmeans_plus_plus(
     shards: Shards,
     embed: Callable[[Rows], Embedding],
     k: int,
@@ -75,7 +75,7 @@ def draw_far_items(
         rows as `labelwise.kernels.distance.centering` moves them).
     """
     # Norms, by which the largest goes, do not outlast a shift.
-    moved = near_origin(shards, embed, shifted=first != "largest")
+    moved = move_near_origin(shards, embed, shifted=first != "largest")
     best = shards.map(clocks.start, moved, seed, first)
     draw = _Draw(shards, moved, seed, k, name)
     if centres is None:
@@ -130,7 +130,7 @@ class _Draw:
         """Count picks as centres."""
         self.ids += ids
         self.scores += scores
-        rows, self._restore = embedding_rows(embedding)
+        rows, self._restore = split_embedding(embedding)
         self._centres.append(rows)
         self.shards.progress(self.name, len(self.ids), self.k)
 
@@ -256,9 +256,9 @@ def kmeans_plus_plus(
         >>> sorted((ids // 2).tolist())  # almost surely one of each pair
         [0, 1]
     """
-    shards, embed, centers = one_block(rows, k, centers)
+    shards, embed, centers = make_single_block(rows, k, centers)
     if first not in ("uniform", "largest"):
         raise BadInput(f"first must be 'uniform' or 'largest'; got {first!r}")
     if k == 0:
         return np.empty(0, dtype=np.int64)
-    return draw_far_items(shards, embed, k, seed, centres=centers, first=first)[0]
+    return draw_kmeans_plus_plus(shards, embed, k, seed, centres=centers, first=first)[0]

@@ -28,7 +28,7 @@ from labelwise.arrays import (
 )
 from labelwise.errors import BadInput
 from labelwise.kernels.information.fisher import fisher_products, fisher_squares, fisher_sum
-from labelwise.kernels.scaling import in_units
+from labelwise.kernels.scaling import apply_scale
 from labelwise.pool.blocks import Shard
 from labelwise.pool.rows import Rows
 
@@ -97,7 +97,7 @@ def chunks(
     step = step or max(NUMBERS // (plan.classes * max(plan.dimension, plan.classes)), 1)
     for first in range(0, len(positions), step):
         at = slice(first, first + step)
-        features = in_units(float64(take(rows["features"], positions[at])), plan.unit)
+        features = apply_scale(float64(take(rows["features"], positions[at])), plan.unit)
         if plan.regression:
             yield at, features, None
         else:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Floats, like, namespace, row_dots, to_numpy
-from labelwise.kernels.float64_blocks import double_chunks
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.blocks import Shard
 from labelwise.pool.pieces import in_pieces
 from labelwise.pool.rows import Rows, take_rows
@@ -52,7 +52,7 @@ def measured(measure: Measure, rows: Rows) -> Array:
     """The measure of every model's probabilities, a few rows in float64 at a time, ``(n, M)``."""
     scores = []
     for probabilities in models(rows):
-        parts = [measure(chunk) for (chunk,) in double_chunks(probabilities)]
+        parts = [measure(chunk) for (chunk,) in iterate_float64_chunks(probabilities)]
         scores.append(namespace(probabilities).concat(parts))
     return namespace(*scores).stack(scores, axis=1)
 

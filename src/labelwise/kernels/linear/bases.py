@@ -8,7 +8,7 @@ features        the features themselves
 
 `Columns` joins the features of several models, applies a basis and adds a constant column. It is
 what kernels take as ``read``. Columns have the precision of the features, since that decides the
-rank. `Finer` shows the rows in small blocks, so that the columns of one block fit in memory.
+rank. `SubdividedShards` splits blocks, so that the columns of one block fit in memory.
 
 Reference: A. Rahimi, B. Recht, "Random Features for Large-Scale Kernel Machines", NeurIPS 2007.
 """
@@ -23,7 +23,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.checks import check_whole
+from labelwise.kernels.checks import check_integer
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows, each
 
@@ -46,7 +46,7 @@ def join_features(rows: Rows) -> Array:
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class PolynomialBasis:
     """All monomials of degree 1 to ``degree`` in ``(x - shift) * factor``."""
 
     degree: int
@@ -70,7 +70,7 @@ class Polynomial:
 
 
 @dataclass(frozen=True)
-class Fourier:
+class FourierBasis:
     """Random cosines; ``frequencies`` is ``(d, m)`` and ``phases`` ``(m,)``."""
 
     frequencies: Floats
@@ -85,10 +85,10 @@ class Fourier:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ModelColumns:
     """Reads a block: the features, through ``basis`` where there is one, and a constant column."""
 
-    basis: Polynomial | Fourier | None = None
+    basis: PolynomialBasis | FourierBasis | None = None
     bias: bool = False
 
     def __call__(self, rows: Rows) -> Array:
@@ -101,7 +101,7 @@ class Columns:
         return xp.concat([columns, xp.ones_like(columns[:, :1])], axis=1)
 
 
-class Finer:
+class SubdividedShards:
     """The same rows in blocks of at most `PIECE` rows; a `labelwise.pool.blocks.Shards`."""
 
     def __init__(self, shards: Shards) -> None:
@@ -174,7 +174,7 @@ def _as_given(columns: Array, features: Array) -> Array:
 
 def check_polynomial(degree: int, width: int) -> None:
     """Reject a degree below 1, or one that gives too many monomials of ``width`` features."""
-    check_whole("degree", degree, 1)
+    check_integer("degree", degree, 1)
     columns = comb(width + degree, degree) - 1
     if columns > MOST_COLUMNS:
         raise BadInput(
@@ -185,14 +185,14 @@ def check_polynomial(degree: int, width: int) -> None:
 
 def check_fourier(count: int, length_scale: float | None) -> None:
     """Reject a number of frequencies or a length scale out of range."""
-    check_whole("frequencies", count, 1)
+    check_integer("frequencies", count, 1)
     if count > MOST_COLUMNS:
         raise BadInput(f"frequencies must be at most {MOST_COLUMNS}; got {count}")
     if length_scale is not None and not (np.isfinite(length_scale) and length_scale > 0):
         raise BadInput(f"length_scale must be a positive number; got {length_scale}")
 
 
-def polynomial(shards: Shards, degree: int, *, centred: bool) -> Polynomial:
+def make_polynomial_basis(shards: Shards, degree: int, *, centred: bool) -> PolynomialBasis:
     """The monomials of the pool's features, standardised so that powers keep their digits.
 
     Args:
@@ -200,7 +200,7 @@ def polynomial(shards: Shards, degree: int, *, centred: bool) -> Polynomial:
         degree: at least 1.
         centred: whether to subtract the mean. With a constant column the span stays the same.
     """
-    check_whole("degree", degree, 1)
+    check_integer("degree", degree, 1)
     mean, spread, noise = _moments(shards)
     check_polynomial(degree, len(mean))
     size = np.hypot(mean, spread)
@@ -209,12 +209,12 @@ def polynomial(shards: Shards, degree: int, *, centred: bool) -> Polynomial:
     # a constant column less its mean is rounding noise, which must not become a direction
     steady = spread <= noise * size
     factor = np.where(steady, 0.0, 1 / np.where(steady, 1.0, spread))
-    return Polynomial(degree, mean, factor)
+    return PolynomialBasis(degree, mean, factor)
 
 
-def fourier(
+def make_fourier_basis(
     shards: Shards, count: int, *, length_scale: float | None = None, seed: int = 0
-) -> Fourier:
+) -> FourierBasis:
     """Random features of the kernel ``exp(-|x - y|^2 / (2 length_scale^2))``.
 
     Args:
@@ -230,7 +230,7 @@ def fourier(
     generator = np.random.default_rng([seed % 2**64, 0xF0])
     frequencies = generator.standard_normal((len(mean), count)) / length
     phases = generator.uniform(0, 2 * np.pi, count)
-    return Fourier(frequencies, phases - mean @ frequencies)
+    return FourierBasis(frequencies, phases - mean @ frequencies)
 
 
 def _moments(shards: Shards) -> tuple[Floats, Floats, float]:

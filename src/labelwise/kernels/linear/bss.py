@@ -33,7 +33,7 @@ from labelwise.arrays import Floats, Ids, comparable, largest
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
 from labelwise.kernels.linear.leverage import Read, read_features, whiten
-from labelwise.kernels.placement import workplace_of
+from labelwise.kernels.placement import find_placement
 from labelwise.pool.blocks import Shards, as_shards
 
 WIDEST = 0.1165
@@ -46,7 +46,7 @@ _PACE = 0.78  # rounds at the theory's end, as a part of its normaliser: measure
 
 
 @dataclass(frozen=True)
-class Draws:
+class BssDraws:
     """What a run of randomized BSS drew.
 
     Attributes:
@@ -108,7 +108,7 @@ def randomized_bss(
         assert gamma is not None
         draws = draw_by_theory(shards, read_features, transform, gamma=gamma, seed=seed)
     else:
-        warn_of_few(transform.shape[1], budget, len(shards))
+        warn_few_labels(transform.shape[1], budget, len(shards))
         draws = draw_by_budget(shards, read_features, transform, budget=budget, seed=seed)
     return draws.ids, draws.weights, {**draws.info, "counts": draws.counts.tolist()}
 
@@ -120,7 +120,7 @@ def theory_gamma(epsilon: float) -> float:
     return float(min(np.sqrt(epsilon) / 3, WIDEST))
 
 
-def warn_of_few(rank: int, budget: int, n: int) -> bool:
+def warn_few_labels(rank: int, budget: int, n: int) -> bool:
     """Warn of fewer than three labels per direction, unless they are all there is.
 
     Returns:
@@ -150,14 +150,14 @@ def draw_by_theory(
     gamma: float,
     most: int | None = None,
     seed: int,
-) -> Draws:
+) -> BssDraws:
     """Run until the theory's guarantee holds; needing more than ``most`` rows is an error."""
     if not (isinstance(gamma, Real) and 0 < gamma < 1):
         raise BadInput(f"gamma must be between 0 and 1, without them; got {gamma!r}")
     rank = check_rank(transform)
     candidates = Candidates(shards, read, transform, seed)
     middle = 2 * rank * (1 - gamma**2) / gamma**2
-    record = _Record(Barriers(rank, gamma, workplace_of(shards)))
+    record = _Record(Barriers(rank, gamma, find_placement(shards)))
     while np.subtract(*record.barriers.raised()) < 8 * rank / gamma:
         record.draw(candidates)
         if most is not None and len(record.scales) > most:
@@ -168,7 +168,7 @@ def draw_by_theory(
 
 def draw_by_budget(
     shards: Shards, read: Read, transform: Floats, *, budget: int, seed: int
-) -> Draws:
+) -> BssDraws:
     """Run until ``budget`` different rows are drawn; all rows at once are taken as they are."""
     n, rank = len(shards), transform.shape[1]
     if budget == n:
@@ -180,7 +180,7 @@ def draw_by_budget(
         )
     candidates = Candidates(shards, read, transform, seed)
     gamma = budget_gamma(rank, budget)
-    record = _Record(Barriers(rank, gamma, workplace_of(shards)))
+    record = _Record(Barriers(rank, gamma, find_placement(shards)))
     reachable = min(budget, int(np.count_nonzero(candidates.leverage)))
     while len(record.scales) < reachable and record.rounds < ROUNDS_PER_PICK * budget:
         record.draw(candidates)
@@ -229,7 +229,7 @@ class _Record:
         """The mean that every eigenvalue of ``B`` has grown by."""
         return float(np.sum(self.barriers.gamma / np.asarray(self.potentials)))
 
-    def finish(self, n: int, normaliser: float) -> Draws:
+    def finish(self, n: int, normaliser: float) -> BssDraws:
         """The draws with weights ``n s / normaliser``."""
         barriers, gamma = self.barriers, self.barriers.gamma
         spectrum = np.asarray(np.linalg.eigvalsh(barriers.matrix()) / normaliser, dtype=np.float64)
@@ -249,7 +249,7 @@ class _Record:
         }
         ids = np.fromiter(self.scales, dtype=np.int64)
         weights = np.fromiter(self.scales.values(), dtype=np.float64) * (n / normaliser)
-        return Draws(ids, weights, np.fromiter(self.counts.values(), dtype=np.int64), info)
+        return BssDraws(ids, weights, np.fromiter(self.counts.values(), dtype=np.int64), info)
 
 
 def _spectrum(values: Floats, lowest: float, highest: float) -> dict[str, Any]:
@@ -261,13 +261,13 @@ def _spectrum(values: Floats, lowest: float, highest: float) -> dict[str, Any]:
     }
 
 
-def _everything(ids: Ids, rank: int) -> Draws:
+def _everything(ids: Ids, rank: int) -> BssDraws:
     """All rows, each standing for itself."""
     ones = np.ones(len(ids))
     info: dict[str, Any] = {"gamma": None, "rounds": 0, "rank": rank, "normaliser": 1.0}
     info |= {"barriers": [[], []], "potentials": [], "betas": [], "condition": 0.0, "filled": 0}
     info |= _spectrum(np.ones(rank), 1.0, 1.0)
-    return Draws(np.sort(ids), ones, ones.astype(np.int64), info)
+    return BssDraws(np.sort(ids), ones, ones.astype(np.int64), info)
 
 
 def _too_few(leverage: Floats, rank: int, rounds: float, gamma: float, most: int) -> str:
@@ -278,7 +278,9 @@ def _too_few(leverage: Floats, rank: int, rounds: float, gamma: float, most: int
     )
 
 
-def _fill(draws: Draws, matrix: Floats, candidates: Candidates, ids: Ids, budget: int) -> Draws:
+def _fill(
+    draws: BssDraws, matrix: Floats, candidates: Candidates, ids: Ids, budget: int
+) -> BssDraws:
     """Add the rows of highest leverage that were not drawn, each standing for itself.
 
     Args:
@@ -302,7 +304,7 @@ def _fill(draws: Draws, matrix: Floats, candidates: Candidates, ids: Ids, budget
     gram, (lowest, highest) = candidates.gram(added), draws.info["spectrum_bounds"]
     spectrum = np.linalg.eigvalsh(matrix / draws.info["normaliser"] + gram)
     highest += float(np.linalg.norm(gram, 2))  # what is added lifts no eigenvalue by more
-    return Draws(
+    return BssDraws(
         np.concatenate([draws.ids, added]),
         np.concatenate([draws.weights, np.ones(missing)]),
         np.concatenate([draws.counts, np.zeros(missing, dtype=np.int64)]),

@@ -13,8 +13,8 @@ Cost: ``O(n)`` and a sort of ``k`` numbers, whatever the probabilities.
 `poisson_draw` keeps each item independently of the others with probability
 :math:`\min(1, \beta t_i)`, where :math:`\beta` makes ``k`` the expected number of items.
 
-Both look at some of the items at a time (`first_rings`, `heaviest`, `kept`) and put the few that
-matter together, so that weights may stay with their blocks and memory does not grow with ``n``.
+Both process some items at a time (`first_rings`, `find_heaviest`, `keep_items`) and join the few
+that matter, so that weights may stay with their blocks and memory does not grow with ``n``.
 """
 
 from collections.abc import Iterator
@@ -56,29 +56,29 @@ def draw_until_distinct(p: Any, k: int, seed: int, ids: Ids | None = None) -> tu
     if k == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), 0
     highest = float(weights.max())
-    rings = join([first_rings(*part, k, seed, highest) for part in _pieces(weights, ids)])
+    rings = join_rings([first_rings(*part, k, seed, highest) for part in _pieces(weights, ids)])
     drawn, counts = ring_counts(rings, k, seed, highest)
     return drawn.ids, counts, int(counts.sum())
 
 
-class Rings(NamedTuple):
+class ClockRings(NamedTuple):
     """Items with a positive weight, their weights, and what decides their order; ``(m,)`` each."""
 
     ids: Ids
     weights: Floats
     times: Floats
 
-    def at(self, positions: Any) -> "Rings":
+    def at(self, positions: Any) -> "ClockRings":
         """Some of them."""
-        return Rings(*(column[positions] for column in self))
+        return ClockRings(*(column[positions] for column in self))
 
 
-def join(parts: list[Rings]) -> Rings:
+def join_rings(parts: list[ClockRings]) -> ClockRings:
     """The rings of several blocks."""
-    return Rings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return ClockRings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) -> Rings:
+def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) -> ClockRings:
     """The ``k`` items of a block whose clocks ring first, or all that ever ring.
 
     Args:
@@ -94,10 +94,10 @@ def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) ->
     if k < len(some):
         first = np.argpartition(times, k - 1)[:k]
         some, times = some[first], times[first]
-    return Rings(ids[some], weights[some], times)
+    return ClockRings(ids[some], weights[some], times)
 
 
-def ring_counts(rings: Rings, k: int, seed: int, highest: float) -> tuple[Rings, Ids]:
+def ring_counts(rings: ClockRings, k: int, seed: int, highest: float) -> tuple[ClockRings, Ids]:
     """The first ``k`` rings in the order of time, and how often each item rang by the last.
 
     Args:
@@ -142,28 +142,28 @@ def poisson_rate(t: Any, k: float) -> float:
         k: the expected number of items.
     """
     weights = _checked(t, k, None)
-    return rate_of([heaviest(part, k) for part, _ in _pieces(weights, None)], k)
+    return solve_poisson_rate([find_heaviest(part, k) for part, _ in _pieces(weights, None)], k)
 
 
-class Heaviest(NamedTuple):
+class HeaviestWeights(NamedTuple):
     """The largest weights of a block, in no order, and the sum of the others."""
 
     weights: Floats
     others: float
 
 
-def heaviest(weights: Floats, k: float) -> Heaviest:
+def find_heaviest(weights: Floats, k: float) -> HeaviestWeights:
     """The weights of a block that may be among the ``k`` largest of all, without zeros."""
     count = max(int(np.ceil(k)), 1)
     if count < len(weights):
         weights = np.partition(weights, len(weights) - count)
         weights, rest = weights[len(weights) - count :], weights[: len(weights) - count]
-        return Heaviest(weights[weights > 0], float(rest.sum()))
-    return Heaviest(weights[weights > 0], 0.0)
+        return HeaviestWeights(weights[weights > 0], float(rest.sum()))
+    return HeaviestWeights(weights[weights > 0], 0.0)
 
 
-def rate_of(parts: list[Heaviest], k: float) -> float:
-    """What `poisson_rate` answers, from the `heaviest` weights of all blocks."""
+def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
+    """What `poisson_rate` answers, from the `find_heaviest` weights of all blocks."""
     if k == 0:
         return 0.0
     largest = np.sort(np.concatenate([part.weights for part in parts]))[::-1]
@@ -190,20 +190,22 @@ def poisson_draw(t: Any, k: float, seed: int, ids: Ids | None = None) -> tuple[I
     """
     weights = _checked(t, k, ids)
     rate = poisson_rate(weights, k)
-    inside = in_order(join([kept(*part, seed, rate) for part in _pieces(weights, ids)]))
+    inside = sort_rings(
+        join_rings([keep_items(*part, seed, rate) for part in _pieces(weights, ids)])
+    )
     return inside.ids, np.minimum(1.0, rate * inside.weights)
 
 
-def kept(weights: Floats, ids: Ids, seed: int, rate: float) -> Rings:
+def keep_items(weights: Floats, ids: Ids, seed: int, rate: float) -> ClockRings:
     """The items of a block that are kept, each with probability ``min(1, rate * weight)``."""
     some = np.flatnonzero(rate * weights > 0)
     times = row_noise(seed, ids[some], _KEPT) / np.minimum(1.0, rate * weights[some])
     inside = np.flatnonzero(times < 1)
     some = some[inside]
-    return Rings(ids[some], weights[some], times[inside])
+    return ClockRings(ids[some], weights[some], times[inside])
 
 
-def in_order(rings: Rings) -> Rings:
+def sort_rings(rings: ClockRings) -> ClockRings:
     """Those first that a smaller ``k`` would keep too."""
     return rings.at(np.lexsort((rings.ids, rings.times)))
 

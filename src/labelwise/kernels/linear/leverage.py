@@ -38,7 +38,7 @@ from labelwise.arrays import (
 )
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.row_parts import PIECE, lengths, pieces, products
-from labelwise.kernels.placement import workplace_of
+from labelwise.kernels.placement import find_placement
 from labelwise.pool.blocks import Shard, Shards, as_shards
 from labelwise.pool.rows import Rows
 
@@ -120,7 +120,7 @@ def leverage_scores(
     shards = as_shards(A, "A")
     if not len(shards):
         return np.empty(0)
-    place = workplace_of(shards)
+    place = find_placement(shards)
     basis = whiten(shards, read_features, rtol=rtol, ridge=ridge, place=place)
     return project(shards, read_features, basis, double=double)
 

@@ -51,7 +51,7 @@ from labelwise.kernels.linear.leverage import (
     whiten,
 )
 from labelwise.kernels.linear.row_parts import lengths, products
-from labelwise.kernels.placement import workplace_of
+from labelwise.kernels.placement import find_placement
 from labelwise.pool.blocks import Shard, Shards, as_shards
 
 WEIGHTS = "lewis_weights"
@@ -63,7 +63,7 @@ _LARGEST = np.log(1e6)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lewis:
+class LewisSettings:
     """How Lewis weights are computed.
 
     Attributes:
@@ -127,10 +127,14 @@ def lewis_weights(A: Any, p: float, tol: float = 1e-6, max_iterations: int = 500
         >>> lewis_weights(A, 1).round(6)  # for p = 1 in proportion to the length, 1 to 3
         array([0.25, 0.75, 1.  ])
     """
-    return lewis_iteration(A, Lewis(p=p, tol=tol, max_iterations=max_iterations)).weights
+    return iterate_lewis_weights(
+        A, LewisSettings(p=p, tol=tol, max_iterations=max_iterations)
+    ).weights
 
 
-def lewis_iteration(A: Any, settings: Lewis, read: Read = read_features) -> LewisWeights:
+def iterate_lewis_weights(
+    A: Any, settings: LewisSettings, read: Read = read_features
+) -> LewisWeights:
     """Lewis weights with the number of rounds and the residual.
 
     Args:
@@ -142,20 +146,20 @@ def lewis_iteration(A: Any, settings: Lewis, read: Read = read_features) -> Lewi
     if not len(shards):
         return LewisWeights(np.empty(0), 0, 0.0, 0)
     try:
-        found = leave_weights(shards, settings, read)
+        found = store_lewis_weights(shards, settings, read)
         weights = np.concatenate(shards.map(_weights))
     finally:
-        shards.map(forget_weights)
+        shards.map(drop_lewis_weights)
     return replace(found, weights=weights)
 
 
-def leave_weights(
-    shards: Shards, settings: Lewis, read: Read = read_features, place: Array | None = None
+def store_lewis_weights(
+    shards: Shards, settings: LewisSettings, read: Read = read_features, place: Array | None = None
 ) -> LewisWeights:
     """Lewis weights that stay with the blocks, as ``shard.state[WEIGHTS]``, ``(n,)`` each.
 
-    Nothing as long as the pool is made or sent. Whoever calls this calls `forget_weights` in every
-    block at the end; the weights of the answer are empty.
+    No array as long as the pool is made. The caller calls `drop_lewis_weights` in every block
+    at the end; the weights of the answer are empty.
 
     Args:
         shards: the blocks, with one row or more.
@@ -164,7 +168,7 @@ def leave_weights(
         place: an empty float64 array where the work is done; `labelwise.arrays.workplace` if None.
     """
     n, none = len(shards), np.empty(0)
-    place = workplace_of(shards) if place is None else place
+    place = find_placement(shards) if place is None else place
     basis = whiten(shards, read, rtol=settings.rtol, place=place)
     if basis.rank == n:  # no row depends on the others
         shards.map(_leave_ones)
@@ -183,7 +187,7 @@ def leave_weights(
 
 
 def _iterate(
-    shards: Shards, read: Read, settings: Lewis, basis: Whitening, place: Array
+    shards: Shards, read: Read, settings: LewisSettings, basis: Whitening, place: Array
 ) -> tuple[int, float]:
     """Run rounds until the residual is small enough; the weights stay with the blocks."""
     p, transform = settings.p, basis.transform
@@ -335,8 +339,8 @@ def _weights(shard: Shard) -> Floats:
     return weights
 
 
-def forget_weights(shard: Shard) -> None:
-    """Remove what `leave_weights` left in a block."""
+def drop_lewis_weights(shard: Shard) -> None:
+    """Remove what `store_lewis_weights` left in a block."""
     shard.state.pop(WEIGHTS, None)
 
 

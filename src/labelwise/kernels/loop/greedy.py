@@ -29,7 +29,7 @@ from labelwise.kernels.loop.greedy_blocks import (
     start,
 )
 from labelwise.kernels.loop.greedy_window import Window
-from labelwise.kernels.placement import in_one_block, workplace_of
+from labelwise.kernels.placement import find_placement, join_resident_blocks
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import GrowingRows, Rows, on_host, take_rows
 from labelwise.strategy import Choice, GreedyStrategy
@@ -59,8 +59,8 @@ def pick(
     if not isinstance(strategy, AheadStrategy):
         ahead = False
     elif ahead is None:
-        ahead = not isinstance(workplace_of(shards), np.ndarray)
-    shards = in_one_block(shards) if ahead else shards
+        ahead = not isinstance(find_placement(shards), np.ndarray)
+    shards = join_resident_blocks(shards) if ahead else shards
     plan = strategy.begin(shards, labelled, budget, seed)
     shards.map(start, strategy, labelled, plan)
     loop = _Loop(strategy, shards, labelled, plan, budget, on_spot=ahead)

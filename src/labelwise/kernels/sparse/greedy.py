@@ -31,14 +31,14 @@ from labelwise.arrays import (
 )
 from labelwise.kernels.distance.factored import (
     Factored,
+    inner_products_with_matrix,
     products,
-    products_with,
     squared_norms,
     weighted_sum,
 )
 from labelwise.kernels.sparse.label_gradients import label_gradients
-from labelwise.kernels.sparse.problem import Problem, host_vectors
-from labelwise.kernels.sparse.steps import Gain, greedy_scores, ratio
+from labelwise.kernels.sparse.problem import SparseProblem, compute_host_vectors
+from labelwise.kernels.sparse.steps import GainRule, greedy_scores, ratio
 from labelwise.pool.rows import Rows
 
 COLUMN_BYTES = 1 << 30
@@ -65,14 +65,14 @@ class Residual(NamedTuple):
     pick: Factored | None = None
 
 
-class Pursuit:
+class GreedyPursuit:
     """The picked vectors, their products and their weights, in buffers of the final size.
 
     They are float64 arrays where ``place`` is (`labelwise.arrays.workplace`): on the GPU of the
     rows, where nothing then has to wait for the host, or on the host.
     """
 
-    def __init__(self, problem: Problem, gain: Gain, steps: int, place: Array) -> None:
+    def __init__(self, problem: SparseProblem, gain: GainRule, steps: int, place: Array) -> None:
         """Start with no pick; ``steps`` de-bias steps follow each."""
         budget, (classes, width) = problem.budget, problem.target.shape
         self.problem, self.gain, self.steps, self.count = problem, gain, steps, 0
@@ -107,7 +107,7 @@ class Pursuit:
         row = products(self.vectors, vector)[:, 0] / problem.budget**2
         self._gram[last, :count] = row
         self._gram[:count, last] = row
-        self._target[last] = products_with(vector, self._v)[0] / problem.budget
+        self._target[last] = inner_products_with_matrix(vector, self._v)[0] / problem.budget
         self.weights = self._weigh(self._gram[:count, :count], self._target[:count])
         self.residual = self._residual()
 
@@ -119,7 +119,9 @@ class Pursuit:
         rows = products(self.vectors, vectors) / self.problem.budget**2
         self._gram[:last, first:last] = rows
         self._gram[first:last, :last] = namespace(rows).matrix_transpose(rows)
-        self._target[first:last] = products_with(vectors, self._v) / self.problem.budget
+        self._target[first:last] = (
+            inner_products_with_matrix(vectors, self._v) / self.problem.budget
+        )
         self.weights, self.columns = weights, 0
         self.residual = self._residual()
 
@@ -174,7 +176,7 @@ class Pursuit:
         return self._v
 
 
-def most_columns(problem: Problem) -> int:
+def most_columns(problem: SparseProblem) -> int:
     """How many columns are worth keeping: reading so many takes as long as a product anew."""
     classes, width = map(int, problem.target.shape)
     return min((classes - 1) * width // 6, COLUMN_BYTES // (8 * problem.n), problem.budget)
@@ -199,7 +201,7 @@ class State(NamedTuple):
     slack: Array
 
 
-def start(rows: Rows, pursuit: Pursuit) -> State:
+def start(rows: Rows, pursuit: GreedyPursuit) -> State:
     """Compute the vectors of a block and score them for the first pick."""
     problem = pursuit.problem
     vectors, deviations = label_gradients(rows, problem.law)
@@ -220,7 +222,7 @@ def start(rows: Rows, pursuit: Pursuit) -> State:
     return _scored(state, first, pursuit)
 
 
-def update(state: State, rows: Rows, pursuit: Pursuit) -> State:
+def update(state: State, rows: Rows, pursuit: GreedyPursuit) -> State:
     """Bring the scores of a block up to date after one pick."""
     vectors = Factored(state.a, state.h if state.h.shape[1] else rows["features"])
     matrix, weights, _, pick = pursuit.residual
@@ -235,14 +237,14 @@ def update(state: State, rows: Rows, pursuit: Pursuit) -> State:
     return _scored(state, state.first + moved, pursuit)
 
 
-def exact_scores(rows: Rows, pursuit: Pursuit) -> Floats:
+def exact_scores(rows: Rows, pursuit: GreedyPursuit) -> Floats:
     """The scores of a few items in float64, ``(n,)``."""
     problem = pursuit.problem
-    vectors, variances = host_vectors(rows, problem.law)
+    vectors, variances = compute_host_vectors(rows, problem.law)
     if problem.void:
         return np.asarray(variances / problem.square)
     matrix = pursuit.matrix() if pursuit.residual.matrix is None else pursuit.residual.matrix
-    slopes = products_with(vectors, to_numpy(matrix)) / problem.budget
+    slopes = inner_products_with_matrix(vectors, to_numpy(matrix)) / problem.budget
     norms = squared_norms(vectors) / problem.budget**2
     scores = greedy_scores(slopes, norms, problem.alpha * variances, problem.beta, pursuit.gain)
     return np.asarray(scores / problem.square)
@@ -258,7 +260,7 @@ def _products_anew(vectors: Factored, matrix: Array) -> Array:
     return row_dots(xp.matmul(vectors.h, local), vectors.a)
 
 
-def _scored(state: State, inner: Array, pursuit: Pursuit) -> State:
+def _scored(state: State, inner: Array, pursuit: GreedyPursuit) -> State:
     """The state with new scores, from the products of all vectors with the residual."""
     problem, norms, costs = pursuit.problem, state.norms, state.costs
     if problem.void:
@@ -270,7 +272,7 @@ def _scored(state: State, inner: Array, pursuit: Pursuit) -> State:
     return _shown(state, scores, slack, problem)
 
 
-def _shown(state: State, scores: Array, slack: Array, problem: Problem) -> State:
+def _shown(state: State, scores: Array, slack: Array, problem: SparseProblem) -> State:
     """The state with scores in the units that were given."""
     if problem.law.unit != 1:
         scores, slack = scores / problem.square, slack / problem.square
@@ -278,7 +280,7 @@ def _shown(state: State, scores: Array, slack: Array, problem: Problem) -> State
 
 
 def judged(
-    slopes: Array, error: Array, norms: Array, costs: Array, pursuit: Pursuit
+    slopes: Array, error: Array, norms: Array, costs: Array, pursuit: GreedyPursuit
 ) -> tuple[Array, Array]:
     """Scores and how far rounding may have moved them, from slopes that may be off by ``error``."""
     xp, beta, gain = namespace(slopes), pursuit.problem.beta, pursuit.gain

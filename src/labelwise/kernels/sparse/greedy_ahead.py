@@ -23,18 +23,18 @@ from labelwise.arrays import Array, Ids, device, float64, like, namespace, to_nu
 from labelwise.kernels.distance.factored import (
     Factored,
     concat,
+    inner_products_with_matrix,
     products,
-    products_with,
     squared_norms,
     take,
 )
 from labelwise.kernels.loop.greedy_ahead import Found, certain_ones
 from labelwise.kernels.loop.greedy_blocks import KEY, Part, count_all
 from labelwise.kernels.loop.scan import Arrays, Scan
-from labelwise.kernels.placement import first_id
-from labelwise.kernels.sparse.greedy import ROUNDING, Pursuit, State, judged
+from labelwise.kernels.placement import read_first_id
+from labelwise.kernels.sparse.greedy import ROUNDING, GreedyPursuit, State, judged
 from labelwise.kernels.sparse.greedy_judge import CHUNK, WINDOW, bars_of, judge, vectors_of
-from labelwise.kernels.sparse.steps import TINY, Gain, greedy_scores
+from labelwise.kernels.sparse.steps import TINY, GainRule, greedy_scores
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import GreedyStrategy
@@ -70,19 +70,19 @@ class _Made(NamedTuple):
     window_weights: Array
 
 
-class PursuitAhead:
-    """Makes picks ahead; the plan has a `Pursuit`, which counts them."""
+class LookaheadPursuit:
+    """Makes picks ahead; the plan has a `GreedyPursuit`, which counts them."""
 
     def __init__(self, strategy: GreedyStrategy, shards: Shards) -> None:
         """No row is read yet."""
         self._strategy, self._shards = strategy, shards
-        self._width, self._blocks = WIDTH, len(shards.map(first_id))
+        self._width, self._blocks = WIDTH, len(shards.map(read_first_id))
         self._block = FIRST
         self._scan: Scan | None = None
 
     def picks(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> Found:
         """Make a block of picks and keep those that are certain."""
-        pursuit: Pursuit = plan.pursuit
+        pursuit: GreedyPursuit = plan.pursuit
         if pursuit.problem.void:
             self._shards.map(_hear, new, new_ids)
             return Found(new_ids[:0], np.empty(0))
@@ -117,7 +117,7 @@ class PursuitAhead:
         return Found(ids[:count].astype(np.int64), shown)
 
     def _make(
-        self, pursuit: Pursuit, windows: list[_Window], vectors: Factored, count: int
+        self, pursuit: GreedyPursuit, windows: list[_Window], vectors: Factored, count: int
     ) -> _Made:
         """Make picks from the windows, without looking at any other row."""
         known, room = pursuit.count, -(-(pursuit.count + 1) // ROOM) * ROOM
@@ -130,7 +130,7 @@ class PursuitAhead:
 
 
 def _arranged(
-    pursuit: Pursuit, windows: list[_Window], vectors: Factored, room: int
+    pursuit: GreedyPursuit, windows: list[_Window], vectors: Factored, room: int
 ) -> tuple[Arrays, Arrays]:
     """What steps are made with: the picks so far, room for more of them, and the window.
 
@@ -150,7 +150,7 @@ def _arranged(
     diagonal = xp.asarray(xp.linalg.diagonal(matrix), copy=True)
     matrix[room - 1, :] = 0.0
     matrix[:known, room - 1] = -target - problem.beta
-    own = products_with(vectors, pursuit.target) / problem.budget
+    own = inner_products_with_matrix(vectors, pursuit.target) / problem.budget
     matrix[room:, room - 1] = -own - problem.beta
     weights, nothing = xp.zeros(size, **kind), xp.zeros(size, **kind)
     weights[:known], weights[room - 1] = pursuit.weights, 1.0
@@ -168,9 +168,9 @@ def _arranged(
 
 
 def _step(
-    gain: Gain, beta: float, steps: int, constants: Arrays, state: Arrays
+    gain: GainRule, beta: float, steps: int, constants: Arrays, state: Arrays
 ) -> tuple[Arrays, Arrays]:
-    """One pick and its weight, then steps along the gradient of all weights (`Pursuit.add`).
+    """One pick and its weight, then steps along the gradient of all weights (`GreedyPursuit.add`).
 
     Linear scores are divided by ``2 tau`` and shifted, which leaves the best one where it is.
     """
@@ -197,7 +197,7 @@ def _step(
 
 
 def _own_scores(
-    pursuit: Pursuit, vectors: Factored, costs: Array, places: Array, matrices: Array
+    pursuit: GreedyPursuit, vectors: Factored, costs: Array, places: Array, matrices: Array
 ) -> tuple[Array, Array]:
     """The scores of the picks in float64, and the least they are: ``(k,)`` each."""
     xp, problem = namespace(matrices), pursuit.problem
@@ -211,7 +211,7 @@ def _own_scores(
     return scores, xp.where(places >= 0, scores - slack, xp.full_like(scores, -xp.inf))
 
 
-def _residuals(pursuit: Pursuit, vectors: Factored, made: _Made) -> Array:
+def _residuals(pursuit: GreedyPursuit, vectors: Factored, made: _Made) -> Array:
     """The residual before every pick, ``(k, K, d)``."""
     problem, xp = pursuit.problem, namespace(vectors.h)
     chunk = max(CHUNK // (vectors.a.shape[1] * (pursuit.count + len(vectors))), 1)
@@ -251,4 +251,4 @@ def _window(
     vectors = vectors_of(shard, state)
     near = Factored(*(float64(factor[best]) for factor in (vectors.a, vectors.h)))
     costs, taken = state.costs[best], part.taken[best]
-    return _Window(first_id(shard), near, costs, ~taken)
+    return _Window(read_first_id(shard), near, costs, ~taken)

@@ -12,8 +12,8 @@ import numpy as np
 from labelwise.arrays import Array, Floats, device, float64, namespace, to_numpy
 from labelwise.kernels.distance.factored import Factored
 from labelwise.kernels.loop.greedy_blocks import KEY, Part
-from labelwise.kernels.placement import first_id
-from labelwise.kernels.sparse.greedy import ROUNDING, Pursuit, State, judged
+from labelwise.kernels.placement import read_first_id
+from labelwise.kernels.sparse.greedy import ROUNDING, GreedyPursuit, State, judged
 from labelwise.kernels.sparse.steps import greedy_scores
 from labelwise.pool.blocks import Shard
 
@@ -48,7 +48,7 @@ def bars_of(matrices: Array, lower: Array) -> Bars:
 
 
 def judge(
-    shard: Shard, pursuit: Pursuit, bars: Bars, places: Array, offsets: dict[int | None, int]
+    shard: Shard, pursuit: GreedyPursuit, bars: Bars, places: Array, offsets: dict[int | None, int]
 ) -> tuple[Floats, Floats]:
     """What the rows of a block say to picks, ``(k,)`` each.
 
@@ -61,7 +61,7 @@ def judge(
         return np.full(count, -np.inf), np.full(count, -np.inf)
     window = shard.state[WINDOW]
     xp = namespace(window)
-    local = places - offsets[first_id(shard)]
+    local = places - offsets[read_first_id(shard)]
     mine = (local >= 0) & (local < window.shape[0])
     positions = window[local.clip(0, window.shape[0] - 1)]
     steps = xp.arange(count, device=device(window))
@@ -74,7 +74,7 @@ def judge(
     return found[0], np.where(here, ids, -np.inf)
 
 
-def _rivals(shard: Shard, pursuit: Pursuit, bars: Bars) -> Array:
+def _rivals(shard: Shard, pursuit: GreedyPursuit, bars: Bars) -> Array:
     """Positions of the rows that may reach the lowest score of a pick."""
     part: Part = shard.state[KEY]
     state: State = part.state
@@ -88,7 +88,7 @@ def _rivals(shard: Shard, pursuit: Pursuit, bars: Bars) -> Array:
     return xp.nonzero((highest >= bars.lowest - room) & ~part.taken)[0]
 
 
-def _above(shard: Shard, pursuit: Pursuit, bars: Bars, rivals: Array, ranks: Array) -> Array:
+def _above(shard: Shard, pursuit: GreedyPursuit, bars: Bars, rivals: Array, ranks: Array) -> Array:
     """The most that rivals which were not yet picked may score at every pick, ``(k,)``."""
     part: Part = shard.state[KEY]
     state: State = part.state

@@ -35,11 +35,11 @@ from labelwise.arrays import (
 )
 from labelwise.kernels.distance.factored import Factored, concat
 from labelwise.kernels.loop.scan import Arrays, Scan, called
-from labelwise.kernels.placement import stays, workplace_of
+from labelwise.kernels.placement import find_placement, stays
 from labelwise.kernels.sparse.iht_blocks import (
     Between,
     Point,
-    Rules,
+    ThresholdingRules,
     find_gradient,
     forget,
     largest_by_id,
@@ -48,7 +48,7 @@ from labelwise.kernels.sparse.iht_blocks import (
     steepest,
     worthiest,
 )
-from labelwise.kernels.sparse.problem import Problem, vectors_at
+from labelwise.kernels.sparse.problem import SparseProblem, compute_vectors
 from labelwise.kernels.sparse.steps import Fit, debias_and_clip, ratio
 from labelwise.pool.blocks import Shards
 
@@ -67,7 +67,12 @@ class Iterate(NamedTuple):
 
 
 def _step(
-    shards: Shards, problem: Problem, between: Between, target: Array, rules: Rules, place: Array
+    shards: Shards,
+    problem: SparseProblem,
+    between: Between,
+    target: Array,
+    rules: ThresholdingRules,
+    place: Array,
 ) -> Array:
     """Compute the gradient ``g`` in all blocks; return how far to go along it.
 
@@ -98,7 +103,7 @@ def _support(between: Between) -> Ids:
 
 
 def _kept(
-    shards: Shards, problem: Problem, length: Array, rules: Rules, place: Array
+    shards: Shards, problem: SparseProblem, length: Array, rules: ThresholdingRules, place: Array
 ) -> tuple[Array, Array, Factored, Array]:
     """The b worthiest items after a step: ids, values, vectors and variances."""
     parts = shards.map(worthiest, problem, length, rules, place)
@@ -108,7 +113,7 @@ def _kept(
     ids, worth, stepped = (xp.concat([part[j] for part in parts]) for j in range(3))
     if isinstance(place, np.ndarray):
         best = largest(worth, problem.budget, ids)
-        vectors, variances = vectors_at(shards.rows(ids[best]), problem.law, place)
+        vectors, variances = compute_vectors(shards.rows(ids[best]), problem.law, place)
         return ids[best], stepped[best], vectors, variances
     vectors, variances = concat([p.vectors for p in parts]), xp.concat([p.variances for p in parts])
     best = largest_by_id(worth, xp.argsort(ids), problem.budget)
@@ -133,7 +138,12 @@ def _momentum(new: Point, old: Point, target: Array, beta: float) -> Array:
 
 
 def _iterate(
-    shards: Shards, problem: Problem, rules: Rules, place: Array, constants: Arrays, state: Arrays
+    shards: Shards,
+    problem: SparseProblem,
+    rules: ThresholdingRules,
+    place: Array,
+    constants: Arrays,
+    state: Arrays,
 ) -> tuple[Arrays, Arrays]:
     """One iteration, for `Scan`.
 
@@ -157,8 +167,12 @@ def _iterate(
     return (*new, *between.new, factor, f), (f, stands, ids, weights)
 
 
-def threshold(
-    shards: Shards, problem: Problem, rules: Rules, iterations: int, place: Array | None = None
+def run_thresholding(
+    shards: Shards,
+    problem: SparseProblem,
+    rules: ThresholdingRules,
+    iterations: int,
+    place: Array | None = None,
 ) -> tuple[Iterate, int]:
     """The best of some iterates, and how many were made before standing still.
 
@@ -169,7 +183,7 @@ def threshold(
         iterations: how many at most.
         place: an empty float64 array where the work is done; `labelwise.arrays.workplace` if None.
     """
-    place = workplace_of(shards) if place is None else place
+    place = find_placement(shards) if place is None else place
     made = _made(shards, problem, rules, place)
     none = np.array(STANDSTILL * _scale(problem))
     constants = bring(problem.target, place), bring(none, place)
@@ -180,7 +194,7 @@ def threshold(
         count = int(np.argmax(stands)) + 1 if stands.any() else len(stands)
         objectives = objectives[:count]
         for at, objective in enumerate(objectives):
-            if best is None or is_lower(objective, best.f, problem):
+            if best is None or is_lower_objective(objective, best.f, problem):
                 ids, weights = (to_numpy(column[at]) for column in out[2:])
                 best = Iterate(ids, weights, float(objective))
             number += 1
@@ -193,7 +207,7 @@ def threshold(
     return best, number
 
 
-def is_lower(objective: float, other: float, problem: Problem) -> bool:
+def is_lower_objective(objective: float, other: float, problem: SparseProblem) -> bool:
     """Whether an objective is lower by more than rounding: how blocks are cut must not decide.
 
     Both are in the units of the problem.
@@ -201,7 +215,7 @@ def is_lower(objective: float, other: float, problem: Problem) -> bool:
     return bool(objective < other - STANDSTILL * (_scale(problem) + abs(other)))
 
 
-def _scale(problem: Problem) -> float:
+def _scale(problem: SparseProblem) -> float:
     return float(np.vdot(problem.target, problem.target)) + problem.beta * problem.budget
 
 
@@ -213,7 +227,7 @@ class _Made(NamedTuple):
     rounds: int
 
 
-def _made(shards: Shards, problem: Problem, rules: Rules, place: Array) -> _Made:
+def _made(shards: Shards, problem: SparseProblem, rules: ThresholdingRules, place: Array) -> _Made:
     recorded = not isinstance(place, np.ndarray) and rules.step == "exact"
     recorded = recorded and all(shards.map(stays))
     shards.map(prepare, problem)
@@ -223,7 +237,7 @@ def _made(shards: Shards, problem: Problem, rules: Rules, place: Array) -> _Made
     return _Made(Scan(step, 1), _nothing(problem, place), REPLAYED)
 
 
-def _nothing(problem: Problem, place: Array) -> Arrays:
+def _nothing(problem: SparseProblem, place: Array) -> Arrays:
     """The state before the first iteration: two points without items."""
     xp: Any = namespace(place)
     kind = {"device": device(place)}

@@ -25,10 +25,10 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.kernels.distance.factored import Factored, float64, take, weighted_sum
-from labelwise.kernels.float64_blocks import double_chunks
-from labelwise.kernels.placement import bytes_on_device
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
+from labelwise.kernels.placement import count_resident_bytes
 from labelwise.kernels.sparse.label_gradients import label_gradients
-from labelwise.kernels.sparse.problem import Problem
+from labelwise.kernels.sparse.problem import SparseProblem
 from labelwise.kernels.sparse.steps import projection_scores, summed
 from labelwise.pool.blocks import Shard
 
@@ -37,7 +37,7 @@ KEPT_BYTES = 4 << 30
 """A block on a GPU that takes no more than this is kept in float64 too."""
 
 
-class Rules(NamedTuple):
+class ThresholdingRules(NamedTuple):
     """How an iteration is made.
 
     Attributes:
@@ -110,13 +110,13 @@ class _Part:
         values[places] += like(factor, values) * like(point.values, values)
 
 
-def prepare(shard: Shard, problem: Problem) -> None:
+def prepare(shard: Shard, problem: SparseProblem) -> None:
     """Compute the vectors of a block and keep their factors beside it."""
     vectors, deviations = label_gradients(shard.rows, problem.law)
     ids = np.ascontiguousarray(np.asarray(shard.ids, dtype=np.int64))
     sort = None if (ids[1:] > ids[:-1]).all() else np.argsort(ids, kind="stable")
     h = vectors.h if problem.keeps_features else None
-    if 0 < bytes_on_device(shard) <= KEPT_BYTES and str(device(deviations)) != "cpu":
+    if 0 < count_resident_bytes(shard) <= KEPT_BYTES and str(device(deviations)) != "cpu":
         vectors = float64(vectors)  # once, not in every iteration
         h = vectors.h
     shard.state[KEY] = _Part(
@@ -132,7 +132,7 @@ def prepare(shard: Shard, problem: Problem) -> None:
 
 def find_gradient(
     shard: Shard,
-    problem: Problem,
+    problem: SparseProblem,
     between: Between,
     residual: Array,
     with_image: bool,
@@ -155,7 +155,7 @@ def find_gradient(
     pull = part.point - 1
     residual = like(residual, part.gradient)
     image, local, parts, first = xp.zeros_like(residual), _turned(residual), [], 0
-    for a, h in double_chunks(vectors.a, vectors.h):
+    for a, h in iterate_float64_chunks(vectors.a, vectors.h):
         last = first + a.shape[0]
         slopes = row_dots(xp.matmul(h, local), a) / problem.budget
         parts.append(2 * slopes + 2 * problem.beta * pull[first:last])
@@ -180,7 +180,9 @@ def steepest(shard: Shard, budget: int) -> tuple[Ids, Floats]:
     return shard.ids[best], sizes[best]
 
 
-def on_active(shard: Shard, problem: Problem, active: Ids, place: Array) -> tuple[Array, Array]:
+def on_active(
+    shard: Shard, problem: SparseProblem, active: Ids, place: Array
+) -> tuple[Array, Array]:
     """What `find_gradient` returns, for the gradient on the active items alone."""
     part: _Part = shard.state[KEY]
     here = np.flatnonzero(np.isin(shard.ids, active))
@@ -200,7 +202,9 @@ class Best(NamedTuple):
     variances: Array | None
 
 
-def worthiest(shard: Shard, problem: Problem, length: Array, rules: Rules, place: Array) -> Best:
+def worthiest(
+    shard: Shard, problem: SparseProblem, length: Array, rules: ThresholdingRules, place: Array
+) -> Best:
     """The items of a block that may be among those kept."""
     part: _Part = shard.state[KEY]
     length = like(length, part.gradient)

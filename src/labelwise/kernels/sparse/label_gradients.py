@@ -28,8 +28,8 @@ from typing import NamedTuple
 from labelwise.arrays import Array, device, float64, namespace, row_dots
 from labelwise.errors import BadInput
 from labelwise.kernels.distance.factored import Factored
-from labelwise.kernels.float64_blocks import double_chunks
-from labelwise.kernels.scaling import in_units
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
+from labelwise.kernels.scaling import apply_scale
 from labelwise.pool.rows import Rows
 
 LAWS = ("calibrated", "label_smoothing")
@@ -37,7 +37,7 @@ SMALLEST_PROBABILITY = 1e-12
 SAME_TEMPERATURE = 1e-3
 
 
-class Law(NamedTuple):
+class LabelLaw(NamedTuple):
     """How the unknown labels are thought to be distributed.
 
     Attributes:
@@ -52,7 +52,7 @@ class Law(NamedTuple):
     rho: float = 0.1
     unit: float = 1.0
 
-    def check(self) -> "Law":
+    def check(self) -> "LabelLaw":
         """Refuse values that make no sense."""
         if self.kind not in LAWS:
             raise BadInput(f"label_law must be one of {', '.join(LAWS)}; got {self.kind!r}")
@@ -74,7 +74,7 @@ def is_bayesian(rows: Rows) -> bool:
     return not ("features" in rows and ("logits" in rows or "probabilities" in rows))
 
 
-def label_gradients(rows: Rows, law: Law) -> tuple[Factored, Array]:
+def label_gradients(rows: Rows, law: LabelLaw) -> tuple[Factored, Array]:
     """Mean vectors and deviations of every item.
 
     Args:
@@ -89,15 +89,15 @@ def label_gradients(rows: Rows, law: Law) -> tuple[Factored, Array]:
     if is_bayesian(rows):
         return _member_losses(rows["member_probabilities"])
     predicted, assumed = class_laws(rows, law)
-    features = in_units(rows["features"], law.unit)
+    features = apply_scale(rows["features"], law.unit)
     xp = namespace(features)
     residuals = xp.astype(predicted - assumed, features.dtype, copy=False)
     spread = _spread(assumed)
-    norms = [xp.sqrt(row_dots(chunk, chunk)) for (chunk,) in double_chunks(features)]
+    norms = [xp.sqrt(row_dots(chunk, chunk)) for (chunk,) in iterate_float64_chunks(features)]
     return Factored(residuals, features), spread * xp.concat(norms)
 
 
-def class_laws(rows: Rows, law: Law) -> tuple[Array, Array]:
+def class_laws(rows: Rows, law: LabelLaw) -> tuple[Array, Array]:
     """What the model predicts and what labels are assumed to follow, both ``(n, K)`` float64."""
     if "logits" in rows:
         logits = float64(rows["logits"])
@@ -136,7 +136,7 @@ def _member_losses(members: Array) -> tuple[Factored, Array]:
     """Vectors of the members' centred losses, ``(n, m)``, behind a first factor of ones."""
     xp = namespace(members)
     means, deviations = [], []
-    for (chunk,) in double_chunks(members):
+    for (chunk,) in iterate_float64_chunks(members):
         losses = -xp.log(xp.clip(chunk, SMALLEST_PROBABILITY, None))
         losses = (losses - xp.mean(losses, axis=1, keepdims=True)) / members.shape[1] ** 0.5
         law = xp.mean(chunk, axis=1)

@@ -22,7 +22,7 @@ PATIENCE = 3
 """How many exchanges of all items at once may fail to help in a row."""
 
 
-def nonnegative_least_squares(matrix: Array, target: Array, start: Array) -> Array:
+def solve_nonnegative_least_squares(matrix: Array, target: Array, start: Array) -> Array:
     """The ``w >= 0`` that minimises ``w M w / 2 - r w``; all float64, on the host or on a GPU.
 
     Args:

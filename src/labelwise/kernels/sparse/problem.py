@@ -20,7 +20,7 @@ The matrix of all vectors is never formed. A vector is a Kronecker row, a combin
 ``(K, d)`` matrix, and what concerns ``S`` alone lives on the host, in float64.
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
-Sparse Approximation", 2022, Problem 2.
+Sparse Approximation", 2022, SparseProblem 2.
 """
 
 import math
@@ -43,11 +43,11 @@ from labelwise.arrays import (
 )
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.distance.factored import Factored, squared_norms, weighted_sum
-from labelwise.kernels.float64_blocks import double_chunks
-from labelwise.kernels.scaling import power_of, unit_of
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
+from labelwise.kernels.scaling import binary_exponent, find_scale
 from labelwise.kernels.sparse.label_gradients import (
     SAME_TEMPERATURE,
-    Law,
+    LabelLaw,
     is_bayesian,
     label_gradients,
 )
@@ -64,7 +64,7 @@ STRONGEST, SHORTEST = 100, -460
 """In other units, beta is two to this power at most, and features to this one at least."""
 
 
-class Terms(NamedTuple):
+class ObjectiveTerms(NamedTuple):
     """How the three parts of the objective are weighed; None takes the solver's default.
 
     Attributes:
@@ -80,7 +80,7 @@ class Terms(NamedTuple):
     beta: float | None = None
     sigma_scale: str = "none"
 
-    def check(self) -> "Terms":
+    def check(self) -> "ObjectiveTerms":
         """Refuse values that make no sense."""
         for name in ("alpha", "relative_alpha", "beta"):
             value = getattr(self, name)
@@ -94,7 +94,7 @@ class Terms(NamedTuple):
         return self
 
 
-class Problem(NamedTuple):
+class SparseProblem(NamedTuple):
     """What the objective is made of; small, and sent to every block.
 
     Attributes:
@@ -110,7 +110,7 @@ class Problem(NamedTuple):
         void: why all mean vectors are zero, or an empty string.
     """
 
-    law: Law
+    law: LabelLaw
     mode: str
     n: int
     budget: int
@@ -136,9 +136,13 @@ class Problem(NamedTuple):
         return weighted_sum(vectors, weights) / self.budget - bring(self.target, vectors.h)
 
 
-def pose(
-    shards: Shards, budget: int, law: Law, terms: Terms, defaults: Mapping[str, tuple[float, float]]
-) -> Problem:
+def pose_problem(
+    shards: Shards,
+    budget: int,
+    law: LabelLaw,
+    terms: ObjectiveTerms,
+    defaults: Mapping[str, tuple[float, float]],
+) -> SparseProblem:
     """Set up the problem in one pass over the rows.
 
     Args:
@@ -160,23 +164,23 @@ def pose(
     if terms.sigma_scale == "paper":
         alpha = alpha / n**2
     if terms.relative_alpha is not None:
-        mean = float(largest_variances(shards, law, budget)[1].mean())
+        mean = float(find_largest_variances(shards, law, budget)[1].mean())
         alpha = terms.relative_alpha * float(np.vdot(target, target)) / mean if mean > 0 else 0.0
     void = "" if energy > ZERO**2 * scale else "all expected gradients are zero"
     if mode == "last_layer" and law.kind == "calibrated":
         if abs(math.log(law.temperature)) < SAME_TEMPERATURE:
             void = "at temperature 1 all expected gradients are zero"
     worth = (energy / budget + alpha * variance) / n / law.unit**2
-    return Problem(law, mode, n, budget, target, alpha, beta * law.unit**2, beta, worth, void)
+    return SparseProblem(law, mode, n, budget, target, alpha, beta * law.unit**2, beta, worth, void)
 
 
 def _unit(shards: Shards, square: float, beta: float) -> float:
     """What features are multiplied by, so that neither their squares nor beta leave float64."""
-    unit = unit_of(shards, square)
+    unit = find_scale(shards, square)
     if unit == 1 or beta == 0:
         return unit
-    power = power_of(unit) - 1
-    held = min(power, (STRONGEST - power_of(beta)) // 2)
+    power = binary_exponent(unit) - 1
+    held = min(power, (STRONGEST - binary_exponent(beta)) // 2)
     if held - power < SHORTEST:
         raise BadInput(
             f"features are up to {1 / unit:.3g}, too small for beta {beta}; multiply all features "
@@ -185,7 +189,7 @@ def _unit(shards: Shards, square: float, beta: float) -> float:
     return 2.0**held
 
 
-def warn_if_void(problem: Problem, name: str) -> None:
+def warn_if_degenerate(problem: SparseProblem, name: str) -> None:
     """Say that only the variances will decide."""
     if problem.void:
         warnings.warn(
@@ -196,7 +200,7 @@ def warn_if_void(problem: Problem, name: str) -> None:
         )
 
 
-def refuse_if_drowned(problem: Problem, name: str) -> None:
+def check_beta(problem: SparseProblem, name: str) -> None:
     """Refuse a beta beside which no item can be told from another."""
     if problem.worth < DROWNED * problem.given_beta and not problem.void:
         raise BadInput(
@@ -209,16 +213,16 @@ def _is_bayesian(shard: Shard) -> bool:
     return is_bayesian(shard.rows)
 
 
-def _totals(shard: Shard, law: Law) -> tuple[Floats, float, float, float]:
+def _totals(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
     """Sums of mean vectors, of their squares, of what those are compared with, of variances."""
     with np.errstate(over="ignore", invalid="ignore"):  # features may be of any size
         return _added(shard, law)
 
 
-def _added(shard: Shard, law: Law) -> tuple[Floats, float, float, float]:
+def _added(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
     vectors, deviations = label_gradients(shard.rows, law)
     total, energy, scale = np.zeros((vectors.a.shape[1], vectors.h.shape[1])), 0.0, 0.0
-    for a, h in double_chunks(vectors.a, vectors.h):
+    for a, h in iterate_float64_chunks(vectors.a, vectors.h):
         xp = namespace(h)
         total += to_numpy(xp.matmul(xp.matrix_transpose(a), h))
         energy += float(xp.sum(squared_norms(Factored(a, h))))
@@ -226,13 +230,13 @@ def _added(shard: Shard, law: Law) -> tuple[Floats, float, float, float]:
     return total, energy, scale, float(deviations @ deviations)
 
 
-def _largest_variances(shard: Shard, law: Law, budget: int) -> tuple[Ids, Floats]:
+def _largest_variances(shard: Shard, law: LabelLaw, budget: int) -> tuple[Ids, Floats]:
     variances = comparable(to_numpy(label_gradients(shard.rows, law)[1]) ** 2)
     best = largest(variances, min(budget, len(shard)), shard.ids)
     return shard.ids[best], variances[best]
 
 
-def largest_variances(shards: Shards, law: Law, budget: int) -> tuple[Ids, Floats]:
+def find_largest_variances(shards: Shards, law: LabelLaw, budget: int) -> tuple[Ids, Floats]:
     """The items of largest variance and their variances, largest first."""
     parts = shards.map(_largest_variances, law, budget)
     ids, variances = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -240,7 +244,9 @@ def largest_variances(shards: Shards, law: Law, budget: int) -> tuple[Ids, Float
     return ids[best], variances[best]
 
 
-def vectors_at(rows: Rows, law: Law, place: Array | None = None) -> tuple[Factored, Array]:
+def compute_vectors(
+    rows: Rows, law: LabelLaw, place: Array | None = None
+) -> tuple[Factored, Array]:
     """Vectors and variances of a few items in float64, where ``place`` is.
 
     That is where small work is best done beside the rows (`arrays.workplace`) if None.
@@ -251,13 +257,13 @@ def vectors_at(rows: Rows, law: Law, place: Array | None = None) -> tuple[Factor
     return Factored(bring(vectors.a, place), bring(vectors.h, place)), bring(deviations, place) ** 2
 
 
-def host_vectors(rows: Rows, law: Law) -> tuple[Factored, Floats]:
+def compute_host_vectors(rows: Rows, law: LabelLaw) -> tuple[Factored, Floats]:
     """Vectors and variances of a few items, on the host in float64."""
-    return vectors_at(rows, law, np.empty(0))
+    return compute_vectors(rows, law, np.empty(0))
 
 
-def answer(
-    problem: Problem,
+def build_choice(
+    problem: SparseProblem,
     ids: Ids,
     found: tuple[Factored, Array],
     weights: Floats,
@@ -268,7 +274,7 @@ def answer(
     Args:
         problem: the objective.
         ids: ``(b,)``.
-        found: vectors and variances of the picks (`vectors_at`).
+        found: vectors and variances of the picks (`compute_vectors`).
         weights: ``(b,)``, as they stand in the objective.
         facts: what else there is to say.
     """

@@ -1,7 +1,7 @@
 r"""Steps that the solvers of a sparse approximation (`labelwise.kernels.sparse.problem`) share.
 
 On a fixed set of items :math:`f_1` is a quadratic in their weights: line search and de-bias step
-along its gradient, and `best_weights` goes to its minimum over non-negative weights.
+along its gradient, and `solve_best_weights` goes to its minimum over non-negative weights.
 `greedy_scores` and `projection_scores` say which items to take.
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
@@ -14,9 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, Floats, bring, device, namespace, to_numpy
-from labelwise.kernels.distance.factored import Factored, products, products_with, weighted_sum
-from labelwise.kernels.sparse.nonnegative import nonnegative_least_squares
-from labelwise.kernels.sparse.problem import Problem
+from labelwise.kernels.distance.factored import (
+    Factored,
+    inner_products_with_matrix,
+    products,
+    weighted_sum,
+)
+from labelwise.kernels.sparse.nonnegative import solve_nonnegative_least_squares
+from labelwise.kernels.sparse.problem import SparseProblem
 
 TINY = float(np.finfo(float).tiny)
 
@@ -38,7 +43,7 @@ class Fit:
     beta: float
 
     @classmethod
-    def of(cls, vectors: Factored, problem: Problem) -> "Fit":
+    def of(cls, vectors: Factored, problem: SparseProblem) -> "Fit":
         """The fit on some vectors."""
         return cls(vectors, bring(problem.target, vectors.h), problem.budget, problem.beta)
 
@@ -48,7 +53,10 @@ class Fit:
 
     def gradient(self, weights: Array) -> Array:
         """Gradient of ``f1`` on ``S``, ``(t,)``."""
-        slopes = products_with(self.vectors, self.image(weights) - self.target) / self.budget
+        slopes = (
+            inner_products_with_matrix(self.vectors, self.image(weights) - self.target)
+            / self.budget
+        )
         return 2 * slopes + 2 * self.beta * (weights - 1)
 
 
@@ -98,14 +106,14 @@ def debias_and_clip(fit: Fit, weights: Array, steps: int) -> Array:
     return weights if steps else weights.clip(min=0.0)
 
 
-class Gain(NamedTuple):
+class GainRule(NamedTuple):
     """How a pick is valued: ``linear`` with step ``tau``, or ``exact``."""
 
     kind: str = "linear"
     tau: float = 1.0
 
 
-def greedy_scores(slopes: Array, norms: Array, costs: Array, beta: float, gain: Gain) -> Array:
+def greedy_scores(slopes: Array, norms: Array, costs: Array, beta: float, gain: GainRule) -> Array:
     """How much picking each item would lower the objective, ``(n,)``; linear up to a constant.
 
     Args:
@@ -142,7 +150,7 @@ def projection_scores(point: Array, costs: Array, scale: Any, rule: str) -> Arra
     return scale * costs + point.clip(min=0.0) ** 2 / 2
 
 
-def best_weights(vectors: Factored, weights: Array, problem: Problem) -> Floats:
+def solve_best_weights(vectors: Factored, weights: Array, problem: SparseProblem) -> Floats:
     """The best non-negative weights on a set of items, by least squares; ``(t,)`` on the host.
 
     Args:
@@ -150,9 +158,11 @@ def best_weights(vectors: Factored, weights: Array, problem: Problem) -> Floats:
         weights: ``(t,)`` to start from.
         problem: the objective.
     """
-    target = products_with(vectors, bring(problem.target, vectors.h)) / problem.budget
+    target = inner_products_with_matrix(vectors, bring(problem.target, vectors.h)) / problem.budget
     matrix = products(vectors, vectors) / problem.budget**2
     xp = namespace(matrix)
     matrix += problem.beta * xp.eye(len(target), dtype=matrix.dtype, device=matrix.device)
-    found = nonnegative_least_squares(matrix, target + problem.beta, bring(weights, vectors.h))
+    found = solve_nonnegative_least_squares(
+        matrix, target + problem.beta, bring(weights, vectors.h)
+    )
     return np.asarray(to_numpy(found), dtype=np.float64)
