@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.benchmark.datasets.entries import Arrays, as_texts
+from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.errors import BadInput
 from labelwise.media.images import PICTURES, SIDE, picture_form, read_pictures
 from labelwise.media.tables import (
@@ -173,11 +173,11 @@ def own_data(
 
 def _checked_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
     if not isinstance(inputs, np.ndarray):
-        inputs = as_texts(list(inputs)) if are_texts(inputs) else np.asarray(inputs)
+        inputs = as_text_array(list(inputs)) if are_texts(inputs) else np.asarray(inputs)
     if inputs.dtype.kind in "OUS":
         if inputs.ndim != 1 or not are_texts(inputs):
             raise BadInput(f"{name} has inputs that are neither numbers nor texts")
-        return "texts", as_texts([str(text) for text in inputs])
+        return "texts", as_text_array([str(text) for text in inputs])
     if inputs.dtype.kind not in "biuf":
         raise BadInput(f"{name} has inputs of type {inputs.dtype}; give numbers or texts")
     if inputs.ndim not in (2, 3, 4) or not inputs.size:
@@ -318,6 +318,6 @@ def _from_table(
     chosen = choose_columns(path, table, text=text, columns=columns, without=[*without, labels])
     values, notes = list(table[labels]), list(chosen.notes)
     if chosen.text:
-        return as_texts(joined_texts(table, chosen.text)), values, notes
+        return as_text_array(joined_texts(table, chosen.text)), values, notes
     numbers = [numeric_column(path, name, table[name]) for name in chosen.numeric]
     return np.concatenate(numbers, axis=1), values, notes

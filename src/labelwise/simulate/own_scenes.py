@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.benchmark.datasets.entries import Arrays, as_texts
+from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.benchmark.jobs import Job
 from labelwise.benchmark.models import near_items
 from labelwise.benchmark.protocol import Protocol
@@ -128,7 +128,7 @@ def _kept(home: Path) -> OwnData:
     if held.get("home") != home:
         facts = json.loads((home / "facts.json").read_text(encoding="utf-8"))
         if facts["kind"] == "texts":
-            inputs = as_texts(json.loads((home / "inputs.json").read_text(encoding="utf-8")))
+            inputs = as_text_array(json.loads((home / "inputs.json").read_text(encoding="utf-8")))
         else:
             inputs = np.load(home / "inputs.npy")
         classes = None if facts["classes"] is None else tuple(facts["classes"])

@@ -7,6 +7,8 @@ import zipfile
 
 import numpy as np
 
+from labelwise.benchmark.datasets.archives import matches_pattern
+
 
 def some_images(n, channels, side, seed=0):
     shape = (n, channels, side, side)
@@ -21,6 +23,14 @@ def idx(array):
     """An IDX file of bytes."""
     head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
     return head + array.astype(np.uint8).tobytes()
+
+
+def matched(files, *patterns):
+    """Files as a reader gets them: for each pattern, the matching ones by path."""
+    return [
+        [(name, files[name]) for name in sorted(files) if matches_pattern(name, pattern)]
+        for pattern in patterns
+    ]
 
 
 def put(folder, name, data):

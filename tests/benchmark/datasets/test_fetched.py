@@ -8,7 +8,7 @@ import pytest
 
 from labelwise.benchmark.datasets import CATALOGUE, available, load, verify
 
-FETCHABLE = [name for name, entry in CATALOGUE.items() if entry.carriers]
+FETCHABLE = [name for name, entry in CATALOGUE.items() if entry.packages]
 
 
 def fetched(name):

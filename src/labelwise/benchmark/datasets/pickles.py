@@ -1,7 +1,7 @@
-"""Python pickles of arrays, without what makes pickles dangerous.
+"""Read Python pickles of arrays without executing code.
 
-A pickle names the functions that are to rebuild its values, and a harmful one names harmful ones.
-Here only the few that NumPy arrays and byte strings need are found; any other name is refused.
+A pickle names the functions that rebuild its values. Only the few that NumPy arrays and byte
+strings need are allowed; any other name is rejected.
 """
 
 import codecs
@@ -15,13 +15,13 @@ from labelwise.errors import BadInput
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    """How Python 3 writes bytes into an old pickle; other codecs could do more than that."""
+    """Decode bytes that Python 3 wrote into an old pickle; other codecs are rejected."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"the codec {encoding!r} is not among what is allowed")
+        raise pickle.UnpicklingError(f"the codec {encoding!r} is not allowed")
     return codecs.latin_1_encode(text)[0]
 
 
-_reconstruct = np.empty(0).__reduce__()[0]  # NumPy's maker of empty arrays has no public name
+_reconstruct = np.empty(0).__reduce__()[0]  # has no public name in NumPy
 
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
@@ -32,26 +32,26 @@ _ALLOWED = {
 }
 
 
-class _Reader(pickle.Unpickler):
+class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _ALLOWED[module, name]
         except KeyError:
-            message = f"it asks for {module}.{name}, which no array needs"
+            message = f"it asks for {module}.{name}, which arrays do not need"
             raise pickle.UnpicklingError(message) from None
 
 
-def unpickle(name: str, data: bytes) -> Any:
-    """The value in a pickle of dicts, lists, numbers, texts and NumPy arrays.
+def unpickle_arrays(name: str, data: bytes) -> Any:
+    """Read a pickle of dicts, lists, numbers, texts and NumPy arrays.
 
     Args:
-        name: of the file, for the message.
-        data: the pickle; what Python 2 wrote as str comes back as bytes.
+        name: path, for the error message.
+        data: the pickle; strings written by Python 2 are returned as bytes.
 
-    >>> unpickle("test_batch", pickle.dumps({"labels": [3, 1]}))
+    >>> unpickle_arrays("test_batch", pickle.dumps({"labels": [3, 1]}))
     {'labels': [3, 1]}
     """
     try:
-        return _Reader(io.BytesIO(data), encoding="bytes").load()
+        return _ArrayUnpickler(io.BytesIO(data), encoding="bytes").load()
     except Exception as error:  # a broken pickle can raise nearly anything
-        raise BadInput(f"{name} is no pickle of arrays ({error}); download it again") from error
+        raise BadInput(f"{name} is not a pickle of arrays ({error}); download it again") from error

@@ -1,21 +1,30 @@
-"""Where read data sets are kept: one .npz file each, without pickles, in a folder of the user's.
+"""The cache of data sets: one .npz file each, without pickles, and the checks of their content.
 
-Images stay as bytes, and texts are one run of UTF-8 with the places where each of them ends, so
-that loading is little more than reading the file. The digest is a SHA-256 over the arrays. It does
-not depend on the files they came from: a package and the original download have the same one.
+Images stay bytes; texts are one UTF-8 byte array with the end of each text. The digest is a
+SHA-256 of the arrays, so a package and the original download of the same data have the same one.
 """
 
 import hashlib
 import os
+import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from labelwise.benchmark.datasets.entries import Arrays, Parts, as_texts
-from labelwise.errors import BadInput
+from labelwise.benchmark.datasets.entries import (
+    Arrays,
+    DatasetArrays,
+    DatasetEntry,
+    as_text_array,
+)
+from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.files import write_atomically
+
+BROKEN_NPZ = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError)
+"""Errors of `numpy.load` for a damaged file."""
 
 
 def cache_folder() -> Path:
@@ -27,83 +36,143 @@ def cache_folder() -> Path:
 
 
 def cached_file(name: str) -> Path:
-    """Where a data set is kept, whether it is there or not."""
+    """The file of a data set in the cache, whether it exists or not."""
     return cache_folder() / f"{name}.npz"
 
 
-def digest(parts: Parts) -> str:
-    """The SHA-256 of the arrays with their names, types and shapes, as 64 hexadecimal digits."""
+def digest_named_arrays(arrays: Mapping[str, Arrays]) -> str:
+    """SHA-256 of arrays with their names, types and shapes, as 64 hexadecimal digits."""
     total = hashlib.sha256()
-    for key, array in _encoded(parts).items():
+    for key, array in arrays.items():
         plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        total.update(f"{key} {plain.dtype.str} {plain.shape}\n".encode())
+        total.update(f"{key} {plain.dtype.str} {array.shape}\n".encode())
         total.update(plain.reshape(-1).view(np.uint8).data)
     return total.hexdigest()
 
 
-def write(name: str, parts: Parts, source: str, *, compress: bool = False) -> Path:
-    """Keep a data set; the file appears whole or not at all.
+def digest_arrays(arrays: DatasetArrays) -> str:
+    """The checksum of a data set."""
+    return digest_named_arrays(_encode_texts(arrays))
 
-    Args:
-        name: of the data set.
-        parts: its arrays.
-        source: where they came from, in words.
-        compress: takes longer to write and to load, for a file that is to travel.
-    """
-    path = cached_file(name)
+
+def write_npz(path: Path, arrays: Mapping[str, Arrays], *, compress: bool = False) -> None:
+    """Write arrays to an .npz file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     save: Callable[..., None] = np.savez_compressed if compress else np.savez
-    part = path.with_name(f".{name}.{os.getpid()}.npz")
-    try:
-        notes = {"digest": np.array(digest(parts)), "source": np.array(source)}
-        save(part, **_encoded(parts), **notes)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
+    with write_atomically(path) as part:
+        save(part, **arrays)
 
 
-def read(name: str) -> tuple[Parts, str, str]:
-    """The arrays of a kept data set, where they came from, and their digest.
+def write_dataset(name: str, arrays: DatasetArrays, source: str, *, compress: bool = False) -> Path:
+    """Store a data set in the cache.
+
+    Args:
+        name: name of the data set.
+        arrays: its arrays.
+        source: description of their origin.
+        compress: write a smaller file that loads more slowly.
+    """
+    notes = {"digest": np.array(digest_arrays(arrays)), "source": np.array(source)}
+    write_npz(cached_file(name), {**_encode_texts(arrays), **notes}, compress=compress)
+    return cached_file(name)
+
+
+def read_dataset(name: str) -> tuple[DatasetArrays, str, str]:
+    """The arrays of a cached data set, their source, and their digest.
 
     Raises:
-        BadInput: if the file is broken, or is not what was written.
+        BadInput: if the file is damaged or differs from the written one.
     """
     path = cached_file(name)
     again = f"remove it and run labelwise data fetch {name} again"
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            parts = _decoded({key: held[key] for key in held.files})
-            written, source = str(held["digest"]), str(held["source"])
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
-        raise BadInput(f"{path} is not a whole data set ({error}); {again}") from error
-    found = digest(parts)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            arrays = _decode_texts({key: content[key] for key in content.files})
+            written, source = str(content["digest"]), str(content["source"])
+    except BROKEN_NPZ as error:
+        raise BadInput(f"{path} is not a complete data set ({error}); {again}") from error
+    found = digest_arrays(arrays)
     if found != written:
         raise BadInput(f"{path} has checksum {found[:16]} instead of {written[:16]}; {again}")
-    return parts, source, found
+    return arrays, source, found
 
 
-def _encoded(parts: Parts) -> dict[str, Arrays]:
-    """Arrays without objects: texts as bytes, with the place where each ends."""
-    arrays: dict[str, Arrays] = {}
-    for key, array in parts._asdict().items():
+def _encode_texts(arrays: DatasetArrays) -> dict[str, Arrays]:
+    """Arrays without objects: texts as bytes, with the end of each text."""
+    encoded: dict[str, Arrays] = {}
+    for key, array in arrays._asdict().items():
         if array.dtype == object:
             texts = [text.encode("utf-8") for text in array]
-            arrays[key] = np.frombuffer(b"".join(texts), np.uint8)
-            arrays[f"{key}_ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)
+            encoded[key] = np.frombuffer(b"".join(texts), np.uint8)
+            encoded[f"{key}_ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)
         else:
-            arrays[key] = array
-    return arrays
+            encoded[key] = array
+    return encoded
 
 
-def _decoded(arrays: dict[str, Arrays]) -> Parts:
-    parts = []
-    for key in Parts._fields:
-        array = arrays[key]
-        if f"{key}_ends" in arrays:
-            whole, ends = array.tobytes(), arrays[f"{key}_ends"].tolist()
-            starts = [0, *ends[:-1]]
-            pairs = zip(starts, ends, strict=True)
-            array = as_texts([whole[begin:end].decode("utf-8") for begin, end in pairs])
-        parts.append(array)
-    return Parts(*parts)
+def _decode_texts(encoded: Mapping[str, Arrays]) -> DatasetArrays:
+    arrays = []
+    for key in DatasetArrays._fields:
+        array = encoded[key]
+        if f"{key}_ends" in encoded:
+            whole, ends = array.tobytes(), encoded[f"{key}_ends"].tolist()
+            pairs = zip([0, *ends[:-1]], ends, strict=True)
+            array = as_text_array([whole[begin:end].decode("utf-8") for begin, end in pairs])
+        arrays.append(array)
+    return DatasetArrays(*arrays)
+
+
+def check_dataset(entry: DatasetEntry, arrays: DatasetArrays, digest: str) -> None:
+    """Compare a data set with its entry in the catalogue.
+
+    Raises:
+        BadInput: if counts, shape, classes or values are wrong.
+
+    Warns:
+        LabelwiseWarning: if only the checksum differs, for example by the order of items.
+    """
+    parts = (
+        ("training", arrays.inputs, arrays.targets, entry.train_counts),
+        ("test", arrays.test_inputs, arrays.test_targets, entry.test_counts),
+    )
+    for part, inputs, targets, _ in parts:
+        if len(inputs) != len(targets):
+            raise BadInput(
+                f"{entry.name} has {len(inputs)} {part} items but {len(targets)} targets"
+            )
+        if inputs.shape[1:] != entry.shape:
+            raise BadInput(f"{entry.name} has items of shape {inputs.shape[1:]}, not {entry.shape}")
+        for array in (inputs, targets):
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise BadInput(f"{entry.name} has {part} values that are not finite")
+    counts = len(arrays.inputs), len(arrays.test_inputs)
+    if counts not in ((entry.train, entry.test), *entry.other_counts):
+        raise BadInput(
+            f"{entry.name} has {counts[0]} training and {counts[1]} test items instead of "
+            f"{entry.train} and {entry.test}; are files missing?"
+        )
+    if entry.classes is not None:
+        for part, _, targets, expected in parts:
+            _check_classes(f"{entry.name} has", part, targets, entry.classes, expected)
+    if entry.digest is not None and digest != entry.digest:
+        warnings.warn(
+            f"these arrays of {entry.name} have checksum {digest[:16]} instead of "
+            f"{entry.digest[:16]}: counts and classes are right, but order or values differ from "
+            "the known copy, so results with the same seed will differ",
+            LabelwiseWarning,
+            stacklevel=3,
+        )
+
+
+def _check_classes(
+    subject: str, part: str, targets: Arrays, classes: int, expected: tuple[int, ...] | None
+) -> None:
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= classes:
+        raise BadInput(f"{subject} {part} classes from {low} to {high}; there are {classes}")
+    counts = np.bincount(targets, minlength=classes)
+    if expected is not None and counts.tolist() != list(expected):
+        wrong = int(np.flatnonzero(counts != np.array(expected))[0])
+        raise BadInput(
+            f"{subject} {counts[wrong]} {part} items of class {wrong} instead of {expected[wrong]}"
+        )

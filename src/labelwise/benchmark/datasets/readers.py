@@ -1,0 +1,403 @@
+"""Readers for the file formats in which data sets are published.
+
+A reader takes the files that match each pattern of its layout and returns `DatasetArrays`: images
+``(n, channels, side, side)`` as uint8 (float32 in [0, 1] where the original has no bytes), rows of
+numbers ``(n, d)`` or texts ``(n,)``; classes ``(n,)`` int64 from 0 or values ``(n, k)``.
+"""
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.io
+
+from labelwise.arrays import row_noise
+from labelwise.benchmark.datasets.entries import (
+    Arrays,
+    DatasetArrays,
+    MatchedFiles,
+    as_text_array,
+    number_classes,
+    split_test_items,
+)
+from labelwise.benchmark.datasets.pickles import unpickle_arrays
+from labelwise.errors import BadInput, MissingDependency
+
+NamedFile = tuple[str, bytes]
+
+_IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+
+
+def take_file(matches: Sequence[NamedFile]) -> NamedFile:
+    """The file with the shortest path of those that match."""
+    return min(matches, key=lambda file: (len(file[0]), file[0]))
+
+
+def read_idx(name: str, data: bytes) -> Arrays:
+    """Parse an IDX file: two zero bytes, type, number of dimensions, dimensions, values.
+
+    >>> read_idx("labels", bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]))
+    array([7, 8, 9], dtype=uint8)
+    """
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _IDX_TYPES:
+        raise BadInput(f"{name} is not an IDX file: it begins with {data[:4].hex(' ')}")
+    begin = 4 + 4 * data[3]
+    shape = np.frombuffer(data[4:begin], ">u4").astype(np.int64)
+    dtype = np.dtype(_IDX_TYPES[data[2]])
+    expected = begin + int(shape.prod()) * dtype.itemsize
+    if len(data) != expected:
+        raise BadInput(f"{name} has {len(data)} bytes instead of {expected}; download it again")
+    return np.frombuffer(data, dtype, offset=begin).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def read_idx_images(
+    files: MatchedFiles, *, transposed: bool = False, first_class: int = 0
+) -> DatasetArrays:
+    """MNIST and relatives: training images and labels, test images and labels, in IDX files.
+
+    Args:
+        files: matches of the four patterns, in that order.
+        transposed: whether images are stored transposed, as in EMNIST.
+        first_class: number of the first class in the files.
+    """
+    arrays = [read_idx(*take_file(matches)) for matches in files]
+    for part in (0, 2):
+        arrays[part] = (arrays[part].swapaxes(1, 2) if transposed else arrays[part])[:, None]
+        arrays[part + 1] = arrays[part + 1].astype(np.int64) - first_class
+    return DatasetArrays(*arrays)
+
+
+def read_cifar_pickles(files: MatchedFiles, *, labels: str = "labels") -> DatasetArrays:
+    """CIFAR's Python form: pickles with ``data`` ``(n, 3072)`` and a list of labels."""
+    parts: list[Arrays] = []
+    for matches in files[:2]:
+        batches = [_read_cifar_batch(name, data, labels) for name, data in matches]
+        parts += [np.concatenate(arrays) for arrays in zip(*batches, strict=True)]
+    return DatasetArrays(*parts)
+
+
+def _read_cifar_batch(name: str, data: bytes, labels: str) -> tuple[Arrays, Arrays]:
+    content = unpickle_arrays(name, data)
+    if not isinstance(content, dict):
+        raise BadInput(f"{name} contains a {type(content).__name__}; a CIFAR batch is a dict")
+    named = {key.decode() if isinstance(key, bytes) else key: v for key, v in content.items()}
+    try:
+        images = np.asarray(named["data"], dtype=np.uint8).reshape(-1, 3, 32, 32)
+        return images, np.asarray(named[labels], dtype=np.int64)
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{name} is not a CIFAR batch ({error})") from error
+
+
+def read_cifar_png(files: MatchedFiles) -> DatasetArrays:
+    """CIFAR-10 with one image per row of large PNG files, and the labels in JSON files."""
+    parts: list[Arrays] = []
+    for matches, part in zip(files[:2], ("train", "test"), strict=True):
+        tables = [decode_image(name, data, "RGB") for name, data in matches]
+        rows = np.concatenate([table.reshape(len(table), 32, 32, 3) for table in tables])
+        labels = take_file([file for file in files[2] if f"{part}_lables" in file[0]])[1]
+        parts.append(np.ascontiguousarray(rows.transpose(0, 3, 1, 2)))
+        parts.append(np.array(json.loads(labels), dtype=np.int64))
+    return DatasetArrays(*parts)
+
+
+def read_human_labels(files: MatchedFiles, *, key: str) -> DatasetArrays:
+    """CIFAR-10 in any form with the human training labels ``key`` of CIFAR-10N, the last file."""
+    png = files[0][0][0].lower().endswith(".png")
+    parts = read_cifar_png(files) if png else read_cifar_pickles(files)
+    name, data = take_file(files[-1])
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            (inside,) = [entry for entry in archive.namelist() if entry.endswith("data.pkl")]
+            content = unpickle_arrays(name, archive.read(inside))
+        if not np.array_equal(content["clean_label"], parts.targets):
+            raise BadInput(f"{name} has clean labels that differ from those of the images")
+        return parts._replace(targets=np.asarray(content[key], dtype=np.int64))
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"{name} is not the CIFAR-10N file ({error})") from error
+
+
+def read_stl10(files: MatchedFiles) -> DatasetArrays:
+    """STL-10: pixels in column-major order, and classes from 1."""
+    parts: list[Arrays] = []
+    for images, classes in (files[:2], files[2:]):
+        name, data = take_file(images)
+        if not data or len(data) % (3 * 96 * 96):
+            raise BadInput(f"{name} has {len(data)} bytes, not whole images; download it again")
+        pixels = np.frombuffer(data, "u1").reshape(-1, 3, 96, 96).swapaxes(2, 3)
+        labels = np.frombuffer(take_file(classes)[1], "u1").astype(np.int64) - 1
+        parts += [np.ascontiguousarray(pixels), labels]
+    return DatasetArrays(*parts)
+
+
+def read_tiny_imagenet(files: MatchedFiles) -> DatasetArrays:
+    """Tiny ImageNet: a folder of training images per class, and a list of test classes."""
+    ids, train, images, listed = files
+    order = sorted(take_file(ids)[1].decode().split())
+    lines = take_file(listed)[1].decode().splitlines()
+    classes = dict(line.split("\t")[:2] for line in lines if line.strip())
+    test = {name.rpartition("/")[2]: data for name, data in images}
+    shown = [name for name in test if name in classes]
+    return DatasetArrays(
+        decode_images(train, 64),
+        number_classes([name.split("/")[-3] for name, _ in train], order),
+        decode_images(((name, test[name]) for name in shown), 64),
+        number_classes([classes[name] for name in shown], order),
+    )
+
+
+def read_image_folders(
+    files: MatchedFiles, *, side: int, share: float, without: Sequence[str] = ()
+) -> DatasetArrays:
+    """One folder of images per class, scaled to ``side`` x ``side``; ``share`` is held out."""
+    kept = [(name, data) for name, data in files[0] if name.split("/")[-2] not in without]
+    classes = number_classes([name.split("/")[-2] for name, _ in kept])
+    return split_test_items(decode_images(kept, side), classes, round(share * len(kept)))
+
+
+def decode_image(name: str, data: bytes, mode: str, side: int | None = None) -> Arrays:
+    """Decode an image to uint8 ``(height, width)`` or ``(height, width, 3)``.
+
+    Args:
+        name: path, for the error message.
+        data: content of a PNG, JPEG or other file that Pillow reads.
+        mode: ``RGB`` or ``L`` (grey).
+        side: scale to a square of this side; None keeps the size.
+    """
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingDependency(
+            "reading images needs pillow; run pip install 'labelwise[demo]'"
+        ) from error
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if side is not None and image.size != (side, side):
+                return np.asarray(image.convert(mode).resize((side, side), Image.Resampling.BOX))
+            return np.asarray(image.convert(mode))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise BadInput(f"{name} is not an image ({error}); download it again") from error
+
+
+def decode_images(files: Iterable[NamedFile], side: int) -> Arrays:
+    """Decode images to ``(n, 3, side, side)``."""
+    images = np.stack([decode_image(name, data, "RGB", side) for name, data in files])
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def _read_matlab(name: str, data: bytes, *keys: str) -> list[Arrays]:
+    try:
+        content: dict[str, Any] = scipy.io.loadmat(io.BytesIO(data), variable_names=keys)
+        return [np.asarray(content[key]) for key in keys]
+    except Exception as error:  # SciPy raises many types for a broken file
+        raise BadInput(f"{name} is not a .mat file with {' and '.join(keys)} ({error})") from error
+
+
+def read_svhn(files: MatchedFiles) -> DatasetArrays:
+    """SVHN's cropped digits: X ``(32, 32, 3, n)``; y from 1, with 10 for the digit 0."""
+    parts: list[Arrays] = []
+    for matches in files:
+        images, classes = _read_matlab(*take_file(matches), "X", "y")
+        parts.append(np.ascontiguousarray(images.transpose(3, 2, 0, 1)))
+        parts.append(classes.reshape(-1).astype(np.int64) % 10)
+    return DatasetArrays(*parts)
+
+
+def read_usps(files: MatchedFiles) -> DatasetArrays:
+    """USPS: patterns ``(256, n)`` in [-1, 1], labels ``(10, n)`` with 1 at the digit, else -1."""
+    parts: list[Arrays] = []
+    for part in ("train", "test"):
+        names = f"{part}_patterns", f"{part}_labels"
+        patterns, labels = _read_matlab(*take_file(files[0]), *names)
+        parts.append(((patterns.T.reshape(-1, 1, 16, 16) + 1) / 2).astype(np.float32))
+        parts.append(labels.argmax(axis=0).astype(np.int64))
+    return DatasetArrays(*parts)
+
+
+def read_quick_draw(files: MatchedFiles, *, test: int = 20) -> DatasetArrays:
+    """Quick, Draw!: one file per class, 784 grey values per line; the last lines are held out."""
+    drawings = []
+    for name, data in files[0]:
+        rows = np.array([json.loads(line) for line in data.splitlines() if line], dtype=np.float32)
+        if rows.ndim != 2 or rows.shape[1] != 784 or len(rows) <= test:
+            raise BadInput(f"{name} has shape {rows.shape}; expected more than {test} rows of 784")
+        drawings.append(rows.reshape(-1, 1, 28, 28))
+    parts: list[Arrays] = []
+    for chosen in (slice(-test), slice(-test, None)):
+        split = [drawing[chosen] for drawing in drawings]
+        parts.append(np.concatenate(split))
+        parts.append(np.repeat(np.arange(len(split)), [len(part) for part in split]))
+    return DatasetArrays(*parts)
+
+
+def read_dsprites(
+    files: MatchedFiles, *, train: int, test: int, total: int = 737_280
+) -> DatasetArrays:
+    """dSprites: a fixed random subset of the images with scale, x and y as targets.
+
+    All images would need 12 GB as float32. The orientation is omitted: a square looks the same
+    after a quarter turn, an ellipse after half a turn.
+    """
+    name, data = take_file(files[0])
+    noise = row_noise(0, np.arange(total))
+    chosen = np.sort(np.argsort(noise, kind="stable")[: train + test])
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            with archive.open("latents_values.npy") as file:
+                latents = np.lib.format.read_array(file, allow_pickle=False)
+            images = _read_npy_rows(archive, "imgs.npy", chosen, total)
+    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+        raise BadInput(f"{name} is not the dSprites file ({error})") from error
+    targets = latents[chosen][:, [2, 4, 5]].astype(np.float32)
+    return split_test_items(images[:, None] * np.uint8(255), targets, test)
+
+
+def _read_npy_rows(archive: zipfile.ZipFile, name: str, rows: Arrays, total: int) -> Arrays:
+    """Rows of an array in an .npz file, read in blocks because the whole needs 3 GB."""
+    with archive.open(name) as file:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if shape[0] != total:
+            raise ValueError(f"it has {shape[0]} images instead of {total}")
+        width = int(np.prod(shape[1:])) * dtype.itemsize
+        kept = []
+        for begin in range(0, total, 8192):
+            count = min(8192, total - begin)
+            block = np.frombuffer(file.read(count * width), dtype).reshape(count, *shape[1:])
+            kept.append(block[rows[(rows >= begin) & (rows < begin + count)] - begin])
+    return np.concatenate(kept)
+
+
+def read_columns(name: str, text: str, delimiter: str = ",") -> dict[str, Arrays]:
+    r"""Columns of a table of numbers; columns without names are called 0, 1, ...
+
+    Args:
+        name: path, for the error message.
+        text: CSV, KEEL (``@attribute`` lines, then ``@data``), or rows without a header.
+        delimiter: between two numbers; empty for white space.
+
+    >>> read_columns("small.csv", "a,b\n1,2\n3,4\n")["b"]
+    array([2., 4.])
+    """
+    lines = [line.strip() for line in text.lstrip("\ufeff").splitlines() if line.strip()]
+    head = [line.split()[1].split("{")[0] for line in lines if line.lower()[:10] == "@attribute"]
+    if head:
+        begin = [line.lower() for line in lines].index("@data") + 1
+        lines = lines[begin:]
+    elif lines and not lines[0].lstrip("+-.")[:1].isdigit():
+        first = csv.reader(lines[:1], delimiter=delimiter) if delimiter else [lines[0].split()]
+        head, lines = [entry.strip() for entry in next(iter(first))], lines[1:]
+    try:
+        table = np.array([line.split(delimiter or None) for line in lines], dtype=np.float64)
+    except ValueError as error:
+        raise BadInput(f"{name} is not a table of numbers ({error})") from error
+    if table.ndim != 2 or (head and len(head) != table.shape[1]):
+        raise BadInput(f"{name} has rows of {table.shape[1:]} numbers for {len(head)} columns")
+    names = head or [str(number) for number in range(table.shape[1])]
+    return dict(zip(names, table.T, strict=True))
+
+
+def read_regression_table(
+    files: MatchedFiles,
+    *,
+    targets: Sequence[str],
+    without: Sequence[str] = (),
+    delimiter: str = ",",
+    share: float = 0.2,
+) -> DatasetArrays:
+    """A table with columns to predict; a share of its rows is held out.
+
+    Args:
+        files: matches of one pattern.
+        targets: columns to predict.
+        without: columns that are neither targets nor features.
+        delimiter: between two numbers; empty for white space.
+        share: fraction of the rows to hold out.
+    """
+    name, data = take_file(files[0])
+    columns = read_columns(name, data.decode("utf-8", "replace"), delimiter)
+    missing = [key for key in (*targets, *without) if key not in columns]
+    if missing:
+        raise BadInput(f"{name} has no column {missing[0]!r}; it has {', '.join(columns)}")
+    features = [values for key, values in columns.items() if key not in (*targets, *without)]
+    values = np.stack([columns[key] for key in targets], axis=1)
+    rows = np.stack(features, axis=1).astype(np.float32)
+    return split_test_items(rows, values.astype(np.float32), round(share * len(rows)))
+
+
+def read_satimage(files: MatchedFiles) -> DatasetArrays:
+    """Landsat pixels: 36 numbers and a class of 1, 2, 3, 4, 5 or 7 (6 does not occur) per row."""
+    parts: list[Arrays] = []
+    for matches in files:
+        name, data = take_file(matches)
+        table = np.stack(list(read_columns(name, data.decode(), "").values()), axis=1)
+        classes = number_classes([str(int(value)) for value in table[:, -1]], list("123457"))
+        parts += [table[:, :-1].astype(np.float32), classes]
+    return DatasetArrays(*parts)
+
+
+def read_tab_separated(files: MatchedFiles, *, skip: int = 3) -> DatasetArrays:
+    """Lines of class, tab and text, in a training and a test file.
+
+    Args:
+        files: matches of the two patterns.
+        skip: header lines; Orange's .tab files have three.
+    """
+    parts: list[Arrays] = []
+    order: list[str] = []
+    for matches in files:
+        name, data = take_file(matches)
+        lines = data.decode("utf-8").split("\n")[skip:]
+        pairs = [line.rstrip("\r").split("\t", 1) for line in lines if line.strip()]
+        wrong = next((number for number, pair in enumerate(pairs) if len(pair) != 2), None)
+        if wrong is not None:
+            raise BadInput(f"line {wrong + skip + 1} of {name} is not a class, a tab and a text")
+        order = order or sorted({pair[0] for pair in pairs})
+        parts.append(as_text_array([text for _, text in pairs]))
+        parts.append(number_classes([label for label, _ in pairs], order))
+    return DatasetArrays(*parts)
+
+
+def read_imdb_json(files: MatchedFiles) -> DatasetArrays:
+    """IMDB as a JSON list of ``{"t": text, "s": sentiment}``; half of it is held out."""
+    reviews = json.loads(take_file(files[0])[1])
+    texts = as_text_array([str(review["t"]) for review in reviews])
+    classes = np.array([int(review["s"]) for review in reviews], dtype=np.int64)
+    return split_test_items(texts, classes, len(texts) // 2)
+
+
+def read_imdb_folders(files: MatchedFiles) -> DatasetArrays:
+    """IMDB as published: one file per review in train/neg, train/pos, test/neg and test/pos."""
+    parts: list[Arrays] = []
+    for sides in (files[:2], files[2:]):
+        parts.append(as_text_array([data.decode("utf-8") for side in sides for _, data in side]))
+        parts.append(np.repeat(np.arange(2), [len(side) for side in sides]))
+    return DatasetArrays(*parts)
+
+
+def read_text_folders(files: MatchedFiles, *, share: float) -> DatasetArrays:
+    """One folder of text files per class; a share of the texts is held out."""
+    found = sorted(file for matches in files for file in matches)
+    classes = number_classes([name.split("/")[-2] for name, _ in found])
+    texts = as_text_array([data.decode("utf-8", "replace").strip() for _, data in found])
+    return split_test_items(texts, classes, round(share * len(texts)))
+
+
+def read_bundled(name: str, test: int) -> DatasetArrays:
+    """A data set that scikit-learn contains."""
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise MissingDependency(
+            f"{name} needs scikit-learn; run pip install 'labelwise[demo]'"
+        ) from error
+    if name == "diabetes":
+        table = datasets.load_diabetes(scaled=False)
+        values = table.target[:, None].astype(np.float32)
+        return split_test_items(table.data.astype(np.float32), values, test)
+    table = getattr(datasets, f"load_{name}")()
+    rows = table.images[:, None] / 16 if name == "digits" else table.data  # pixels are 0 to 16
+    return split_test_items(rows.astype(np.float32), table.target.astype(np.int64), test)
