@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labelwise.benchmark.encoders import CATALOGUE, Encoder, heads
+from labelwise.benchmark.encoders import CATALOGUE, PretrainedEncoder, heads
 from labelwise.benchmark.studies import encoders as studies
 
 
@@ -19,7 +19,7 @@ def project(width, weights, corpus):
 
 
 def toy(width):
-    return Encoder(
+    return PretrainedEncoder(
         f"toy_{width}", "images", width, lambda w, c: project(width, w, c), f"{width} directions"
     )
 

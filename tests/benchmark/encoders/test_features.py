@@ -10,15 +10,15 @@ import pytest
 from labelwise.benchmark import encoders
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.encoders import __main__ as command
-from labelwise.benchmark.encoders import features, probing
-from labelwise.benchmark.encoders.features import chosen, encode, read
+from labelwise.benchmark.encoders import features
+from labelwise.benchmark.encoders.features import choose_rows, encode, read_features
 from labelwise.errors import BadInput, UnknownName
 from tests.benchmark.encoders.conftest import toy
 
 COUNTS = 300, 100
 
 
-@pytest.mark.parametrize("module", [features, probing, encoders, command])
+@pytest.mark.parametrize("module", [features, encoders, command])
 def test_the_examples_run(module):
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0
@@ -35,15 +35,15 @@ def test_features_belong_to_the_rows_that_are_given_with_them(folder):
 
 
 def test_a_part_of_a_sorted_data_set_has_all_classes():
-    rows = chosen(1000, 200)
+    rows = choose_rows(1000, 200)
     assert len(set(rows.tolist())) == 200 and (np.diff(rows) > 0).all()
     sorted_classes = np.arange(1000) // 100
     assert np.bincount(sorted_classes[rows]).min() >= 8
 
 
 def test_more_items_include_the_fewer():
-    assert set(chosen(500, 50)) < set(chosen(500, 80))
-    assert chosen(30, 100).tolist() == list(range(30))
+    assert set(choose_rows(500, 50)) < set(choose_rows(500, 80))
+    assert choose_rows(30, 100).tolist() == list(range(30))
 
 
 def test_the_second_time_nothing_is_computed(folder):
@@ -63,21 +63,21 @@ def test_a_changed_file_is_refused(folder):
     values = np.load(path)
     values[0, 0] += 1
     np.save(path, values)
-    with pytest.raises(BadInput, match="is not what was written; remove it"):
-        read(toy(6), "digits", counts=COUNTS)
+    with pytest.raises(BadInput, match="was changed; remove it"):
+        read_features(toy(6), "digits", counts=COUNTS)
 
 
 @pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"about": "6 other directions"}])
 def test_features_of_another_form_of_the_encoder_are_refused(folder, change):
     encode(toy(6), "digits", counts=COUNTS)
     with pytest.raises(BadInput, match="was made by another toy_6"):
-        read(replace(toy(6), **change), "digits", counts=COUNTS)
+        read_features(replace(toy(6), **change), "digits", counts=COUNTS)
 
 
 def test_what_is_not_there_says_how_to_get_it(folder):
     with pytest.raises(BadInput, match="encoders encode toy_6 digits"):
-        read(toy(6), "digits")
-    with pytest.raises(BadInput, match="encodes texts, and digits holds no such items"):
+        read_features(toy(6), "digits")
+    with pytest.raises(BadInput, match="encodes texts, and digits has no such items"):
         encode(replace(toy(6), kind="texts"), "digits")
     with pytest.raises(UnknownName, match="did you mean resnet50"):
         encoders.get("resnet5")
@@ -102,7 +102,7 @@ def test_the_command_lists_and_refuses(folder, capsys):
     assert command.main(["list"]) == 0
     assert "resnet50" in capsys.readouterr().out
     assert command.main(["fetch", "resnet"]) == 1
-    assert "no encoder is called 'resnet'" in capsys.readouterr().err
+    assert "there is no encoder 'resnet'" in capsys.readouterr().err
     assert command.main(["encode", "minilm", "digits"]) == 1
     assert "minilm encodes texts" in capsys.readouterr().err
 

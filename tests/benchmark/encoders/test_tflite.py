@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from labelwise.benchmark.encoders.tflite import arrays
+from labelwise.benchmark.encoders.mobilenet import read_tflite_arrays
 from labelwise.errors import BadInput
 
 
@@ -73,12 +73,12 @@ def test_float_arrays_come_back_by_name():
         "net/weights": rng.normal(size=(4, 1, 3, 2)).astype(np.float32),
         "net/bias": rng.normal(size=5).astype(np.float32),
     }
-    found = arrays(written(named))
+    found = read_tflite_arrays(written(named))
     assert set(found) == set(named)
     for name, values in named.items():
         np.testing.assert_array_equal(found[name], values)
 
 
 def test_another_file_is_refused():
-    with pytest.raises(BadInput, match="no TensorFlow Lite file"):
-        arrays(b"GIF89a" + bytes(20))
+    with pytest.raises(BadInput, match="not a TensorFlow Lite file"):
+        read_tflite_arrays(b"GIF89a" + bytes(20))

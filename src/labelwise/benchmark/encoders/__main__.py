@@ -6,15 +6,23 @@ import sys
 from pathlib import Path
 
 from labelwise.benchmark.datasets import load
-from labelwise.benchmark.encoders import CATALOGUE, encode, fetch, get, probe, read, ready
+from labelwise.benchmark.encoders import (
+    CATALOGUE,
+    encode,
+    fetch,
+    get,
+    is_ready,
+    probe,
+    read_features,
+)
 from labelwise.errors import BadInput, LabelwiseError
 
 LABELS = {"images": 2000, "texts": 1000}
-"""So many labels a probe uses."""
+"""Number of labels of a probe."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; errors of ours are one line.
+    """Run a command; expected errors are printed as one line.
 
     >>> main(["fetch", "tfidf_50"])
     tfidf_50 needs no parameters
@@ -39,39 +47,39 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _list(given: argparse.Namespace) -> None:
+def _list_encoders(given: argparse.Namespace) -> None:
     for encoder in CATALOGUE.values():
-        held = "ready" if ready(encoder) else f"{encoder.carrier and encoder.carrier.package}"
+        held = "ready" if is_ready(encoder) else f"{encoder.package and encoder.package.package}"
         print(f"{encoder.name:<20}{encoder.kind:<8}{encoder.width:>5}  {encoder.about}; {held}")
 
 
-def _fetch(given: argparse.Namespace) -> None:
+def _fetch_parameters(given: argparse.Namespace) -> None:
     for name in given.names:
         place = fetch(get(name))
         print(f"{name} needs no parameters" if place is None else f"{name} is in {place}")
 
 
-def _encode(given: argparse.Namespace) -> None:
+def _encode_dataset(given: argparse.Namespace) -> None:
     for name in given.names:
-        found = encode(get(name), given.dataset, progress=_tell)
+        found = encode(get(name), given.dataset, progress=_show_progress)
         print(f"{name}: {len(found.features)} + {len(found.test_features)} items")
 
 
-def _tell(done: int, total: int) -> None:
+def _show_progress(done: int, total: int) -> None:
     if sys.stderr.isatty():
         print(f"\r{done} of {total} items", end="", file=sys.stderr)
 
 
-def _probe(given: argparse.Namespace) -> None:
+def _probe_encoders(given: argparse.Namespace) -> None:
     data = load(given.dataset)
     kind = "images" if data.shape else "texts"
     for encoder in CATALOGUE.values():
         if encoder.kind != kind:
             continue
         try:
-            found = read(encoder, given.dataset)
+            found = read_features(encoder, given.dataset)
         except BadInput:
-            continue  # it was not encoded
+            continue  # not encoded yet
         targets, answers = data.targets[found.rows], data.test_targets[found.test_rows]
         value = probe(found, targets, answers, LABELS[kind])
         print(f"{encoder.name:<20}{encoder.width:>5} {value:.3f}", flush=True)
@@ -87,7 +95,12 @@ def _probe(given: argparse.Namespace) -> None:
                 file.write(json.dumps(line) + "\n")
 
 
-COMMANDS = {"list": _list, "fetch": _fetch, "encode": _encode, "probe": _probe}
+COMMANDS = {
+    "list": _list_encoders,
+    "fetch": _fetch_parameters,
+    "encode": _encode_dataset,
+    "probe": _probe_encoders,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

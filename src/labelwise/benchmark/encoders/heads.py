@@ -21,8 +21,7 @@ from labelwise.benchmark.batched import Trainee
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.encoders.catalogue import CATALOGUE
-from labelwise.benchmark.encoders.features import read
-from labelwise.benchmark.encoders.probing import scaled
+from labelwise.benchmark.encoders.features import read_features, standardize_features
 from labelwise.benchmark.models import Models, learner_options, near_items
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.rounds import Run, Stage
@@ -77,12 +76,15 @@ def together(
         components: keep so many directions of largest spread of every encoder; None keeps all.
         counts: how many training and test items were encoded; the usual ones if None.
     """
-    found = [read(CATALOGUE[name], dataset, counts=counts) for name in encoders]
+    found = [read_features(CATALOGUE[name], dataset, counts=counts) for name in encoders]
     first = found[0]
     for name, other in zip(encoders, found, strict=True):
         if not np.array_equal(other.rows, first.rows):
             raise BadInput(f"{name} encoded other items of {dataset} than {encoders[0]}")
-    pairs = [scaled(*_directions(own.features, own.test_features, components)) for own in found]
+    pairs = [
+        standardize_features(*_directions(own.features, own.test_features, components))
+        for own in found
+    ]
     data = load(dataset)
     if data.classes is None:
         raise BadInput(f"{dataset} is a regression; heads on encoders are for classes")

@@ -7,6 +7,8 @@ Reference: A. Howard et al., "MobileNets: Efficient Convolutional Neural Network
 Applications", 2017.
 """
 
+import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from labelwise.benchmark.datasets.entries import Files
-from labelwise.benchmark.encoders import tflite
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.pictures import Same, encoder_of, filled
+from labelwise.errors import BadInput
 
 STAGES = (
     *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
@@ -47,7 +49,7 @@ def _convolution(before: int, after: int, size: int, stride: int, groups: int) -
 def read(files: Files) -> dict[str, NDArray[Any]]:
     """The parameters from a TensorFlow Lite file."""
     (data,) = files.values()
-    held = tflite.arrays(data)
+    held = read_tflite_arrays(data)
     layers = [("Conv2d_0", "")]
     for number in range(1, len(STAGES) + 1):
         layers += [(f"Conv2d_{number}_depthwise", "depthwise_")]
@@ -67,3 +69,85 @@ def build(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
     """What encodes images of any side, resized to ``side``."""
     network = filled(mobilenet(), weights)
     return encoder_of(network, side, mean=HALVES, deviation=HALVES)
+
+
+# A TensorFlow Lite file is a flat buffer: a table begins with the offset of a list of its fields,
+# and a field that holds a text, a list or a table holds the offset of its content.
+
+MODEL_GRAPHS, MODEL_BUFFERS = 2, 4
+TENSOR_SHAPE, TENSOR_TYPE, TENSOR_BUFFER, TENSOR_NAME = 0, 1, 2, 3
+FLOAT32 = 0
+
+
+class FlatTable:
+    """A table at a place of a flat buffer."""
+
+    def __init__(self, data: bytes, place: int) -> None:
+        """``place`` is where the table begins."""
+        self._data, self._place = data, place
+
+    def _field(self, number: int) -> int | None:
+        """Where a field lies; None if it is left at its default."""
+        listed = self._place - _read_int32(self._data, self._place)
+        where = 4 + 2 * number
+        if where >= _read_uint16(self._data, listed):
+            return None
+        offset = _read_uint16(self._data, listed + where)
+        return self._place + offset if offset else None
+
+    def number(self, field: int) -> int:
+        """An unsigned 32-bit number."""
+        place = self._field(field)
+        return 0 if place is None else _read_uint32(self._data, place)
+
+    def byte(self, field: int) -> int:
+        """An 8-bit number."""
+        place = self._field(field)
+        return 0 if place is None else self._data[place]
+
+    def raw(self, field: int, size: int = 1) -> bytes:
+        """A list of numbers of ``size`` bytes, or a text, as its bytes."""
+        place = self._field(field)
+        if place is None:
+            return b""
+        begin = place + _read_uint32(self._data, place)
+        return self._data[begin + 4 : begin + 4 + size * _read_uint32(self._data, begin)]
+
+    def tables(self, field: int) -> Iterator["FlatTable"]:
+        """A list of tables."""
+        place = self._field(field)
+        if place is None:
+            return
+        begin = place + _read_uint32(self._data, place)
+        for entry in range(_read_uint32(self._data, begin)):
+            at = begin + 4 + 4 * entry
+            yield FlatTable(self._data, at + _read_uint32(self._data, at))
+
+
+def read_tflite_arrays(data: bytes) -> dict[str, NDArray[Any]]:
+    """All float32 arrays that the file holds, by the names of the tensors."""
+    if data[4:8] != b"TFL3":
+        raise BadInput("this is not a TensorFlow Lite file; download it again")
+    model = FlatTable(data, _read_uint32(data, 0))
+    buffers = list(model.tables(MODEL_BUFFERS))
+    found: dict[str, NDArray[Any]] = {}
+    for graph in model.tables(MODEL_GRAPHS):
+        for tensor in graph.tables(0):
+            held = buffers[tensor.number(TENSOR_BUFFER)].raw(0)
+            if held and tensor.byte(TENSOR_TYPE) == FLOAT32:
+                shape = np.frombuffer(tensor.raw(TENSOR_SHAPE, 4), "<i4")
+                name = tensor.raw(TENSOR_NAME).decode()
+                found[name] = np.frombuffer(held, "<f4").reshape(shape)
+    return found
+
+
+def _read_uint32(data: bytes, place: int) -> int:
+    return int(struct.unpack_from("<I", data, place)[0])
+
+
+def _read_int32(data: bytes, place: int) -> int:
+    return int(struct.unpack_from("<i", data, place)[0])
+
+
+def _read_uint16(data: bytes, place: int) -> int:
+    return int(struct.unpack_from("<H", data, place)[0])

