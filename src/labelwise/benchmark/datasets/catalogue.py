@@ -18,10 +18,10 @@ def _parse_catalogue(text: str) -> dict[str, DatasetEntry]:
 def _parse_entry(
     name: str, fields: dict[str, Any], packages: dict[str, DataPackage]
 ) -> DatasetEntry:
-    classes: int = fields.setdefault("classes", None)
+    fields.setdefault("classes", None)
     for key in ("train_counts", "test_counts"):
         if isinstance(fields.get(key), int):  # the same count for every class
-            fields[key] = [fields[key]] * classes
+            fields[key] = [fields[key]] * fields["classes"]
     layouts = tuple(map(_parse_layout, fields.pop("layouts", ())))
     used = tuple(packages[key] for key in fields.pop("packages", ()))
     other = tuple(map(tuple, fields.pop("other_counts", ())))
