@@ -40,10 +40,10 @@ def folder(tmp_path, monkeypatch):
         (["f.npy", "-s", "badge"], "got features; give --probabilities FILE"),
         (["--probabilities", "p.npy", "-s", "k_center"], "give a FILE of features"),
         (["f.npy", "g.npy", "-s", "k_center"], "takes one array of features; got a list of 2"),
-        (["", "-s", "k_center"], "features: '' is no file; give its name"),
+        (["", "-s", "k_center"], "features: '' is not a file; give its name"),
         (["empty.npy", "-s", "k_center"], "the pool has no items"),
-        (["f.npy", "-s", "k_center", "--labelled", "f.npy"], "f.npy is no text in UTF-8; give one"),
-        (["f.npy", "-s", "k_center", "--ids", "f.npy"], "f.npy is no text in UTF-8; give one id"),
+        (["f.npy", "-s", "k_center", "--labelled", "f.npy"], "f.npy is not UTF-8 text; give one"),
+        (["f.npy", "-s", "k_center", "--ids", "f.npy"], "f.npy is not UTF-8 text; give one id"),
         (["f.npy", "-s", "lewis", "--option", "rtol=abc"], "takes a number, or none; got 'abc'"),
         (["f.npy", "-s", "bss", "--option", "rtol=abc"], "takes a number, or none; got 'abc'"),
         (["f.npy", "-s", "bss", "--option", "length_scale=abc"], "takes a number, or none; got"),
@@ -151,7 +151,7 @@ def test_the_demo_prints_a_table_and_writes_a_page(folder, capsys):
     )
     assert code == 0
     assert re.search(r"random +30 \(", out) and re.search(r"margin +", out)
-    assert "Curves and pictures: demo/report.html" in out
+    assert "Curves and images: demo/report.html" in out
     assert "margin: 2 of 2 done" in err
     assert Path("demo/report.html").stat().st_size > 10_000
 

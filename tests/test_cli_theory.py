@@ -163,10 +163,10 @@ def test_explain_knows_items_by_their_ids(folder, capsys):
         (["plan", "f.npy", "--out", "no/plan.png"], "there is no folder no"),
         (["explain", "no.csv", "f.npy"], "there is no file no.csv to read picks from"),
         (["explain", "picks.txt", "f.npy"], "cannot read picks from 'picks.txt'"),
-        (["explain", "none.csv", "f.npy"], "none.csv holds no picks"),
+        (["explain", "none.csv", "f.npy"], "none.csv has no picks"),
         (["explain", "some.csv", "f.npy"], "a weight for some picks only"),
-        (["explain", "word.csv", "f.npy"], "a weight in word.csv is no number"),
-        (["explain", "bad.jsonl", "f.npy"], "line 1 of bad.jsonl is no pick"),
+        (["explain", "word.csv", "f.npy"], "a weight in word.csv is not a number"),
+        (["explain", "bad.jsonl", "f.npy"], "line 1 of bad.jsonl is not a pick"),
         (["explain", "far.csv", "f.npy"], "no item of the pool has id 999"),
         (["explain", "picks.csv", "f.npy", "--labels", "no.npy"], "no.npy to read labels from"),
         (["explain", "picks.csv", "f.npy", "--labels", "picks.csv"], "not a readable .npy file"),
@@ -231,7 +231,7 @@ def test_plan_says_the_same_numbers_in_its_table_and_its_sentences(folder, capsy
 
 
 def test_plan_cuts_no_name_and_no_heading_on_a_narrow_terminal(folder, monkeypatch, capsys):
-    monkeypatch.setattr("labelwise.cli.plan.table_console", lambda: Console(width=80))
+    monkeypatch.setattr("labelwise.cli.theory.make_table_console", lambda: Console(width=80))
     Path("f.npy").rename("features_of_my_own_model_after_training.npy")
     code, out, _ = answer(capsys, "plan", "features_of_my_own_model_after_training.npy", "g.npy")
     head, *lines = [line for line in out.splitlines() if line.strip()][1:]
@@ -252,7 +252,7 @@ def test_explain_refuses_a_number_of_classes_that_cannot_be(folder, capsys, clas
 def test_explain_refuses_picks_that_are_no_text(folder, capsys, name):
     Path(name).write_bytes(b"\x93NUMPY\x01\x00\xff\xfe")
     code, _, err = answer(capsys, "explain", name, "f.npy")
-    assert code == 1 and err.startswith(f"labelwise: {name} is no text in UTF-8; ")
+    assert code == 1 and err.startswith(f"labelwise: {name} is not UTF-8 text; ")
 
 
 def test_the_help_of_explain_shows_no_default_where_there_is_none(capsys):
@@ -262,4 +262,4 @@ def test_the_help_of_explain_shows_no_default_where_there_is_none(capsys):
 @pytest.mark.parametrize("arguments", [["plan", ""], ["explain", "picks.csv", ""]])
 def test_an_empty_name_is_no_folder(folder, capsys, arguments):
     code, _, err = answer(capsys, *arguments)
-    assert (code, err) == (1, "labelwise: features: '' is no file; give its name\n")
+    assert (code, err) == (1, "labelwise: features: '' is not a file; give its name\n")

@@ -67,7 +67,7 @@ def test_processes_give_the_lines_of_one_process(tmp_path):
     assert done == [("rounds", count, 18) for count in range(19)]
 
 
-COMMAND = "import labelwise.cli.benchmark_run; from labelwise.cli import main; main()"
+COMMAND = "import labelwise.cli.benchmark; from labelwise.cli import main; main()"
 KILLED = """
 import os, signal
 from labelwise.benchmark import runs

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import labelwise.cli.benchmark_run  # noqa: F401  (adds its commands)
+import labelwise.cli.benchmark  # noqa: F401  (adds its commands)
 from labelwise.benchmark import devices, models, rounds, runs
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.models import network_seeds

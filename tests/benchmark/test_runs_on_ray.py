@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-import labelwise.cli.benchmark_run  # noqa: F401  (adds its commands)
+import labelwise.cli.benchmark  # noqa: F401  (adds its commands)
 from labelwise.benchmark.results import read
 from labelwise.benchmark.runs import run_experiment
 from labelwise.cli import run as command

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from labelwise.campaign.project import Project
 from labelwise.campaign.why import why
-from labelwise.cli.ask import _guess
+from labelwise.cli.ask import find_guess
 from labelwise.record.events import Asked
 from tests.cli.folders import answer, ask, label_all, ledger, read, write
 
@@ -99,7 +99,6 @@ def test_texts_are_written_as_they_are(texts, capsys):
         (("--out", "b.txt"), "cannot write 'b.txt'; end the name in .csv, .jsonl, .parquet"),
         (("--out", "no/b.csv"), "there is no folder no"),
         (("--out", "b.csv", "-s", "nothing"), "no strategy is called 'nothing'"),
-        (("--out", "b.csv", "--option", "p"), "--option is written name=value; got 'p'"),
         (("--out", "b.csv", "-s", "lewis", "--option", "q=1"), "lewis has no option 'q'"),
         (("--out", "b.csv", "--batch", "100"), "100"),
         (("--out", "b.csv", "-c", "nowhere"), "nowhere"),
@@ -109,6 +108,11 @@ def test_a_mistake_is_one_line_and_opens_no_batch(arguments, message, folder, ca
     code, _, err = answer(capsys, "ask", *arguments)
     assert code == 1 and message in err and len(err.splitlines()) == 1
     assert not ledger().batches and not Path("b.csv").exists()
+
+
+def test_an_option_without_a_value_is_misuse(folder, capsys):
+    code, _, err = answer(capsys, "ask", "--out", "b.csv", "--option", "p")
+    assert code == 2 and "--option is written name=value; got 'p'" in err
 
 
 def test_a_batch_is_no_larger_than_the_budget_pays_for(folder, capsys):
@@ -126,8 +130,8 @@ def test_a_batch_is_no_larger_than_the_budget_pays_for(folder, capsys):
 
 def test_the_guesses_of_a_regression_are_amounts():
     asked = Asked(0.0, 1, (5, 7), info={"predicted": [2.5, 3.5]})
-    assert [_guess(asked, rank) for rank in (0, 1)] == [(2.5, None), (3.5, None)]
-    assert _guess(Asked(0.0, 1, (5,)), 0) == (None, None)
+    assert [find_guess(asked, rank) for rank in (0, 1)] == [(2.5, None), (3.5, None)]
+    assert find_guess(Asked(0.0, 1, (5,)), 0) == (None, None)
 
 
 def test_pictures_that_are_gone_are_left_out_and_named(tmp_path, monkeypatch, capsys):
@@ -145,8 +149,8 @@ def test_pictures_that_are_gone_are_left_out_and_named(tmp_path, monkeypatch, ca
         (Path("photos") / row["item"]).unlink()
     code, out, err = answer(capsys, "ask", "--out", "rest.csv")
     assert code == 0 and "2 items to label written to rest.csv" in out
-    assert err == f"note: 2 items left out, whose files are gone: {first}, {second}\n"
+    assert err == f"note: 2 items left out because files are missing: {first}, {second}\n"
     assert [row["id"] for row in read("rest.csv")] == [third, fourth]
     assert ledger().labels == {int(first): "low"}
     _, out, _ = answer(capsys, "status")
-    assert "2 items: files or rows that are not there any more" in out
+    assert "2 items: files or rows were removed" in out

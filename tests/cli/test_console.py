@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import labelwise
-from labelwise.cli import console, outputs, strategies
+from labelwise.cli import console, files, select
 from labelwise.errors import BadInput
 
 
-@pytest.mark.parametrize("module", [console, strategies])
+@pytest.mark.parametrize("module", [console])
 def test_examples_run(module):
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0
@@ -19,36 +19,38 @@ def test_examples_run(module):
 def test_an_interruption_says_what_is_kept(tmp_path):
     results = tmp_path / "rounds.jsonl"
     try:
-        console.keeps(results)
-        assert console.interrupted().startswith("interrupted before the first round was finished")
+        console.set_results_file(results)
+        assert console.describe_interruption().startswith(
+            "interrupted before the first round was finished"
+        )
         results.write_text("{}\n")
-        assert f"the rounds so far are in {results}, the same" in console.interrupted()
+        assert f"the rounds so far are in {results}, the same" in console.describe_interruption()
     finally:
-        console.keeps(None)
-    assert console.interrupted() == "interrupted"
+        console.set_results_file(None)
+    assert console.describe_interruption() == "interrupted"
 
 
 def test_a_file_can_be_written_where_its_folder_can(tmp_path):
-    outputs.check_file(tmp_path / "new.csv")
-    outputs.check_file(tmp_path / "no" / "new.html", make_folder=True)
+    files.check_output_file(tmp_path / "new.csv")
+    files.check_output_file(tmp_path / "no" / "new.html", make_folder=True)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(BadInput, match="there is no folder "):
-        outputs.check_file(tmp_path / "no" / "new.html")
+        files.check_output_file(tmp_path / "no" / "new.html")
     with pytest.raises(BadInput, match="is a folder; give the name of a file"):
-        outputs.check_file(tmp_path)
+        files.check_output_file(tmp_path)
 
 
 def test_a_file_is_no_folder(tmp_path):
-    outputs.check_folder(tmp_path)
-    outputs.check_folder(tmp_path / "new")
+    files.check_output_folder(tmp_path)
+    files.check_output_folder(tmp_path / "new")
     Path(tmp_path / "file").touch()
     with pytest.raises(BadInput, match="is a file; give a folder"):
-        outputs.check_folder(tmp_path / "file")
+        files.check_output_folder(tmp_path / "file")
 
 
 @pytest.mark.parametrize("name", labelwise.strategies())
 def test_every_option_that_a_docstring_explains_has_its_meaning(name):
     strategy = labelwise.strategies()[name]
-    meanings = strategies.option_meanings(strategy)
+    meanings = select.describe_options(strategy)
     assert list(meanings) == list(strategy.options)
     assert all(len(about) > 15 and "``" not in about for about in meanings.values())

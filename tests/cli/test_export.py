@@ -124,7 +124,7 @@ def test_texts_like_formulas_are_exported_as_they_are_with_a_note(tmp_path, monk
     assert code == 0
     assert err == (
         "note: 3 texts begin like a formula in out.csv; a spreadsheet program would compute them: "
-        "for one, add --spreadsheet\n"
+        "add --spreadsheet\n"
     )
     texts = {"=1+1", "@ann", "-- no", "owl", "wren", "tit"}
     assert {row["item"] for row in read("out.csv")} == texts

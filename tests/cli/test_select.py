@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.cli.option_values import read_ids
+from labelwise.cli.files import read_ids
 from labelwise.strategy import Job
 from tests.cli.pools import COMMAND, answer, picked, write_pool
 from tests.conftest import make_features
@@ -313,7 +313,11 @@ def test_files_that_a_shell_made_of_a_pattern_are_told_to_be_models(folder, caps
     [
         (["-b", "1e3"], 2, "'--budget' / '-b': takes a whole number such as 1000; got '1e3'; see"),
         (["-b", "9", "--memory", "1GiB"], 2, "'--memory': takes a number such as 0.5; got '1GiB';"),
-        (["-b", "9", "--option", "p=1", "--option", "p=2"], 2, "--option p is given 2 times; give"),
+        (
+            ["-b", "9", "--option", "p=1", "--option", "p=2"],
+            2,
+            "--option p is given more than",
+        ),
         (["-b", "9", "--probabilities", "no.npy"], 1, "probabilities: there is no file no.npy"),
     ],
 )

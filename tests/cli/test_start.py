@@ -41,7 +41,7 @@ def test_a_new_user_is_told_what_was_found_and_what_to_type(here, capsys):
         "  the model sees them as 8 x 8, grey",
         "Campaign photos is in photos.labelwise: 12 items.",
         "  classes: even, odd",
-        "  5 items at a time, chosen by badge, 20% of them at random to measure on",
+        "  5 items per batch, chosen by badge, 20% of them drawn at random for evaluation",
         "Next: labelwise label",
     ]
     assert Project.open().classes == ("even", "odd")
@@ -91,7 +91,7 @@ def test_tables_of_texts_and_of_numbers(here, capsys):
     (here / "wine.csv").write_text("\n".join([head, *lines]))
     given = "start wine.csv --regression --without alcohol,c0 --out w"
     code, said, _ = answer(capsys, *given.split())
-    assert code == 0 and "  numbers: c1, c2," in said and "  labels: amounts\n" in said
+    assert code == 0 and "  numbers: c1, c2," in said and "  labels: numbers\n" in said
     assert "chosen by random" in said and Project.open("w").inputs.shape == (178, 12)
     np.save("f.npy", wines)
     code, said, _ = answer(capsys, "start", "f.npy", "--columns", "", "--classes", "a,b")
@@ -109,7 +109,7 @@ def test_broken_pictures_are_listed_line_by_line(here, capsys):
     assert lines[21].endswith("or leave them out with --skip-broken")
     assert not (here / "photos.labelwise").exists()
     code, said, wrong = answer(capsys, "start", "photos", "--classes", "a,b", "--skip-broken")
-    assert code == 0 and "left out, since they cannot be used: 25\n" in said
+    assert code == 0 and "left out, because they cannot be used: 25\n" in said
     assert "bad00.png: no picture" in wrong and "photos.labelwise: 12 items." in said
 
 
@@ -119,10 +119,10 @@ def test_what_is_new_and_gone_is_said_after_a_refresh(here, capsys):
     (here / "photos" / "part1" / "3.png").unlink()
     code, said, wrong = answer(capsys, "start", "photos", "--refresh")
     assert code == 0
-    assert said == "photos: 2 new items, 14 in all\n  gone, and not asked for any more: 1 item\n"
+    assert said == "photos: 2 new items, 14 in all\n  missing, and no longer asked for: 1 item\n"
     assert wrong.endswith(": part1/3.png\n")
     write_digits(here, [3])
-    assert "  there again: 1 item\n" in answer(capsys, "start", "photos", "--refresh")[1]
+    assert "  available again: 1 item\n" in answer(capsys, "start", "photos", "--refresh")[1]
     code, _, wrong = answer(capsys, "start", "photos", "--classes", "a,b")
     assert code == 1 and "photos.labelwise is there already" in wrong and "--refresh" in wrong
 
@@ -136,7 +136,7 @@ def test_a_source_that_moved_is_pointed_to(here, capsys):
     assert code == 1 and "if they were moved, add --moved" in wrong
     given = "start pictures --moved --refresh --out photos.labelwise"
     code, said, _ = answer(capsys, *given.split())
-    assert code == 0 and "has its items from pictures now" in said and "0 new items" in said
+    assert code == 0 and "now reads its items from pictures" in said and "0 new items" in said
     assert Project.open().items.path(0).parent.parent.name == "pictures"
 
 

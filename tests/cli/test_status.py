@@ -11,7 +11,7 @@ from labelwise.campaign.forecast import forecast
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, should_stop
-from labelwise.cli.status import next_step
+from labelwise.cli.status import find_next_command
 from labelwise.record.events import (
     Asked,
     Started,
@@ -57,8 +57,8 @@ def test_agreement_and_disputes_of_several_people_are_told(texts, capsys):
     answer(capsys, "tell", "l.csv")
     out = " ".join(status(capsys).split())
     assert "ann and bob agree on 11 of 12 items" in out
-    assert "disputed 1 item: labelwise disagreements" in out
-    assert out.endswith("next labelwise disagreements")
+    assert "disputed 1 item: labelwise record disagreements" in out
+    assert out.endswith("next labelwise record disagreements")
 
 
 def test_labels_of_a_whole_batch_are_to_be_trained_on(folder, capsys):
@@ -137,4 +137,4 @@ ON = "labelwise label"
     ],
 )
 def test_the_next_command_fits_the_state(events, settings, command):
-    assert next_step(replay(events), Settings(**settings)).startswith(command)
+    assert find_next_command(replay(events), Settings(**settings)).startswith(command)

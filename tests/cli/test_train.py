@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from labelwise.campaign.forecast import forecast
 from labelwise.campaign.project import Project
 from labelwise.cli import run
-from labelwise.cli.train import result_lines
+from labelwise.cli.status import format_training
 from labelwise.record.events import Training
 from labelwise.web.steps import signature
 from tests.cli.folders import CLASSES, answer, ledger
@@ -26,7 +26,7 @@ def test_a_model_is_trained_measured_and_recorded(two_rounds, trained):
     assert f"model 1: trained on {metrics['training_labels']} labels in " in out
     assert f"accuracy {100 * metrics['accuracy']:.1f} %" in out
     assert f"(95 % interval {low:.1f} % to {high:.1f} %)" in out
-    assert f"on {metrics['validation_labels']} labels drawn for measuring" in out
+    assert f"on {metrics['validation_labels']} labels drawn for evaluation" in out
     assert out.splitlines()[-1] == "next: labelwise label (or labelwise ask --out batch.csv)"
 
 
@@ -35,8 +35,8 @@ def test_the_second_model_is_compared_with_the_first(two_rounds, trained):
     first, second = (model.metrics for model in ledger().trainings)
     change = 100 * (second["accuracy"] - first["accuracy"])
     assert f"{change:+.1f} points since model 1" in out
-    assert f"predicts as model 1 did for {100 * second['agreement']:.1f} % of the pool" in out
-    assert f"the model before had guessed {100 * second['prequential']:.1f} % of the last" in out
+    assert f"same prediction as model 1 for {100 * second['agreement']:.1f} % of the pool" in out
+    assert f"the previous model predicted {100 * second['prequential']:.1f} % of the last" in out
     desk = Project.open().desk()
     assert f"forecast: {forecast(desk.ledger(), desk.settings).says}\n" in out
     assert re.search(r"^advice: ", out, re.M)
@@ -88,7 +88,7 @@ def test_an_interruption_before_the_training_left_nothing(folder, capsys):
 
 def test_a_model_without_measurement_says_how_to_get_one():
     trained = SimpleNamespace(number=1, metrics={"loss": 0.1})
-    (line,) = result_lines(trained, None)
+    (line,) = format_training(trained, None)
     assert line.endswith("labelwise change validation=0.1")
 
 
@@ -96,8 +96,8 @@ def test_an_error_is_told_as_a_number():
     metrics = {"mse": 2.0, "interval": [1.5, 2.5], "validation_labels": 40}
     trained = SimpleNamespace(number=2, metrics=metrics)
     before = SimpleNamespace(number=1, metrics={"mse": 3.0})
-    assert result_lines(trained, before) == [
-        "mse 2 (95 % interval 1.5 to 2.5) on 40 labels drawn for measuring, -1 since model 1"
+    assert format_training(trained, before) == [
+        "mse 2 (95 % interval 1.5 to 2.5) on 40 labels drawn for evaluation, -1 since model 1"
     ]
 
 
@@ -111,6 +111,6 @@ def test_a_training_at_work_is_waited_for_and_one_whose_process_is_gone_is_not(t
     left = signature(int(gone.stdout))
     desk.storage.append(desk.name, [Training(time.time(), 4, 20, left)])
     out = answer(capsys, "status")[1]
-    assert "number 4 was ended before it was done" in out and "next      labelwise label" in out
+    assert "number 4 ended before it was finished" in out and "next      labelwise label" in out
     assert answer(capsys, "train")[0] == 0
     assert ledger().trainings[-1].number == 5 and ledger().training is None

@@ -1,7 +1,7 @@
-"""The labelwise command. Each file holds one command; `commands` brings them together.
+"""The labelwise command: one module per subject, brought together by `commands`.
 
-Commands are imported after `main` stands guard, so that an early Ctrl-C is one line too. Before
-that `labelwise` itself is imported; who starts with `labelwise_command` is guarded then, too.
+The commands are imported inside `run`, so that Ctrl-C during the import is one line too.
+`labelwise_command` protects the import of ``labelwise`` itself in the same way.
 """
 
 import sys
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     try:
         code = run(sys.argv[1:])
-    except KeyboardInterrupt:  # while the commands were imported
+    except KeyboardInterrupt:  # during the import of the commands
         print("labelwise: interrupted", file=sys.stderr)
         code = 130
     sys.exit(code)
@@ -22,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line; an error is one line on stderr.
 
     Returns:
-        0 if all went well, 1 after an error, 2 after misuse, 130 after an interruption.
+        0 after success, 1 after an error, 2 after wrong usage, 130 after an interruption.
     """
     from labelwise.cli import commands
 

@@ -1,8 +1,22 @@
-"""The application that commands add themselves to."""
+"""The Typer application and what all commands of a campaign share: options and hints.
 
-from typing import Annotated
+Errors and notes from all layers name commands such as ``labelwise train``. If the user gave
+``-c FOLDER``, such a hint needs the folder too: otherwise the command would find another campaign,
+or none.
+"""
+
+import inspect
+import re
+import shlex
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from labelwise.campaign.project import Project
 
 app = typer.Typer(
     add_completion=False,
@@ -10,6 +24,23 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+record_group = typer.Typer(
+    no_args_is_help=True, help="Read and correct the record of a campaign: history, disputes, undo."
+)
+app.add_typer(record_group, name="record")
+
+CampaignOption = Annotated[
+    Path | None,
+    typer.Option("--campaign", "-c", help="Folder of the campaign (default: the one found here)."),
+]
+"""``-c`` or ``--campaign``; give it to `open_project`."""
+
+SpreadsheetOption = Annotated[
+    bool,
+    typer.Option("--spreadsheet", help="Make a .csv file safe for Excel: ' before formulas."),
+]
+
+ByOption = Annotated[str, typer.Option("--by", help="Name of the annotator.", metavar="NAME")]
 
 _ABOUT = """Choose which items of a large unlabelled pool to label, and how much each should weigh.
 
@@ -17,13 +48,13 @@ _ABOUT = """Choose which items of a large unlabelled pool to label, and how much
 
   labelwise demo
 
-[bold]Label[/bold] a folder of pictures or a table of texts
+[bold]Label[/bold] a folder of images or a table of texts
 
   labelwise start photos/ --classes cat,dog
 
   labelwise label
 
-[bold]Use it[/bold] on your model's last hidden layer, saved as one row per item
+[bold]Select[/bold] with your model's last hidden layer, saved as one row per item
 
   labelwise plan f.npy --error 0.1
 
@@ -32,8 +63,10 @@ _ABOUT = """Choose which items of a large unlabelled pool to label, and how much
   labelwise explain picks.csv f.npy
 """
 
+_campaign_folder: ContextVar[Path | None] = ContextVar("campaign_folder", default=None)
 
-def _version(wanted: bool) -> None:
+
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib import metadata
 
@@ -42,9 +75,74 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback(help=_ABOUT)
-def _labelwise(
+def _run_labelwise(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     pass
+
+
+def add_record_command(name: str, help: str | None = None) -> Callable[[Any], Any]:
+    """Register a command as ``labelwise record NAME``, and as ``labelwise NAME``, hidden."""
+
+    def register(function: Any) -> Any:
+        app.command(name, help=help, hidden=True)(function)
+        return record_group.command(name, help=help)(function)
+
+    return register
+
+
+def open_project(folder: Path | None) -> "Project":
+    """Open the campaign in a folder, or with None the one found in the current folder."""
+    from labelwise.campaign.project import Project
+
+    set_campaign_folder(folder)
+    return Project.open(folder)
+
+
+def set_campaign_folder(folder: Path | None) -> None:
+    """Remember the campaign folder given on the command line; None for none."""
+    _campaign_folder.set(folder)
+
+
+def complete_commands(text: str) -> str:
+    """Add the campaign folder that the user gave to every campaign command in a text.
+
+    Example:
+        >>> set_campaign_folder(Path("my photos"))
+        >>> complete_commands("run labelwise train, then labelwise ask --out batch.csv")
+        "run labelwise train -c 'my photos', then labelwise ask -c 'my photos' --out batch.csv"
+        >>> set_campaign_folder(None)
+        >>> complete_commands("run labelwise train")
+        'run labelwise train'
+    """
+    folder = _campaign_folder.get()
+    if folder is None:
+        return text
+    # Skip commands that name a folder already, and longer names such as "label-studio".
+    pattern = rf"\blabelwise (?:{'|'.join(_list_campaign_commands())})(?![\w-])(?! -c )"
+    return re.sub(pattern, lambda found: f"{found[0]} -c {quote_path(folder)}", text)
+
+
+def quote_path(path: object) -> str:
+    """Quote a path for a shell.
+
+    Example:
+        >>> quote_path(Path("my photos")), quote_path("photos")
+        ("'my photos'", 'photos')
+    """
+    return shlex.quote(str(path))
+
+
+def _list_campaign_commands() -> list[str]:
+    """List the commands that take ``--campaign``, including those of groups."""
+    groups = [("", app), *((f"{g.name} ", g.typer_instance) for g in app.registered_groups)]
+    found = []
+    for prefix, group in groups:
+        for entry in group.registered_commands if group is not None else ():
+            function = entry.callback
+            if function is not None and "campaign" in inspect.signature(function).parameters:
+                found.append(prefix + (entry.name or function.__name__.replace("_", "-")))
+    return found

@@ -1,22 +1,39 @@
-"""``labelwise ask``: the batch to label, as a file."""
+"""``labelwise ask``: write the batch to label to a file."""
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.console import Console
+from typer import Option
 
-from labelwise.cli.app import app
-from labelwise.cli.console import bars
-from labelwise.cli.hints import pasteable, quoted
-from labelwise.cli.outputs import check_file
-from labelwise.cli.project_option import CampaignOption, SpreadsheetOption, open_project
-from labelwise.cli.words import formula_note, many, person, safe
+from labelwise.cli.app import (
+    CampaignOption,
+    SpreadsheetOption,
+    app,
+    complete_commands,
+    open_project,
+    quote_path,
+)
+from labelwise.cli.console import (
+    escape_text,
+    format_count,
+    format_person,
+    show_progress,
+    warn_about_formulas,
+)
+from labelwise.cli.files import check_output_file, parse_options, split_options
 from labelwise.errors import BadInput
 
-_ASK = """Write the items to label next to a file; choose them first if no batch is open.
+if TYPE_CHECKING:
+    from labelwise.campaign.desk import Desk
+    from labelwise.campaign.project import Project
+    from labelwise.campaign.settings import Settings
+    from labelwise.record.events import Asked
+    from labelwise.record.ledger import Ledger
+
+_ASK = """Write the items to label next to a file; select them first if no batch is open.
 
 [bold]Examples[/bold]
 
@@ -26,54 +43,47 @@ _ASK = """Write the items to label next to a file; choose them first if no batch
 
   labelwise ask --out anns.csv --lend 20 --by ann
 
-Fill in the column label, then labelwise tell batch.csv. The file has id, item (a path or a text), \
-rank, weight (how many items of the pool it stands for) and why it was chosen; --guesses adds what \
-the model takes it for, which people tend to follow. As long as a batch is open, ask gives the \
-rest of it. With --lend, the items are kept for one person for a while.
+Fill in the column label, then run labelwise tell batch.csv. The file has id, item (a path or a \
+text), rank, weight (number of pool items it represents) and why it was chosen; --guesses adds the \
+model's prediction, which people tend to follow. While a batch is open, ask writes the rest of it. \
+With --lend, the items are reserved for one person for a while.
 """
 
 COLUMNS = ("id", "item", "label", "rank", "weight", "why")
 
 
-@app.command(help=_ASK)
-def ask(
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help=".csv, .jsonl or .parquet.", metavar="FILE")
-    ],
+@app.command("ask", help=_ASK)
+def ask_for_labels(
+    out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")],
     strategy: Annotated[
         str | None,
-        typer.Option(
-            "--strategy", "-s", help="What chooses (else the campaign's).", metavar="NAME"
-        ),
+        Option("--strategy", "-s", help="Selection strategy (default: the campaign's)."),
     ] = None,
     batch: Annotated[
-        int | None,
-        typer.Option("--batch", "-b", help="How many items (else the campaign's).", metavar="N"),
+        int | None, Option("--batch", "-b", help="Number of items (default: the campaign's).")
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="An option of the strategy; may be repeated.", metavar="NAME=VALUE"),
+        Option(help="Option of the strategy; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Decides every draw (else the campaign's).", metavar="N")
-    ] = None,
+    seed: Annotated[int | None, Option(help="Random seed (default: the campaign's).")] = None,
     guesses: Annotated[
-        bool, typer.Option("--guesses", help="Add the model's guess and its confidence.")
+        bool, Option("--guesses", help="Add the model's prediction and its confidence.")
     ] = False,
     ahead: Annotated[
-        bool, typer.Option("--ahead", help="Choose the next batch while the tail is open.")
+        bool, Option("--ahead", help="Select the next batch while the last one is still open.")
     ] = False,
     lend: Annotated[
-        int | None, typer.Option("--lend", help="Only so many, kept for --by.", metavar="N")
+        int | None, Option("--lend", help="Write at most N items, reserved for --by.", metavar="N")
     ] = None,
-    by: Annotated[str, typer.Option("--by", help="Who will label them.", metavar="WHO")] = "",
+    by: Annotated[str, Option("--by", help="Annotator who will label them.")] = "",
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Write the items to label next to a file."""
     from labelwise.campaign.export import FORMATS, check_out, check_spreadsheet, write_table
 
-    check_file(out)
+    check_output_file(out)
     check_out(out, FORMATS[:3])
     check_spreadsheet(out, spreadsheet)
     project = open_project(campaign)
@@ -83,25 +93,30 @@ def ask(
     gone = project.close_missing(desk)
     if gone:
         some = ", ".join(map(str, gone[:10])) + (", ..." if gone[10:] else "")
-        print(
-            f"note: {many(len(gone), 'item')} left out, whose files are gone: {some}",
-            file=sys.stderr,
-        )
+        items = format_count(len(gone), "item")
+        print(f"note: {items} left out because files are missing: {some}", file=sys.stderr)
     ids = list(desk.ledger().waiting) if lend is None else desk.lend(by, lend)
-    rows = desk.look(lambda ledger: _rows(project, ledger, ids))
+    rows = desk.look(lambda ledger: _make_rows(project, ledger, ids))
     extra = ("guess", "confidence") if guesses else ()
     formulas = write_table(out, (*COLUMNS, *extra), rows, spreadsheet=spreadsheet)
-    kept = "" if lend is None else f", kept for {person(by)}"
-    print(f"{many(len(rows), 'item')} to label written to {out}{kept}")
+    reserved = "" if lend is None else f", reserved for {format_person(by)}"
+    print(f"{format_count(len(rows), 'item')} to label written to {out}{reserved}")
     if rows:
-        print(pasteable(f"next: fill in the column label, then labelwise tell {quoted(out)}"))
-    formula_note(out, formulas)
+        command = f"labelwise tell {quote_path(out)}"
+        print(complete_commands(f"next: fill in the column label, then {command}"))
+    warn_about_formulas(out, formulas)
 
 
 def _open_batch(
-    project: Any, desk: Any, wanted: dict[str, Any], options: Sequence[str], ahead: bool
+    project: "Project",
+    desk: "Desk",
+    wanted: dict[str, Any],
+    options: Sequence[str],
+    ahead: bool,
 ) -> None:
-    """Choose a batch if none is open; the model is loaded only for that."""
+    """Select a batch if none is open; only then is the model loaded."""
+    from labelwise.strategies import get
+
     ledger = desk.ledger()
     if ledger.open_batches and not ahead:
         found = ledger.open_batches[0]
@@ -109,27 +124,28 @@ def _open_batch(
         given += ["option"] if options else []
         if given:
             raise BadInput(
-                f"batch {found.number} is open ({many(found.open, 'item')} to label), so "
+                f"batch {found.number} is open ({format_count(found.open, 'item')} to label), so "
                 f"{' and '.join(given)} would have no effect; label it first"
             )
         print(f"batch {found.number} is open: {found.size - found.open} of {found.size} done")
         return
     settings = desk.settings_of(ledger)
     name = wanted["strategy"] or (settings.strategy if ledger.trainings else settings.first)
-    values = _options(name, options)
+    values = parse_options(get(name), split_options(options))
     if wanted["budget"] is None:
-        wanted = {**wanted, "budget": _affordable(ledger, settings)}
-    with bars(Console(stderr=True)) as progress:
+        wanted = {**wanted, "budget": _limit_batch(ledger, settings)}
+    with show_progress() as progress:
         picks = project.campaign(progress=progress).ask(**wanted, ahead=ahead, **values)
     info = picks.info
-    words = f"batch {info['batch']}: {many(len(picks), 'item')} chosen by {safe(info['strategy'])}"
+    items, chosen_by = format_count(len(picks), "item"), escape_text(info["strategy"])
+    words = f"batch {info['batch']}: {items} chosen by {chosen_by}"
     if info["validation"]:
-        words += f", {len(info['validation'])} of them at random for measuring"
+        words += f", {len(info['validation'])} of them drawn at random for evaluation"
     print(words)
 
 
-def _affordable(ledger: Any, settings: Any) -> int | None:
-    """A smaller batch than usual, where the budget pays for no more; None for the usual one."""
+def _limit_batch(ledger: "Ledger", settings: "Settings") -> int | None:
+    """Return the size of a batch that the budget still pays for; None for the usual size."""
     from labelwise.campaign.costs import spent
     from labelwise.web.steps import left_to_ask
 
@@ -140,23 +156,13 @@ def _affordable(ledger: Any, settings: Any) -> int | None:
     if left == 0:
         raise BadInput(
             f"the budget is spent: {spent(ledger, settings).says}; raise it with labelwise change, "
-            "or say how many you want all the same with --batch"
+            "or give the number of items with --batch"
         )
     return left
 
 
-def _options(strategy: str, texts: Sequence[str]) -> dict[str, Any]:
-    from labelwise.cli.option_values import parse_options
-    from labelwise.strategies import get
-
-    for text in texts:
-        if "=" not in text:
-            raise BadInput(f"--option is written name=value; got {text!r}")
-    return parse_options(get(strategy), dict(text.split("=", 1) for text in texts))
-
-
-def _guess(asked: Any, rank: int) -> tuple[Any, float | None]:
-    """The model's guess and its confidence; an amount comes without one."""
+def find_guess(asked: "Asked", rank: int) -> tuple[Any, float | None]:
+    """Find the model's prediction for a pick, and its confidence; a number has none."""
     if asked.guesses is not None:
         label, confidence = asked.guesses[rank]
         return label, confidence
@@ -164,16 +170,17 @@ def _guess(asked: Any, rank: int) -> tuple[Any, float | None]:
     return (predicted[rank] if rank < len(predicted) else None), None
 
 
-def _rows(project: Any, ledger: Any, ids: Sequence[int]) -> list[dict[str, Any]]:
-    """A row per item, in the order of picking."""
+def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Make a row per item, in the order of picking."""
     from labelwise.campaign.why import why
-    from labelwise.cli.people import describer
 
-    describe = describer(project)
+    describe = make_item_describer(project)
     rows = []
     for item in ids:
-        asked, rank = ledger.batches[ledger.batch_of(item) - 1].asked, ledger.rank_of(item)
-        guess = _guess(asked, rank)
+        batch, rank = ledger.batch_of(item), ledger.rank_of(item)
+        assert batch is not None and rank is not None  # every id is of an open batch
+        asked = ledger.batches[batch - 1].asked
+        guess, confidence = find_guess(asked, rank)
         rows.append(
             {
                 "id": item,
@@ -182,8 +189,24 @@ def _rows(project: Any, ledger: Any, ids: Sequence[int]) -> list[dict[str, Any]]
                 "rank": rank,
                 "weight": ledger.weight_of(item),
                 "why": why(asked, rank),
-                "guess": guess[0],
-                "confidence": guess[1],
+                "guess": guess,
+                "confidence": confidence,
             }
         )
     return rows
+
+
+def make_item_describer(project: "Project") -> Callable[[int], str]:
+    """Make a function that describes an item by its path, text or columns."""
+
+    def describe(item: int) -> str:
+        try:
+            about = project.items.describe(item)
+        except LookupError:
+            return ""  # the item was removed from the folder after it was labelled
+        for key in ("text", "name"):
+            if key in about:
+                return str(about[key])
+        return json.dumps(about.get("columns", {}), ensure_ascii=False)
+
+    return describe

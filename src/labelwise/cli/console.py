@@ -1,44 +1,52 @@
-"""What commands share: errors, notes, bars, tables on the terminal, and lists in options."""
+"""Terminal output: errors, progress bars, tables, and formatting of numbers and foreign texts."""
 
 import sys
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 
-from labelwise.cli.hints import pasteable
+from labelwise.cli.app import complete_commands
 from labelwise.errors import LabelwiseWarning
 
+if TYPE_CHECKING:
+    from labelwise.record.events import Trained
+
 N = TypeVar("N", int, float)
+ProgressCallback = Callable[[str, int, int], None]
 
-_kept: ContextVar[Path | None] = ContextVar("kept", default=None)
+_ZERO_WIDTH_JOINER = "\u200d"  # joins the parts of an emoji
+_results_file: ContextVar[Path | None] = ContextVar("results_file", default=None)
 
 
-def fail(message: str, code: int) -> int:
-    """Print an error as one line, and pass on the exit code."""
-    line = pasteable(" ".join(message.replace(".;", ";").split()))
+def print_error(message: str, code: int) -> int:
+    """Print an error as one line, and return the exit code."""
+    line = complete_commands(" ".join(message.replace(".;", ";").split()))
     print(f"labelwise: {line}", file=sys.stderr)
     return code
 
 
-def keeps(results: Path | None) -> None:
-    """Note the file in which a command keeps the rounds it has finished; None for none."""
-    _kept.set(results)
+def set_results_file(results: Path | None) -> None:
+    """Remember the file in which a command saves finished rounds; None for none."""
+    _results_file.set(results)
 
 
-def interrupted() -> str:
-    """What is said after an interruption.
+def describe_interruption() -> str:
+    """Describe what an interrupted command has saved.
 
     Example:
-        >>> interrupted()
+        >>> describe_interruption()
         'interrupted'
     """
-    results = _kept.get()
+    results = _results_file.get()
     if results is None:
         return "interrupted"
     if not results.is_file():
@@ -46,94 +54,255 @@ def interrupted() -> str:
     return f"interrupted; the rounds so far are in {results}, the same command goes on from there"
 
 
-def names_in(text: str | None) -> list[str]:
-    """The names in a list with commas.
+@contextmanager
+def print_warnings() -> Iterator[None]:
+    """Print warnings of the library as one line each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LabelwiseWarning)
+        show_other = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, LabelwiseWarning):
+                line = complete_commands(" ".join(str(message).split()))
+                print(f"note: {line}", file=sys.stderr)
+            else:
+                show_other(message, category, *rest, **named)
+
+        warnings.showwarning = show
+        yield
+
+
+def split_names(text: str | None) -> list[str]:
+    """Split a list of names at its commas.
 
     Example:
-        >>> names_in(" cat, dog,"), names_in(None)
+        >>> split_names(" cat, dog,"), split_names(None)
         (['cat', 'dog'], [])
     """
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def whole_number(text: str) -> int:
-    """A whole number in an option.
+def parse_integer(text: str) -> int:
+    """Parse the value of an option as an integer.
 
     Example:
-        >>> whole_number("1000")
+        >>> parse_integer("1000")
         1000
     """
-    return _read(int, text, "a whole number such as 1000")
+    return _parse(int, text, "a whole number such as 1000")
 
 
-def number(text: str) -> float:
-    """A number in an option.
+def parse_number(text: str) -> float:
+    """Parse the value of an option as a number.
 
     Example:
-        >>> number("0.5")
+        >>> parse_number("0.5")
         0.5
     """
-    return _read(float, text, "a number such as 0.5")
+    return _parse(float, text, "a number such as 0.5")
 
 
-def _read(kind: Callable[[str], N], text: str, wanted: str) -> N:
+def _parse(kind: Callable[[str], N], text: str, wanted: str) -> N:
     try:
         return kind(text)
     except ValueError:
         raise typer.BadParameter(f"takes {wanted}; got {text!r}") from None
 
 
-def table_console() -> Console:
-    """Where tables go: as wide as the terminal, and 100 columns into a pipe or a file."""
+def make_table_console() -> Console:
+    """Make a console for tables: as wide as the terminal, or 100 columns in a pipe or a file."""
     return Console(width=None if sys.stdout.isatty() else 100)
 
 
-@contextmanager
-def bars(console: Console, *, plain: bool = False) -> Iterator[Any]:
-    """A progress callback that draws a bar per stage on a terminal.
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; its cells may have Rich markup."""
+    table = Table(*head, box=SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*row)
+    make_table_console().print(table, highlight=False)
 
-    Elsewhere it is silent, or with ``plain`` prints a line when a stage is done.
-    """
-    if not console.is_terminal:
-        yield _say_done if plain else None
+
+def print_listing(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows as a table on a terminal, without the last column, else as tab-separated lines."""
+    if not Console().is_terminal:
+        for line in (head, *rows):
+            print(*line, sep="\t")
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    print_table(head[:-1], [(f"[bold]{row[0]}[/bold]", *row[1:-1]) for row in rows])
+
+
+def print_columns(lines: Sequence[tuple[str, str]]) -> None:
+    """Print names and their values in two columns."""
+    width = max((len(name) for name, _ in lines), default=0)
+    for name, value in lines:
+        print(f"{name:<{width}}  {value}".rstrip())
+
+
+@contextmanager
+def show_progress(*, plain: bool = False) -> Iterator[ProgressCallback | None]:
+    """Yield a progress callback that draws one bar per stage on a terminal.
+
+    Elsewhere it is None, or with ``plain`` prints a line when a stage is done.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _print_stage if plain else None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as shown:
         stages: dict[str, Any] = {}
 
-        def progress(stage: str, done: int, total: int) -> None:
+        def update(stage: str, done: int, total: int) -> None:
             if stage not in stages:
                 stages[stage] = shown.add_task(stage, total=total)
             shown.update(stages[stage], completed=done, total=total)
 
-        yield progress
+        yield update
 
 
-def _say_done(stage: str, done: int, total: int) -> None:
+def _print_stage(stage: str, done: int, total: int) -> None:
     if done == total:
         print(f"{stage}: {done} of {total} done", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def notes() -> Iterator[None]:
-    """Print the library's warnings as one line each."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", LabelwiseWarning)
-        usual = warnings.showwarning
+def show_time_left() -> Iterator[ProgressCallback]:
+    """Yield a progress callback: a bar with the time left on a terminal, else a line per tenth."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        last = 0
 
-        def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
-            if issubclass(category, LabelwiseWarning):
-                print(f"note: {pasteable(' '.join(str(message).split()))}", file=sys.stderr)
-            else:
-                usual(message, category, *rest, **named)
+        def print_tenth(stage: str, done: int, total: int) -> None:
+            nonlocal last
+            step = max(1, total // 10)
+            if done and (done // step != last // step or done == total):
+                print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
+            last = done
 
-        warnings.showwarning = show
-        yield
+        yield print_tenth
+        return
+    from rich import progress as rich_progress
+
+    columns = (
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TextColumn("left"),
+        rich_progress.TimeRemainingColumn(),
+    )
+    with rich_progress.Progress(*columns, console=console, speed_estimate_period=600) as shown:
+        bar = shown.add_task("rounds", total=None)
+        yield lambda stage, done, total: shown.update(bar, completed=done, total=total)
+
+
+def escape_text(value: object, longest: int | None = None) -> str:
+    r"""Show a foreign text on one line, with control characters escaped.
+
+    Args:
+        value: The text, or a label.
+        longest: Maximum number of characters.
+
+    Example:
+        >>> escape_text("ann\x1b[2J\nbob")
+        'ann\\x1b[2J bob'
+    """
+    shown = "".join(
+        letter
+        if letter.isprintable() or letter == _ZERO_WIDTH_JOINER
+        else letter.encode("unicode_escape").decode()
+        for letter in " ".join(str(value).split())
+    )
+    if longest is not None and len(shown) > longest:
+        return f"{shown[: longest - 1]}…"
+    return shown
+
+
+def format_person(name: str) -> str:
+    """Format the name of an annotator.
+
+    Example:
+        >>> format_person("ann"), format_person("")
+        ('ann', '(no name)')
+    """
+    return escape_text(name, 40) or "(no name)"
+
+
+def format_count(count: int, one: str, several: str = "") -> str:
+    """Format a number with its noun.
+
+    Example:
+        >>> format_count(1, "label"), format_count(1200, "label")
+        ('1 label', '1,200 labels')
+    """
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
+def format_percent(share: float) -> str:
+    """Format a share in percent.
+
+    Example:
+        >>> format_percent(0.5), format_percent(0.9876)
+        ('50.0 %', '98.8 %')
+    """
+    return f"{100 * share:.1f} %"
+
+
+def format_duration(seconds: float) -> str:
+    """Format a length of time in suitable units.
+
+    Example:
+        >>> format_duration(4.25), format_duration(200), format_duration(7500)
+        ('4.2 s', '3 min 20 s', '2 h 05 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes:02d} min"
+
+
+def format_time(at: float) -> str:
+    """Format a time stamp in the local time zone."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"
+
+
+def warn_about_formulas(out: Path, formulas: int, remedy: str = "add --spreadsheet") -> None:
+    """Print a note if a .csv file has texts that spreadsheet programs would compute."""
+    if formulas:
+        texts = format_count(formulas, "text begins", "texts begin")
+        print(
+            f"note: {texts} like a formula in {out}; a spreadsheet program would compute "
+            f"{'it' if formulas == 1 else 'them'}: {remedy}",
+            file=sys.stderr,
+        )
+
+
+def find_metric(metrics: dict[str, Any]) -> tuple[str, float] | None:
+    """Find the metric that a training was evaluated with, or None.
+
+    Example:
+        >>> find_metric({"accuracy": 0.9, "loss": 0.2}), find_metric({"mse": 2.0}), find_metric({})
+        (('accuracy', 0.9), ('mse', 2.0), None)
+    """
+    for name in ("accuracy", "mse"):
+        if metrics.get(name) is not None:
+            return name, float(metrics[name])
+    return None
+
+
+def format_metric(name: str, value: float) -> str:
+    """Format an accuracy in percent, another metric with four digits."""
+    return format_percent(value) if name == "accuracy" else f"{value:.4g}"
+
+
+def count_training_labels(trained: "Trained") -> int:
+    """Count the labels that a model was trained on, without those it was evaluated on."""
+    return int(trained.metrics.get("training_labels", trained.labels))

@@ -1,18 +1,23 @@
-"""``labelwise export``: the labels as a file."""
+"""``labelwise export`` and ``labelwise report``: the labels as a file, and a page about them."""
 
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from labelwise.cli.app import app
-from labelwise.cli.hints import pasteable
-from labelwise.cli.outputs import check_file
-from labelwise.cli.project_option import CampaignOption, SpreadsheetOption, open_project
-from labelwise.cli.words import formula_note, many
+from labelwise.cli.app import (
+    CampaignOption,
+    SpreadsheetOption,
+    app,
+    complete_commands,
+    open_project,
+)
+from labelwise.cli.ask import make_item_describer
+from labelwise.cli.console import format_count, warn_about_formulas
+from labelwise.cli.files import check_output_file
 from labelwise.errors import BadInput
 
-_EXPORT = """Write the labels to a file, with weights, votes, who gave them and when.
+_EXPORT = """Write the labels to a file, with weights, votes, annotators and times.
 
 [bold]Examples[/bold]
 
@@ -24,49 +29,58 @@ _EXPORT = """Write the labels to a file, with weights, votes, who gave them and 
 
   labelwise export --votes --out votes.jsonl
 
-A .csv, .jsonl or .parquet file has a row per labelled item; weight is how many items of the pool \
-it stands for, validation whether it was only measured on. A .json file is Label Studio's: \
-tasks with an annotation per vote, and what was skipped as cancelled ones. With --votes there is a \
-row per person and item, which labelwise tell reads back. Texts are written as they are; with \
---spreadsheet, a .csv file is safe to open in Excel and the like, which compute texts such as =1+1.
+A .csv, .jsonl or .parquet file has a row per labelled item; weight is the number of pool items it \
+represents, validation whether it is held out for evaluation. A .json file is for Label Studio: \
+tasks with an annotation per vote, and cancelled ones for skipped items. With --votes there is a \
+row per annotator and item, which labelwise tell reads back. Texts are written as they are; with \
+--spreadsheet, a .csv file is safe to open in Excel, which would compute texts such as =1+1.
+"""
+
+_REPORT = """Write a page about the campaign: one self-contained file, in light and dark.
+
+[bold]Examples[/bold]
+
+  labelwise report
+
+  labelwise report --out for_the_team.html --picks 20
+
+Learning curve with its interval, class balance, labels and agreement per annotator, the most \
+informative picks, and the costs. Published experiments have their own report: \
+labelwise benchmark report.
 """
 
 
-@app.command(help=_EXPORT)
-def export(
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help=".csv, .jsonl, .parquet or .json.", metavar="FILE"),
-    ],
+@app.command("export", help=_EXPORT)
+def export_labels(
+    out: Annotated[Path, Option("--out", "-o", help="File: .csv, .jsonl, .parquet or .json.")],
     votes: Annotated[
-        bool, typer.Option("--votes", help="A row per vote rather than per item.")
+        bool, Option("--votes", help="Write a row per vote instead of per item.")
     ] = False,
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Write the labels to a file."""
     from labelwise.campaign import export as files
-    from labelwise.cli.people import describer
 
-    check_file(out)
+    check_output_file(out)
     files.check_out(out)
     files.check_spreadsheet(out, spreadsheet)
     if votes and out.suffix == ".json":
-        raise BadInput("--votes is for tables; Label Studio's .json has all votes anyway")
+        raise BadInput("--votes is for tables; a .json file for Label Studio has all votes anyway")
     if votes and spreadsheet:
         raise BadInput(
             "--votes is for labelwise tell, to which an apostrophe is part of a label; leave out "
             "--spreadsheet"
         )
     project = open_project(campaign)
-    desk, describe = project.desk(), describer(project)
+    desk, describe = project.desk(), make_item_describer(project)
     ledger = desk.ledger()
     events = project.storage().read(project.name)
     if votes:
         rows = files.vote_rows(ledger, events, describe)
         formulas = files.write_table(out, files.VOTE_COLUMNS, rows)
-        print(f"{many(len(rows), 'vote')} written to {out}")
-        formula_note(out, formulas, "import its columns as text there")
+        print(f"{format_count(len(rows), 'vote')} written to {out}")
+        warn_about_formulas(out, formulas, "import its columns as text there")
         return
     rows = files.label_rows(ledger, desk.labels(), events, describe)
     if out.suffix == ".json":
@@ -75,11 +89,34 @@ def export(
             rows, ledger.skipped, describe, kind=project.kind, regression=regression
         )
         files.write_json(out, tasks)
-        print(f"{many(len(tasks), 'task')} written to {out}")
+        print(f"{format_count(len(tasks), 'task')} written to {out}")
         return
     formulas = files.write_table(out, files.COLUMNS, rows, spreadsheet=spreadsheet)
     disputed = len(ledger.disagreements())
-    command = pasteable("labelwise disagreements")
-    note = f"; {many(disputed, 'disputed item')} left out: {command}"
-    print(f"{many(len(rows), 'label')} written to {out}{note if disputed else ''}")
-    formula_note(out, formulas)
+    command = complete_commands("labelwise record disagreements")
+    note = f"; {format_count(disputed, 'disputed item')} left out: {command}"
+    print(f"{format_count(len(rows), 'label')} written to {out}{note if disputed else ''}")
+    warn_about_formulas(out, formulas)
+
+
+@app.command("report", help=_REPORT)
+def write_campaign_report(
+    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("report.html"),
+    picks: Annotated[int, Option("--picks", help="Number of picks shown per batch.")] = 10,
+    campaign: CampaignOption = None,
+) -> None:
+    """Write a page about the campaign."""
+    from labelwise.campaign.export import check_out
+    from labelwise.campaign.report.facts import gather, shower
+    from labelwise.campaign.report.page import write_report
+    from labelwise.record.ledger import replay
+
+    check_output_file(out)
+    check_out(out, (".html", ".htm"))
+    if not 0 <= picks <= 1000:
+        raise BadInput(f"--picks must be from 0 to 1000; got {picks}")
+    project = open_project(campaign)
+    events = project.storage().read(project.name)
+    facts = gather(project.name, replay(events), events, shower(project.items), picks=picks)
+    write_report(facts, out)
+    print(f"The report: {out}")

@@ -1,34 +1,126 @@
-"""What ``plan`` and ``explain`` read: pools from files, picks from what ``select`` wrote."""
+"""Files that commands read and write: ids, picks, representations, options, and checks of both."""
 
-from collections.abc import Sequence
+import csv
+import inspect
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TextIO, get_args
+from urllib.parse import unquote, urlsplit
 
-import numpy as np
+import typer
 
-from labelwise.cli.option_values import item_id, read_entries, read_ids
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.leverage import rank_tolerance
-from labelwise.pool.blocks import LocalShards, Progress
-from labelwise.pool.representations import open_sources
-from labelwise.pool.rows import Rows
-from labelwise.pool.shards import open_shards
-from labelwise.selection.result import FORMATS, Selection
+
+if TYPE_CHECKING:
+    from labelwise.pool.blocks import LocalShards, Progress
+    from labelwise.pool.rows import Rows
+    from labelwise.selection.result import Selection
+    from labelwise.strategy import Strategy
+
+GivenFiles = Mapping[str, str | list[str]]
+NumberedEntries = Iterator[tuple[int, Mapping[str, Any]]]
+
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false"}
+_PARSERS: dict[Any, Callable[[str], Any]] = {
+    int: int,
+    float: float,
+    bool: lambda text: _TRUTH[text.lower()],
+    str: str,
+}
+
+
+def check_output_file(path: Path, *, make_folder: bool = False) -> None:
+    """Refuse a file that cannot be written, before any work is done.
+
+    Args:
+        path: The file.
+        make_folder: Whether the command creates a missing folder.
+    """
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder; give the name of a file")
+    if not path.parent.is_dir():
+        if make_folder and not path.parent.exists():
+            return
+        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise BadInput(
+            f"cannot write to the folder {path.parent} ({error.strerror}); give another --out"
+        ) from None
+
+
+def check_output_folder(path: Path) -> None:
+    """Refuse a file where a folder is needed."""
+    if path.exists() and not path.is_dir():
+        raise BadInput(f"{path} is a file; give a folder")
+
+
+def collect_files(**files: Sequence[str] | None) -> dict[str, str | list[str]]:
+    """Collect the given files by representation; several files are those of several models.
+
+    Example:
+        >>> collect_files(features=["f.npy"], logits=None, duals=["d.npy", "e.npy"])
+        {'features': 'f.npy', 'duals': ['d.npy', 'e.npy']}
+    """
+    for name, paths in files.items():
+        if paths and not all(paths):
+            raise BadInput(f"{name}: '' is not a file; give its name")
+    return {name: v[0] if len(v) == 1 else list(v) for name, v in files.items() if v}
+
+
+def check_inputs(out: Path | None, given: GivenFiles, *others: Path | None) -> None:
+    """Refuse missing files of a pool, needed or not, and an output that would overwrite an input.
+
+    Args:
+        out: The file to write, if any.
+        given: Files, folders and patterns by representation, as `collect_files` returns them.
+        *others: Further files that are read.
+    """
+    from labelwise.pool.file_patterns import KINDS, find_row_files
+
+    places = list(_find_local_files(given))
+    read = [part for name, path in places for part in find_row_files(path, name)]
+    if out is None:
+        return
+    for file in [*read, *(path for path in others if path is not None)]:
+        if out.exists() and file.exists() and out.samefile(file):
+            raise BadInput(f"--out {out} would overwrite {file}, which is read; give another name")
+    for _, path in places:
+        if path.is_dir() and out.suffix in KINDS and out.parent.samefile(path):
+            raise BadInput(f"--out {out} would become a part of the pool; give another folder")
+
+
+def _find_local_files(given: GivenFiles) -> Iterator[tuple[str, Path]]:
+    for name, value in given.items():
+        for text in [value] if isinstance(value, str) else value:
+            if text.startswith("file://"):
+                yield name, Path(unquote(urlsplit(text).path))
+            elif "://" not in text:
+                yield name, Path(text)
 
 
 def open_pool(
-    files: dict[str, list[Path] | None],
+    given: GivenFiles,
     *,
     ids: Path | None = None,
     labelled: Path | None = None,
-    progress: Progress | None = None,
-) -> tuple[LocalShards, Rows | None, float | None]:
-    """Blocks of the candidates, rows of the labelled items, and the rank tolerance.
+    progress: "Progress | None" = None,
+) -> "tuple[LocalShards, Rows | None, float | None]":
+    """Open the candidates as blocks, the rows of labelled items, and the rank tolerance.
 
-    Several files of one name are several models'. The tolerance is None unless the features are
-    stored in half precision, whose rounding would otherwise count as directions.
+    The tolerance is None unless the features are stored in half precision, whose rounding errors
+    would otherwise count as directions.
     """
-    given = {name: v[0] if len(v) == 1 else v for name, v in files.items() if v}
+    from labelwise.kernels.linear.leverage import rank_tolerance
+    from labelwise.pool.representations import open_sources
+    from labelwise.pool.shards import open_shards
+
     sources = open_sources(given)
     features = sources["features"]
     parts = features if isinstance(features, list) else [features]
@@ -42,41 +134,10 @@ def open_pool(
     return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)
 
 
-def named(texts: Sequence[str], name: str = "features") -> list[Path]:
-    """Files by their names; the empty one, which would be this folder, is refused."""
-    if not all(texts):
-        raise BadInput(f"{name}: '' is no file; give its name")
-    return [Path(text) for text in texts]
-
-
-def read_picks(path: Path) -> Selection:
-    """The ids and weights of a .csv, .jsonl or .parquet file that ``select`` wrote."""
-    if not path.is_file():
-        raise BadInput(f"there is no file {path} to read picks from")
-    if path.suffix not in FORMATS:
-        raise BadInput(f"cannot read picks from {path.name!r}; give .csv, .jsonl or .parquet")
-    ids, weights = [], []
-    for number, entry in read_entries(path):
-        ids.append(item_id(entry["id"], number, path))
-        weights.append(_weight(entry.get("weight"), path))
-    if not ids:
-        raise BadInput(f"{path} holds no picks")
-    given = [weight is not None for weight in weights]
-    if any(given) and not all(given):
-        raise BadInput(f"{path} has a weight for some picks only; give all or none")
-    numbers = np.asarray(weights, dtype=np.float64) if all(given) else None
-    return Selection(np.asarray(ids, dtype=np.int64), numbers)
-
-
-def _weight(value: Any, path: Path) -> float | None:
-    try:
-        return None if value is None or value == "" else float(value)
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"a weight in {path} is no number ({error})") from None
-
-
 def load_array(path: Path | None, name: str) -> Any:
-    """A small .npy file as a whole, or None."""
+    """Load a small .npy file, or return None without a path."""
+    import numpy as np
+
     if path is None:
         return None
     if not path.is_file():
@@ -85,3 +146,159 @@ def load_array(path: Path | None, name: str) -> Any:
         return np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
+
+
+def read_picks(path: Path) -> "Selection":
+    """Read ids and weights from a file that ``labelwise select`` wrote."""
+    import numpy as np
+
+    from labelwise.selection.result import FORMATS, Selection
+
+    if not path.is_file():
+        raise BadInput(f"there is no file {path} to read picks from")
+    if path.suffix not in FORMATS:
+        raise BadInput(f"cannot read picks from {path.name!r}; give .csv, .jsonl or .parquet")
+    ids, weights = [], []
+    for number, entry in _read_entries(path):
+        ids.append(_parse_id(entry["id"], number, path))
+        weights.append(_parse_weight(entry.get("weight"), path))
+    if not ids:
+        raise BadInput(f"{path} has no picks")
+    given = [weight is not None for weight in weights]
+    if any(given) and not all(given):
+        raise BadInput(f"{path} has a weight for some picks only; give all or none")
+    numbers = np.asarray(weights, dtype=np.float64) if all(given) else None
+    return Selection(np.asarray(ids, dtype=np.int64), numbers)
+
+
+def read_ids(path: Path) -> list[int]:
+    """Read ids from a text file with one per line, or from a file of ``labelwise select``."""
+    return [_parse_id(entry["id"], number, path) for number, entry in _read_entries(path)]
+
+
+def _parse_id(value: Any, number: int, path: Path) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        got = str(value).strip()
+        raise BadInput(
+            f"line {number} of {path} must be an id, a whole number; got {got!r}"
+        ) from None
+
+
+def _parse_weight(value: Any, path: Path) -> float | None:
+    try:
+        return None if value is None or value == "" else float(value)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"a weight in {path} is not a number ({error})") from None
+
+
+def _read_entries(path: Path) -> NumberedEntries:
+    """Read a .csv, .jsonl or .parquet file with a column ``id``, or a text with one id per line."""
+    if not path.is_file():
+        raise BadInput(f"there is no file {path} to read ids from")
+    if path.suffix == ".parquet":
+        yield from _read_parquet_entries(path)
+        return
+    readers = {".csv": _read_csv_entries, ".jsonl": _read_json_entries}
+    read = readers.get(path.suffix, _read_text_entries)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # accepts a byte order mark
+            yield from read(file, path)
+    except UnicodeDecodeError:
+        raise BadInput(
+            f"{path} is not UTF-8 text; give one id per line, or a .csv with a column id"
+        ) from None
+
+
+def _read_text_entries(file: TextIO, path: Path) -> NumberedEntries:
+    return ((number, {"id": line}) for number, line in enumerate(file, 1) if line.strip())
+
+
+def _read_csv_entries(file: TextIO, path: Path) -> NumberedEntries:
+    reader = csv.DictReader(file)
+    try:
+        if "id" not in (reader.fieldnames or ()):
+            raise BadInput(f"{path} has no column called id; name it in the first line")
+        for row in reader:
+            yield reader.line_num, row | {"id": row["id"] or ""}
+    except csv.Error as error:
+        raise BadInput(f"line {reader.line_num} of {path} is not valid CSV ({error})") from None
+
+
+def _read_json_entries(file: TextIO, path: Path) -> NumberedEntries:
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            yield number, entry | {"id": entry["id"]}
+        except (ValueError, LookupError, TypeError) as error:
+            raise BadInput(
+                f"line {number} of {path} is not a pick, a JSON object with an id ({error})"
+            ) from None
+
+
+def _read_parquet_entries(path: Path) -> NumberedEntries:
+    from labelwise.pool.parquet.rows import parquet_library
+
+    library = parquet_library(path.name)
+    try:
+        file = library.ParquetFile(path)
+        names = file.schema_arrow.names
+        batches = file.iter_batches(columns=[name for name in ("id", "weight") if name in names])
+        rows = (row for batch in batches for row in batch.to_pylist())
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is not a readable .parquet file ({error})") from error
+    if "id" not in names:
+        raise BadInput(f"{path} has no column called id; it has {', '.join(names)}")
+    yield from enumerate(rows, 1)
+
+
+def split_options(texts: Sequence[str]) -> dict[str, str]:
+    """Split ``name=value`` texts at the first equals sign."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--option is written name=value; got {text!r}")
+        if name in found:
+            raise typer.BadParameter(f"--option {name} is given more than once; give it once")
+        found[name] = value
+    return found
+
+
+def parse_options(strategy: "Strategy", texts: Mapping[str, str]) -> dict[str, Any]:
+    """Parse the options of a strategy by the types they are declared with."""
+    known = strategy.options
+    for name, text in texts.items():
+        if name not in known:
+            strategy.with_options(**{name: text})  # raises an error that lists the options
+    return {name: _parse_option(strategy, name, text) for name, text in texts.items()}
+
+
+def _parse_option(strategy: "Strategy", name: str, text: str) -> Any:
+    types = _find_option_types(strategy, name)
+    if type(None) in types and text.lower() == "none":
+        return None
+    for kind in types:
+        try:
+            if kind in _PARSERS:
+                return _PARSERS[kind](text)
+        except (ValueError, KeyError):
+            continue
+    wanted = " or ".join(_TYPE_NAMES[kind] for kind in types if kind in _TYPE_NAMES)
+    if not wanted:
+        raise BadInput(f"option {name} of {strategy.name} cannot be given as text; use Python")
+    none = ", or none" if type(None) in types else ""
+    raise BadInput(f"option {name} of {strategy.name} takes {wanted}{none}; got {text!r}")
+
+
+def _find_option_types(strategy: "Strategy", name: str) -> list[Any]:
+    """Find the declared types of an option, else the type of its default; ``str`` comes last."""
+    parameter = inspect.signature(strategy.main).parameters[name]
+    declared = parameter.annotation
+    if declared is parameter.empty:
+        return [type(parameter.default)]
+    types = get_args(declared) if isinstance(declared, UnionType) else (declared,)
+    return sorted(types, key=lambda kind: kind is str)

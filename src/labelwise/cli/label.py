@@ -1,15 +1,13 @@
-"""``labelwise label``: the labelling page."""
+"""``labelwise label``: open the labelling page."""
 
 import os
 import sys
 from contextlib import suppress
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from labelwise.cli.app import app
-from labelwise.cli.hints import pasteable
-from labelwise.cli.project_option import CampaignOption, open_project
+from labelwise.cli.app import CampaignOption, app, complete_commands, open_project
 from labelwise.errors import MissingDependency
 
 _LABEL = """Open the labelling page of a campaign in the browser.
@@ -22,31 +20,27 @@ _LABEL = """Open the labelling page of a campaign in the browser.
 
   labelwise label --host 0.0.0.0 --token $(openssl rand -hex 12)
 
-The page is for this machine alone, unless --host says otherwise: then everyone needs the token. \
-Models are trained in the background; Ctrl-C ends all. The page keeps every label until the server \
-has it on disk.
+Only this machine can open the page, unless --host says otherwise: then everyone needs the token. \
+Models are trained in the background; Ctrl-C stops the server. The page keeps every label until \
+the server has saved it.
 """
 
 
-@app.command(help=_LABEL)
-def label(
+@app.command("label", help=_LABEL)
+def open_labelling_page(
     campaign: CampaignOption = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 for any free port.", min=0, max=65535)] = 8600,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 8600,
     token: Annotated[
         str | None,
-        typer.Option(
-            help="What opens the page; needed beyond this machine.", envvar="LABELWISE_TOKEN"
-        ),
+        Option(help="Access token; required with --host.", envvar="LABELWISE_TOKEN"),
     ] = None,
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="A further name of this server, as behind a proxy.", metavar="NAME"),
+        list[str] | None, Option(help="Further name of this server, as behind a proxy.")
     ] = None,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
+    no_open: Annotated[bool, Option("--no-open", help="Do not open the browser.")] = False,
     no_training: Annotated[
-        bool,
-        typer.Option("--no-training", help="Leave training and asking to the command line."),
+        bool, Option("--no-training", help="Leave training and selection to other commands.")
     ] = False,
 ) -> None:
     """Open the labelling page."""
@@ -58,13 +52,13 @@ def label(
         ) from error
     project = open_project(campaign)
 
-    def ready(address: str) -> None:
+    def announce(address: str) -> None:
         print(f"Labelling {project.name} at {address}", flush=True)
-        print("Ctrl-C ends the server; every label is in the record already.", flush=True)
+        print("Ctrl-C stops the server; every label is saved already.", flush=True)
         if not no_open:
-            _open(address)
+            _open_browser(address)
 
-    with suppress(KeyboardInterrupt):  # none comes where the shell had signals ignored
+    with suppress(KeyboardInterrupt):  # none is raised where the shell ignores signals
         serve(
             project,
             host=host,
@@ -72,14 +66,14 @@ def label(
             token=token,
             allow_hosts=allow_host or (),
             trains=not no_training,
-            ready=ready,
+            ready=announce,
         )
-    words = "labelwise label goes on where you left; labelwise status says how far it is."
-    print(f"Stopped. {pasteable(words)}")
+    words = "labelwise label continues from here; labelwise status shows the progress."
+    print(f"Stopped. {complete_commands(words)}")
 
 
-def _open(address: str) -> None:
-    """Open the browser where there is a screen; elsewhere the printed address is enough."""
+def _open_browser(address: str) -> None:
+    """Open the browser if there is a screen; otherwise the printed address is enough."""
     screen = sys.platform in ("darwin", "win32") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )

@@ -1,36 +1,40 @@
-"""``labelwise label-studio``: a project of Label Studio as a campaign, and back its order."""
+"""``labelwise label-studio``: select the tasks that annotators in Label Studio label next."""
 
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer import Argument, Option
 
-from labelwise.cli.app import app
-from labelwise.cli.console import bars
-from labelwise.cli.hints import pasteable, remember
-from labelwise.cli.project_option import CampaignOption, open_project
-from labelwise.cli.words import duration, many, measured, percent, print_lines, safe
+from labelwise.cli.app import (
+    CampaignOption,
+    app,
+    complete_commands,
+    open_project,
+    set_campaign_folder,
+)
+from labelwise.cli.console import (
+    escape_text,
+    find_metric,
+    format_count,
+    format_duration,
+    format_percent,
+    print_columns,
+    show_progress,
+)
 from labelwise.errors import MissingDependency
 
-label_studio = typer.Typer(
+label_studio_group = typer.Typer(
     no_args_is_help=True,
     help="Choose what annotators in Label Studio label next.",
 )
-app.add_typer(label_studio, name="label-studio")
-
-
-@label_studio.callback()
-def _label_studio() -> None:
-    """Keep the group a group."""
+app.add_typer(label_studio_group, name="label-studio")
 
 
 TokenEnv = Annotated[
     str,
-    typer.Option(
-        "--token-env", help="The variable that holds Label Studio's token.", metavar="NAME"
-    ),
+    Option("--token-env", help="The variable that holds Label Studio's token.", metavar="NAME"),
 ]
 
 _SYNC = """Bring a project of Label Studio and a campaign up to date with each other.
@@ -50,26 +54,24 @@ The first call makes the campaign's folder; then all other commands work on it t
 """
 
 
-@label_studio.command(help=_SYNC)
+@label_studio_group.command(help=_SYNC)
 def sync(
-    url: Annotated[str, typer.Argument(help="Label Studio's address.", metavar="URL")],
+    url: Annotated[str, Argument(help="Label Studio's address.", metavar="URL")],
     project: Annotated[
-        int, typer.Option("--project", "-p", help="The project's number.", metavar="N", min=1)
+        int, Option("--project", "-p", help="The project's number.", metavar="N", min=1)
     ],
     token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
     strategy: Annotated[
         str | None,
-        typer.Option("--strategy", "-s", help="What chooses, from now on.", metavar="NAME"),
+        Option("--strategy", "-s", help="What chooses, from now on.", metavar="NAME"),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(
-            "--batch", "-b", help="Tasks at a time, from now on. (50)", metavar="N", min=1
-        ),
+        Option("--batch", "-b", help="Tasks at a time, from now on. (50)", metavar="N", min=1),
     ] = None,
     campaign: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--campaign",
             "-c",
             help="The campaign's folder. (label-studio-N.labelwise)",
@@ -78,10 +80,10 @@ def sync(
     ] = None,
     guesses: Annotated[
         bool,
-        typer.Option("--guesses", help="Show annotators the model's guesses; people follow them."),
+        Option("--guesses", help="Show annotators the model's guesses; people follow them."),
     ] = False,
     skip_broken: Annotated[
-        bool, typer.Option("--skip-broken", help="Leave out tasks that cannot be used.")
+        bool, Option("--skip-broken", help="Leave out tasks that cannot be used.")
     ] = False,
 ) -> None:
     """Bring a project and a campaign up to date with each other."""
@@ -90,11 +92,12 @@ def sync(
 
     client = Client(url, token_from(token_env), source=token_env)
     wishes = Wishes(strategy, batch, guesses, skip_broken)
-    with bars(Console(stderr=True)) as progress:
+    with show_progress() as progress:
         done = sync(client, project, home=campaign, wishes=wishes, progress=progress)
-    print(f"{safe(done.title, 60)} ({done.kind}, project {project} of {client.url}) in {done.home}")
-    remember(done.home)
-    print_lines(_lines(done))
+    where = f"project {project} of {client.url}"
+    print(f"{escape_text(done.title, 60)} ({done.kind}, {where}) in {done.home}")
+    set_campaign_folder(done.home)
+    print_columns(_lines(done))
     if done.failure is not None:
         raise done.failure
 
@@ -110,17 +113,21 @@ def _lines(done: Any) -> list[tuple[str, str]]:
     words = [f"{done.words[name]:,} {name}" for name in names if done.words[name]]
     lines += [("labels", ", ".join(words))] if words else []
     for trained in done.trained:
-        said = f"trained on {many(trained.labels, 'label')} in {duration(trained.seconds)}"
-        found = measured(trained.metrics)
-        said += f", {found[0]} {percent(found[1])}" if found and found[0] == "accuracy" else ""
-        lines.append((f"model {trained.number}", said))
+        labels, seconds = format_count(trained.labels, "label"), format_duration(trained.seconds)
+        found = find_metric(trained.metrics)
+        metric = (
+            f", accuracy {format_percent(found[1])}" if found and found[0] == "accuracy" else ""
+        )
+        lines.append((f"model {trained.number}", f"trained on {labels} in {seconds}{metric}"))
     lines += [("chosen", f"batch {number:,}") for number in done.asked]
     if done.waiting:
         how = "written" if done.written else "as before"
-        lines.append(("order", f"{many(done.waiting, 'task')} to label, {how} ({done.version})"))
+        lines.append(
+            ("order", f"{format_count(done.waiting, 'task')} to label, {how} ({done.version})")
+        )
         lines.append(("next", "label in Label Studio (Label All Tasks), then sync again"))
     else:
-        commands = pasteable("labelwise status, labelwise export --out labels.csv")
+        commands = complete_commands("labelwise status, labelwise export --out labels.csv")
         lines.append(("next", f"nothing is left to label: {commands}"))
     return lines if done.changed else [*lines, ("", "nothing new")]
 
@@ -142,29 +149,29 @@ authentication. --connect tells the project of the backend, its token included.
 """
 
 
-@label_studio.command(help=_SERVE)
+@label_studio_group.command(help=_SERVE)
 def serve(
     campaign: CampaignOption = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 for any free port.", min=0, max=65535)] = 9090,
+    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="0 for any free port.", min=0, max=65535)] = 9090,
     token: Annotated[
         str | None,
-        typer.Option(help="What callers must know.", envvar="LABELWISE_TOKEN", show_envvar=True),
+        Option(help="What callers must know.", envvar="LABELWISE_TOKEN", show_envvar=True),
     ] = None,
     token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="A further name of this server, as in a container.", metavar="NAME"),
+        Option(help="A further name of this server, as in a container.", metavar="NAME"),
     ] = None,
     connect: Annotated[
-        bool, typer.Option("--connect", help="Tell the project in Label Studio of the backend.")
+        bool, Option("--connect", help="Tell the project in Label Studio of the backend.")
     ] = False,
     address: Annotated[
-        str, typer.Option(help="Where Label Studio reaches it. (as it listens)", metavar="URL")
+        str, Option(help="Where Label Studio reaches it. (as it listens)", metavar="URL")
     ] = "",
     guesses: Annotated[
         bool,
-        typer.Option("--guesses", help="Show annotators the model's guesses; people follow them."),
+        Option("--guesses", help="Show annotators the model's guesses; people follow them."),
     ] = False,
 ) -> None:
     """Serve an ML backend."""
@@ -177,7 +184,7 @@ def serve(
     found = open_project(campaign)
 
     def ready(at: str) -> None:
-        print(f"ML backend of {safe(found.name)} at {at}", flush=True)
+        print(f"ML backend of {escape_text(found.name)} at {at}", flush=True)
         if not connect:
             print("Connect it in Label Studio (Settings > Model), or with --connect.", flush=True)
         print("Ctrl-C ends it; nothing is lost.", flush=True)
@@ -195,4 +202,4 @@ def serve(
             ready=ready,
             connected=lambda words: print(f"Label Studio: {words}", flush=True),
         )
-    print(pasteable("Stopped. labelwise label-studio serve goes on where it was."))
+    print(complete_commands("Stopped. labelwise label-studio serve goes on where it was."))

@@ -1,7 +1,9 @@
-"""``labelwise select``: pick items from files."""
+"""``labelwise select`` and ``labelwise strategies``: pick items from files."""
 
+import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -9,12 +11,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from typer import Argument, Option
 
+import labelwise
 from labelwise.cli.app import app
-from labelwise.cli.console import bars, number, whole_number
-from labelwise.cli.inputs import check_apart, named_files
-from labelwise.cli.outputs import check_file
+from labelwise.cli.console import parse_integer, parse_number, show_progress
+from labelwise.cli.files import (
+    check_inputs,
+    check_output_file,
+    collect_files,
+    parse_options,
+    read_ids,
+    split_options,
+)
 from labelwise.errors import BadInput, MissingDependency, StorageFailed
 from labelwise.selection.result import Selection, check_format
 from labelwise.strategy import Strategy
@@ -35,125 +48,92 @@ _SELECT = """Pick the items worth labelling, from .npy or .parquet files with on
 
   labelwise select 'pool-*.npy' -s lewis -b 1000 --dry-run
 
-  labelwise select 'pool-*.npy' -s lewis -b 1000 -o picks.csv --resume going-on/
+  labelwise select 'pool-*.npy' -s lewis -b 1000 -o picks.csv --resume checkpoint/
 
-The picks come in order, with id, weight (how many items of the pool it stands for), count \
-(how often it was drawn), score and rank; what a strategy does not give is left empty.
+The picks are written in order, with id, weight (number of pool items it represents), count \
+(number of times it was drawn), score and rank; columns that a strategy does not provide are empty.
 """
 
-
 Files = list[str]
+_INDENT = " " * 4
 
 
 @app.command(help=_SELECT)
 def select(
     strategy: Annotated[
-        str,
-        typer.Option(
-            "--strategy", "-s", help="What decides; see labelwise strategies.", metavar="NAME"
-        ),
+        str, Option("--strategy", "-s", help="Selection strategy; see labelwise strategies.")
     ],
     budget: Annotated[
         int,
-        typer.Option(
-            "--budget", "-b", help="How many items to pick.", metavar="N", parser=whole_number
+        Option(
+            "--budget", "-b", help="Number of items to pick.", metavar="N", parser=parse_integer
         ),
     ],
     features: Annotated[
         Files | None,
-        typer.Argument(
-            help="Features (n, d): a file, a folder of parts or a quoted pattern; several of them, "
-            "several models.",
+        Argument(
+            help="Features (n, d): a file, a folder of parts or a quoted pattern; several are the "
+            "features of several models.",
             metavar="FILE",
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Where the picks go: .csv, .jsonl or .parquet.", metavar="FILE"
-        ),
+        Path | None, Option("--out", "-o", help="File for the picks: .csv, .jsonl or .parquet.")
     ] = None,
-    probabilities: Annotated[
-        Files | None, typer.Option(help="Class probabilities (n, K).", metavar="FILE")
-    ] = None,
-    logits: Annotated[
-        Files | None, typer.Option(help="Class scores before the softmax (n, K).", metavar="FILE")
-    ] = None,
+    probabilities: Annotated[Files | None, Option(help="Class probabilities (n, K).")] = None,
+    logits: Annotated[Files | None, Option(help="Class scores before the softmax (n, K).")] = None,
     member_probabilities: Annotated[
-        Files | None, typer.Option(help="Probabilities of m members (n, m, K).", metavar="FILE")
+        Files | None, Option(help="Class probabilities of m models (n, m, K).")
     ] = None,
-    member_votes: Annotated[
-        Files | None, typer.Option(help="Votes of m members (n, m).", metavar="FILE")
-    ] = None,
-    outputs: Annotated[
-        Files | None, typer.Option(help="Predicted values (n, k).", metavar="FILE")
-    ] = None,
+    member_votes: Annotated[Files | None, Option(help="Votes of m models (n, m).")] = None,
+    outputs: Annotated[Files | None, Option(help="Predicted values (n, k).")] = None,
     gradient_norms: Annotated[
-        Files | None, typer.Option(help="Squared norms of gradients (n,).", metavar="FILE")
+        Files | None, Option(help="Squared norms of the gradients (n,).")
     ] = None,
     gradient_products: Annotated[
-        Files | None,
-        typer.Option(help="Their products with the labelled gradient (n,).", metavar="FILE"),
+        Files | None, Option(help="Products with the gradient of the labelled items (n,).")
     ] = None,
-    duals: Annotated[
-        Files | None, typer.Option(help="Predicted dual variables (n,).", metavar="FILE")
-    ] = None,
+    duals: Annotated[Files | None, Option(help="Predicted dual variables (n,).")] = None,
     ids: Annotated[
-        Path | None,
-        typer.Option(help="The items' ids, one per line; else row numbers.", metavar="FILE"),
+        Path | None, Option(help="Ids of the items, one per line (default: row numbers).")
     ] = None,
     labelled: Annotated[
-        Path | None,
-        typer.Option(
-            help="Ids labelled already: one per line, or picks.csv, .jsonl or .parquet.",
-            metavar="FILE",
-        ),
+        Path | None, Option(help="Ids of labelled items: one per line, or a file of picks.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides every draw.", metavar="N")] = 0,
+    seed: Annotated[int, Option(help="Random seed.")] = 0,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="An option of the strategy; may be repeated.", metavar="NAME=VALUE"),
+        Option(help="Option of the strategy; may be repeated.", metavar="NAME=VALUE"),
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(
-            help="Where to read the rows: ray (started here), ray:HOST:PORT or ray://HOST:PORT.",
+        Option(
+            help="Ray cluster that reads the rows: ray (started here), ray:HOST:PORT or "
+            "ray://HOST:PORT.",
             metavar="CLUSTER",
         ),
     ] = None,
-    actors: Annotated[
-        int | None, typer.Option(help="How many processes of the cluster.", metavar="N")
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(help="Where to compute, such as cuda; blocks are brought there."),
-    ] = None,
+    actors: Annotated[int | None, Option(help="Number of Ray processes.")] = None,
+    device: Annotated[str | None, Option(help="Device to compute on, such as cuda.")] = None,
     memory: Annotated[
         float | None,
-        typer.Option(
-            help="How much memory it may take; else what is free.", metavar="GIB", parser=number
-        ),
+        Option(help="Memory limit (default: free memory).", metavar="GIB", parser=parse_number),
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(
-            help="Write down here how far it has come, and go on from there if it was interrupted.",
-            metavar="FOLDER",
-        ),
+        Option(help="Folder for checkpoints; an interrupted selection continues from it."),
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Say what it would take, in a second, and pick nothing."),
+        bool, Option("--dry-run", help="Print the plan and its cost; pick nothing.")
     ] = False,
 ) -> None:
     """Pick the items worth labelling."""
-    from labelwise.cli.option_values import parse_options, read_ids
     from labelwise.selection.request import Asked
     from labelwise.strategies import get
 
     if out is None and not dry_run:
-        raise typer.BadParameter("missing option '--out'; say where the picks go, or --dry-run")
-    given = named_files(
+        raise typer.BadParameter("missing option '--out'; give a file for the picks, or --dry-run")
+    given = collect_files(
         features=features,
         probabilities=probabilities,
         logits=logits,
@@ -165,12 +145,12 @@ def select(
         duals=duals,
     )
     if out is not None:
-        _check_out(out)
-    check_apart(out, given, ids, labelled)
+        _check_picks_file(out)
+    check_inputs(out, given, ids, labelled)
     chosen = get(strategy)
-    options = parse_options(chosen, _pairs(option or []))
+    options = parse_options(chosen, split_options(option or []))
     _check_needs(chosen, given)
-    _note_models(features or [])
+    _note_several_models(features or [])
     asked = Asked(
         chosen.with_options(**options),
         budget,
@@ -185,39 +165,39 @@ def select(
         resume=resume,
     )
     if out is None or dry_run:
-        _dry_run(asked)
+        _print_plan(asked)
     else:
-        _run(asked, out)
+        _run_selection(asked, out)
 
 
-def _dry_run(asked: Any) -> None:
-    """Print what a selection would take, and refuse what would be refused."""
+def _print_plan(asked: Any) -> None:
+    """Print the cost of a selection, after the same checks as a real one."""
     from labelwise.selection.plan import size_text
 
-    call, found = _opened(asked, timed=True)
+    call, found = _open_request(asked, timed=True)
     for line in found.lines() if found else ["nothing is read: there are no files"]:
         print(line)
     if found and asked.on is None:
         print(f"memory that may be taken: {size_text(call.limit)}")
-    _ready(call)
+    _prepare(call)
 
 
-def _run(asked: Any, out: Path) -> None:
-    """Select, write the picks, and say how many."""
+def _run_selection(asked: Any, out: Path) -> None:
+    """Select, write the picks, and print a summary."""
     console = Console(stderr=True)
-    call, found = _opened(asked)
+    call, found = _open_request(asked)
     for line in found.short() if found else ():
         console.print(line, style="dim", highlight=False, soft_wrap=True)
-    with bars(console) as progress, _kept(asked.resume):
-        with _ready(call, progress).picks() as picks:  # they can be had again until they are saved
-            _save(picks, out, asked.resume)
+    with show_progress() as progress, _note_checkpoint(asked.resume):
+        with _prepare(call, progress).picks() as picks:  # the checkpoint stays until they are saved
+            _save_picks(picks, out, asked.resume)
     weighted = asked.strategy.weighted
     size = f", worth {picks.effective_size():.0f} equally weighted" if weighted else ""
     print(f"{len(picks)} picks written to {out}{size}")
 
 
-def _opened(asked: Any, *, timed: bool = False) -> tuple[Any, Any]:
-    """The call with its files open, and its plan."""
+def _open_request(asked: Any, *, timed: bool = False) -> tuple[Any, Any]:
+    """Open the files of a request, and plan it."""
     call = asked.open()
     found = call.plan(timed=timed)
     if found is not None and not found.items:
@@ -225,16 +205,16 @@ def _opened(asked: Any, *, timed: bool = False) -> tuple[Any, Any]:
     return call, found
 
 
-def _ready(call: Any, progress: Any = None) -> Any:
-    """The selection after all checks that can be made before it begins."""
+def _prepare(call: Any, progress: Any = None) -> Any:
+    """Make all checks that are possible before the selection begins."""
     return call._replace(asked=call.asked._replace(progress=progress)).ready()
 
 
-def _save(picks: Selection, out: Path, folder: str | None) -> None:
+def _save_picks(picks: Selection, out: Path, checkpoint: str | None) -> None:
     try:
         picks.save(out)
     except OSError as error:
-        again = "" if folder is None else f"; the same command goes on from {folder}"
+        again = "" if checkpoint is None else f"; the same command goes on from {checkpoint}"
         raise StorageFailed(
             f"cannot write {out} ({error.strerror or error}); make room there, or give another "
             f"--out{again}"
@@ -242,7 +222,7 @@ def _save(picks: Selection, out: Path, folder: str | None) -> None:
 
 
 def _check_needs(strategy: Strategy, given: Mapping[str, Any]) -> None:
-    """Refuse files that are not enough for a strategy, and name the options that are missing."""
+    """Name the missing options if the given files are not enough for a strategy."""
     from labelwise.selection.plan import needed
 
     gaps = [set(names) - set(given) for names in (strategy.needs, *strategy.or_needs)]
@@ -250,15 +230,15 @@ def _check_needs(strategy: Strategy, given: Mapping[str, Any]) -> None:
         needed(strategy, given)
     except BadInput as error:
         missing = min(gaps, key=len)
-        if not missing:  # files enough, but of too many models
+        if not missing:  # enough files, but of too many models
             raise
         options = [f"--{name.replace('_', '-')} FILE" for name in sorted(missing - {"features"})]
         wanted = ["a FILE of features"] * ("features" in missing) + options
         raise BadInput(f"{error}; give {' and '.join(wanted)}") from None
 
 
-def _note_models(files: Sequence[str]) -> None:
-    """Say what several files are taken for if a shell may have made them of a pattern."""
+def _note_several_models(files: Sequence[str]) -> None:
+    """Print a note if a shell may have expanded a pattern of parts into several models."""
     if len(files) > 1 and len({re.sub(r"\d+", "", file) for file in files}) == 1:
         print(
             f"note: {len(files)} files of features are {len(files)} models of the same items; if "
@@ -268,41 +248,23 @@ def _note_models(files: Sequence[str]) -> None:
 
 
 @contextmanager
-def _kept(folder: str | None) -> Iterator[None]:
-    """After an interruption, say how to go on."""
+def _note_checkpoint(folder: str | None) -> Iterator[None]:
+    """After an interruption, print whether the selection can be continued."""
     try:
         yield
     except KeyboardInterrupt:
         if folder is not None:
             from labelwise.selection.checkpoint import kept
 
-            done = (
-                "what was done so far is kept" if kept(Path(folder)) else "nothing was finished yet"
-            )
-            print(f"note: {done} in {folder}; the same command goes on", file=sys.stderr)
+            saved = "the work so far is saved" if kept(Path(folder)) else "nothing was finished yet"
+            print(f"note: {saved} in {folder}; the same command goes on", file=sys.stderr)
         raise
 
 
-def _pairs(texts: Sequence[str]) -> dict[str, str]:
-    """``name=value`` texts, cut at the first equals sign."""
-    for text in texts:
-        if "=" not in text:
-            raise typer.BadParameter(f"--option is written name=value; got {text!r}")
-    pairs = [text.split("=", 1) for text in texts]
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise typer.BadParameter(
-                f"--option {name} is given {names.count(name)} times; give it once"
-            )
-    return dict(pairs)
-
-
-def _check_out(path: Path) -> None:
-    """Find out before the work whether its result can be written."""
+def _check_picks_file(path: Path) -> None:
     if not path.is_dir():
         check_format(path)
-    check_file(path)
+    check_output_file(path)
     if path.suffix == ".parquet":
         try:
             import_module("pyarrow")
@@ -310,3 +272,62 @@ def _check_out(path: Path) -> None:
             raise MissingDependency(
                 "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
             ) from error
+
+
+@app.command("strategies")
+def list_strategies(
+    name: Annotated[str | None, Argument(help="Show one strategy in detail.")] = None,
+) -> None:
+    """List the strategies: the input they need, whether they give weights, and their purpose.
+
+    In a pipe or a file, columns are separated by tabs.
+    """
+    from labelwise.strategies import get
+
+    if name is not None:
+        _print_strategy(get(name))
+        return
+    console = Console()
+    found = labelwise.strategies().values()
+    if not console.is_terminal:
+        print("name\tneeds\tweights\tgood for\treference")
+        for entry in found:
+            weights = "yes" if entry.weighted else "no"
+            needs = _format_needs(entry)
+            print(entry.name, needs, weights, entry.good_for, entry.reference, sep="\t")
+        return
+    table = Table("name", "needs", "weights", "good for, and reference", box=SIMPLE_HEAD)
+    for entry in found:
+        about = f"{escape(entry.good_for)}\n[dim]{escape(entry.reference)}[/dim]"
+        weights = "yes" if entry.weighted else ""
+        needs = _format_needs(entry).replace(", or ", "\nor ").replace(" + ", "\n+ ")
+        table.add_row(f"[bold]{entry.name}[/bold]", needs, weights, about)
+    console.print(table)
+
+
+def _format_needs(strategy: Strategy) -> str:
+    sets = [names for names in (strategy.needs, *strategy.or_needs) if names]
+    return ", or ".join(" + ".join(names) for names in sets) or "nothing"
+
+
+def _print_strategy(strategy: Strategy) -> None:
+    several = ", of one or several models" if strategy.several else ""
+    print(f"{strategy.name}: {strategy.good_for}")
+    print(f"reads {_format_needs(strategy)}{several}")
+    print("its picks carry weights" if strategy.weighted else "its picks carry no weights")
+    meanings = describe_options(strategy)
+    for option, default in strategy.options.items():
+        print(f"--option {option}={default}")
+        if option in meanings:
+            about = meanings[option]
+            print(textwrap.fill(about, 96, initial_indent=_INDENT, subsequent_indent=_INDENT))
+    print(strategy.reference)
+
+
+def describe_options(strategy: Strategy) -> dict[str, str]:
+    """Read the meanings of options from the docstring of the strategy's main function."""
+    text = inspect.getdoc(strategy.main) or ""
+    sections = re.findall(r"^(?:Args|Options):\n((?:    .*\n?|\n)+)", text, re.M)
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", "\n".join(sections), re.M)
+    plain = {name: " ".join(about.replace("``", "").split()) for name, about in entries}
+    return {name: about for name, about in plain.items() if name in strategy.options}

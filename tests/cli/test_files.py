@@ -1,12 +1,14 @@
-"""Ids and options as users write them."""
+"""Ids, options and files as users write them; inputs are present and never overwritten."""
 
+import doctest
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from labelwise.cli.option_values import parse_options, read_ids
+from labelwise.cli import files
+from labelwise.cli.files import check_inputs, collect_files, parse_options, read_ids
 from labelwise.errors import BadInput, UnknownName
 from labelwise.selection.result import Selection
 from labelwise.strategy import Choice, PassStrategy
@@ -56,7 +58,7 @@ def test_an_option_that_may_be_none_is_read_as_its_declared_type(text, value):
         ("exact", "perhaps", "option exact of mine takes true or false; got 'perhaps'"),
         ("limit", "auto", "option limit of mine takes a number, or none; got 'auto'"),
         ("rounds", "none", "option rounds of mine takes a whole number; got 'none'"),
-        ("table", "a", "option table of mine takes no text; give it in Python"),
+        ("table", "a", "option table of mine cannot be given as text; use Python"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused(name, text, message):
@@ -98,7 +100,7 @@ def test_a_file_with_other_things_is_refused_with_its_line(tmp_path: Path, name,
 @pytest.mark.parametrize("name", ["ids.txt", "ids.csv"])
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name):
     (tmp_path / name).write_bytes(b"\x93NUMPY\x01\x00\xff\xfe")
-    with pytest.raises(BadInput, match="is no text in UTF-8; give one id per line, or a "):
+    with pytest.raises(BadInput, match="is not UTF-8 text; give one id per line, or a "):
         read_ids(tmp_path / name)
 
 
@@ -121,9 +123,9 @@ def test_a_mark_of_utf_8_is_no_part_of_the_text(tmp_path: Path, name, text):
     [
         ('{"id": 3}\n\n{"id": 2.5}\n', "line 3 of .* must be an id, a whole number; got '2.5'"),
         ('{"id": true}\n', "must be an id, a whole number; got 'True'"),
-        ('{"weight": 2}\n', r"line 1 of .* is no pick, a JSON object with an id \('id'\)"),
-        ("3\n", "line 1 of .* is no pick, a JSON object with an id"),
-        ('{"id": 3', "line 1 of .* is no pick"),
+        ('{"weight": 2}\n', r"line 1 of .* is not a pick, a JSON object with an id \('id'\)"),
+        ("3\n", "line 1 of .* is not a pick, a JSON object with an id"),
+        ('{"id": 3', "line 1 of .* is not a pick"),
     ],
 )
 def test_a_line_that_is_no_pick_is_refused(tmp_path: Path, text, message):
@@ -150,3 +152,47 @@ def test_a_table_without_ids_is_refused(tmp_path: Path):
 def test_a_missing_file_is_refused(tmp_path: Path):
     with pytest.raises(BadInput, match="there is no file"):
         read_ids(tmp_path / "no.txt")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("parts").mkdir()
+    for name in ("f.npy", "parts/0.npy", "parts/1.npy"):
+        np.save(name, np.eye(3))
+
+
+def test_a_file_without_a_name_is_refused():
+    with pytest.raises(BadInput, match="duals: '' is not a file; give its name"):
+        collect_files(features=["f.npy"], duals=["f.npy", ""])
+
+
+@pytest.mark.parametrize("missing", ["no.npy", "no-*.npy", "file:///no/such/file.npy"])
+def test_a_missing_file_is_refused_whether_needed_or_not(missing):
+    with pytest.raises(UnknownName, match=r"duals: (there is no file|no file is called)"):
+        check_inputs(None, {"features": "f.npy", "duals": ["f.npy", missing]})
+
+
+@pytest.mark.parametrize(
+    ("out", "read"),
+    [
+        ("f.npy", {"features": "f.npy"}),
+        ("parts/../f.npy", {"features": ["parts", "f.npy"]}),
+        ("parts/1.npy", {"features": "parts"}),
+        ("parts/0.npy", {"features": "parts/*.npy"}),
+    ],
+)
+def test_a_file_that_is_read_is_not_written_to(out, read):
+    with pytest.raises(BadInput, match=r"--out .*npy would overwrite .*npy, which is read"):
+        check_inputs(Path(out), read)
+
+
+def test_files_beside_those_that_are_read_may_be_written():
+    np.save("old.npy", np.eye(3))
+    given = {"features": ["f.npy", "parts"], "duals": "s3://bucket/old.npy"}
+    for out in ("new.csv", "old.npy", "parts/new.csv"):
+        check_inputs(Path(out), given, None, Path("missing.txt"))
+
+
+def test_the_examples_hold():
+    assert doctest.testmod(files).failed == 0

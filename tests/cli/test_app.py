@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import labelwise.cli.commands  # noqa: F401 (registers the commands)
 from labelwise.campaign.project import Project
-from labelwise.cli import hints, run
-from labelwise.cli.hints import pasteable, remember
+from labelwise.cli import app, run
+from labelwise.cli.app import complete_commands, set_campaign_folder
 from labelwise.record.events import Resolved
 from tests.cli.folders import answer, read, write
 
@@ -37,23 +38,23 @@ def first_command(text):
 
 
 def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(hints)
+    results = doctest.testmod(app)
     assert results.attempted > 0 and results.failed == 0
 
 
 def test_the_folder_is_added_to_commands_of_campaigns_alone():
-    remember(Path("a b"))
+    set_campaign_folder(Path("a b"))
     try:
         text = "labelwise label-studio serve; labelwise label, labelwise select f.npy, labelwises"
-        assert pasteable(text) == (
+        assert complete_commands(text) == (
             "labelwise label-studio serve -c 'a b'; labelwise label -c 'a b', "
             "labelwise select f.npy, labelwises"
         )
-        once = pasteable("labelwise give-back --by ann (or labelwise status)")
-        assert once == "labelwise give-back -c 'a b' --by ann (or labelwise status -c 'a b')"
-        assert pasteable(once) == once
+        once = complete_commands("labelwise record give-back --by ann (or labelwise undo)")
+        assert once == "labelwise record give-back -c 'a b' --by ann (or labelwise undo -c 'a b')"
+        assert complete_commands(once) == once
     finally:
-        remember(None)
+        set_campaign_folder(None)
 
 
 def next_of(capsys, *arguments):
@@ -92,7 +93,7 @@ def test_hints_about_disagreements_lead_to_where_they_are_settled(plants, capsys
     assert run(["tell", "-c", HOME, "votes.csv"]) == 0
     _, out, _ = answer(capsys, "export", "-c", HOME, "--out", "labels.csv")
     show = first_command(out.split("left out: ")[1])
-    assert show == ["disagreements", "-c", HOME]
+    assert show == ["record", "disagreements", "-c", HOME]
     assert shlex.join(["labelwise", *show]) in answer(capsys, "status", "-c", HOME)[1]
     _, out, _ = answer(capsys, *show)
     settle = first_command(out.split("disputed item: ")[1].replace("ID=LABEL", f"{first}=low"))
@@ -104,9 +105,11 @@ def test_hints_about_disagreements_lead_to_where_they_are_settled(plants, capsys
 def test_errors_name_the_folder_too(plants, capsys):
     code, _, err = answer(capsys, "undo", "-c", HOME, "--by", "ann")
     assert code == 1
-    assert err == (f"labelwise: ann has nothing to take back; see labelwise history -c '{HOME}'\n")
+    assert err == (
+        f"labelwise: ann has nothing to undo; see labelwise record history -c '{HOME}'\n"
+    )
     code, _, err = answer(capsys, "undo", "-c", "other.labelwise", "--by", "ann")
-    assert code == 1 and err.endswith("see labelwise history -c other.labelwise\n")
+    assert code == 1 and err.endswith("see labelwise record history -c other.labelwise\n")
 
 
 def test_history_says_how_to_see_the_rest(plants, capsys):

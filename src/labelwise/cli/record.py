@@ -1,0 +1,341 @@
+"""``labelwise record`` and ``labelwise skip``: history, corrections and disputes of a campaign."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from labelwise.cli.app import (
+    ByOption,
+    CampaignOption,
+    SpreadsheetOption,
+    add_record_command,
+    app,
+    complete_commands,
+    open_project,
+)
+from labelwise.cli.ask import make_item_describer
+from labelwise.cli.console import (
+    count_training_labels,
+    escape_text,
+    find_metric,
+    format_count,
+    format_duration,
+    format_metric,
+    format_person,
+    format_time,
+    warn_about_formulas,
+)
+from labelwise.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from labelwise.campaign.desk import Desk
+    from labelwise.record.events import Event
+
+ItemIds = Annotated[list[int], Argument(help="Items.", metavar="ID...")]
+
+
+@app.command("skip")
+def skip_items(
+    ids: ItemIds,
+    reason: Annotated[str, Option("--reason", help="Reason.")] = "",
+    by: ByOption = "",
+    campaign: CampaignOption = None,
+) -> None:
+    """Mark items that should not be labelled.
+
+    A later label of such an item still counts; labelwise record withdraw brings it back.
+    """
+    open_project(campaign).desk().skip(ids, reason=reason, by=by)
+    print(f"{format_count(len(set(ids)), 'item')} skipped")
+
+
+@add_record_command("withdraw")
+def withdraw_labels(ids: ItemIds, by: ByOption = "", campaign: CampaignOption = None) -> None:
+    """Withdraw the labels or skips of items by one annotator; the items are open again."""
+    open_project(campaign).desk().withdraw(ids, by=by)
+    print(f"{format_count(len(set(ids)), 'item')} withdrawn")
+
+
+@add_record_command("undo")
+def undo_last_label(by: ByOption = "", campaign: CampaignOption = None) -> None:
+    """Withdraw the last label or skip of an annotator."""
+    item = open_project(campaign).desk().undo(by)
+    if item is None:
+        raise BadInput(f"{format_person(by)} has nothing to undo; see labelwise record history")
+    print(f"item {item}: withdrawn")
+
+
+@add_record_command("give-back")
+def give_back_items(
+    by: ByOption = "",
+    ids: Annotated[
+        list[int] | None, Argument(help="Items (default: all).", metavar="[ID]...")
+    ] = None,
+    campaign: CampaignOption = None,
+) -> None:
+    """Release items that labelwise ask --lend reserved for an annotator."""
+    desk = open_project(campaign).desk()
+    before = _count_reserved(desk, by)
+    desk.give_back(by, ids or None)
+    print(f"{format_count(before - _count_reserved(desk, by), 'item')} given back")
+
+
+def _count_reserved(desk: "Desk", by: str) -> int:
+    return desk.look(lambda ledger: sum(by in people for people in ledger.loans.values()))
+
+
+_RESOLVE = """Decide the labels of items, overriding the annotators.
+
+[bold]Examples[/bold]
+
+  labelwise record resolve 12=cat 40=dog --by eve
+
+  labelwise record resolve --from settled.csv --by eve
+
+The file is one that labelwise record disagreements --out wrote, with the column label filled in.
+"""
+
+
+@add_record_command("resolve", help=_RESOLVE)
+def resolve_labels(
+    labels: Annotated[
+        list[str] | None, Argument(help="Items and labels.", metavar="[ID=LABEL]...")
+    ] = None,
+    file: Annotated[Path | None, Option("--from", help="File with id and label.")] = None,
+    by: ByOption = "",
+    campaign: CampaignOption = None,
+) -> None:
+    """Decide the labels of items."""
+    from labelwise.cli.tell import match_class, read_labels
+
+    desk = open_project(campaign).desk()
+    given = _parse_labels(labels or [])
+    if file is not None:
+        given |= {line.id: line.label for line in read_labels(file)[0] if line.label is not None}
+    if not given:
+        raise BadInput("nothing to settle; give ID=LABEL, or --from a file with labels")
+    settings = desk.settings
+    desk.resolve({item: match_class(label, settings) for item, label in given.items()}, by=by)
+    print(f"{format_count(len(given), 'item')} settled")
+
+
+def _parse_labels(texts: Sequence[str]) -> dict[int, Any]:
+    from labelwise.cli.tell import parse_label
+
+    found = {}
+    for text in texts:
+        item, equals, label = text.partition("=")
+        if not equals or not item.strip().isdecimal() or not label.strip():
+            raise BadInput(f"write the item and its label as 12=cat; got {text!r}")
+        found[int(item)] = parse_label(label)
+    return found
+
+
+_DISAGREEMENTS = """List the items with different labels by different annotators.
+
+[bold]Examples[/bold]
+
+  labelwise record disagreements
+
+  labelwise record disagreements --out disputed.csv
+
+With --out, the file has an empty column label: fill it in for labelwise record resolve --from.
+"""
+
+
+@add_record_command("disagreements", help=_DISAGREEMENTS)
+def list_disagreements(
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    spreadsheet: SpreadsheetOption = False,
+    campaign: CampaignOption = None,
+) -> None:
+    """List the items with different labels by different annotators."""
+    from labelwise.campaign.export import write_table
+
+    project = open_project(campaign)
+    describe = make_item_describer(project)
+    found = project.desk().look(lambda ledger: ledger.disagreements())
+    rows = [
+        {
+            "id": entry.id,
+            "item": describe(entry.id),
+            "label": None,
+            "votes": [{"by": by, "label": label} for by, label in entry.votes.items()],
+        }
+        for entry in found
+    ]
+    count = format_count(len(rows), "disputed item")
+    if out is not None:
+        columns = ("id", "item", "label", "votes")
+        formulas = write_table(out, columns, rows, spreadsheet=spreadsheet)
+        print(f"{count} written to {out}")
+        warn_about_formulas(out, formulas)
+    elif as_json:
+        print(json.dumps(rows))
+    else:
+        for entry in found:
+            votes = ", ".join(
+                f"{format_person(by)}: {escape_text(label, 40)}"
+                for by, label in entry.votes.items()
+            )
+            print(f"{entry.id:>8}  {escape_text(describe(entry.id), 60)}  {votes}")
+        settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
+        print(f"{count}{settle}")
+
+
+_HISTORY = """Show the events of the campaign, oldest first; consecutive labels are one line.
+
+[bold]Examples[/bold]
+
+  labelwise record history
+
+  labelwise record history --last 100
+
+  labelwise record history --item 12
+
+  labelwise record history --json > record.jsonl
+
+With --json, every event is printed as one line, as it is stored.
+"""
+
+
+@add_record_command("history", help=_HISTORY)
+def show_history(
+    last: Annotated[int, Option("--last", "-n", help="Number of lines; 0 for all.")] = 30,
+    item: Annotated[int | None, Option("--item", help="Only events of this item.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print all events as lines of JSON.")] = False,
+    campaign: CampaignOption = None,
+) -> None:
+    """Show the events of the campaign."""
+    from labelwise.record.events import event_to_json
+
+    if last < 0:
+        raise BadInput(f"--last must be 0 or more; got {last}")
+    project = open_project(campaign)
+    events = project.storage().read(project.name)
+    if item is not None:
+        events = [event for event in events if _concerns(event, item)]
+        if not events and item not in project.items:
+            raise UnknownName(f"the campaign has no item {item}; check the id")
+        if not events and not as_json:
+            print(f"item {item} has no events yet; it was never asked for")
+    if as_json:
+        for event in events:
+            print(json.dumps(event_to_json(event)))
+        return
+    lines = [f"{format_time(at)}  {words}" for at, words in describe_events(events)]
+    if last and len(lines) > last:
+        which = "" if item is None else f" --item {item}"
+        command = complete_commands(f"labelwise record history{which} --last 0")
+        print(f"({format_count(len(lines) - last, 'earlier line')}: {command})")
+    for line in lines[-last:] if last else lines:
+        print(line)
+
+
+def _concerns(event: "Event", item: int) -> bool:
+    ids = (*getattr(event, "ids", ()), *getattr(event, "validation", ()))
+    return getattr(event, "id", None) == item or item in ids
+
+
+def describe_events(events: "Sequence[Event]") -> Iterator[tuple[float, str]]:
+    """Describe events with their times; consecutive labels by one person are one line."""
+    from labelwise.record.events import Lent, Told, kind_of
+
+    run: list[Told] = []
+    for event in events:
+        if isinstance(event, Lent) and run and event.by == run[0].by:
+            continue  # the page reserves items while a person labels; that does not end a run
+        if isinstance(event, Told) and (not run or run[0].by == event.by):
+            run.append(event)
+            continue
+        if run:
+            yield run[-1].at, _describe_labels(run)
+        run = [event] if isinstance(event, Told) else []
+        if not run:
+            yield event.at, DESCRIPTIONS[kind_of(event)](event)
+    if run:
+        yield run[-1].at, _describe_labels(run)
+
+
+def _describe_labels(run: Sequence[Any]) -> str:
+    who = format_person(run[0].by)
+    if len(run) == 1:
+        words = f"{who} labelled item {run[0].id} {escape_text(run[0].label, 40)}"
+    else:
+        counts = Counter(escape_text(event.label, 30) for event in run).most_common()
+        shown = ", ".join(f"{count} × {label}" for label, count in counts[:5])
+        more = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
+        words = f"{who} labelled {format_count(len(run), 'item')} ({shown}{more})"
+    seconds = [event.seconds for event in run if event.seconds is not None]
+    return f"{words} in {format_duration(sum(seconds))}" if seconds else words
+
+
+def _format_author(event: Any) -> str:
+    """Format " by NAME"; the background process is not named."""
+    named = event.by and not event.by.startswith("background process ")
+    return f" by {format_person(event.by)}" if named else ""
+
+
+def _describe_change(event: Any) -> str:
+    changes = ", ".join(
+        f"{name}={escape_text(value, 60)}" for name, value in event.settings.items()
+    )
+    return f"settings changed{_format_author(event)}: {changes}"
+
+
+def _describe_batch(event: Any) -> str:
+    count = format_count(len(dict.fromkeys(event.ids + event.validation)), "item")
+    words = f"batch {event.batch}: {count} asked for, chosen by {escape_text(event.strategy)}"
+    if event.validation:
+        words += f", {len(event.validation)} of them drawn at random for evaluation"
+    return words + (f", with model {event.model}" if event.model is not None else "")
+
+
+def _describe_model(event: Any) -> str:
+    labels = format_count(count_training_labels(event), "label")
+    words = f"model {event.number} trained on {labels} in {format_duration(event.seconds)}"
+    found = find_metric(event.metrics)
+    return words if found is None else f"{words}: {found[0]} {format_metric(*found)}"
+
+
+def _describe_skip(event: Any) -> str:
+    reason = f" ({escape_text(event.reason, 80)})" if event.reason else ""
+    return f"{format_person(event.by)} skipped item {event.id}{reason}"
+
+
+DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
+    "started": lambda event: (
+        f"campaign started{_format_author(event)} with {format_count(event.items, 'item')}"
+    ),
+    "changed": _describe_change,
+    "added": lambda event: f"the pool grew by {format_count(event.items, 'item')}",
+    "asked": _describe_batch,
+    "lent": lambda event: (
+        f"{format_count(len(event.ids), 'item')} reserved for {format_person(event.by)}"
+    ),
+    "returned": lambda event: (
+        f"{format_person(event.by)} gave back {format_count(len(event.ids), 'item')}"
+    ),
+    "told": lambda event: _describe_labels([event]),
+    "withdrawn": lambda event: f"{format_person(event.by)} withdrew their label of item {event.id}",
+    "skipped": _describe_skip,
+    "resolved": lambda event: (
+        f"{format_person(event.by)} settled item {event.id}: {escape_text(event.label, 40)}"
+    ),
+    "training": lambda event: (
+        f"training {event.number} began{_format_author(event)}, with "
+        f"{format_count(event.labels, 'label')} in all"
+    ),
+    "trained": _describe_model,
+    "training_failed": lambda event: (
+        f"training {event.number} failed: {escape_text(event.error, 200)}"
+    ),
+}
+"""Function that describes an event, by kind."""

@@ -1,0 +1,250 @@
+"""``labelwise plan`` and ``labelwise explain``: properties of a pool and of a selection."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+from typer import Argument, Option
+
+from labelwise.cli.app import app
+from labelwise.cli.console import make_table_console, print_table, show_progress
+from labelwise.cli.files import (
+    check_output_file,
+    collect_files,
+    load_array,
+    open_pool,
+    read_ids,
+    read_picks,
+)
+from labelwise.errors import BadInput, MissingDependency
+
+if TYPE_CHECKING:
+    from labelwise.theory.planning import Plan
+
+_PLAN = """Estimate how many labels a pool needs, from .npy or .parquet files with one row per item.
+
+[bold]Examples[/bold]
+
+  labelwise plan f.npy --error 0.1
+
+  labelwise plan f.npy g.npy h.npy --error 0.05 --out plan.html
+
+Several files are the features of several models. Prints for each the rank, the effective \
+dimension (eff. d), K (number of items times the largest leverage), the largest leverage over the \
+mean (peak), the share of the top 1 and 10 % of items and the effective number of items (eff. n); \
+T as models are added with its bound; and the labels for the error, with the formulas. \
+The numbers are guidance: upper bounds, or bounds whose constants are unknown.
+"""
+
+_EXPLAIN = """Assess a selection, from its file and the features it was picked from.
+
+[bold]Examples[/bold]
+
+  labelwise explain picks.csv f.npy
+
+  labelwise explain picks.csv f.npy g.npy --labels y.npy --probabilities p.npy
+
+  labelwise explain picks.jsonl f.npy --p 1 --json
+
+Each diagnostic comes with its formula and an interpretation. Labels add class imbalance, \
+alignment and the bound B; probabilities add the approximation ratio.
+"""
+
+FeatureFiles = Annotated[
+    list[str],
+    Argument(help="Features (n, d); several files are those of several models.", metavar="FILE"),
+]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
+NormOption = Annotated[float, Option("--p", help="Norm of the loss.")]
+
+
+@app.command("plan", help=_PLAN)
+def plan_labels(
+    features: FeatureFiles,
+    error: Annotated[float, Option("--error", "-e", help="Relative excess error.")] = 0.1,
+    p: NormOption = 2.0,
+    labelled: Annotated[
+        Path | None, Option(help="Ids to leave out: one per line, or a file of picks.")
+    ] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="Plot to write: .png, .svg, .pdf or .html.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate how many labels a pool needs."""
+    if out is not None:
+        check_output_file(out)
+    save = _find_plot_writer(out) if out else None
+    from labelwise.theory.planning import plan
+
+    given = collect_files(features=features)
+    names = [Path(file).name for file in features]
+    with show_progress() as progress:
+        shards, _, rtol = open_pool(given, labelled=labelled, progress=progress)
+        found = plan(shards, error=error, p=p, rtol=rtol)
+    if as_json:
+        print(json.dumps(found.to_dict(), allow_nan=False))
+    else:
+        _print_plan(found, names)
+    if save is not None and out is not None:
+        save(found, out, names)
+        if not as_json:
+            print(f"Plot written to {out}")
+
+
+def _find_plot_writer(out: Path) -> "Callable[[Plan, Path, Sequence[str]], None]":
+    """Import matplotlib and check the file name before the work begins."""
+    try:
+        from labelwise.theory.plots import check_picture, save_plan
+    except ImportError as error:
+        raise MissingDependency(
+            f"the plot needs matplotlib ({error}); run pip install 'labelwise[demo]'"
+        ) from error
+    check_picture(out)
+    return save_plan
+
+
+def _print_plan(found: "Plan", names: Sequence[str]) -> None:
+    from labelwise.theory.budgets import whole
+    from labelwise.theory.reading import read_plan
+
+    console = make_table_console()
+    print(f"{found.items:,} items, p = {found.p:g}, error {found.error:g}")
+    console.print(_make_model_table(found, names, console.width))
+    levels = ", ".join(f"{model.ridge:.3g}" for model in found.models)
+    print(f"eff. d: sum of ridge leverage scores at lambda = {levels}")
+    labels = Table(box=SIMPLE_HEAD)
+    for name in ("method", "labels", "draws"):
+        labels.add_column(name, no_wrap=True)
+    labels.add_column("formula and kind")
+    for budget in found.budgets:
+        about = f"{escape(budget.formula)}\n[dim]{escape(budget.guidance)}[/dim]"
+        draws = f"{whole(budget.draws):,}" if budget.draws < 1e7 else f"{budget.draws:.1e}"
+        labels.add_row(budget.method, f"{whole(budget.labels):,}", draws, about)
+    console.print(labels)
+    printed, proved = f"{whole(found.pool_printed):,}", f"{whole(found.pool_proved):,}"
+    print(
+        f"pool size: {printed} by K log d + K/error, {proved} by max(K log(20 d)/.0289, 2K/error)"
+    )
+    print("All numbers are guidance.")
+    print()
+    for line in read_plan(found):
+        console.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _make_model_table(found: "Plan", names: Sequence[str], width: int) -> Table:
+    """Make a table with a row per model; it fits a terminal of 80 columns."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0) if width >= 100 else 0)
+    table.add_column("model", overflow="fold")  # long names continue on the next line
+    head = ("cols", "rank", "eff. d", "K", "peak", "top 1%", "top 10%", "eff. n", "T", "bound")
+    for name in head:
+        table.add_column(name, no_wrap=True)
+    for name, model in zip(names, found.models, strict=True):
+        table.add_row(
+            escape(name),
+            f"{model.columns}",
+            f"{model.rank}",
+            f"{model.effective_dimension:.1f}",
+            f"{model.condition:,.0f}",
+            f"{model.max_over_mean:.1f}",
+            f"{100 * model.top_1:.0f}%",
+            f"{100 * model.top_10:.0f}%",
+            f"{model.effective_items:,.0f}",
+            f"{model.total:.1f}",
+            f"{model.bound:.0f}",
+        )
+    return table
+
+
+@app.command("explain", help=_EXPLAIN)
+def explain_picks(
+    picks: Annotated[
+        Path,
+        Argument(help="File that labelwise select wrote.", metavar="PICKS", show_default=False),
+    ],
+    features: FeatureFiles,
+    probabilities: Annotated[list[str] | None, Option(help="Class probabilities (n, K).")] = None,
+    labels: Annotated[
+        Path | None, Option(help="Classes of all items, or of the picks in order (.npy).")
+    ] = None,
+    kernel: Annotated[
+        Path | None, Option(help="Tangent kernel of the picks (b, b) (.npy).")
+    ] = None,
+    labelled: Annotated[
+        Path | None, Option(help="Ids labelled before: one per line, or a file of picks.")
+    ] = None,
+    ids: Annotated[
+        Path | None, Option(help="Ids of the items, one per line (default: row numbers).")
+    ] = None,
+    classes: Annotated[int | None, Option(help="Number of classes.")] = None,
+    p: NormOption = 2.0,
+    bias: Annotated[bool, Option("--bias", help="Add a constant column to the features.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Assess a selection."""
+    from labelwise.theory.explaining import explain
+
+    chosen = read_picks(picks)
+    given_labels = load_array(labels, "labels")
+    files = collect_files(features=features, probabilities=probabilities)
+    with show_progress() as progress:
+        shards, rows, rtol = open_pool(files, ids=ids, labelled=labelled, progress=progress)
+        own, rows = _split_labels(given_labels, ids, labelled, len(chosen), shards, rows)
+        found = explain(
+            chosen,
+            shards,
+            labels=own,
+            labelled=rows,
+            kernel=load_array(kernel, "kernel"),
+            classes=classes,
+            p=p,
+            bias=bias,
+            rtol=rtol,
+        )
+    if as_json:
+        print(json.dumps(found.to_dict(), allow_nan=False))
+        return
+    print(f"{found.picks:,} picks of {found.items:,} items")
+    lines = []
+    for finding in found.findings:
+        values = "\n".join(
+            f"{name} {_format_value(value)}" for name, value in finding.values.items()
+        )
+        about = f"{escape(finding.reading)}\n[dim]{escape(finding.formula)}[/dim]"
+        lines.append((f"[bold]{finding.name}[/bold]", values, about))
+    print_table(("diagnostic", "value", "how to read it"), lines)
+
+
+def _split_labels(
+    labels: Any, ids: Path | None, labelled: Path | None, picks: int, shards: Any, rows: Any
+) -> tuple[Any, Any]:
+    """Split the labels into those of the candidates (or picks) and those of labelled rows."""
+    import numpy as np
+
+    if labels is None or labelled is None or len(labels) == picks:
+        return labels, rows
+    taken = np.asarray(read_ids(labelled), dtype=np.int64)
+    everyone = np.asarray(read_ids(ids), dtype=np.int64) if ids else np.arange(len(labels))
+    if len(everyone) != len(labels) or len(labels) != len(shards) + len(taken):
+        raise BadInput(
+            f"there are {len(labels)} labels for {len(shards) + len(taken)} items; give one per "
+            f"item, or {picks}, one per pick in the order of the picks"
+        )
+    where = {int(item): position for position, item in enumerate(everyone)}
+    before = labels[[where[int(item)] for item in taken]]
+    return labels[[where[int(item)] for item in shards.ids]], {**rows, "labels": before}
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if math.isfinite(value) else str(value)
+    if isinstance(value, list):
+        return " ".join(str(entry) for entry in value)
+    return "unknown" if value is None else str(value)
