@@ -269,9 +269,9 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
 
 def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, Any]:
     from labelwise.campaign.costs import spent
+    from labelwise.campaign.folder.missing_items import annotators, closed_ids
     from labelwise.campaign.forecast import curve, forecast
     from labelwise.campaign.stopping import advise, should_stop
-    from labelwise.campaign.folder.missing_items import annotators, closed_ids
     from labelwise.record.agreement import agreement
 
     advice = advise(ledger, settings)
