@@ -5,7 +5,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -87,26 +87,29 @@ def read_json(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: Any, *, non_finite: Callable[[float], str | None] = str) -> Any:
     """Convert a value to what strict JSON can hold.
 
-    Arrays become lists. Infinity and NaN become the texts that ``float`` reads. Other objects
-    become their ``str``.
+    Arrays become lists. Other objects become their ``str``.
+
+    Args:
+        value: of any type.
+        non_finite: converts infinity and NaN; by default to the texts that ``float`` reads.
 
     Example:
         >>> to_json({"gamma": np.inf, "ranks": np.array([3, 4]), "loss": (0.5, np.nan)})
         {'gamma': 'inf', 'ranks': [3, 4], 'loss': [0.5, 'nan']}
     """
     if isinstance(value, Mapping):
-        return {str(name): to_json(entry) for name, entry in value.items()}
+        return {str(name): to_json(entry, non_finite=non_finite) for name, entry in value.items()}
     if isinstance(value, np.generic):
         value = value.item()
     elif is_array(value):
         value = to_numpy(value).tolist()
     if isinstance(value, list | tuple):
-        return [to_json(entry) for entry in value]
+        return [to_json(entry, non_finite=non_finite) for entry in value]
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        return value if math.isfinite(value) else non_finite(value)
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 

@@ -309,7 +309,7 @@ def test_a_pool_that_grew_is_asked_from_and_one_that_lost_items_is_refused(stora
 
 def test_a_strategy_that_needs_a_model_says_so_before_there_is_one(memory):
     campaign, _ = make_campaign(memory)
-    with pytest.raises(BadInput, match="badge needs a trained model, and there is no model yet"):
+    with pytest.raises(BadInput, match="badge needs a model, and nothing is trained yet"):
         campaign.ask("badge")
     texts = labelwise.Pool(["a", "b", "c"])
     words = Campaign("texts", texts, Nearest(), memory, batch=2)

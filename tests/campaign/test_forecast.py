@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from labelwise.campaign import forecast as module
 from labelwise.campaign.forecast import FEWEST, Point, curve, forecast, next_batch
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.training import wilson
 from labelwise.errors import BadInput
+from labelwise.rounds import wilson_interval as wilson
 from tests.theory.doctests import run_examples
 
 

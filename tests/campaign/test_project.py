@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
+from labelwise.campaign import defaults
 from labelwise.campaign import project as module
-from labelwise.campaign import usual
 from labelwise.campaign.folder import description
 from labelwise.campaign.folder.description import ENVIRONMENT, without_password
 from labelwise.campaign.project import Project
@@ -31,7 +31,7 @@ from tests.campaign.sources import (
 )
 
 
-@pytest.mark.parametrize("file", [description, module, usual])
+@pytest.mark.parametrize("file", [description, module, defaults])
 def test_the_examples_of_the_docstrings_run(file):
     found = doctest.testmod(file)
     assert found.attempted > 0 and found.failed == 0
@@ -126,7 +126,7 @@ def test_every_strategy_that_start_accepts_can_be_asked(regression, tmp_path):
     accepted = []
     for name in strategies():
         try:
-            usual.check_strategy(Settings(strategy=name, regression=regression))
+            defaults.check_strategy(Settings(strategy=name, regression=regression))
             accepted.append(name)
         except BadInput:
             continue

@@ -1,6 +1,5 @@
 """Training in a campaign: what it learns from, what it measures, and how it comes back."""
 
-import doctest
 import shutil
 
 import numpy as np
@@ -8,15 +7,12 @@ import pytest
 from scipy.stats import binomtest
 
 import labelwise
-from labelwise.campaign import coding, training
 from labelwise.campaign.campaign import Campaign
-from labelwise.campaign.coding import Coding
-from labelwise.campaign.settings import Settings
-from labelwise.campaign.training import agreement, score, wilson
 from labelwise.errors import BadInput, LabelwiseWarning, StorageFailed
+from labelwise.learner import FitReport, check_names
 from labelwise.record.events import Asked, Trained, Training, TrainingFailed
 from labelwise.record.storage import MemoryStorage
-from tests.campaign.toys import Nearest, SavingNearest, answer, make_campaign, make_pool
+from tests.campaign.toys import Line, Nearest, SavingNearest, answer, make_campaign, make_pool
 
 
 def told(storage, kind, name="toys"):
@@ -26,12 +22,6 @@ def told(storage, kind, name="toys"):
 @pytest.fixture
 def memory():
     return MemoryStorage()
-
-
-@pytest.mark.parametrize("module", [coding, training])
-def test_the_examples_run(module):
-    result = doctest.testmod(module)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_weights_reach_the_learner_with_mean_1_in_every_batch(storage):
@@ -157,32 +147,6 @@ def test_items_for_measuring_are_spread_over_the_batch(memory):
     assert places == [2, 6, 10]
 
 
-@pytest.mark.parametrize("count", [1, 7, 50, 1000])
-def test_wilsons_interval_is_scipys(count):
-    for hits in {0, 1, count // 3, count - 1, count}:
-        expected = binomtest(hits, count).proportion_ci(method="wilson")
-        assert wilson(hits, count) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-def test_the_interval_of_a_squared_error_is_that_of_a_mean():
-    generator = np.random.default_rng(0)
-    errors = generator.normal(size=400) ** 2
-    found = score((errors**0.5).tolist(), [0.0] * 400, regression=True)
-    half = 1.959964 * errors.std(ddof=1) / 20
-    assert found["mse"] == pytest.approx(errors.mean())
-    assert found["interval"] == pytest.approx([errors.mean() - half, errors.mean() + half])
-    assert score([1.0], [3.0], regression=True) == {"mse": 4.0}
-
-
-def test_agreement_is_the_share_of_equal_classes_or_of_common_variance():
-    assert agreement(["a", "b", "a", "c"], ["a", "b", "b", "c"], False) == 0.75
-    old, new = [0.0, 1.0, 2.0], [0.0, 1.0, 2.0 + 1.5]
-    assert agreement(old, new, True) == pytest.approx(1 - (1.5**2 / 3) / np.var(new))
-    assert agreement([5.0, -9.0], [1.0, 2.0], True) == 0.0
-    assert agreement([1.0, 1.0], [1.0, 1.0], True) == 1.0
-    assert agreement([2.0, 1.0], [1.0, 1.0], True) == 0.0
-
-
 def test_agreement_and_prequential_are_those_of_the_model_before(memory):
     campaign, truth = make_campaign(memory, n=60, batch=9, strategy="margin")
     answer(campaign, truth, campaign.ask().ids)
@@ -287,7 +251,7 @@ def test_a_training_whose_failure_cannot_be_recorded_either_says_so():
     answer(campaign, truth, campaign.ask().ids)
     with pytest.raises(StorageFailed, match="writing for too long") as caught:
         campaign.train()
-    assert "nor could the failure be recorded" in caught.value.__notes__[0]
+    assert "the failure could not be recorded" in caught.value.__notes__[0]
     assert campaign.ledger().training.number == 1 and campaign.ledger().failure is None
 
 
@@ -308,7 +272,7 @@ def test_there_must_be_something_to_train_on(memory):
         campaign.train()
     apart = campaign.ask().info["validation"]
     answer(campaign, truth, apart)
-    with pytest.raises(BadInput, match=r"\(all 2 are set apart for measuring\)"):
+    with pytest.raises(BadInput, match=r"\(all 2 are in the holdout\)"):
         campaign.train()
     assert not told(memory, Training) and not told(memory, TrainingFailed)
 
@@ -397,22 +361,13 @@ def test_a_checkpoint_knows_the_names_of_its_classes(memory, tmp_path):
     assert np.mean(right) > 0.5
 
 
-def test_classes_that_nobody_named_are_numbered_in_their_order():
-    coded = Coding.of(Settings(), ["wren", "owl", "wren"])
-    assert coded.names == ("owl", "wren")
-    assert coded.encode(["wren", "owl"]).tolist() == [1, 0]
-    assert Coding.of(Settings(), [4, 2]).encode([4, 2]).tolist() == [4, 2]
-    with pytest.raises(BadInput, match=r"labels are names \('owl'\) and numbers \(3\); tell the"):
-        Coding.of(Settings(), ["owl", 3])
-
-
 def test_a_label_that_is_no_class_any_more_is_named(memory):
     campaign, truth = make_campaign(memory, classes=("a", "b", "c"))
     answer(campaign, truth, campaign.ask().ids)
     campaign.change(classes=("a", "b"))
-    with pytest.raises(BadInput, match="label 'c' is no class any more; withdraw such labels"):
+    with pytest.raises(BadInput, match="label 'c' is not one of the classes any more"):
         campaign.train()
-    assert "no class any more" in campaign.ledger().failure.error
+    assert "not one of the classes any more" in campaign.ledger().failure.error
 
 
 def test_disagreements_are_not_trained_on_until_they_are_settled(memory):
@@ -446,3 +401,50 @@ def test_a_torch_network_comes_back_from_its_checkpoint(tmp_path):
     storage._records["nets"].pop()  # as if it had never been asked
     again = opened()
     assert again.ask("badge").ids.tolist() == picks.ids.tolist()
+
+
+class Silent:
+    """A learner that cannot predict."""
+
+    def fit(self, inputs, targets, weights=None, *, seed):
+        return FitReport(0.0, 1, True, 0.0)
+
+    def represent(self, inputs, names):
+        check_names(names, ["features"], "a silent one")
+        return {"features": np.asarray(inputs)}
+
+
+class Voting(Silent):
+    """A learner without probabilities, as a support vector machine is."""
+
+    def predict(self, inputs):
+        return np.ones(len(inputs), dtype=int)
+
+
+def two_rounds(learner, storage, **settings):
+    """Two batches of a campaign, and the metrics of the second training."""
+    pool, truth = make_pool()
+    campaign = Campaign("rounds", pool, learner, storage, strategy="k_center", batch=10, **settings)
+    for _ in range(2):
+        campaign.tell({int(item): truth[int(item)] for item in campaign.ask().ids})
+        metrics = campaign.train().metrics
+    return metrics, truth
+
+
+def test_a_learner_that_cannot_predict_is_not_measured(memory):
+    metrics, _ = two_rounds(Silent(), memory, validation=0.3)
+    assert metrics["validation_labels"] == 6
+    assert not {"accuracy", "agreement", "prequential"} & set(metrics)
+
+
+def test_predictions_without_confidence_are_kept_for_the_next_measurement(memory):
+    metrics, truth = two_rounds(Voting(), memory)
+    second = told(memory, Asked, "rounds")[1]
+    assert second.guesses is None and second.info["predicted"] == [1] * 10
+    assert metrics["prequential"] == np.mean([truth[item] == 1 for item in second.ids])
+
+
+def test_metrics_that_are_not_finite_are_recorded_as_none(memory):
+    campaign, truth = make_campaign(memory, regression=True, learner=Line())
+    campaign.tell({item: float(label) for item, label in truth.items()}, anything=True)
+    assert campaign.train().metrics["loss"] is None

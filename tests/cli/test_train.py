@@ -71,21 +71,6 @@ def test_an_interruption_says_what_the_record_has_of_it(folder, capsys):
     assert after.labels == {0: "low", 20: "high"}
 
 
-def test_an_interruption_before_the_training_left_nothing(folder, capsys):
-    Path("impatient.py").write_text(
-        "def network(shape, outputs):\n"
-        "    from torch import nn\n"
-        "    return nn.Linear(shape[0], outputs)\n"
-    )
-    Project.start("plants.csv", home="c", classes=CLASSES, module="impatient:network")
-    Path("impatient.py").write_text("raise KeyboardInterrupt\n")
-    del sys.modules["impatient"]
-    length = Project.open("c").desk().ledger().length
-    code, out, err = answer(capsys, "train", "--campaign", "c")
-    assert (code, out, err) == (130, "", "labelwise: interrupted\n")
-    assert Project.open("c").desk().ledger().length == length
-
-
 def test_a_model_without_measurement_says_how_to_get_one():
     trained = SimpleNamespace(number=1, metrics={"loss": 0.1})
     (line,) = format_training(trained, None)
@@ -105,7 +90,7 @@ def test_a_training_at_work_is_waited_for_and_one_whose_process_is_gone_is_not(t
     desk = Project.open().desk()
     desk.storage.append(desk.name, [Training(time.time(), 3, 20, signature(os.getpid()))])
     code, _, err = answer(capsys, "train")
-    assert code == 1 and "training 3 is at work; wait for it" in err
+    assert code == 1 and "training 3 is running; wait for it" in err
     assert "number 3 is running" in answer(capsys, "status")[1]
     gone = run_process([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True)
     left = signature(int(gone.stdout))

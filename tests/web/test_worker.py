@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from labelwise.campaign.runner import is_training_lost, sign_process
 from labelwise.errors import Conflict, StorageFailed
 from labelwise.record.events import Asked, Trained, Training, TrainingFailed
-from labelwise.web.steps import is_lost, signature
 from tests.web.conftest import CLASSES, PATIENCE, wait_until
 from tests.web.processes import is_running, talker
 
@@ -88,7 +88,7 @@ def worker_id(server):
 
 def begin_training(project, process):
     """Write what a process writes when it begins to train."""
-    event = Training(time.time(), 1, 10, signature(process))
+    event = Training(time.time(), 1, 10, sign_process(process))
     project.desk().commit(lambda ledger, now: ([event], None))
 
 
@@ -146,15 +146,15 @@ def test_only_one_of_two_processes_may_train(make_rows):
         pass
     asked = project.desk().ledger().batches[0].asked.ids
     project.desk().tell({item: str(item % 10) for item in asked}, by="ann")
-    campaign = first._ready()
+    campaign = first._runner.open_campaign()
     other = subprocess.Popen(
         talker("{}", "input()  # labelwise"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         other.stdout.readline()  # before it runs, the system does not know its command yet
         begin_training(project, other.pid)
-        with pytest.raises(Conflict, match="training 1 is at work"):
-            campaign.train(lost=is_lost)
+        with pytest.raises(Conflict, match="training 1 is running"):
+            campaign.train(lost=is_training_lost)
         assert not first.look(ordered=True)
     finally:
         other.communicate(b"\n")
@@ -193,7 +193,7 @@ def test_a_training_whose_end_could_not_be_recorded_does_not_block_the_campaign(
 ):
     project = make_rows()
     worker, said = worker_with_labels(project)
-    refuse(monkeypatch, worker._ready().storage, "transact", *numbers)
+    refuse(monkeypatch, worker._runner.open_campaign().storage, "transact", *numbers)
     assert not worker.look()
     assert "the training failed: another process has been writing" in said[-1]["error"]
     assert not worker.look() and "error" in said[-1]  # not twice on the same labels
@@ -243,7 +243,7 @@ def test_a_record_that_cannot_be_read_once_is_looked_at_again(make_rows, monkeyp
 @contextmanager
 def running_worker(project, patience=1.0):
     """The background process, and a function that hears what it says next."""
-    run = f"from labelwise.web import worker; worker.PATIENCE = {patience}"
+    run = f"from labelwise.web import worker; worker.RETRY_DELAY = {patience}"
     command = [sys.executable, "-c", f"{run}; worker.main([{str(project.home)!r}])"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -338,7 +338,7 @@ def test_progress_is_said_line_by_line(make_rows):
     worker = Worker(project.home, lambda **words: said.append(words))
     while worker.look():
         pass
-    assert said[0]["stage"] == "choosing batch 1" and said[-1] == {}
+    assert said[0]["stage"] == "selecting batch 1" and said[-1] == {}
     desk = project.desk()
     asked = desk.ledger().batches[0].asked.ids
     desk.tell({item: "1" if item % 2 else "2" for item in asked}, by="ann")
@@ -346,9 +346,9 @@ def test_progress_is_said_line_by_line(make_rows):
         pass
     stages = [words["stage"].split(":")[0] for words in said if "stage" in words]
     assert list(dict.fromkeys(stages)) == [
-        "choosing batch 1",
+        "selecting batch 1",
         "training on 10 labels",
-        "choosing batch 2",
+        "selecting batch 2",
     ]
     assert json.dumps(said)
 
@@ -356,7 +356,7 @@ def test_progress_is_said_line_by_line(make_rows):
 @pytest.mark.parametrize(
     ("moment", "counts"),
     [
-        ("choosing batch 2", True),
+        ("selecting batch 2", True),
         ("training on 10 labels", False),  # that training does what is wanted
         ("the training failed: RuntimeError: no room for the weights", True),
     ],
@@ -364,7 +364,7 @@ def test_progress_is_said_line_by_line(make_rows):
 def test_an_order_counts_unless_it_came_while_a_training_was_at_work(
     make_rows, tmp_path, moment, counts
 ):
-    from labelwise.web.worker import Worker, _is_ordered
+    from labelwise.web.worker import Worker, _wait_for_order
 
     orders = queue.Queue()
 
@@ -383,7 +383,7 @@ def test_an_order_counts_unless_it_came_while_a_training_was_at_work(
     while worker.look():
         pass
     assert orders.qsize() == 1
-    assert _is_ordered(orders, worker.ended) == counts
+    assert _wait_for_order(orders, worker.trained_at) == counts
 
 
 def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):
@@ -394,9 +394,12 @@ def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):
     worker = Worker(project.home, lambda **words: said.append(words))
     project.desk().change(first="margin")  # needs a model, and there is none
     assert not worker.look()
-    assert "the choice failed" in said[-1]["error"] and "no model yet" in said[-1]["error"]
+    assert (
+        "the selection failed" in said[-1]["error"]
+        and "nothing is trained yet" in said[-1]["error"]
+    )
     worker.warm_up()
-    assert said[-2] == {"stage": "getting ready"} and "no model yet" in said[-1]["error"]
+    assert said[-2] == {"stage": "getting ready"} and "nothing is trained yet" in said[-1]["error"]
     project.desk().change(batch=11)
     count = len(said)
     assert not worker.look() and len(said) == count

@@ -1,7 +1,6 @@
-"""Campaign: ask for labels, tell them, train, and ask again, on a record that outlives the process.
+"""Campaign: ask for labels, tell them, train, and ask again, on a record that survives restarts.
 
-What a campaign knows is in its record; the object holds a pool, a learner and nothing else that
-could be lost.
+All state of a campaign is in its record; the object only adds a pool and a learner.
 """
 
 import threading
@@ -13,24 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.campaign import asking, fitting
-from labelwise.campaign.asking import Request, selection_of
-from labelwise.campaign.choosing import Standing, stand
+from labelwise.campaign import batches
+from labelwise.campaign.batches import CampaignState
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.model import Model, Places, plain
 from labelwise.campaign.operations import Seconds, check_expected, check_person, whole_ids
-from labelwise.errors import Conflict, StorageFailed, UnknownName
-from labelwise.learner import Learner
+from labelwise.campaign.training import (
+    CampaignModel,
+    TrainingPlan,
+    describe_error,
+    plan_training,
+)
+from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
+from labelwise.files import to_json
+from labelwise.learner import Label, Learner
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
-from labelwise.record.events import Asked, Event, Label, Trained, Training, TrainingFailed
+from labelwise.record.events import Asked, Event, Trained, Training, TrainingFailed
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.selection.result import Selection
 
 
 class Campaign(Desk):
-    """A pool, a model and the record of a labelling campaign; all that a `Desk` does, and more.
+    """A pool, a model and the record of a labelling campaign; a `Desk` that also asks and trains.
 
     Example:
         >>> import labelwise
@@ -64,29 +68,28 @@ class Campaign(Desk):
         progress: Progress | None = None,
         **settings: Any,
     ) -> None:
-        """Start a campaign, or go on with the one of this name that the storage holds.
+        """Start a campaign, or continue the one of this name in the storage.
 
         Args:
             name: of the campaign.
             pool: the items, under ids that never change; it may have grown.
             learner: trained on the labels; see `labelwise.Learner`.
-            storage: where the record is; see `labelwise.open_storage`.
+            storage: of the record; see `labelwise.open_storage`.
             home: a folder for checkpoints of the model, if the learner can save itself.
-            clock: gives the seconds since the epoch.
-            progress: called as ``progress(stage, done, total)`` while a batch is chosen.
-            **settings: see `labelwise.campaign.Settings`; those of a campaign that is there need
-                not be given again, and are changed by `change`.
+            clock: returns the seconds since the epoch.
+            progress: called as ``progress(stage, done, total)`` while a batch is selected.
+            **settings: see `labelwise.campaign.Settings`; an existing campaign keeps its own,
+                which `change` changes.
         """
         super().__init__(name, storage, clock=clock)
         self.pool, self.learner = pool, learner
         self.home = None if home is None else Path(home)
         self._progress = progress
-        self._places = Places(pool)
-        self._model = Model(learner, self._places)
-        self._busy = threading.RLock()  # a learner does one thing at a time
+        self._model = CampaignModel(pool, learner)
+        self._model_lock = threading.RLock()  # a learner does one thing at a time
         self.start(len(pool), **settings)
         asked = self.look(lambda ledger: np.fromiter(ledger.asked_ids, dtype=np.int64))
-        missing = asked[~self._places.known(asked)]
+        missing = asked[~pool.index.contains(asked)]
         if len(missing):
             raise UnknownName(
                 f"campaign {name!r} asked for item {missing[0]}, which the pool does not have; "
@@ -107,15 +110,14 @@ class Campaign(Desk):
         anything: bool = False,
         expected: int | None = None,
     ) -> int:
-        """As `Desk.tell`; with ``anything``, of any item of the pool."""
+        """As `Desk.tell`; with ``anything``, for any item of the pool."""
         if anything:
-            self._places.of(whole_ids(labels))
+            self.pool.find_positions(whole_ids(labels))
         return super().tell(labels, by=by, seconds=seconds, anything=anything, expected=expected)
 
     def left(self) -> int:
-        """How many items of the pool can still be asked for."""
-        taken = self.look(lambda ledger: stand(ledger, self.settings_of(ledger)).taken)
-        return len(self.pool) - int(np.isin(self._places.ids, taken).sum())
+        """Number of items of the pool that can still be asked for."""
+        return batches.count_free(self.pool, self.look(batches.find_taken))
 
     def ask(
         self,
@@ -127,53 +129,54 @@ class Campaign(Desk):
         ahead: bool = False,
         **options: Any,
     ) -> Selection:
-        """The batch to label now: the open one, or a new one where all labels are in.
+        """The batch to label now: the open one, or a new one if all labels are in.
 
-        As long as a batch is open, every call gives that batch, from any process. A new one is
-        chosen with the model of the last `train`; nothing is trained here.
+        As long as a batch is open, every call returns that batch, from any process. A new one is
+        selected with the model of the last `train`; nothing is trained here.
 
         Args:
-            strategy: what chooses; the setting if None, and ``first`` as long as there is no
-                model. A number is taken for the budget.
-            budget: how many items; the setting ``batch`` if None, or what is left of the pool.
+            strategy: the setting if None, and the setting ``first`` before there is a model. A
+                number is taken for the budget.
+            budget: number of items; the setting ``batch`` if None, or what is left of the pool.
             seed: decides every draw; follows from the campaign's seed if None.
-            expected: how long the record must be, as `Ledger.length` told it.
-            ahead: open the next batch as soon as the last is down to its tail (setting ``tail``).
+            expected: length that the record must have, from `Ledger.length`.
+            ahead: open the next batch as soon as only the tail of the last one is open.
             **options: of the strategy.
 
         Returns:
             The picks in order. ``info`` holds the number of the batch, its strategy, seed and
-            options, the number of the model, and which ids are for measuring.
+            options, the number of the model, and the ids of the holdout.
 
         Raises:
-            Conflict: the record has another length than expected.
+            Conflict: the record does not have the expected length.
         """
-        request = Request.of(strategy, budget, seed, options)
+        name: Any = strategy
+        if isinstance(name, int | np.integer) and not isinstance(name, bool):
+            if budget is not None:
+                raise BadInput(f"the budget is given twice: {name} and {budget}")
+            name, budget = None, int(name)
         while True:
-            found = self.look(lambda ledger: self._before_asking(ledger, ahead, expected))
+            found = self.look(lambda ledger: self._read_state(ledger, ahead, expected))
             if isinstance(found, Asked):
-                return selection_of(found)
-            standing, trained = found
-            wish = request.wish(self._places, standing, trained, self._progress)
-            with self._busy:
-                if trained is not None:
-                    self._restore(trained)
-                new = asking.chosen(self._places, self._model, standing, wish, trained)
-            open_it = partial(asking.opened, asked=new, ahead=ahead)
-            settled = self.commit(open_it, expected=expected)
+                return batches.read_selection(found)
+            request = batches.make_request(self.pool, found, name, budget, seed, options)
+            with self._model_lock:
+                if found.trained is not None:
+                    self._restore_model(found.trained)
+                new = batches.select_batch(self._model, found, request, self._progress)
+            record_batch = partial(batches.open_batch, asked=new, ahead=ahead)
+            settled = self.commit(record_batch, expected=expected)
             if settled is not None:
-                return selection_of(settled)
+                return batches.read_selection(settled)
 
-    def _before_asking(
+    def _read_state(
         self, ledger: Ledger, ahead: bool, expected: int | None
-    ) -> Asked | tuple[Standing, Trained | None]:
+    ) -> Asked | CampaignState:
         """The open batch, or what a new one depends on."""
         settings = self.settings_of(ledger)
         check_expected(ledger, expected)
-        batch = asking.open_batch(ledger, ahead)
-        if batch is not None:
-            return batch.asked
-        return stand(ledger, settings), ledger.trainings[-1] if ledger.trainings else None
+        batch = batches.find_open_batch(ledger, ahead)
+        return CampaignState.from_ledger(ledger, settings) if batch is None else batch.asked
 
     def train(
         self,
@@ -182,71 +185,67 @@ class Campaign(Desk):
         by: str = "",
         lost: Callable[[Training, float], bool] | None = None,
     ) -> Trained:
-        """Train the learner on all labels that stand, with the weights of their batches.
+        """Train the learner on all current labels, with the weights of their batches.
 
-        Items drawn for measuring are left out, and measured on. A training that fails is noted in
-        the record and raised here; no label is lost by it.
+        The holdout is not trained on but measured with. A training that fails is recorded and
+        raised; no label is lost by it.
 
         Args:
             seed: of the training; follows from the campaign's seed if None.
-            by: who wants it.
-            lost: if given, another training in the record that has not ended is a `Conflict`,
-                unless ``lost(training, now)`` says that it never will.
+            by: who starts it.
+            lost: if given, a training in the record that has not ended is a `Conflict`, unless
+                ``lost(training, now)`` says that it never will.
 
         Returns:
             The event, with ``metrics``: training_labels, validation_labels, loss, accuracy (or
-            mse) with its interval where there are validation labels, agreement with the model
-            before, and prequential, how well that one guessed the last batch.
+            mse) with its interval if there is a holdout, agreement with the previous model, and
+            prequential, how well that one predicted the last batch.
         """
         check_person(by)
 
-        def begin(ledger: Ledger, now: float) -> tuple[list[Event], fitting.Plan]:
+        def begin(ledger: Ledger, now: float) -> tuple[list[Event], TrainingPlan]:
             running = ledger.training
             if lost is not None and running is not None and not lost(running, now):
-                raise Conflict(f"training {running.number} is at work; wait for it")
-            plan = fitting.planned(ledger, self.settings_of(ledger), seed)
+                raise Conflict(f"training {running.number} is running; wait for it")
+            plan = plan_training(ledger, self.settings_of(ledger), seed)
             return [Training(now, plan.number, plan.labels, by)], plan
 
         plan = self.commit(begin)
         try:
-            with self._busy:
+            with self._model_lock:
                 if plan.before is not None:
-                    self._restore(plan.before)
-                seconds, metrics = fitting.trained(plan, self._model)
-                checkpoint = self._saved(plan.number)
+                    self._restore_model(plan.before)
+                seconds, metrics = self._model.run_training(plan)
+                checkpoint = self._model.save_checkpoint(self.home, plan.number)
+            values = to_json(metrics, non_finite=lambda value: None)
 
             def end(ledger: Ledger, now: float) -> tuple[list[Event], Trained]:
                 event = Trained(
-                    now, plan.number, plan.labels, seconds, plain(metrics), checkpoint, plan.seed
+                    now, plan.number, plan.labels, seconds, values, checkpoint, plan.seed
                 )
                 return [event], event
 
             return self.commit(end)
         except BaseException as error:
-            self._note_failure(plan.number, error)
+            self._record_failure(plan.number, error)
             raise
 
-    def _saved(self, number: int) -> str | None:
-        """Write a checkpoint, if there is a home for it; its name there."""
-        name = f"models/{number}"
-        return name if self.home is not None and self._model.save(self.home / name) else None
-
-    def _note_failure(self, number: int, error: BaseException) -> None:
-        self._model.number = None
-        words = fitting.in_words(error)
+    def _record_failure(self, number: int, error: BaseException) -> None:
+        self._model.forget()
+        text = describe_error(error)
 
         def fail(ledger: Ledger, now: float) -> tuple[list[Event], None]:
             ended = any(trained.number == number for trained in ledger.trainings)
-            return [] if ended else [TrainingFailed(now, number, words)], None
+            return [] if ended else [TrainingFailed(now, number, text)], None
 
         try:
             self.commit(fail)
         except StorageFailed as second:
-            error.add_note(f"nor could the failure be recorded: {second}")
+            error.add_note(f"the failure could not be recorded: {second}")
 
-    def _restore(self, past: Trained) -> None:
+    def _restore_model(self, past: Trained) -> None:
         """Hold the model of a past training: as it is, from its checkpoint, or trained again."""
         if self._model.number == past.number:
             return
-        if not fitting.from_checkpoint(self._model, past, self.settings.regression, self.home):
-            fitting.train_again(self._model, past, self.storage.read(self.name))
+        if not self._model.load_checkpoint(past, self.settings.regression, self.home):
+            self._model.repeat_training(past, self.storage.read(self.name))

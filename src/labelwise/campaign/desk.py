@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from labelwise.campaign import operations
+from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.operations import Seconds, check_expected, check_person, whole_ids
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.training import standing_labels
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Added, Changed, Event, Label, Started
@@ -251,7 +251,7 @@ class Desk:
 
     def labels(self) -> dict[int, Label]:
         """The label of every item that has one, by the campaign's rule of resolution."""
-        return self.look(lambda ledger: standing_labels(ledger, self.settings_of(ledger)))
+        return self.look(lambda ledger: resolve_labels(ledger, self.settings_of(ledger)))
 
     def labelled(self) -> list[dict[str, Any]]:
         """A row per labelled item, by id: what it is called, weighs, and who said so.
@@ -261,7 +261,7 @@ class Desk:
         """
 
         def rows(ledger: Ledger) -> list[dict[str, Any]]:
-            labels = standing_labels(ledger, self.settings_of(ledger))
+            labels = resolve_labels(ledger, self.settings_of(ledger))
             return [
                 {
                     "id": item,

@@ -29,6 +29,8 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.campaign.campaign import Campaign
+from labelwise.campaign.defaults import make_settings
 from labelwise.campaign.desk import Desk
 from labelwise.campaign.folder.description import (
     ENVIRONMENT,
@@ -48,13 +50,14 @@ from labelwise.campaign.folder.items import Items
 from labelwise.campaign.folder.missing_items import closed, missing, refreshed
 from labelwise.campaign.folder.new_items import find_pictures
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.usual import usual_settings
 from labelwise.errors import BadInput, MissingDependency, UnknownName
+from labelwise.learner import Learner
 from labelwise.media.images import SIDE
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
 from labelwise.record.events import Label
 from labelwise.record.storage import Storage, check_name, open_storage
+from labelwise.rounds import DeferredLearner
 
 ENDING = ".labelwise"
 
@@ -119,7 +122,7 @@ class Project:
             text: columns of texts, which are put together.
             columns: columns of numbers; all that are numeric if none are named.
             without: columns that are not used.
-            strategy: what chooses the batches; see `labelwise.campaign.usual` if None.
+            strategy: what chooses the batches; see `labelwise.campaign.defaults` if None.
             batch: how many items a batch has.
             storage: a URL; a file in the campaign's folder if None. A password is not kept.
             features: a .npy or .npz file with a row per item, for the network to see in the place
@@ -130,11 +133,11 @@ class Project:
             side: the largest side that pictures are scaled to.
             skip_broken: leave out what cannot be read, in place of refusing it.
             progress: called as ``progress(stage, done, total)``.
-            **settings: see `Settings` and `labelwise.campaign.usual`.
+            **settings: see `Settings` and `labelwise.campaign.defaults`.
         """
         path, url = Path(source), storage_url(storage)
         form = form_of(path)
-        chosen = usual_settings(strategy, classes, batch=batch, **settings)
+        chosen = make_settings(strategy, classes, batch=batch, **settings)
         name = name or _name_of(path)
         check_name(name)
         place = Path(home) if home is not None else folder_of(path, name)
@@ -247,25 +250,28 @@ class Project:
         """The campaign as the people who label see it; needs no model."""
         return Desk(self.name, self.storage())
 
-    def campaign(self, *, progress: Progress | None = None, device: str = "auto") -> Any:
-        """The `labelwise.campaign.Campaign`, with its model.
+    def campaign(self, *, progress: Progress | None = None, device: str = "auto") -> Campaign:
+        """The campaign with its model, which is made when something is trained.
 
         Args:
             progress: called as ``progress(stage, done, total)``.
             device: where to train: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         """
-        from labelwise.campaign.campaign import Campaign
-
         settings, inputs, module = self.desk().settings, self.inputs, self.facts.module
-        learner = _defaults().default_learner(
-            self.kind,
-            inputs,
-            None if settings.classes is None else len(settings.classes),
-            regression=settings.regression,
-            module=None if module is None else self._builder(module),
-            device=device,
-            progress=progress,
-        )
+
+        def make_learner() -> Learner:
+            learner: Learner = _defaults().default_learner(
+                self.kind,
+                inputs,
+                None if settings.classes is None else len(settings.classes),
+                regression=settings.regression,
+                module=None if module is None else self._builder(module),
+                device=device,
+                progress=progress,
+            )
+            return learner
+
+        learner = DeferredLearner(make_learner)
         items: Any = inputs
         return Campaign(
             self.name, Pool(items), learner, self.storage(), home=self.home, progress=progress
@@ -350,7 +356,7 @@ def _defaults() -> Any:
         from labelwise.learners import defaults
     except ImportError as error:
         raise MissingDependency(
-            f"training needs torch ({error}); run pip install 'labelwise[demo]'"
+            f"training needs torch ({error}); run pip install 'labelwise[torch]'"
         ) from error
     return defaults
 

@@ -404,14 +404,14 @@ def labelled_spectrum(ledger: Ledger, features: Any) -> Any:
     >>> found.rank, round(found.lower, 6), round(found.upper, 6)
     (2, 1.0, 1.0)
     """
-    from labelwise.campaign.training import batch_weights
+    from labelwise.campaign.labels import read_batch_weights
     from labelwise.selection.result import Selection
     from labelwise.theory.spectrum import weighted_spectrum
 
     ids = np.array([item for item in sorted(ledger.labels) if item not in ledger.validation])
     if not len(ids):
         return None
-    given = batch_weights(ledger)
+    given = read_batch_weights(ledger)
     weights = np.array([given.get(int(item), 1.0) for item in ids])
     # Training weights are relative; scaled, they add up to the whole pool.
     scaled = weights * (ledger.items / weights.sum()) if weights.sum() > 0 else None

@@ -1,180 +1,247 @@
-r"""What a training of a campaign learns from, and how good it turns out.
+"""Training in a campaign: from the labels in the record to a model, its measures and checkpoint."""
 
-Every batch's weights are scaled to mean 1 over its picks, since batches were drawn from pools of
-other sizes. Items that were drawn for measuring are never learned from. The share of them that the
-model gets right, of :math:`m`, comes with Wilson's interval
-
-.. math::
-    \frac{\hat p + z^2 / 2m}{1 + z^2 / m} \pm \frac{z}{1 + z^2 / m}
-    \sqrt{\frac{\hat p (1 - \hat p)}{m} + \frac{z^2}{4 m^2}} , \qquad z = 1.96 .
-
-Reference: E. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA
-1927.
-"""
-
-import math
+import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats
-from labelwise.campaign.settings import Settings
-from labelwise.errors import BadInput
-from labelwise.record.events import Asked, Label
-from labelwise.record.ledger import Ledger
-from labelwise.record.resolution import resolve
+from labelwise.arrays import Ids, largest, row_noise, to_numpy
+from labelwise.campaign.labels import TrainingSet, make_training_set, read_guesses
+from labelwise.campaign.settings import TRAININGS, Settings
+from labelwise.campaign.stopping import spectrum_summary
+from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning, StorageFailed
+from labelwise.learner import Learner
+from labelwise.pool.pool import Pool
+from labelwise.record.agreement import cohen_kappa
+from labelwise.record.events import Event, Trained, Training
+from labelwise.record.ledger import Ledger, replay
+from labelwise.rounds import (
+    LabelEncoding,
+    Predictions,
+    Round,
+    measure_agreement,
+    measure_predictions,
+)
 from labelwise.selection.result import Selection
+from labelwise.theory.spectrum import weighted_spectrum
 
-SURE = 0.95
-"""The chance with which an interval holds the true value."""
-
-DEVIATIONS = NormalDist().inv_cdf((1 + SURE) / 2)
-"""So many standard deviations to either side make such an interval: 1.96."""
+COMPARED = 53
+"""Noise stream of the items on which successive models are compared."""
+COMPARED_ITEMS = 2000
+SPECTRUM_ITEMS = 20_000
+"""Largest number of pool items with which the labelled ones are compared."""
+LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True)
-class TrainingSet:
-    """What is learned from, and what is measured on; both in the order of the ids.
+class TrainingPlan:
+    """A training that has begun.
 
     Attributes:
-        labels: by id, to learn from.
-        weights: ``(m,)`` of mean about 1, or None where no strategy gave any.
-        measured: by id, the labels of items drawn for measuring.
+        number: 1, 2, ...
+        settings: of the campaign when it began.
+        data: labels to train on and to measure with.
+        seed: of the training.
+        before: the last successful training.
+        metrics: measures that are known before the training.
     """
 
-    labels: dict[int, Label]
-    weights: Floats | None
-    measured: dict[int, Label]
+    number: int
+    settings: Settings
+    data: TrainingSet
+    seed: int
+    before: Trained | None
+    metrics: dict[str, Any]
+
+    @property
+    def labels(self) -> int:
+        """Number of labels, the holdout included."""
+        return len(self.data.labels) + len(self.data.measured)
+
+    @property
+    def encoding(self) -> LabelEncoding:
+        """Of the labels."""
+        return encode_labels(self.settings, self.data)
 
 
-def standing_labels(ledger: Ledger, settings: Settings) -> dict[int, Label]:
-    """The label of every item that has one, by the campaign's rule of resolution.
-
-    The ledger goes by majority. Where votes are weighted, those that were cast by several people
-    are weighed anew, by what all votes say about how reliable each person is.
-    """
-    labels = dict(ledger.labels)
-    if settings.resolution == "majority" or settings.regression:
-        return labels
-    contested = [
-        item
-        for item, votes in ledger.votes.items()
-        if len(votes) > 1 and item not in ledger.resolutions and item not in ledger.skipped
-    ]
-    if not contested:
-        return labels
-    classes = None if settings.classes is None else len(settings.classes)
-    weighed = resolve(ledger.votes, "weighted", classes=classes)
-    for item in contested:
-        labels.pop(item, None)
-        if item in weighed:
-            labels[item] = weighed[item]
-    return labels
+def encode_labels(settings: Settings, data: TrainingSet) -> LabelEncoding:
+    """The encoding of a campaign's labels."""
+    return LabelEncoding.from_labels(
+        data.labels.values(), classes=settings.classes, regression=settings.regression
+    )
 
 
-def training_set(ledger: Ledger, settings: Settings) -> TrainingSet:
-    """All that a model can be trained on now.
-
-    Raises:
-        BadInput: there is nothing to learn from.
-    """
-    labels = dict(sorted(standing_labels(ledger, settings).items()))
-    measured = {item: label for item, label in labels.items() if item in ledger.validation}
-    learned = {item: label for item, label in labels.items() if item not in ledger.validation}
-    if not learned:
-        aside = f" (all {len(measured)} are set apart for measuring)" if measured else ""
-        raise BadInput(f"there are no labels to train on{aside}; tell some first")
-    given = batch_weights(ledger) if settings.weights else {}
-    weights = np.array([given.get(item, 1.0) for item in learned]) if given else None
-    return TrainingSet(learned, weights, measured)
-
-
-def batch_weights(ledger: Ledger) -> dict[int, float]:
-    """Training weights by id, of mean 1 in every batch; empty where no batch has any."""
-    found: dict[int, float] = {}
-    for batch in ledger.batches:
-        asked = batch.asked
-        if asked.weights is None:
-            continue
-        apart = set(asked.validation)
-        picks = {
-            item: weight
-            for item, weight in zip(asked.ids, asked.weights, strict=True)
-            if item not in apart
-        }
-        if any(picks.values()):
-            ids, weights = np.array(list(picks)), np.array(list(picks.values()))
-            scaled = Selection(ids, weights).training_weights()
-            found.update(zip(picks, scaled.tolist(), strict=True))
-    return found
+def plan_training(ledger: Ledger, settings: Settings, seed: int | None) -> TrainingPlan:
+    """The next training, from the current state."""
+    data = make_training_set(ledger, settings)
+    known = [event.number for event in (ledger.training, ledger.failure) if event is not None]
+    known += [trained.number for trained in ledger.trainings[-1:]]
+    number = max(known, default=0) + 1
+    return TrainingPlan(
+        number=number,
+        settings=settings,
+        data=data,
+        seed=settings.seed_for(TRAININGS, number, seed),
+        before=ledger.trainings[-1] if ledger.trainings else None,
+        metrics=_measure_guesses(ledger, data, settings.regression),
+    )
 
 
-def wilson(hits: int, count: int) -> tuple[float, float]:
-    """Wilson's interval of a share, ``hits`` of ``count``.
+def _measure_guesses(ledger: Ledger, data: TrainingSet, regression: bool) -> dict[str, Any]:
+    """Prequential measure: how well the last model predicted its batch before it was labelled.
 
-    Example:
-        >>> [round(end, 3) for end in wilson(45, 50)]
-        [0.786, 0.957]
-    """
-    z = DEVIATIONS
-    share, spread = hits / count, z * z / count
-    middle = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * math.sqrt(share * (1 - share) / count + spread / (4 * count))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
-def score(predicted: Sequence[Label], labels: Sequence[Label], regression: bool) -> dict[str, Any]:
-    """Accuracy or mean squared error, with its interval.
-
-    The interval of a mean squared error is that of a mean: 1.96 standard errors to either side.
-    """
-    count = len(labels)
-    if not regression:
-        hits = sum(mine == label for mine, label in zip(predicted, labels, strict=True))
-        return {"accuracy": hits / count, "interval": list(wilson(hits, count))}
-    errors = (np.array(predicted, dtype=np.float64) - np.array(labels, dtype=np.float64)) ** 2
-    mean = float(errors.mean())
-    if count == 1:
-        return {"mse": mean}
-    half = DEVIATIONS * float(errors.std(ddof=1)) / math.sqrt(count)
-    return {"mse": mean, "interval": [max(mean - half, 0.0), mean + half]}
-
-
-def agreement(before: Sequence[Label], after: Sequence[Label], regression: bool) -> float:
-    """How alike two models predict: the share of equal classes, or of variance in common."""
-    if not regression:
-        return float(np.mean([old == new for old, new in zip(before, after, strict=True)]))
-    old, new = np.array(before, dtype=np.float64), np.array(after, dtype=np.float64)
-    spread = float(new.var())
-    if spread == 0:
-        return float(np.array_equal(old, new))
-    return max(1 - float(np.mean((new - old) ** 2)) / spread, 0.0)
-
-
-def prequential(ledger: Ledger, labels: dict[int, Label], regression: bool) -> dict[str, Any]:
-    """How well the model that chose the last batch guessed its labels, before it saw them.
-
-    The picks are harder than the pool, so that this is no estimate of the accuracy on the pool.
+    Picks are harder than the pool, so this does not estimate the accuracy on the pool.
     """
     for batch in reversed(ledger.batches):
-        guessed = guesses_of(batch.asked)
-        known = [item for item in guessed if item in labels]
+        guessed = read_guesses(batch.asked)
+        known = [item for item in guessed if item in data.labels]
         if known:
-            mine = [guessed[item] for item in known]
-            result = score(mine, [labels[item] for item in known], regression)
+            mine, labels = [guessed[item] for item in known], [data.labels[item] for item in known]
+            result = measure_predictions(mine, labels, regression=regression)
             value = result["mse" if regression else "accuracy"]
             return {"prequential": value, "prequential_labels": len(known)}
     return {}
 
 
-def guesses_of(asked: Asked) -> dict[int, Label]:
-    """What the model guessed, by id, of the picks that were not drawn for measuring."""
-    apart = set(asked.validation)
-    if asked.guesses is not None:
-        given = [label for label, _ in asked.guesses]
-    else:
-        given = list(asked.info.get("predicted", ()))
-    return {item: label for item, label in zip(asked.ids, given, strict=False) if item not in apart}
+class CampaignModel(Round):
+    """The round of a campaign, which knows the number of the training that its learner holds."""
+
+    def __init__(self, pool: Pool, learner: Learner) -> None:
+        """Start without a model."""
+        super().__init__(pool, learner)
+        self.number: int | None = None
+
+    def forget(self) -> None:
+        """Hold no model any more."""
+        self.number, self.trained = None, False
+
+    def run_training(self, plan: TrainingPlan) -> tuple[float, dict[str, Any]]:
+        """Train and measure; the learner holds the previous model, if there is one.
+
+        Returns:
+            The seconds that the training took, and the metrics.
+        """
+        regression, encoding = plan.settings.regression, plan.encoding
+        compared = sample_pool(self.pool, plan.settings.seed, COMPARED_ITEMS)
+        before = None if plan.before is None else self.predict(compared)
+        self.forget()
+        begin = time.perf_counter()
+        report = self.fit(plan.data.labels, plan.data.weights, seed=plan.seed, encoding=encoding)
+        seconds = time.perf_counter() - begin
+        self.number = plan.number
+        metrics = {
+            "training_labels": len(plan.data.labels),
+            "validation_labels": len(plan.data.measured),
+            "loss": report.loss,
+            "steps": report.steps,
+            "converged": report.converged,
+            "classes": encoding.names,
+            "seen": self.columns,
+            **plan.metrics,
+            **self.measure(plan.data.measured),
+        }
+        after = None if before is None else self.predict(compared)
+        if before is not None and after is not None:
+            metrics |= _compare(before, after, regression)
+        return seconds, metrics | self._measure_spectrum(plan)
+
+    def _measure_spectrum(self, plan: TrainingPlan) -> dict[str, Any]:
+        """How well the weighted labels represent the pool, or a sample of it."""
+        if not self.offers(["features"]):
+            return {}
+        labelled = np.array(list(plan.data.labels), dtype=np.int64)
+        sample = sample_pool(self.pool, plan.settings.seed, SPECTRUM_ITEMS)
+        items = np.union1d(sample, labelled)
+        rows = self.learner.represent(self.pool.take(items), ["features"])["features"]
+        if isinstance(rows, list | tuple):  # several models have no common spectrum
+            return {}
+        weights = np.ones(len(labelled)) if plan.data.weights is None else plan.data.weights
+        if not weights.sum() > 0:
+            return {}
+        # The weights of a selection add up to the size of the pool that it represents.
+        scaled = weights * (len(items) / weights.sum())
+        picks = Selection(np.searchsorted(items, labelled), scaled)
+        return {"spectrum": spectrum_summary(weighted_spectrum(picks, to_numpy(rows)))}
+
+    def load_checkpoint(self, past: Trained, regression: bool, home: Path | None) -> bool:
+        """Read the model of a past training from its checkpoint, if there is a readable one."""
+        if past.checkpoint is None or home is None:
+            return False
+        folder, learner = home / past.checkpoint, self.learner
+        if not folder.is_dir() or not hasattr(learner, "load"):
+            return False
+        try:
+            learner.load(folder)
+        except (BadInput, OSError) as error:
+            warnings.warn(
+                f"the checkpoint {folder} cannot be read ({error}); training again instead",
+                LabelwiseWarning,
+                stacklevel=2,
+            )
+            return False
+        names = past.metrics.get("classes")
+        encoding = LabelEncoding(regression, None if names is None else tuple(names))
+        self.hold_model(encoding, past.metrics.get("seen", []))
+        self.number = past.number
+        return True
+
+    def save_checkpoint(self, home: Path | None, number: int) -> str | None:
+        """Write a checkpoint if the learner can; its path in ``home``.
+
+        A full disk does not fail the training.
+        """
+        learner, name = self.learner, f"models/{number}"
+        if home is None or not hasattr(learner, "save") or not hasattr(learner, "load"):
+            return None
+        try:
+            learner.save(home / name)
+        except OSError as error:
+            warnings.warn(
+                f"the model could not be saved to {home / name} ({error}); after a restart it will "
+                "be trained again",
+                LabelwiseWarning,
+                stacklevel=2,
+            )
+            return None
+        return name
+
+    def repeat_training(self, past: Trained, events: Sequence[Event]) -> None:
+        """Repeat a past training on the labels that were in the record when it began."""
+        begins = [
+            place
+            for place, event in enumerate(events)
+            if isinstance(event, Training) and event.number == past.number
+        ]
+        if not begins:
+            raise StorageFailed(f"the record has no beginning of training {past.number}")
+        ledger = replay(events[: begins[-1]])
+        settings = Settings.from_dict(ledger.settings)
+        data = make_training_set(ledger, settings)
+        self.forget()
+        encoding = encode_labels(settings, data)
+        self.fit(data.labels, data.weights, seed=past.seed, encoding=encoding)
+        self.number = past.number
+
+
+def sample_pool(pool: Pool, seed: int, most: int) -> Ids:
+    """Fixed items of the pool for comparisons between models; all of a small pool."""
+    assert pool.ids is not None
+    noise = row_noise(seed, pool.ids, COMPARED)
+    return pool.ids[largest(noise, min(most, len(noise)), pool.ids)]
+
+
+def _compare(before: Predictions, after: Predictions, regression: bool) -> dict[str, Any]:
+    agreement = measure_agreement(before.labels, after.labels, regression=regression)
+    if regression:
+        return {"agreement": agreement}
+    return {"agreement": agreement, "kappa": cohen_kappa(before.labels, after.labels)}
+
+
+def describe_error(error: BaseException) -> str:
+    """An error in one line, as the record keeps it."""
+    text = str(error) if isinstance(error, LabelwiseError) else ""
+    return (text or f"{type(error).__name__}: {error}")[:LONGEST_ERROR]

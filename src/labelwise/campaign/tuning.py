@@ -1,69 +1,38 @@
-"""Options that depend on what happened before: the campaign knows it, the strategy cannot.
+"""Options that follow from the history, for strategies that do not adapt themselves yet."""
 
-The bandit is told its past rounds; the reward of the last one is the importance-weighted accuracy
-of the present model on all labels. The sparse approximations are told the temperature at which the
-model's confidence is right on the items for measuring; where there are none, they smooth labels,
-since under a network's own probabilities they would have nothing to go by. What is found is
-recorded with the batch, and an option that the user gives is left alone.
-"""
-
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from labelwise.arrays import to_numpy
-from labelwise.campaign.choosing import Standing, Wish
-from labelwise.campaign.model import Model
 from labelwise.kernels.bandit import importance_weighted_accuracy
 from labelwise.kernels.calibration import calibrate_temperature
+from labelwise.strategy import History
 
-SPARSE = ("sparse_greedy", "sparse_iht")
-SMOOTHED = {"label_law": "label_smoothing", "rho": 0.1}
 LEAST_MEASURED = 20
-"""From so few labels no temperature is found."""
+"""Smallest number of held-out labels from which a temperature is fitted."""
 
 
-def tuned(wish: Wish, standing: Standing, model: Model) -> Wish:
-    """The wish with the options that follow from the past."""
-    if not wish.modelled:
-        return wish
-    found: dict[str, Any] = {}
-    if wish.strategy == "bandit" and "rounds" not in wish.options:
-        found = {"rounds": _rounds(standing, model)}
-    elif wish.strategy in SPARSE and not {"label_law", "temperature", "rho"} & set(wish.options):
-        found = _law(standing, model)
-    return replace(wish, options={**found, **wish.options})
+def adapt_bandit(history: History) -> dict[str, Any]:
+    """Past rounds of the bandit, with the reward of its last draw."""
+    if "rounds" in history.options:
+        return {}
+    past = [batch for batch in history.batches if batch.strategy == "bandit" and batch.info]
+    hits = history.evaluate_labelled() if past else None
+    if hits is None:
+        return {"rounds": []}
+    drawn = {item: batch.info["probability"] for batch in past for item in batch.ids}
+    chances = [drawn.get(item, 1.0) for item in history.labelled]
+    reward = importance_weighted_accuracy(hits, chances)
+    last = {name: past[-1].info[name] for name in ("arm", "probability")}
+    return {"rounds": [*past[-1].options.get("rounds", []), {**last, "reward": reward}]}
 
 
-def _rounds(standing: Standing, model: Model) -> list[dict[str, Any]]:
-    """The bandit's past, with the reward of its last draw."""
-    past = [asked for asked in standing.batches if asked.strategy == "bandit" and asked.info]
-    if not past:
-        return []
-    labels = standing.labels
-    guessed = model.predict(list(labels)) if labels else None
-    if guessed is None:
-        return []
-    hits = [mine == label for mine, label in zip(guessed.labels, labels.values(), strict=True)]
-    drawn = {item: asked.info["probability"] for asked in past for item in asked.ids}
-    reward = importance_weighted_accuracy(hits, [drawn.get(item, 1.0) for item in labels])
-    last = {"arm": past[-1].info["arm"], "probability": past[-1].info["probability"]}
-    return [*past[-1].options.get("rounds", []), {**last, "reward": reward}]
+def adapt_sparse(history: History) -> dict[str, Any]:
+    """A temperature fitted on held-out labels, or smoothed labels without them."""
+    if {"label_law", "temperature", "rho"} & set(history.options):
+        return {}
+    found = history.evaluate_holdout()
+    if found is None or len(found[1]) < LEAST_MEASURED:
+        return {"label_law": "label_smoothing", "rho": 0.1}
+    return {"temperature": calibrate_temperature(*found)}
 
 
-def _law(standing: Standing, model: Model) -> dict[str, Any]:
-    """How the sparse approximations suppose that labels fall."""
-    columns = {model.coding.decode(number): place for place, number in enumerate(model.columns)}
-    known = {item: label for item, label in standing.measured.items() if label in columns}
-    if len(known) < LEAST_MEASURED or not model.offers(["logits"]):
-        return dict(SMOOTHED)
-    rows = model.learner.represent(model.places.inputs(list(known)), ["logits"])["logits"]
-    if isinstance(rows, list | tuple):
-        return dict(SMOOTHED)
-    logits = np.asarray(to_numpy(rows), dtype=np.float64)
-    if logits.shape[1] == len(columns):
-        targets = [columns[label] for label in known.values()]
-    else:  # a column for every class
-        targets = model.coding.encode(list(known.values())).tolist()
-    return {"temperature": calibrate_temperature(logits, targets)}
+ADAPT = {"bandit": adapt_bandit, "sparse_greedy": adapt_sparse, "sparse_iht": adapt_sparse}

@@ -26,6 +26,7 @@ A round, from labels to the next batch::
   mapping from id to label.
 - Past batches are `labelwise.strategy.PastBatch` values, whose ``options`` are those that
   ``adapt_options`` gave when the batch was selected.
+- `DeferredLearner` postpones the import of a training library until something is trained.
 - A campaign in a record fills `ScheduleState` from its ledger and does what ``advance`` answers
   until it answers None.
 """
@@ -33,6 +34,7 @@ A round, from labels to the next batch::
 from labelwise.rounds.label_encoding import LabelEncoding
 from labelwise.rounds.measures import measure_agreement, measure_predictions, wilson_interval
 from labelwise.rounds.round import (
+    DeferredLearner,
     Holdout,
     Predictions,
     Round,
@@ -43,6 +45,7 @@ from labelwise.rounds.round import (
 from labelwise.rounds.schedule import ScheduleState, Step, advance
 
 __all__ = [
+    "DeferredLearner",
     "Holdout",
     "LabelEncoding",
     "Predictions",

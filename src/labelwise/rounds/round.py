@@ -1,13 +1,14 @@
 """Round: represent the pool, adapt options, select a batch, fit the learner, measure the model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Floats, Ids, is_array, namespace, take, to_numpy
+from labelwise.arrays import Array, Floats, Ids, is_array, namespace, take, to_numpy
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport, Label, Learner
 from labelwise.pool.blocks import Progress
@@ -177,7 +178,7 @@ class Round:
             " and ".join(names) + " of several models" * _compares_models(strategy, names)
             for names in sets
         )
-        kind = type(self.learner).__name__
+        kind = type(getattr(self.learner, "made", self.learner)).__name__
         raise BadInput(f"{strategy.name} needs {wanted}, which {kind} does not give")
 
     def _gives_several(self, names: Sequence[str]) -> bool:
@@ -377,3 +378,35 @@ def _compares_models(strategy: Strategy, names: Sequence[str]) -> bool:
 
 def _is_of_members(name: str) -> bool:
     return name.startswith("member_")
+
+
+class DeferredLearner:
+    """A learner that is made at its first use, so that a campaign opens without importing it.
+
+    A missing package is reported when something is trained or represented, not before.
+    """
+
+    def __init__(self, make: Callable[[], Learner]) -> None:
+        """Keep the function that makes the learner."""
+        self._make = make
+
+    @cached_property
+    def made(self) -> Learner:
+        """The learner itself."""
+        return self._make()
+
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+    ) -> FitReport:
+        """Make and train the learner."""
+        return self.made.fit(inputs, targets, weights, seed=seed)
+
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
+        """The learner's representations."""
+        return self.made.represent(inputs, names)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else that the learner has, such as ``save`` or ``predict``."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.made, name)

@@ -112,11 +112,11 @@ class Site:
     def export(self, format: str, *, spreadsheet: bool = False) -> bytes:
         """All labels as a file, from a ledger of its own, so that nobody waits for it."""
         from labelwise.campaign import export
-        from labelwise.campaign.training import standing_labels
+        from labelwise.campaign.labels import resolve_labels
 
         events = self.desk.storage.read(self.desk.name)
         ledger = replay(events)
-        labels = standing_labels(ledger, self.desk.settings_of(ledger))
+        labels = resolve_labels(ledger, self.desk.settings_of(ledger))
         rows = export.label_rows(ledger, labels, events, self._in_words)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"labels.{format}"

@@ -1,261 +1,169 @@
-"""The background process: trains, and asks for the next batch, while people label.
+"""The background process: trains and asks for the next batch while people label.
 
 ``python -m labelwise.web.worker HOME`` is started by the server, reads orders from its input
-(``train``: now, whatever the state of the batch), says on its output how far it is (a line of JSON
-each), and ends when its input does. It decides everything from the record: any number of servers
-may run on one campaign, and at most one of them trains at a time.
+(``train``: now, whatever the state of the batch), reports its progress on its output (one line of
+JSON each), and ends when its input does.
 """
 
-import os
 import queue
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from labelwise.errors import Conflict, LabelwiseError
-from labelwise.record.events import Event, Training, TrainingFailed
-from labelwise.record.ledger import Ledger
+from labelwise.campaign.project import Project
+from labelwise.campaign.runner import CampaignRunner
+from labelwise.campaign.training import describe_error
+from labelwise.errors import Conflict, LabelwiseError, MissingDependency
+from labelwise.record.events import Training
+from labelwise.rounds import DeferredLearner, Step
 from labelwise.web.beside import Order, begin
-from labelwise.web.steps import Step, is_lost, left_to_ask, next_step, signature
 from labelwise.web.supervisor import READY
 
-INTERVAL = 0.5
+LOOK_INTERVAL = 0.5
 """Seconds between two looks at the record."""
-EVERY = 0.3
-"""Seconds between two words on how far a step is."""
-PATIENCE = 5.0
-"""Seconds to wait before a record that could not be read is tried again."""
-
-Say = Callable[..., None]
+REPORT_INTERVAL = 0.3
+"""Seconds between two reports of progress."""
+RETRY_DELAY = 5.0
+"""Seconds before a record that could not be read is read again."""
 
 
 class Worker:
-    """Looks at a campaign's record and does what is to be done.
+    """Looks at a campaign's record and runs the next step.
 
     Args:
         home: The campaign's folder.
-        say: Called with ``stage``, ``done``, ``total`` and ``error``, where there is something.
+        report: Called with ``stage``, ``done``, ``total`` and ``error``, as far as they apply.
     """
 
-    def __init__(self, home: Path, say: Say) -> None:
-        from labelwise.campaign.project import Project
-
-        self._home, self._say = home, say
-        self._desk = Project.open(home).desk()
-        self._campaign: Any = None
-        self._seen = -1
-        self._failed_at: int | None = None
-        self._stuck: int | None = None
-        self._by = signature(os.getpid())
-        self._awaited: Training | None = None  # by someone else, at the last look
-        self._error: tuple[str, tuple[int, int]] | None = None  # and how far all was then
-        self._stage = ""
-        self._said = 0.0
-        self.ended = 0.0  # when the last training was over, by the monotonic clock
+    def __init__(self, home: Path, report: Callable[..., None]) -> None:
+        self._report = report
+        self._runner = CampaignRunner(Project.open(home), progress=self._report_progress)
+        self._desk = self._runner.desk
+        self._seen_length = -1
+        self._awaited: Training | None = None  # the running training at the last look
+        self._error: tuple[str, int] | None = None  # with the number of steps done at that time
+        self._stage, self._reported = "", 0.0
+        self._warm = False
+        self.trained_at = 0.0  # end of the last training, by the monotonic clock
 
     def look(self, *, ordered: bool = False) -> bool:
-        """Do one step if there is one to do; False if not.
+        """Run the next step; False if there is none.
 
         Args:
-            ordered: Whether someone wants a training, whatever the state of the batch.
+            ordered: Whether a training was ordered, whatever the state of the batch.
         """
+        runner = self._runner
         length = self._desk.storage.length(self._desk.name)
-        # Whether a training was lost depends on its process, of which the record learns nothing.
-        if length == self._seen and not ordered and not self._is_over(self._awaited):
+        # A process that ends during its training leaves no event, so it is checked every time.
+        if length == self._seen_length and not ordered and not runner.is_over(self._awaited):
             return False
-        self._seen = -1  # what cannot be read now is looked at again
+        self._seen_length = -1  # look again if the record cannot be read now
         if ordered:
-            self._failed_at = self._stuck = None
-        self._forget_lost()
-        step = self._desk.look(self._decide)
-        if ordered and (step is None or self._desk.look(lambda ledger: bool(ledger.labels))):
-            step = "train"
-        if step is None:
-            self._forget_error()
-            self._seen = length
-            return False
-        return self._do(step)
-
-    def _decide(self, ledger: Ledger) -> Step | None:
-        settings = self._desk.settings_of(ledger)
-        left = 0 if self._stuck == len(ledger.batches) else left_to_ask(ledger, settings)
-        self._awaited = ledger.training
-        busy = ledger.training is not None and not self._is_over(ledger.training)
-        return next_step(ledger, settings, left=left, busy=busy, failed_at=self._failed_at)
-
-    def _do(self, step: Step) -> bool:
-        try:
-            done = self._train() if step == "train" else self._ask()
-        except Conflict:  # another process was quicker; it will do what is left to do
-            done = False
-        except Exception as error:
-            self._note(step, error)
-            return False
-        self._error = None
-        self._say()
-        return done
-
-    def _train(self) -> bool:
-        labels = self._desk.look(lambda ledger: len(ledger.labels))
-        self._begin(f"training on {labels:,} labels")
-        try:
-            self._ready().train(by=self._by, lost=self._is_lost)
-        finally:  # before it is said: who answers to that, as with another order, comes later
-            self.ended = time.monotonic()
-        self._failed_at = None
-        return True
-
-    def _ask(self) -> bool:
-        number, wanted = self._desk.look(
+            runner.failed_labels = runner.stuck_batches = None
+        runner.record_lost_training()
+        step = runner.choose_step()
+        labels, self._awaited, done = self._desk.look(
             lambda ledger: (
-                len(ledger.batches) + 1,
-                left_to_ask(ledger, self._desk.settings_of(ledger)),
+                len(ledger.labels),
+                ledger.training,
+                len(ledger.trainings) + len(ledger.batches),
             )
         )
-        self._begin(f"choosing batch {number:,}")
-        modelled = self._desk.look(lambda ledger: bool(ledger.trainings))
-        campaign = self._ready() if modelled else self._without_model()
-        count = min(wanted, campaign.settings.batch, campaign.left())
-        if not count:  # labels of items that nobody asked for have used up the pool
-            self._stuck = number - 1
+        if ordered and (step is None or labels):
+            step = "train"
+        if step is None:
+            if self._error is not None and self._error[1] != done:
+                self._error = None  # another process has done the step
+                self._report()
+            self._seen_length = length
             return False
-        campaign.ask(None, count, ahead=True)
-        return True
+        batch = self._desk.look(lambda ledger: len(ledger.batches)) + 1
+        return self._run(step, labels, batch, done)
 
-    def _begin(self, stage: str) -> None:
-        self._stage = stage
-        self._say(stage=stage)
+    def _run(self, step: Step, labels: int, batch: int, done: int) -> bool:
+        training = step == "train"
+        self._stage = f"training on {labels:,} labels" if training else f"selecting batch {batch:,}"
+        self._report(stage=self._stage)
+        try:
+            try:
+                result = self._runner.run_step(step)
+            finally:  # before the report: an order that answers to it must come later
+                self.trained_at = time.monotonic() if training else self.trained_at
+        except Conflict:  # another process does this step
+            result = None
+        except Exception as error:
+            failed = "training" if training else "selection"
+            text = f"the {failed} failed: {describe_error(error)}"
+            self._error = text, done
+            self._report(error=text)
+            if not isinstance(error, LabelwiseError):
+                traceback.print_exc()
+            return False
+        self._error = None
+        self._report()
+        return result is not None
 
-    def _note(self, step: Step, error: Exception) -> None:
-        """Remember what failed, so that it is not tried again and again."""
-        words = str(error) if isinstance(error, LabelwiseError) else ""
-        words = words or f"{type(error).__name__}: {error}"
-        ledger = self._desk.ledger()
-        if step == "train":
-            self._failed_at = len(ledger.labels)
-        else:
-            self._stuck = len(ledger.batches)
-        words = f"the {'training' if step == 'train' else 'choice'} failed: {words}"[:2000]
-        self._error = words, _progress_of(ledger)
-        self._say(error=words)
-        if not isinstance(error, LabelwiseError):
-            import traceback
+    def report_rest(self) -> None:
+        """Report the state while nothing runs: no news, or the last error."""
+        self._report(**({} if self._error is None else {"error": self._error[0]}))
 
-            traceback.print_exc()
-
-    def _forget_error(self) -> None:
-        """Say no more of an error that another process has overcome."""
-        if self._error is not None and self._desk.look(_progress_of) != self._error[1]:
-            self._error = None
-            self._say()
-
-    def settle(self) -> None:
-        """Say what holds while nothing is done: that all is well, or what went wrong last."""
-        self._say(**({} if self._error is None else {"error": self._error[0]}))
-
-    def _forget_lost(self) -> None:
-        """Note that a training which will never end has failed."""
-
-        def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
-            lost = ledger.training
-            if lost is None or not self._is_lost(lost, now):
-                return [], None
-            mine = lost.by == self._by
-            words = (
-                "its end could not be recorded" if mine else "the process that trained was ended"
-            )
-            return [TrainingFailed(now, lost.number, words)], None
-
-        if self._desk.look(lambda ledger: self._is_over(ledger.training)):
-            self._desk.commit(decide)
-
-    def _is_lost(self, training: Training, now: float) -> bool:
-        """Whether a training will never end: this process asks only while it does not train."""
-        return training.by == self._by or is_lost(training, now)
-
-    def _is_over(self, training: Training | None) -> bool:
-        return training is not None and self._is_lost(training, time.time())
-
-    def _without_model(self) -> Any:
-        """The campaign for its first batch, seconds before torch would be imported."""
-        from labelwise.campaign.campaign import Campaign
-        from labelwise.campaign.project import Project
-        from labelwise.pool.pool import Pool
-
-        project = Project.open(self._home)
-        inputs: Any = project.inputs
-        no_learner: Any = None
-        return Campaign(project.name, Pool(inputs), no_learner, project.storage())
-
-    def _ready(self) -> Any:
-        """The campaign with its model; opened again when the pool has grown."""
-        items = self._desk.look(lambda ledger: ledger.items)
-        if self._campaign is None or len(self._campaign.pool) != items:
-            from labelwise.campaign.project import Project
-
-            project = Project.open(self._home)
-            self._campaign = project.campaign(progress=self._progress)
-        return self._campaign
-
-    def _progress(self, stage: str, done: int, total: int) -> None:
-        """Pass on how far a step is, a few times a second at most."""
+    def _report_progress(self, stage: str, done: int, total: int) -> None:
+        """Report the progress of a step, a few times a second at most."""
         now = time.monotonic()
-        if done == total or now - self._said > EVERY:
-            self._said = now
+        if done == total or now - self._reported > REPORT_INTERVAL:
+            self._reported = now
             words = self._stage if stage == "training" else f"{self._stage}: {stage}"
-            self._say(stage=words, done=done, total=total)
+            self._report(stage=words, done=done, total=total)
 
     def warm_up(self) -> None:
-        """Import and open what a training will need, while nothing else is to be done."""
-        if self._campaign is None:
-            self._say(stage=READY)
-            self._ready()
-            self.settle()
-
-
-def _progress_of(ledger: Ledger) -> tuple[int, int]:
-    return len(ledger.trainings), len(ledger.batches)
+        """Import everything that a training needs, while there is nothing else to do."""
+        if self._warm:
+            return
+        self._warm = True
+        self._report(stage=READY)
+        learner = self._runner.open_campaign().learner
+        with suppress(MissingDependency):  # a training will report it
+            assert isinstance(learner, DeferredLearner) and learner.made
+        self.report_rest()
 
 
 def main(arguments: Sequence[str]) -> None:
     """Look and work until the input ends."""
-    say, orders = begin()
+    report, orders = begin()
     try:
-        worker = Worker(Path(arguments[0]), say)
+        worker = Worker(Path(arguments[0]), report)
     except LabelwiseError as error:
         print(f"labelwise: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    ordered = away = False
+    ordered = unreadable = False
     while True:
         try:
             while worker.look(ordered=ordered):
                 ordered = False
             ordered = False
             worker.warm_up()
-            if away:
-                away = False
-                worker.settle()
-        except LabelwiseError as error:  # the record is away: labels are refused too, not lost
-            away = True
-            say(error=str(error))
-            time.sleep(PATIENCE)
-        ordered = _is_ordered(orders, worker.ended) or ordered
+            if unreadable:
+                unreadable = False
+                worker.report_rest()
+        except LabelwiseError as error:  # the record cannot be read: labels are refused too
+            unreadable = True
+            report(error=str(error))
+            time.sleep(RETRY_DELAY)
+        ordered = _wait_for_order(orders, worker.trained_at) or ordered
 
 
-def _is_ordered(orders: "queue.Queue[Order]", ended: float) -> bool:
-    """Whether someone wants a training, after a moment's wait.
-
-    Several orders mean no more than one, and one that came while a training was at work is done.
-    """
+def _wait_for_order(orders: "queue.Queue[Order]", trained_at: float) -> bool:
+    """Wait a moment; True if a training was ordered since the last one ended."""
     try:
-        given = [orders.get(timeout=INTERVAL)]
+        given = [orders.get(timeout=LOOK_INTERVAL)]
     except queue.Empty:
         return False
     while not orders.empty():
         given.append(orders.get())
-    return any(order == "train" and at > ended for order, at in given)
+    return any(order == "train" and at > trained_at for order, at in given)
 
 
 if __name__ == "__main__":

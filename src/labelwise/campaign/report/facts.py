@@ -11,10 +11,10 @@ from typing import Any
 from labelwise.campaign.costs import spent
 from labelwise.campaign.folder.missing_items import annotators
 from labelwise.campaign.forecast import curve, forecast
+from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.report.figures import Point, percent
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, should_stop
-from labelwise.campaign.training import standing_labels
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.thumbnails import picture_address
@@ -181,7 +181,7 @@ def gather(
         now: gives the time.
     """
     settings = Settings.from_dict(ledger.settings)
-    labels = standing_labels(ledger, settings)
+    labels = resolve_labels(ledger, settings)
     found = curve(ledger)
     metric = found[-1].metric if found else "accuracy"
     together = agreement(ledger)

@@ -1,43 +1,43 @@
-"""The settings of a campaign in a folder, unless it is given others; they must fit its model."""
+"""Default settings of a campaign in a folder, and the check that its model can serve them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
-from labelwise.record.events import Label
+from labelwise.learner import Label
 from labelwise.strategies import get
 
-VALIDATION = 0.2
-"""So large a share of every batch is drawn at random, to measure the model on."""
+HOLDOUT_SHARE = 0.2
+"""Share of every batch that is drawn at random to measure the model."""
 
 STRATEGIES = {False: "badge", True: "random"}
-"""What chooses unless another strategy is wanted: of classes, of a regression."""
+"""Default strategy for classes and for a regression."""
 
 _GRADIENTS = {"gradient_norms", "gradient_products"}
-_MODELLED = {
+_OFFERED = {
     False: {"features", "probabilities", "logits", "member_probabilities", "member_votes"},
     True: {"features", "outputs"},
 }
-"""What strategies can be given: of classes, of a regression, whose votes are no classes."""
+"""Representations that the model of a campaign gives, for classes and for a regression."""
 
 
-def usual_settings(
+def make_settings(
     strategy: str | None, classes: Sequence[Label] | None, **settings: Any
 ) -> Settings:
-    """The settings with which a campaign starts, checked.
+    """The settings of a new campaign, checked.
 
     Args:
-        strategy: what chooses the batches; one of `STRATEGIES` if None.
+        strategy: one of `STRATEGIES` if None.
         classes: their names, or None.
-        **settings: see `Settings`; ``validation`` is `VALIDATION` unless it is given, and a
-            network is trained without weights (docs/decisions/defaults-from-results.md).
+        **settings: see `Settings`; ``validation`` defaults to `HOLDOUT_SHARE`, and ``weights`` to
+            False (docs/decisions/defaults-from-results.md).
 
     Example:
-        >>> usual_settings(None, None, regression=True).strategy
+        >>> make_settings(None, None, regression=True).strategy
         'random'
     """
-    settings = {"validation": VALIDATION, "weights": False, **settings}
+    settings = {"validation": HOLDOUT_SHARE, "weights": False, **settings}
     settings["strategy"] = strategy or STRATEGIES[bool(settings.get("regression"))]
     settings["classes"] = None if classes is None else tuple(classes)
     chosen = Settings.from_dict(settings)
@@ -46,12 +46,12 @@ def usual_settings(
 
 
 def check_strategy(settings: Settings) -> None:
-    """Refuse a strategy that the campaign's model cannot serve, before hours of labelling."""
-    given = _MODELLED[settings.regression] | _GRADIENTS
+    """Reject a strategy that the campaign's model cannot serve, before hours of labelling."""
+    offered = _OFFERED[settings.regression] | _GRADIENTS
     strategy = get(settings.strategy)
     sets = [strategy.needs, *strategy.or_needs]
-    served = next((names for names in sets if set(names) <= given), None)
-    if served is not None and served != ("outputs",):  # those are wanted of several models
+    served = next((names for names in sets if set(names) <= offered), None)
+    if served is not None and served != ("outputs",):  # those are read from several models
         return
     wanted = ", or ".join(" and ".join(names) for names in sets)
     task = "a regression" if settings.regression else "a campaign's model"

@@ -1,0 +1,297 @@
+"""Batches of a campaign: select items, record them as an event, and read them back.
+
+A fixed random share of the pool is reserved for the holdout. The strategy never sees reserved
+items; every batch takes its share from them at random. So the holdout is a random sample of the
+pool, whatever the strategy prefers.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from labelwise.arrays import Ids, largest, row_noise
+from labelwise.campaign.labels import resolve_labels
+from labelwise.campaign.settings import BATCHES, Settings
+from labelwise.campaign.training import CampaignModel
+from labelwise.campaign.tuning import ADAPT
+from labelwise.errors import BadInput
+from labelwise.files import to_json
+from labelwise.learner import Label
+from labelwise.pool.blocks import Progress
+from labelwise.pool.pool import Pool
+from labelwise.record.events import Asked, Event, Trained
+from labelwise.record.ledger import Batch, Ledger
+from labelwise.rounds import adapt_options
+from labelwise.selection.result import Selection
+from labelwise.selection.run import check_budget
+from labelwise.strategies import get
+from labelwise.strategy import PastBatch
+
+RESERVED, DRAWN = 51, 52
+"""Noise streams: which items are reserved for the holdout, and which of them a batch draws."""
+
+
+@dataclass(frozen=True)
+class CampaignState:
+    """What the next batch depends on, copied from the ledger.
+
+    Attributes:
+        settings: of the campaign.
+        batch: number of the next batch.
+        trained: the training whose model selects, or None.
+        taken: items that were asked for or labelled, and cannot be picked.
+        context: the items of these that are trained on, or will be when they are labelled.
+        labels: of the items that are trained on.
+        measured: labels of the holdout.
+        batches: all batches so far.
+        holdout: number of items that were asked for as holdout.
+        asked: number of items that were asked for.
+    """
+
+    settings: Settings
+    batch: int
+    trained: Trained | None
+    taken: Ids
+    context: Ids
+    labels: dict[int, Label]
+    measured: dict[int, Label]
+    batches: tuple[Asked, ...]
+    holdout: int
+    asked: int
+
+    @classmethod
+    def from_ledger(cls, ledger: Ledger, settings: Settings) -> "CampaignState":
+        """The state of a campaign now."""
+        labels = resolve_labels(ledger, settings)
+        measured = {item: labels.pop(item) for item in ledger.validation if item in labels}
+        coming = [item for item in ledger.waiting if item not in ledger.validation]
+        return cls(
+            settings=settings,
+            batch=len(ledger.batches) + 1,
+            trained=ledger.trainings[-1] if ledger.trainings else None,
+            taken=find_taken(ledger),
+            context=_to_ids(dict.fromkeys([*labels, *coming])),
+            labels=labels,
+            measured=measured,
+            batches=tuple(batch.asked for batch in ledger.batches),
+            holdout=len(ledger.validation),
+            asked=len(ledger.asked_ids),
+        )
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """What to select a batch by."""
+
+    strategy: str
+    options: Mapping[str, Any]
+    budget: int
+    seed: int
+
+
+def find_taken(ledger: Ledger) -> Ids:
+    """Items that were asked for, labelled or skipped, and cannot be picked."""
+    taken = {**dict.fromkeys(ledger.asked_ids), **dict.fromkeys(ledger.votes)}
+    return _to_ids({**taken, **dict.fromkeys(ledger.resolutions), **dict.fromkeys(ledger.skipped)})
+
+
+def count_free(pool: Pool, taken: Ids) -> int:
+    """Number of items of the pool that are not taken."""
+    return len(pool) - int(pool.index.contains(taken).sum())
+
+
+def _to_ids(items: Iterable[int]) -> Ids:
+    return np.fromiter(items, dtype=np.int64)
+
+
+def make_request(
+    pool: Pool,
+    state: CampaignState,
+    strategy: str | None,
+    budget: int | None,
+    seed: int | None,
+    options: Mapping[str, Any],
+) -> BatchRequest:
+    """The arguments of ``ask``, completed from the settings."""
+    settings = state.settings
+    default = settings.first if state.trained is None else settings.strategy
+    name = default if strategy is None else strategy
+    given = settings.options if name == settings.strategy else {}
+    return BatchRequest(
+        strategy=name,
+        options={**given, **options},
+        budget=_choose_budget(pool, state, budget),
+        seed=settings.seed_for(BATCHES, state.batch, seed),
+    )
+
+
+def _choose_budget(pool: Pool, state: CampaignState, wanted: int | None) -> int:
+    """The wanted number of items, else the setting, or what is left if that is less."""
+    left = count_free(pool, state.taken)
+    if not left:
+        raise BadInput(
+            f"all {len(pool)} items of the pool were asked for or labelled; no item is left to ask"
+        )
+    if wanted is None:
+        return min(state.settings.batch, left)
+    check_budget(wanted, left)
+    if wanted == 0:
+        raise BadInput("a batch has one item or more; got a budget of 0")
+    return int(wanted)
+
+
+def select_batch(
+    model: CampaignModel, state: CampaignState, request: BatchRequest, progress: Progress | None
+) -> Asked:
+    """A new batch as an event; `open_batch` sets its time and decides whether it is needed."""
+    past = [PastBatch(old.strategy, old.options, old.ids, old.info) for old in state.batches]
+    history = model.make_history(past, state.labels, state.measured)
+    strategy = get(request.strategy)
+    if request.strategy in ADAPT:
+        strategy = replace(strategy, adapt=ADAPT[request.strategy])
+    options = adapt_options(strategy, request.options, history)
+    picks, holdout = _select_items(model, state, replace(request, options=options), progress)
+    guesses, info = None, {**picks.info}
+    predicted = None if state.trained is None else model.predict(picks.ids)
+    if predicted is not None and predicted.confidence is not None:
+        guesses = tuple(zip(predicted.labels, predicted.confidence, strict=True))
+    elif predicted is not None:
+        info["predicted"] = predicted.labels
+    if picks.counts is not None:
+        info["counts"] = picks.counts
+    for name in ("strategy", "seed", "options"):  # the event has fields for these
+        info.pop(name, None)
+    return Asked(
+        at=0.0,
+        batch=state.batch,
+        ids=tuple(picks.ids.tolist()),
+        weights=_to_numbers(picks.weights),
+        scores=_to_numbers(picks.scores),
+        strategy=request.strategy,
+        seed=request.seed,
+        options=to_json(options, non_finite=lambda value: None),
+        model=None if state.trained is None else state.trained.number,
+        validation=tuple(holdout.tolist()),
+        guesses=guesses,
+        info=to_json(info, non_finite=lambda value: None),
+    )
+
+
+def _select_items(
+    model: CampaignModel, state: CampaignState, request: BatchRequest, progress: Progress | None
+) -> tuple[Selection, Ids]:
+    """The picks in order, holdout items among them, and which these are."""
+    settings, ids = state.settings, model.pool.ids
+    assert ids is not None
+    free = ~np.isin(ids, state.taken)
+    reserved = row_noise(settings.seed, ids, RESERVED) < settings.validation
+    check_budget(request.budget, int(free.sum()))
+    apart, others = free & reserved, free & ~reserved
+    count = _count_holdout(state, request.budget, int(apart.sum()), int(others.sum()))
+    noise = row_noise(request.seed, ids[apart], DRAWN)
+    holdout = ids[apart][largest(noise, count, ids[apart])]
+    picks = model.select_batch(
+        request.strategy,
+        request.budget - count,
+        candidates=others,
+        labelled=state.context[model.pool.index.contains(state.context)],
+        options=request.options,
+        seed=request.seed,
+        progress=progress,
+    )
+    return _interleave(picks, holdout), holdout
+
+
+def _count_holdout(state: CampaignState, budget: int, reserved: int, others: int) -> int:
+    """Number of holdout picks, so that their share is right over all batches."""
+    share = state.settings.validation
+    wanted = round(share * (state.asked + budget)) - state.holdout
+    wanted = min(max(wanted, 0), math.ceil(share * budget))
+    return max(min(wanted, reserved), budget - others)
+
+
+def _interleave(picked: Selection, holdout: Ids) -> Selection:
+    """Spread the holdout evenly among the picks, with weight and score 0."""
+    if not len(holdout):
+        return picked
+    total = len(picked) + len(holdout)
+    places = ((np.arange(len(holdout)) + 0.5) * total / len(holdout)).astype(np.intp)
+    mask = np.zeros(total, dtype=bool)
+    mask[places] = True
+
+    def merge(values: Any, others: Any) -> Any:
+        if values is None:
+            return None
+        result = np.zeros(total, dtype=np.asarray(values).dtype)
+        result[~mask], result[mask] = values, others
+        return result
+
+    return Selection(
+        merge(picked.ids, holdout),
+        merge(picked.weights, 0.0),
+        merge(picked.counts, 0),
+        merge(picked.scores, 0.0),
+        picked.info,
+    )
+
+
+def _to_numbers(values: Any) -> tuple[float, ...] | None:
+    """Values as the record holds them; None if some are not finite."""
+    if values is None or not np.isfinite(values).all():
+        return None
+    return tuple(np.asarray(values, dtype=np.float64).tolist())
+
+
+def find_open_batch(ledger: Ledger, ahead: bool) -> Batch | None:
+    """The batch to label: the oldest open one, or None if a new one is due.
+
+    With ``ahead``, a new one is due as soon as only the tail of the last one is open.
+    """
+    if not ledger.open_batches:
+        return None
+    if not ahead:
+        return ledger.open_batches[0]
+    last = ledger.batches[-1]
+    tail = float(ledger.settings.get("tail", 0.0))
+    return last if last.open > tail * last.size else None
+
+
+def open_batch(
+    ledger: Ledger, now: float, asked: Asked, ahead: bool
+) -> tuple[list[Event], Asked | None]:
+    """Record a new batch, or return the one that another process opened.
+
+    None if the batch is out of date: the other batch was opened and completed meanwhile.
+    """
+    batch = find_open_batch(ledger, ahead)
+    if batch is not None:
+        return [], batch.asked
+    taken = any(item in ledger.asked_ids or item in ledger.votes for item in asked.ids)
+    if len(ledger.batches) + 1 != asked.batch or taken:
+        return [], None
+    timed = replace(asked, at=now)
+    return [timed], timed
+
+
+def read_selection(asked: Asked) -> Selection:
+    """A batch of the record as the selection that ``ask`` returns."""
+    info = {
+        **asked.info,
+        "batch": asked.batch,
+        "strategy": asked.strategy,
+        "seed": asked.seed,
+        "options": asked.options,
+        "model": asked.model,
+        "validation": list(asked.validation),
+    }
+    counts = info.pop("counts", None)
+    return Selection(
+        np.array(asked.ids, dtype=np.int64),
+        None if asked.weights is None else np.array(asked.weights, dtype=np.float64),
+        None if counts is None else np.array(counts, dtype=np.int64),
+        None if asked.scores is None else np.array(asked.scores, dtype=np.float64),
+        info,
+    )

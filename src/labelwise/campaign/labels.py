@@ -1,0 +1,93 @@
+"""The labels of a campaign: resolved among annotators, and split into training and holdout."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labelwise.arrays import Floats
+from labelwise.campaign.settings import Settings
+from labelwise.errors import BadInput
+from labelwise.learner import Label
+from labelwise.record.events import Asked
+from labelwise.record.ledger import Ledger
+from labelwise.record.resolution import resolve
+from labelwise.rounds.round import scale_weights
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Labels to train on and labels to measure with, both in the order of the ids.
+
+    Attributes:
+        labels: by id, to train on.
+        weights: ``(m,)`` of mean about 1, or None if no strategy gave any.
+        measured: by id, labels of the holdout.
+    """
+
+    labels: dict[int, Label]
+    weights: Floats | None
+    measured: dict[int, Label]
+
+
+def resolve_labels(ledger: Ledger, settings: Settings) -> dict[int, Label]:
+    """The label of every labelled item, by the campaign's rule of resolution.
+
+    The ledger decides by majority. With weighted votes, items that several people labelled are
+    decided by how reliable each person is, estimated from all votes.
+    """
+    labels = dict(ledger.labels)
+    if settings.resolution == "majority" or settings.regression:
+        return labels
+    contested = [
+        item
+        for item, votes in ledger.votes.items()
+        if len(votes) > 1 and item not in ledger.resolutions and item not in ledger.skipped
+    ]
+    if not contested:
+        return labels
+    classes = None if settings.classes is None else len(settings.classes)
+    weighed = resolve(ledger.votes, "weighted", classes=classes)
+    for item in contested:
+        labels.pop(item, None)
+        if item in weighed:
+            labels[item] = weighed[item]
+    return labels
+
+
+def make_training_set(ledger: Ledger, settings: Settings) -> TrainingSet:
+    """Everything that a model can be trained on now.
+
+    Raises:
+        BadInput: there are no labels to train on.
+    """
+    labels = dict(sorted(resolve_labels(ledger, settings).items()))
+    measured = {item: label for item, label in labels.items() if item in ledger.validation}
+    learned = {item: label for item, label in labels.items() if item not in ledger.validation}
+    if not learned:
+        held = f" (all {len(measured)} are in the holdout)" if measured else ""
+        raise BadInput(f"there are no labels to train on{held}; tell some first")
+    given = read_batch_weights(ledger) if settings.weights else {}
+    weights = np.array([given.get(item, 1.0) for item in learned]) if given else None
+    return TrainingSet(learned, weights, measured)
+
+
+def read_batch_weights(ledger: Ledger) -> dict[int, float]:
+    """Training weights by id, of mean 1 in every batch; empty if no batch has weights."""
+    found: dict[int, float] = {}
+    for batch in ledger.batches:
+        asked = batch.asked
+        if asked.weights is not None:
+            held = set(asked.validation)
+            pairs = zip(asked.ids, asked.weights, strict=True)
+            found |= scale_weights({item: weight for item, weight in pairs if item not in held})
+    return found
+
+
+def read_guesses(asked: Asked) -> dict[int, Label]:
+    """What the model predicted when it selected a batch, by id, without the holdout."""
+    held = set(asked.validation)
+    if asked.guesses is not None:
+        given = [label for label, _ in asked.guesses]
+    else:
+        given = list(asked.info.get("predicted", ()))
+    return {item: label for item, label in zip(asked.ids, given, strict=False) if item not in held}

@@ -1,0 +1,216 @@
+"""Runner: asks for batches and trains while people label; for the labelling page and Label Studio.
+
+Every decision follows from the record, so several processes may run on one campaign: at most one
+of them trains at a time.
+"""
+
+import os
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from labelwise.campaign.campaign import Campaign
+from labelwise.campaign.costs import spent
+from labelwise.campaign.project import Project
+from labelwise.campaign.settings import Settings
+from labelwise.errors import Conflict
+from labelwise.pool.blocks import Progress
+from labelwise.record.events import Event, Trained, Training, TrainingFailed
+from labelwise.record.ledger import Ledger
+from labelwise.rounds.schedule import ScheduleState, Step, advance
+from labelwise.selection.result import Selection
+
+LOST_AFTER = 24 * 3600.0
+"""Seconds after which a training by an unknown process counts as lost."""
+
+
+class CampaignRunner:
+    """Runs the steps of a campaign in a folder.
+
+    Attributes:
+        project: the campaign's folder; may be replaced when its items change.
+        desk: the campaign without a model.
+        failed_labels: number of labels when a training last failed here, or None.
+        stuck_batches: number of batches when a selection last failed or found nothing, or None.
+    """
+
+    def __init__(
+        self, project: Project, *, progress: Progress | None = None, train_first: bool = False
+    ) -> None:
+        """Open the record; the model is opened when it is needed.
+
+        Args:
+            project: the campaign's folder.
+            progress: called as ``progress(stage, done, total)``.
+            train_first: whether to train on labels that exist before the first batch.
+        """
+        self.project, self.desk = project, project.desk()
+        self.failed_labels: int | None = None
+        self.stuck_batches: int | None = None
+        self._progress, self._train_first = progress, train_first
+        self._campaign: tuple[object, Campaign] | None = None
+        self._by = sign_process(os.getpid())
+
+    def choose_step(self) -> Step | None:
+        """The next step, or None to wait."""
+        return self.desk.look(self._choose_step)
+
+    def _choose_step(self, ledger: Ledger) -> Step | None:
+        settings = self.desk.settings_of(ledger)
+        state = read_schedule(ledger, settings)
+        return advance(
+            replace(
+                state,
+                left=0 if self.stuck_batches == len(ledger.batches) else state.left,
+                training=ledger.training is not None and not self.is_over(ledger.training),
+                failed_labels=self.failed_labels,
+                train_first=self._train_first,
+            )
+        )
+
+    def run_step(self, step: Step) -> Trained | Selection | None:
+        """Train, or open the next batch; None if no item is left to ask for.
+
+        Raises:
+            Conflict: another process does this step.
+            Exception: the step failed; it is not repeated until there are new labels.
+        """
+        try:
+            if step == "train":
+                result = self.open_campaign().train(by=self._by, lost=self._is_lost)
+                self.failed_labels = None
+                return result
+            campaign = self.open_campaign()
+            left = self.desk.look(lambda ledger: count_left(ledger, campaign.settings_of(ledger)))
+            count = min(left, campaign.settings.batch, campaign.left())
+            if count:
+                return campaign.ask(None, count, ahead=True)
+            # Labels of items that were never asked for have used up the pool.
+            self.stuck_batches = self.desk.look(lambda ledger: len(ledger.batches))
+            return None
+        except Conflict:
+            raise
+        except Exception:
+            ledger = self.desk.ledger()
+            if step == "train":
+                self.failed_labels = len(ledger.labels)
+            else:
+                self.stuck_batches = len(ledger.batches)
+            raise
+
+    def open_campaign(self) -> Campaign:
+        """The campaign with its model; opened again when there are new items or classes."""
+        key = self.desk.look(lambda ledger: (ledger.items, ledger.settings.get("classes")))
+        if self._campaign is None or self._campaign[0] != key:
+            if len(self.project.items) != key[0]:
+                self.project = Project.open(self.project.home)
+            self._campaign = key, self.project.campaign(progress=self._progress)
+        return self._campaign[1]
+
+    def record_lost_training(self) -> None:
+        """Record that a training which will never end has failed."""
+
+        def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
+            lost = ledger.training
+            if lost is None or not self._is_lost(lost, now):
+                return [], None
+            reason = (
+                "its end could not be recorded"
+                if lost.by == self._by
+                else "the process that trained was ended"
+            )
+            return [TrainingFailed(now, lost.number, reason)], None
+
+        if self.desk.look(lambda ledger: self.is_over(ledger.training)):
+            self.desk.commit(decide)
+
+    def _is_lost(self, training: Training, now: float) -> bool:
+        """Whether a training will never end; this process asks only while it does not train."""
+        return training.by == self._by or is_training_lost(training, now)
+
+    def is_over(self, training: Training | None) -> bool:
+        """Whether a training in the record will never end."""
+        return training is not None and self._is_lost(training, time.time())
+
+
+def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
+    """The state of a campaign on which its next step depends."""
+    last = ledger.batches[-1] if ledger.batches else None
+    trained = ledger.trainings[-1] if ledger.trainings else None
+    return ScheduleState(
+        left=count_left(ledger, settings),
+        labels=len(ledger.labels),
+        open_items=len(ledger.waiting),
+        batch_size=None if last is None else last.size,
+        batch_open=0 if last is None else last.open,
+        batch_model=None if last is None else last.asked.model,
+        trained_model=None if trained is None else trained.number,
+        trained_labels=0 if trained is None else trained.labels,
+        tail=settings.tail,
+        training=ledger.training is not None,
+        failed=ledger.failure is not None,
+    )
+
+
+def count_left(ledger: Ledger, settings: Settings) -> int:
+    """Number of items that may still be asked for, by the pool and the budget."""
+    share = spent(ledger, settings).share
+    if share is not None and share >= 1:
+        return 0
+    left = ledger.items - len(ledger.asked_ids)
+    if settings.budget_labels is not None:
+        wanted = sum(batch.open for batch in ledger.open_batches) * settings.overlap
+        left = min(left, (settings.budget_labels - ledger.told - wanted) // settings.overlap)
+    return max(left, 0)
+
+
+def sign_process(pid: int) -> str:
+    """The signature of a process under its trainings; shows others whether it still runs."""
+    return f"background process {pid} on {socket.gethostname()}"
+
+
+def is_training_lost(training: Training, now: float) -> bool:
+    """Whether a training in the record will never end because its process is gone.
+
+    This can be checked for processes on this machine; any other training may take a day.
+    """
+    pid = training.by.removeprefix("background process ").split(" ")[0]
+    if pid.isdecimal() and training.by == sign_process(int(pid)):
+        return not _is_running(int(pid), now - training.at)
+    return now - training.at > LOST_AFTER
+
+
+def _is_running(pid: int, seconds: float) -> bool:
+    """Whether a process runs that already ran some seconds ago.
+
+    PIDs are reused: after a container restart the recorded PID is often our own.
+    """
+    age = _read_process_age(pid)
+    if age is not None and age + 1.0 < seconds:
+        return False
+    if pid == os.getpid():
+        return True
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return b"labelwise" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _read_process_age(pid: int) -> float | None:
+    """Seconds since the start of a process; None if the system does not tell."""
+    try:
+        # The name, in brackets, may contain anything; field 22 is the start time.
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        started = int(text.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
