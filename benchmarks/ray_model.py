@@ -23,7 +23,7 @@ import numpy as np
 from ray_scaling import BUDGET, count_blocks
 from scipy.optimize import nnls
 
-from labelwise.kernels.loop.greedy import MOST, SHARE
+from labelwise.kernels.loop.picking import MOST_ROWS, ROWS_SHARE
 
 Line = dict[str, Any]
 
@@ -91,7 +91,7 @@ class Model:
 
     def _terms(self, n: int, actors: int, blocks: int) -> dict[str, float]:
         calls = self.calls(n)
-        few = min(n, SHARE * MOST)
+        few = min(n, ROWS_SHARE * MOST_ROWS)
         return {"n": n} | {
             "C": calls,
             "C A": calls * actors,

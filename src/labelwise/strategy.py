@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from labelwise.arrays import Array, Floats, Ids
 from labelwise.errors import BadInput, UnknownName
@@ -300,6 +300,27 @@ class ScoreStrategy(Strategy):
         return Cost(passes=(1, most), usual=most, item_bytes=0.0, held_bytes=128.0 * job.budget)
 
 
+class CertainPicks(NamedTuple):
+    """Picks that no other row could have beaten, in order, and their scores: ``(k,)`` each."""
+
+    ids: Ids
+    scores: Floats
+
+
+class AheadPicker(Protocol):
+    """Makes many greedy picks on the device of the rows; see `GreedyStrategy`."""
+
+    def pick_ahead(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
+        """The next picks, at most ``most``; the plan counts them.
+
+        Args:
+            plan: of the strategy.
+            new: rows of the picks that the blocks have not counted yet.
+            new_ids: their ids.
+            most: number of picks wanted at most.
+        """
+
+
 @dataclass(frozen=True, kw_only=True)
 class GreedyStrategy(Strategy):
     """One pick at a time; the state of the scores lives with the rows.
@@ -321,6 +342,11 @@ class GreedyStrategy(Strategy):
     moved each score (default: a billionth of it), and ``exact(rows, labelled, picked, plan) ->
     (n,)``, the score in float64 straight from its definition, for rows closer than their slack.
     Where the scores of two items cannot be told apart, the smaller id wins.
+
+    On a GPU, a pick that the host waits for costs more than its arithmetic. ``ahead(strategy,
+    shards, labelled)`` gives an `AheadPicker` that makes many picks on the device and returns those
+    that are certain whatever rounding did. ``rescale(plan, scores)`` converts scores to the units
+    of the rows where the plan uses others.
     """
 
     begin: Callable[..., Any]
@@ -332,6 +358,8 @@ class GreedyStrategy(Strategy):
     bounded: bool = False
     slack: Callable[..., Array] | None = None
     exact: Callable[..., Floats] | None = None
+    ahead: Callable[["GreedyStrategy", Shards, Rows | None], AheadPicker] | None = None
+    rescale: Callable[[Any, Floats], Floats] | None = None
 
     @property
     def main(self) -> Callable[..., Any]:

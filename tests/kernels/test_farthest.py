@@ -12,7 +12,7 @@ from labelwise.errors import BadInput
 from labelwise.kernels.distance import farthest
 from labelwise.kernels.distance.factored import Factored, features
 from labelwise.kernels.distance.farthest import farthest_first, nearest_distances
-from labelwise.kernels.loop import greedy, greedy_blocks, greedy_window
+from labelwise.kernels.loop import block_scores, picking
 from labelwise.pool.blocks import Shard
 from tests.conftest import make_features
 
@@ -46,11 +46,21 @@ def test_matches_the_slow_version(dtype, seed):
 @pytest.mark.parametrize("fetch", [0, 1 << 20])  # rows are read together, or one by one
 @pytest.mark.parametrize("known", [2, 1000])  # the last score is guessed, or not
 def test_matches_the_slow_version_in_many_small_steps(fetch, known, monkeypatch):
-    for name, value in {"LEAST": 8, "SAMPLE": 5, "KNOWN": known, "MARGIN": 1.1}.items():
-        monkeypatch.setattr(greedy, name, value)
-    for name, value in {"PIECE": 16, "STEP": 2, "READ": 1 << 10, "FETCH": fetch}.items():
-        monkeypatch.setattr(greedy_blocks, name, value)
-    monkeypatch.setattr(greedy_window, "HOT", 4)
+    for name, value in {
+        "LEAST_ROWS": 8,
+        "SAMPLED_ROW": 5,
+        "LEAST_PICKS": known,
+        "SAFETY": 1.1,
+    }.items():
+        monkeypatch.setattr(picking, name, value)
+    for name, value in {
+        "ROWS_AT_ONCE": 16,
+        "FIRST_PICKS": 2,
+        "READ_COST": 1 << 10,
+        "FETCH_COST": fetch,
+    }.items():
+        monkeypatch.setattr(block_scores, name, value)
+    monkeypatch.setattr(block_scores, "HOT_ROWS", 4)
     rows = make_features(300, 6, 1).astype(np.float32)
     assert farthest_first(rows, 100).tolist() == slow_farthest_first(rows, 100)
 

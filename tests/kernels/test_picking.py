@@ -109,7 +109,7 @@ def test_a_score_that_is_not_a_number_is_refused_with_its_item():
 
 
 def test_refuses_what_is_no_strategy():
-    with pytest.raises(BadInput, match="'badge' is none of the three forms of a strategy"):
+    with pytest.raises(BadInput, match="'badge' is not a score, greedy or pass strategy"):
         pick("badge", pool(), None, 1, seed=0)
 
 
@@ -131,11 +131,11 @@ def test_no_item_that_could_be_picked_is_put_aside(seed, levels, count, sign):
     )  # ties but for 1e-12
     scores[rng.random(400) < 0.02] = np.inf
     ids = rng.permutation(400)
-    few = np.arange(400)[picking._contenders(scores, count)]
+    few = np.arange(400)[picking._find_contenders(scores, count)]
     kept = ids[few][largest(comparable(scores[few]), count, ids[few])]
     assert kept.tolist() == ids[largest(comparable(scores), count, ids)].tolist()
 
 
 def test_most_items_are_put_aside():
     scores = np.random.default_rng(0).random(100_000)
-    assert len(picking._contenders(scores, 1_000)) < 4_000
+    assert len(picking._find_contenders(scores, 1_000)) < 4_000

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays
 from labelwise.errors import BadInput
 from labelwise.kernels.distance.factored import Factored
 from labelwise.kernels.linear.leverage import Sum
-from labelwise.kernels.loop.greedy_blocks import Proposal
+from labelwise.kernels.loop.block_scores import Proposal
 from labelwise.pool.rows import GrowingRows
 from labelwise.selection import serialization as written
 from labelwise.selection.serialization import read_value, write_value

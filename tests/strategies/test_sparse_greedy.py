@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.loop import greedy
+from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.sparse import greedy as pursuit
 from labelwise.selection.run import select
 from labelwise.strategies.sparse_greedy import STRATEGY
@@ -265,7 +265,7 @@ def test_looking_ahead_gives_the_picks_of_features_of_any_size(size, dtype):
     rows, budget = make_rows(300, 6, 4), 40
     shards = shards_of(resized(rows, size, dtype), 2)
     strategy = STRATEGY.with_options(temperature=2.0, alpha=1e-3, beta=0.0)
-    found = greedy.pick(strategy, shards, None, budget, 0, ahead=True)
+    found = pick_greedily(strategy, shards, None, budget, 0, ahead=True)
     expected = picked(rows, budget, alpha=1e-3, beta=0.0)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.scores / size**2, expected.scores, rtol=1e-4, atol=1e-7)

@@ -30,7 +30,6 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, to_numpy
 from labelwise.kernels.calibration import calibrate_temperature
 from labelwise.kernels.checks import check_choice, check_integer, check_positive
-from labelwise.kernels.loop.greedy_ahead import Ahead, AheadStrategy
 from labelwise.kernels.placement import find_placement
 from labelwise.kernels.sparse.greedy import COLUMN_BYTES, GreedyPursuit, State, exact_scores, update
 from labelwise.kernels.sparse.greedy import start as start_block
@@ -47,7 +46,7 @@ from labelwise.kernels.sparse.problem import (
 from labelwise.kernels.sparse.steps import GainRule, solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, GreedyStrategy, History, Job, PickFacts
+from labelwise.strategy import AheadPicker, Choice, Cost, GreedyStrategy, History, Job, PickFacts
 
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}
 """The paper's ``(alpha, beta)``."""
@@ -170,7 +169,7 @@ def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
     return state if plan.pursuit.problem.void else update(state, rows, plan.pursuit)
 
 
-def look_ahead(strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) -> Ahead:
+def look_ahead(strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) -> AheadPicker:
     """Make many picks at a time where the rows are; labelled rows do not matter."""
     return LookaheadPursuit(strategy, shards)
 
@@ -210,7 +209,7 @@ def explain_pick(facts: PickFacts) -> str:
     return f"It belongs to a batch that stands for the whole pool{facts.describe_weight()}."
 
 
-STRATEGY = AheadStrategy(
+STRATEGY = GreedyStrategy(
     name="sparse_greedy",
     needs=("features", "logits"),
     or_needs=(("features", "probabilities"), ("member_probabilities",)),

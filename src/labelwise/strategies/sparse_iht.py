@@ -24,7 +24,7 @@ Sparse Approximation", 2022, Algorithm 2.
 import numpy as np
 
 from labelwise.kernels.checks import check_choice, check_integer
-from labelwise.kernels.loop import greedy
+from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.placement import join_resident_blocks
 from labelwise.kernels.sparse.iht import is_lower_objective, run_thresholding
 from labelwise.kernels.sparse.iht_blocks import ThresholdingRules
@@ -140,7 +140,7 @@ def _better(
         label_law=problem.law.kind,
         rho=problem.law.rho,
     )
-    rival = greedy.pick(strategy, shards, None, problem.budget, seed)
+    rival = pick_greedily(strategy, shards, None, problem.budget, seed)
     theirs, ours = (one.info["f"] * problem.square for one in (rival, choice))
     wins = is_lower_objective(theirs, ours, problem)
     facts = {

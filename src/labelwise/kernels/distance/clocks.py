@@ -18,7 +18,7 @@ from labelwise.arrays import Floats, Ids, largest, row_clocks, row_noise, to_num
 from labelwise.errors import BadInput
 from labelwise.kernels.distance.factored import ROUNDED, Embedding, size, squared_norms
 from labelwise.kernels.distance.farthest import nearest_distances
-from labelwise.kernels.loop.index import places
+from labelwise.kernels.loop.block_scores import find_positions
 from labelwise.pool.blocks import Shard
 from labelwise.pool.pieces import in_pieces
 from labelwise.pool.rows import Rows, join_rows, take_rows
@@ -143,7 +143,7 @@ def _bounds(norm: float, norms: Any) -> Any:
 def _restart(shard: Shard, rates: Any, taken: Ids, seed: int, epoch: int) -> float:
     part: Part = shard.state[KEY]
     ids = shard.ids
-    rates[places(ids, taken)] = 0
+    rates[find_positions(ids, taken)] = 0
     part.rates, part.rung = rates, part.rung[:0]
     part.rings = _in_spans(lambda some, theirs: _waits(some, seed, theirs, RING, epoch), rates, ids)
     return float(rates.sum(dtype=np.float64))

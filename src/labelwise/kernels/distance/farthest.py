@@ -3,7 +3,7 @@ r"""Farthest-first: again and again the item farthest from all centres so far.
 With centres :math:`C`, the next pick is the item with the largest
 :math:`\min_{c \in C} \lVert x_i - x_c \rVert^2`; without any, the item farthest from the mean.
 Distances only fall as centres are added, so picks are settled in exact blocks
-(`labelwise.kernels.loop.greedy`) and near ties in float64.
+(`labelwise.kernels.loop.picking`) and near ties in float64.
 
 Cost: at most :math:`n b d` multiplications, in matrix products; rows whose old distance is below
 that of the current pick are not touched. Memory: a few numbers per row.
@@ -42,8 +42,7 @@ from labelwise.kernels.distance.factored import (
 )
 from labelwise.kernels.distance.farthest_ahead import FarthestAhead
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
-from labelwise.kernels.loop import greedy
-from labelwise.kernels.loop.greedy_ahead import AheadStrategy
+from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.pieces import in_pieces
 from labelwise.pool.rows import Rows
@@ -262,7 +261,7 @@ def _back(plan: Plan, scores: Floats) -> Floats:
 
 def make_farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
-    return AheadStrategy(
+    return GreedyStrategy(
         ahead=FarthestAhead,
         begin=lambda shards, labelled, budget, seed: begin(shards, labelled, embed),
         start=start,
@@ -271,7 +270,7 @@ def make_farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
         slack=slack,
         exact=exact,
         bounded=True,
-        back=_back,
+        rescale=_back,
         **facts,
     )
 
@@ -299,4 +298,4 @@ def farthest_first(rows: Embedding, k: int, centers: Embedding | None = None) ->
     strategy = make_farthest_strategy(
         embed, name="farthest_first", needs=(), good_for="", reference=""
     )
-    return greedy.pick(strategy, shards, labelled, k, seed=0).ids
+    return pick_greedily(strategy, shards, labelled, k, seed=0).ids

@@ -1,4 +1,4 @@
-r"""Farthest-first picks made ahead (`labelwise.kernels.loop.greedy_ahead`).
+r"""Farthest-first picks made ahead (`labelwise.strategy.AheadPicker`).
 
 All rows are measured against the last block of picks with one matrix product. The rows of largest
 distance are then measured in float64, against all centres and against each other, and picks are
@@ -15,12 +15,11 @@ import numpy as np
 
 from labelwise.arrays import Ids, device, float64, namespace, take, to_numpy
 from labelwise.kernels.distance.factored import concat, squared_distances
-from labelwise.kernels.loop.greedy_ahead import Found, certain_ones, on_host
-from labelwise.kernels.loop.greedy_blocks import KEY, Part, Proposal, catch_up
-from labelwise.kernels.loop.scan import Arrays, Scan
+from labelwise.kernels.loop.block_scores import KEY, BlockScores, Proposal, update_block
+from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows, each, take_rows
-from labelwise.strategy import GreedyStrategy
+from labelwise.strategy import CertainPicks, GreedyStrategy
 
 WIDTH, WIDEST, FEW = 4096, 8192, 16
 """How many rows picks are made from, at first and at most; twice as many after few picks."""
@@ -37,7 +36,7 @@ class FarthestAhead:
         self._width, self._scan = WIDTH, Scan(_step, STEPS)
         self._blocks = len(shards.map(len))
 
-    def picks(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> Found:
+    def pick_ahead(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
         """Picks from one window, for as long as they are certain."""
         width = -(-self._width // self._blocks)
         given = (self._strategy, plan, self._labelled, new, new_ids, width)
@@ -52,16 +51,16 @@ class FarthestAhead:
         picks: list[Any] = []
         while sum(map(len, picks)) < most:
             state, out = self._scan(constants, state, LOOK)
-            where, best, second = on_host(*out)
+            where, best, second = map(to_numpy, out)
             certain = (best - slack > outside) & (best - slack > second + slack)
-            count = certain_ones(certain)
+            count = count_certain(certain)
             picks.append(np.stack([where, best], axis=1)[:count])
             if count < len(certain):
                 break
         made = np.concatenate(picks)[:most]
         if len(made) < FEW:
             self._width = min(2 * self._width, WIDEST)
-        return Found(ids[made[:, 0].astype(np.int64)], made[:, 1].astype(np.float64))
+        return CertainPicks(ids[made[:, 0].astype(np.int64)], made[:, 1].astype(np.float64))
 
 
 def _propose(
@@ -74,8 +73,8 @@ def _propose(
     width: int,
 ) -> Proposal:
     """Count new picks in all rows; the farthest rows, measured again in float64."""
-    catch_up(shard, strategy, plan, new, new_ids)
-    part: Part = shard.state[KEY]
+    update_block(shard, strategy, plan, new, new_ids)
+    part: BlockScores = shard.state[KEY]
     top, outside = np.arange(len(shard)), -np.inf
     if width < len(shard):
         order = np.argpartition(-part.bounds, width)

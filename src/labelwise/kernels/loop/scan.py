@@ -1,24 +1,27 @@
-"""The same small step again and again, without a word from the host in between.
+"""Repeat a small step many times without waiting for the host.
 
-On a GPU a step of twenty operations on a few thousand numbers takes microseconds, but to launch
-them one by one takes longer. The launches of several steps are therefore recorded once (a CUDA
-graph) and replayed. Elsewhere the steps are simply called.
+On a GPU a step of twenty operations on a few thousand numbers takes microseconds, but launching
+them one by one takes longer. Several steps are recorded once as a CUDA graph and replayed.
+Elsewhere the steps are simply called.
 """
 
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from labelwise.arrays import Array, device, namespace
 
 Arrays = tuple[Array, ...]
 Step = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
-"""``step(constants, state) -> (state, out)``; every array keeps its shape and type, and nothing in
-it may wait for a number."""
+"""``step(constants, state) -> (state, out)``; every array keeps its shape and type, and the step
+must not read a number back to the host."""
 
 
 class Scan:
-    """Some steps in a row, as often as wanted.
+    """A step repeated ``length`` times per round.
 
     Example:
         >>> import numpy as np
@@ -30,22 +33,24 @@ class Scan:
     """
 
     def __init__(self, step: Step, length: int) -> None:
-        """Make ``length`` calls of ``step`` in a round; so many are recorded."""
+        """Record ``length`` calls of ``step`` together."""
         self._step, self._length = step, length
-        self._recorded: dict[Any, _Recorded] = {}
+        self._graphs: dict[Any, StepGraph] = {}
 
     def __call__(self, constants: Arrays, state: Arrays, rounds: int = 1) -> tuple[Arrays, Arrays]:
-        """The last state, and what all steps put out, stacked: ``(length * rounds, ...)`` each."""
+        """The last state, and the outputs of all steps stacked: ``(length * rounds, ...)`` each."""
         if str(device(state[0])) == "cpu":
-            return called(self._step, constants, state, self._length * rounds)
+            return run_steps(self._step, constants, state, self._length * rounds)
         key = tuple((tuple(array.shape), str(array.dtype)) for array in (*constants, *state))
-        if key not in self._recorded:
-            self._recorded[key] = _Recorded(constants, state, self._step, self._length)
-        return self._recorded[key](constants, state, rounds)
+        if key not in self._graphs:
+            self._graphs[key] = StepGraph(constants, state, self._step, self._length)
+        return self._graphs[key](constants, state, rounds)
 
 
-def called(step: Step, constants: Arrays, state: Arrays, rounds: int = 1) -> tuple[Arrays, Arrays]:
-    """What `Scan` of one step gives, without recording anything."""
+def run_steps(
+    step: Step, constants: Arrays, state: Arrays, rounds: int = 1
+) -> tuple[Arrays, Arrays]:
+    """The result of ``Scan(step, rounds)``, without recording anything."""
     outs = []
     for _ in range(rounds):
         state, out = step(constants, state)
@@ -54,53 +59,61 @@ def called(step: Step, constants: Arrays, state: Arrays, rounds: int = 1) -> tup
     return state, tuple(xp.stack(list(column)) for column in zip(*outs, strict=True))
 
 
-class _Recorded:
-    """The launches of a round, which reads and writes the arrays that it was recorded with."""
+def count_certain(certain: NDArray[np.bool_]) -> int:
+    """How many picks are certain before the first that is not."""
+    return len(certain) if certain.all() else int(np.argmin(certain))
+
+
+class StepGraph:
+    """A recorded round of steps, which reads and writes its own copies of the arrays."""
 
     def __init__(self, constants: Arrays, state: Arrays, step: Step, length: int) -> None:
-        self._given, self._constants = constants, tuple(map(_copy, constants))
-        self._get_state = tuple(map(_copy, state))
+        """Record ``length`` steps with arrays of these shapes."""
+        self._given, self._constants = constants, tuple(map(_copy_array, constants))
+        self._state = tuple(map(_copy_array, state))
         library: Any = sys.modules[type(state[0]).__module__.partition(".")[0]]
         cuda, here = library.cuda, device(state[0])
-        aside = cuda.Stream(here)
-        aside.wait_stream(cuda.current_stream(here))
-        with cuda.stream(aside):
-            called(step, self._constants, self._get_state)  # libraries set themselves up
+        stream = cuda.Stream(here)
+        stream.wait_stream(cuda.current_stream(here))
+        with cuda.stream(stream):
+            run_steps(step, self._constants, self._state)  # libraries initialize themselves
             cuda.synchronize(here)
             self._graph = cuda.CUDAGraph()
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
-                new, self._out = called(step, self._constants, self._get_state, length)
-                _overwrite(self._get_state, self._apart(new))
+                new, self._out = run_steps(step, self._constants, self._state, length)
+                _overwrite_arrays(self._state, self._copy_aliases(new))
             finally:
                 self._graph.capture_end()
-        cuda.current_stream(here).wait_stream(aside)
+        cuda.current_stream(here).wait_stream(stream)
 
-    def _apart(self, new: Arrays) -> Arrays:
-        """The arrays, copied where they lie in the memory of the state that they overwrite."""
-        held = {array.untyped_storage().data_ptr() for array in self._get_state}
+    def _copy_aliases(self, new: Arrays) -> Arrays:
+        """Copies of those arrays that share memory with the state that they overwrite."""
+        held = {array.untyped_storage().data_ptr() for array in self._state}
         return tuple(
-            _copy(array) if array.untyped_storage().data_ptr() in held else array for array in new
+            _copy_array(array) if array.untyped_storage().data_ptr() in held else array
+            for array in new
         )
 
     def __call__(self, constants: Arrays, state: Arrays, rounds: int) -> tuple[Arrays, Arrays]:
+        """Replay the steps."""
         if constants is not self._given:
-            _overwrite(self._constants, constants)
+            _overwrite_arrays(self._constants, constants)
             self._given = constants
-        _overwrite(self._get_state, state)
+        _overwrite_arrays(self._state, state)
         outs = []
         for _ in range(rounds):
             self._graph.replay()
-            outs.append(tuple(map(_copy, self._out)))
+            outs.append(tuple(map(_copy_array, self._out)))
         xp = namespace(state[0])
         joined = (xp.concat(list(column)) for column in zip(*outs, strict=True))
-        return tuple(map(_copy, self._get_state)), tuple(joined)
+        return tuple(map(_copy_array, self._state)), tuple(joined)
 
 
-def _copy(array: Array) -> Array:
+def _copy_array(array: Array) -> Array:
     return namespace(array).asarray(array, copy=True)
 
 
-def _overwrite(held: Arrays, new: Arrays) -> None:
+def _overwrite_arrays(held: Arrays, new: Arrays) -> None:
     for old, array in zip(held, new, strict=True):
         old[...] = array

@@ -1,4 +1,4 @@
-r"""Picks of a greedy sparse approximation made ahead (`labelwise.kernels.loop.greedy_ahead`).
+r"""Picks of a greedy sparse approximation made ahead (`labelwise.strategy.AheadPicker`).
 
 A block of picks is made in float64 from a window, the rows of highest score, and the picks before:
 with :math:`G` the products of these vectors, :math:`M = G + \beta I` and :math:`r` those with the
@@ -28,16 +28,15 @@ from labelwise.kernels.distance.factored import (
     squared_norms,
     take,
 )
-from labelwise.kernels.loop.greedy_ahead import Found, certain_ones
-from labelwise.kernels.loop.greedy_blocks import KEY, Part, count_all
-from labelwise.kernels.loop.scan import Arrays, Scan
+from labelwise.kernels.loop.block_scores import KEY, BlockScores, count_picks
+from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
 from labelwise.kernels.placement import read_first_id
 from labelwise.kernels.sparse.greedy import ROUNDING, GreedyPursuit, State, judged
 from labelwise.kernels.sparse.greedy_judge import CHUNK, WINDOW, bars_of, judge, vectors_of
 from labelwise.kernels.sparse.steps import TINY, GainRule, greedy_scores
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import GreedyStrategy
+from labelwise.strategy import CertainPicks, GreedyStrategy
 
 WIDTH, WIDEST = 512, 4096
 """About how many rows picks are made from, at first and at most."""
@@ -80,12 +79,12 @@ class LookaheadPursuit:
         self._block = FIRST
         self._scan: Scan | None = None
 
-    def picks(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> Found:
+    def pick_ahead(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
         """Make a block of picks and keep those that are certain."""
         pursuit: GreedyPursuit = plan.pursuit
         if pursuit.problem.void:
             self._shards.map(_hear, new, new_ids)
-            return Found(new_ids[:0], np.empty(0))
+            return CertainPicks(new_ids[:0], np.empty(0))
         width = max(self._width // self._blocks, 64)
         windows = self._shards.map(_window, self._strategy, plan, new, new_ids, width)
         vectors = concat([window.vectors for window in windows])
@@ -104,7 +103,7 @@ class LookaheadPursuit:
                 *self._shards.map(judge, pursuit, bars, made.places, offsets), strict=True
             )
         )
-        count = certain_ones(to_numpy(lower) > above)
+        count = count_certain(to_numpy(lower) > above)
         if count < min(FEW, most):
             self._width = min(2 * self._width, WIDEST)
         self._block = min(max(2 * count, FEW), BLOCK)
@@ -114,7 +113,7 @@ class LookaheadPursuit:
             xp = namespace(weights)
             pursuit.extend(take(vectors, places), xp.concat([made.weights[count, :], weights]))
         shown = to_numpy(scores)[:count] / pursuit.problem.square
-        return Found(ids[:count].astype(np.int64), shown)
+        return CertainPicks(ids[:count].astype(np.int64), shown)
 
     def _make(
         self, pursuit: GreedyPursuit, windows: list[_Window], vectors: Factored, count: int
@@ -233,16 +232,16 @@ def _mixed(vectors: Factored, weights: Array) -> Array:
 
 
 def _hear(shard: Shard, new: Rows, new_ids: Ids) -> None:
-    shard.state[KEY].hear(new, new_ids, shard.ids)
+    shard.state[KEY].add_picks(new, new_ids, shard.ids)
 
 
 def _window(
     shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids, width: int
 ) -> _Window:
     """Count the new picks in a block; its rows of highest score."""
-    part: Part = shard.state[KEY]
-    part.hear(new, new_ids, shard.ids)
-    count_all(part, shard, strategy, plan)
+    part: BlockScores = shard.state[KEY]
+    part.add_picks(new, new_ids, shard.ids)
+    count_picks(part, shard, strategy, plan)
     state: State = part.state
     xp = namespace(state.scores)
     scores = xp.where(part.taken, xp.full_like(state.scores, -xp.inf), state.scores)

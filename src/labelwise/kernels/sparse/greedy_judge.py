@@ -11,7 +11,7 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, device, float64, namespace, to_numpy
 from labelwise.kernels.distance.factored import Factored
-from labelwise.kernels.loop.greedy_blocks import KEY, Part
+from labelwise.kernels.loop.block_scores import KEY, BlockScores
 from labelwise.kernels.placement import read_first_id
 from labelwise.kernels.sparse.greedy import ROUNDING, GreedyPursuit, State, judged
 from labelwise.kernels.sparse.steps import greedy_scores
@@ -76,7 +76,7 @@ def judge(
 
 def _rivals(shard: Shard, pursuit: GreedyPursuit, bars: Bars) -> Array:
     """Positions of the rows that may reach the lowest score of a pick."""
-    part: Part = shard.state[KEY]
+    part: BlockScores = shard.state[KEY]
     state: State = part.state
     vectors, beta = vectors_of(shard, state), pursuit.problem.beta
     xp = namespace(state.norms)
@@ -90,7 +90,7 @@ def _rivals(shard: Shard, pursuit: GreedyPursuit, bars: Bars) -> Array:
 
 def _above(shard: Shard, pursuit: GreedyPursuit, bars: Bars, rivals: Array, ranks: Array) -> Array:
     """The most that rivals which were not yet picked may score at every pick, ``(k,)``."""
-    part: Part = shard.state[KEY]
+    part: BlockScores = shard.state[KEY]
     state: State = part.state
     vectors = vectors_of(shard, state)
     xp, count, size = namespace(rivals), bars.matrices.shape[0], rivals.shape[0]

@@ -34,7 +34,7 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.kernels.distance.factored import Factored, concat
-from labelwise.kernels.loop.scan import Arrays, Scan, called
+from labelwise.kernels.loop.scan import Arrays, Scan, run_steps
 from labelwise.kernels.placement import find_placement, stays
 from labelwise.kernels.sparse.iht_blocks import (
     Between,
@@ -233,7 +233,7 @@ def _made(shards: Shards, problem: SparseProblem, rules: ThresholdingRules, plac
     shards.map(prepare, problem)
     step = partial(_iterate, shards, problem, rules, place)
     if not recorded:
-        return _Made(partial(called, step), _nothing(problem, place), 1)
+        return _Made(partial(run_steps, step), _nothing(problem, place), 1)
     return _Made(Scan(step, 1), _nothing(problem, place), REPLAYED)
 
 

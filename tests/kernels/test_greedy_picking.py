@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.kernels.loop import greedy, greedy_blocks
-from labelwise.kernels.loop.greedy_blocks import (
+from labelwise.kernels.loop import block_scores, picking
+from labelwise.kernels.loop.block_scores import (
     KEY,
-    bar_for,
-    catch_up,
-    propose,
-    sampled_bounds,
-    start,
+    choose_threshold,
+    find_positions,
+    propose_rows,
+    sample_bounds,
+    start_block,
+    update_block,
 )
+from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.strategies.k_center import STRATEGY as K_CENTER
 from labelwise.strategy import Choice, GreedyStrategy
@@ -33,8 +35,8 @@ def in_blocks(rows, cuts):
 def test_blocks_of_picks_are_the_picks_of_one_at_a_time(cuts):
     rows = make_features(1500, 8, 2).astype(np.float32)
     one_at_a_time = replace(K_CENTER, bounded=False)
-    expected = greedy.pick(one_at_a_time, in_blocks(rows, []), None, 300, 0)
-    found = greedy.pick(K_CENTER, in_blocks(rows, cuts), None, 300, 0)
+    expected = pick_greedily(one_at_a_time, in_blocks(rows, []), None, 300, 0)
+    found = pick_greedily(K_CENTER, in_blocks(rows, cuts), None, 300, 0)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
 
@@ -49,7 +51,7 @@ def test_blocks_of_picks_touch_fewer_rows():
         measured.append(len(rows["features"]) * len(picked["features"]))
         return add(state, rows, picked, plan)
 
-    greedy.pick(replace(K_CENTER, add=counting_add), in_blocks(rows, []), None, 200, 0)
+    pick_greedily(replace(K_CENTER, add=counting_add), in_blocks(rows, []), None, 200, 0)
     assert sum(measured) < 0.8 * 6000 * 200
 
 
@@ -76,7 +78,7 @@ def weighted_strategy(**changes):
 
 def test_the_plan_counts_every_pick_and_finish_sees_it():
     rows = np.array([[3.0], [9.0], [1.0], [7.0]])
-    choice = greedy.pick(weighted_strategy(), in_blocks(rows, [2]), None, 3, 0)
+    choice = pick_greedily(weighted_strategy(), in_blocks(rows, [2]), None, 3, 0)
     assert choice.ids.tolist() == [1, 3, 0]
     assert choice.scores.tolist() == [9.0, 7.0, 3.0]
     assert choice.info == {"total": 19.0, "picks": 3}
@@ -85,8 +87,8 @@ def test_the_plan_counts_every_pick_and_finish_sees_it():
 def test_scores_closer_than_their_slack_are_ties():
     rows = np.array([[5.0], [5.0 + 1e-6], [4.0]])
     loose = weighted_strategy(slack=lambda state: np.full(len(state.values), 1e-5))
-    assert greedy.pick(loose, in_blocks(rows, []), None, 1, 0).ids.tolist() == [0]
-    assert greedy.pick(weighted_strategy(), in_blocks(rows, []), None, 1, 0).ids.tolist() == [1]
+    assert pick_greedily(loose, in_blocks(rows, []), None, 1, 0).ids.tolist() == [0]
+    assert pick_greedily(weighted_strategy(), in_blocks(rows, []), None, 1, 0).ids.tolist() == [1]
 
 
 def test_exact_scores_settle_near_ties():
@@ -95,14 +97,14 @@ def test_exact_scores_settle_near_ties():
         slack=lambda state: np.full(len(state.values), 1e-5),
         exact=lambda rows, labelled, picked, plan: rows["features"][:, 0],
     )
-    assert greedy.pick(strategy, in_blocks(rows, [1]), None, 2, 0).ids.tolist() == [1, 0]
+    assert pick_greedily(strategy, in_blocks(rows, [1]), None, 2, 0).ids.tolist() == [1, 0]
 
 
 def test_a_nan_score_is_refused_and_names_the_item():
     rows = np.array([[5.0], [2.0], [4.0]])
     broken = weighted_strategy(score=lambda state, plan: np.where(state.values < 3, np.nan, 1.0))
     with pytest.raises(BadInput, match="'numbers' scored item 1 as NaN"):
-        greedy.pick(broken, in_blocks(rows, []), None, 1, 0)
+        pick_greedily(broken, in_blocks(rows, []), None, 1, 0)
 
 
 @given(
@@ -112,22 +114,22 @@ def test_a_nan_score_is_refused_and_names_the_item():
 )
 def test_a_bar_is_reached_by_the_share_asked_for_or_by_those_above_the_least(bounds, share, least):
     wanted = max(round(share * len(bounds)), 1) if share < 1 else len(bounds)
-    bar = bar_for(bounds, share)
+    bar = choose_threshold(bounds, share)
     assert (bounds >= bar).sum() == wanted
-    assert bar_for(bounds, share, least) == max(bar, min(least, bounds.max()))
+    assert choose_threshold(bounds, share, least) == max(bar, min(least, bounds.max()))
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_rows_that_are_picked_reach_no_bar(share):
-    assert -np.inf < bar_for(np.full(3, -np.inf), share) < -1e300
+    assert -np.inf < choose_threshold(np.full(3, -np.inf), share) < -1e300
 
 
 def test_items_that_rounding_cannot_tell_apart_are_told_apart_however_many():
     """In float32 all distances are within rounding of each other; more items than contenders."""
     rows = (make_features(3000, 4, 3) + 3000).astype(np.float32)
     doubles = in_blocks(rows.astype(np.float64), [])
-    expected = greedy.pick(replace(K_CENTER, bounded=False), doubles, None, 12, 0)
-    found = greedy.pick(K_CENTER, in_blocks(rows, [700]), None, 12, 0)
+    expected = pick_greedily(replace(K_CENTER, bounded=False), doubles, None, 12, 0)
+    found = pick_greedily(K_CENTER, in_blocks(rows, [700]), None, 12, 0)
     assert found.ids.tolist() == expected.ids.tolist()
 
 
@@ -135,8 +137,8 @@ def a_block_that_heard_of(picks, rows):
     """A block of k_center with two picks counted in every row, and others that are new."""
     plan = K_CENTER.begin(in_blocks(rows, []), None, 0, 0)
     shard = Shard(np.arange(len(rows)), {"features": rows})
-    start(shard, K_CENTER, None, plan)
-    catch_up(shard, K_CENTER, plan, {"features": rows[picks[:2]]}, picks[:2])
+    start_block(shard, K_CENTER, None, plan)
+    update_block(shard, K_CENTER, plan, {"features": rows[picks[:2]]}, picks[:2])
     distances = ((rows[:, None, :] - rows[picks][None, :, :]) ** 2).sum(axis=2)
     truth = distances.min(axis=1)
     truth[picks] = -np.inf
@@ -146,21 +148,26 @@ def a_block_that_heard_of(picks, rows):
 def test_every_stride_th_row_tells_its_present_score():
     rows = make_features(100, 4, 0)
     shard, plan, news, truth = a_block_that_heard_of(np.array([3, 7, 14, 15]), rows)
-    found = sampled_bounds(shard, K_CENTER, plan, *news, 7)
+    found = sample_bounds(shard, K_CENTER, plan, *news, 7)
     np.testing.assert_allclose(found, truth[::7], rtol=1e-9)
     assert shard.state[KEY].seen.tolist() == [2 if i % 7 or i in (7, 14) else 4 for i in range(100)]
 
 
 @pytest.mark.parametrize("fetch", [0, 1 << 20])
 def test_a_block_proposes_the_rows_that_reach_the_bar_and_bounds_the_others(fetch, monkeypatch):
-    for name, value in {"PIECE": 64, "STEP": 3, "READ": 1 << 10, "FETCH": fetch}.items():
-        monkeypatch.setattr(greedy_blocks, name, value)
+    for name, value in {
+        "ROWS_AT_ONCE": 64,
+        "FIRST_PICKS": 3,
+        "READ_COST": 1 << 10,
+        "FETCH_COST": fetch,
+    }.items():
+        monkeypatch.setattr(block_scores, name, value)
     rows = make_features(300, 4, 1)
     picks = np.random.default_rng(0).permutation(300)[:40]
     shard, plan, news, truth = a_block_that_heard_of(picks, rows)
-    sampled_bounds(shard, K_CENTER, plan, *news, 100)
+    sample_bounds(shard, K_CENTER, plan, *news, 100)
     bar = float(np.sort(truth)[-20]) - 1e-9
-    found, part = propose(shard, K_CENTER, plan, bar), shard.state[KEY]
+    found, part = propose_rows(shard, K_CENTER, plan, bar), shard.state[KEY]
     assert found.ids.tolist() == np.flatnonzero(truth >= bar).tolist()
     np.testing.assert_allclose(found.scores, truth[truth >= bar], rtol=1e-9)
     assert (part.bounds >= truth).all()
@@ -171,8 +178,15 @@ def test_a_block_proposes_the_rows_that_reach_the_bar_and_bounds_the_others(fetc
 
 def test_a_block_that_proposes_nothing_still_bounds_what_may_be_picked(monkeypatch):
     """The rows at 10 beat all others until one is picked; then those of a silent block do."""
-    for name, value in {"LEAST": 2, "SAMPLE": 1}.items():
-        monkeypatch.setattr(greedy, name, value)
+    for name, value in {"LEAST_ROWS": 2, "SAMPLED_ROW": 1}.items():
+        monkeypatch.setattr(picking, name, value)
     rows = np.array([[-20.0], [10.0], [10.1], [2.0], [0.0]])
-    found = greedy.pick(K_CENTER, in_blocks(rows, [1, 3]), None, 3, 0)
+    found = pick_greedily(K_CENTER, in_blocks(rows, [1, 3]), None, 3, 0)
     assert found.ids.tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("ids", [np.arange(5, 25), np.array([40, 3, 17, 9]), np.empty(0, int)])
+@pytest.mark.parametrize("wanted", [[9, 24, 2, 40, 300], [9], [300], []])
+def test_wanted_items_are_found_where_they_are(ids, wanted):
+    slow = [place for place, item in enumerate(ids.tolist()) if item in wanted]
+    assert find_positions(ids, np.array(wanted, dtype=np.int64)).tolist() == slow

@@ -7,8 +7,8 @@ import pytest
 
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.distance import farthest_ahead
-from labelwise.kernels.loop import greedy
-from labelwise.kernels.loop.greedy_ahead import certain_ones
+from labelwise.kernels.loop.picking import pick_greedily
+from labelwise.kernels.loop.scan import count_certain
 from labelwise.kernels.placement import count_resident_bytes, find_placement, join_resident_blocks
 from labelwise.kernels.sparse import greedy_ahead as pursuit_ahead
 from labelwise.kernels.sparse.greedy import GreedyPursuit
@@ -62,11 +62,12 @@ def test_farthest_picks_are_those_of_one_at_a_time(device, blocks, labelled):
     rows[600:] = rows[:100]  # copies: the smaller id wins
     known = None if labelled is None else {"features": rows[:labelled]}
     slow = replace(K_CENTER, bounded=False)
-    expected = greedy.pick(slow, shards_on(None, {"features": rows}, 1), known, 60, 0, ahead=False)
+    whole = shards_on(None, {"features": rows}, 1)
+    expected = pick_greedily(slow, whole, known, 60, 0, ahead=False)
     order = np.random.default_rng(0).permutation(700)
     shards = shards_on(device, {"features": rows}, blocks, order)
     near = None if known is None else {"features": on(device, rows[:labelled])}
-    found = greedy.pick(K_CENTER, shards, near, 60, 0, ahead=True)
+    found = pick_greedily(K_CENTER, shards, near, 60, 0, ahead=True)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
 
@@ -77,8 +78,8 @@ def test_a_small_window_changes_nothing(width, monkeypatch):
     monkeypatch.setattr(pursuit_ahead, "WIDTH", width)
     rows = make_rows(500, 6, 4)
     for strategy in (K_CENTER, GREEDY.with_options(temperature=2.0, relative_alpha=0.1)):
-        expected = greedy.pick(strategy, shards_on(None, rows, 2), None, 90, 0, ahead=False)
-        found = greedy.pick(strategy, shards_on(None, rows, 2), None, 90, 0, ahead=True)
+        expected = pick_greedily(strategy, shards_on(None, rows, 2), None, 90, 0, ahead=False)
+        found = pick_greedily(strategy, shards_on(None, rows, 2), None, 90, 0, ahead=True)
         assert found.ids.tolist() == expected.ids.tolist()
 
 
@@ -98,10 +99,10 @@ def test_pursuit_picks_and_weights_are_those_of_one_at_a_time(device, blocks, op
     for array in rows.values():
         array[300:320] = array[:20]
     strategy = GREEDY.with_options(temperature=2.0, polish=False, **options)
-    expected = greedy.pick(strategy, shards_on(None, rows, 1), None, 40, 0, ahead=False)
+    expected = pick_greedily(strategy, shards_on(None, rows, 1), None, 40, 0, ahead=False)
     order = np.random.default_rng(1).permutation(400)
     shards = shards_on(device, rows, blocks, order)
-    found = greedy.pick(working_on(device, strategy), shards, None, 40, 0, ahead=True)
+    found = pick_greedily(working_on(device, strategy), shards, None, 40, 0, ahead=True)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-3, atol=1e-9)
@@ -109,8 +110,8 @@ def test_pursuit_picks_and_weights_are_those_of_one_at_a_time(device, blocks, op
 
 def test_members_are_pursued_ahead_too():
     rows = make_members(200, 6, 4)
-    expected = greedy.pick(GREEDY, shards_on(None, rows, 1), None, 40, 0, ahead=False)
-    found = greedy.pick(GREEDY, shards_on(None, rows, 2), None, 40, 0, ahead=True)
+    expected = pick_greedily(GREEDY, shards_on(None, rows, 1), None, 40, 0, ahead=False)
+    found = pick_greedily(GREEDY, shards_on(None, rows, 2), None, 40, 0, ahead=True)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-6)
 
@@ -118,16 +119,16 @@ def test_members_are_pursued_ahead_too():
 def test_all_items_can_be_picked_ahead():
     rows = make_rows(70, 6, 4)
     for strategy in (K_CENTER, GREEDY.with_options(temperature=2.0)):
-        found = greedy.pick(strategy, shards_on(None, rows, 2), None, 70, 0, ahead=True)
+        found = pick_greedily(strategy, shards_on(None, rows, 2), None, 70, 0, ahead=True)
         assert sorted(found.ids.tolist()) == list(range(70))
 
 
 def test_where_only_variances_decide_nothing_is_made_ahead():
     rows = make_rows(60, 6, 4)
     with pytest.warns(LabelwiseWarning, match="at temperature 1"):
-        expected = greedy.pick(GREEDY, shards_on(None, rows, 1), None, 20, 0, ahead=False)
+        expected = pick_greedily(GREEDY, shards_on(None, rows, 1), None, 20, 0, ahead=False)
     with pytest.warns(LabelwiseWarning, match="at temperature 1"):
-        found = greedy.pick(GREEDY, shards_on(None, rows, 2), None, 20, 0, ahead=True)
+        found = pick_greedily(GREEDY, shards_on(None, rows, 2), None, 20, 0, ahead=True)
     assert found.ids.tolist() == expected.ids.tolist()
 
 
@@ -135,13 +136,13 @@ def test_a_row_that_overflows_is_refused_ahead():
     rows = {"features": make_features(50, 3).astype(np.float32)}
     rows["features"][7] = 3e30
     with pytest.raises(BadInput, match="scored item"), np.errstate(all="ignore"):
-        greedy.pick(K_CENTER, shards_on(None, rows, 1), None, 5, 0, ahead=True)
+        pick_greedily(K_CENTER, shards_on(None, rows, 1), None, 5, 0, ahead=True)
 
 
 def test_only_what_comes_before_the_first_doubt_is_certain():
-    assert certain_ones(np.array([True, True, False, True])) == 2
-    assert certain_ones(np.array([True, True])) == 2
-    assert certain_ones(np.array([False, True])) == 0
+    assert count_certain(np.array([True, True, False, True])) == 2
+    assert count_certain(np.array([True, True])) == 2
+    assert count_certain(np.array([False, True])) == 0
 
 
 def test_only_tensors_that_are_not_read_anew_count_as_staying_on_a_device():
