@@ -21,7 +21,7 @@ from labelwise.cli.files import check_output_file, check_output_folder
 from labelwise.errors import BadInput, MissingDependency
 
 if TYPE_CHECKING:
-    from labelwise.benchmark.datasets import Status
+    from labelwise.benchmark.datasets import DatasetStatus
     from labelwise.benchmark.protocol import Protocol
     from labelwise.benchmark.results import Round
 
@@ -266,7 +266,7 @@ def list_datasets() -> None:
     print_listing(head, [_format_dataset(status) for status in available().values()])
 
 
-def _format_dataset(status: "Status") -> list[str]:
+def _format_dataset(status: "DatasetStatus") -> list[str]:
     entry = status.entry
     shape = " x ".join(str(side) for side in entry.shape) or "text"
     where = "present" if status.ready else status.where
