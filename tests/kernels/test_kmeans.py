@@ -71,14 +71,16 @@ def test_assignment_in_chunks_matches_all_at_once(monkeypatch):
     np.testing.assert_allclose(distances, expected.min(axis=1), atol=1e-10)
 
 
-def test_nearest_to_centres_matches_a_loop():
+def test_central_items_match_a_loop():
     rows = make_features(200, 3)
-    found = kmeans(rows, 9, 1)
-    ids, distances = find_central_items(np.arange(200) * 3, found)
+    shards = LocalShards([Shard(np.arange(200) * 3, {"features": rows})])
+    found = kmeans(shards, 9, 1)
+    ids, distances = find_central_items(shards, found)
     for cluster, item, distance in zip(range(9), ids, distances, strict=True):
         members = np.flatnonzero(found.labels == cluster)
-        best = members[found.distances[members].argmin()]
-        assert (item, distance) == (best * 3, found.distances[best])
+        apart = ((rows[members] - found.centres[cluster]) ** 2).sum(axis=1)
+        assert item == 3 * members[apart.argmin()]
+        assert distance == pytest.approx(apart.min(), rel=1e-9)
 
 
 def test_more_clusters_than_rows_is_an_error():

@@ -30,7 +30,7 @@ def choose(
         rounds: at most so many rounds of moving the centres; 0 keeps the centres that were drawn.
     """
     clusters = kmeans(shards, budget, seed, rounds=rounds)
-    ids, distances = find_central_items(shards.ids, clusters)
+    ids, distances = find_central_items(shards, clusters)
     sizes = np.bincount(clusters.labels, minlength=budget)
     sizes = sizes[sizes > 0]
     order = np.lexsort((ids, -sizes))
@@ -58,8 +58,8 @@ def _cost(job: Job) -> Cost:
     """Seeding as in badge, and a pass for every round: adding up clusters is worth some columns."""
     rounds = job.options["rounds"]
     return Cost(
-        passes=(1, job.budget + rounds + 4),
-        usual=rounds + 3,
+        passes=(1, job.budget + rounds + 5),
+        usual=rounds + 4,
         columns=(job.budget + 16) * (rounds + 2),
         item_bytes=72.0,
         state_bytes=32.0,

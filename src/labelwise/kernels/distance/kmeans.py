@@ -23,6 +23,7 @@ from labelwise.kernels.distance.centering import Moved, move_near_origin
 from labelwise.kernels.distance.factored import features
 from labelwise.kernels.distance.farthest import CHUNK
 from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.scaling import binary_exponent
 from labelwise.pool.blocks import Shard, Shards, as_shards
 from labelwise.pool.rows import Rows
@@ -172,22 +173,40 @@ def _distances(shard: Shard) -> Floats:
     return distances
 
 
-def find_central_items(ids: Ids, clusters: KMeansClusters) -> tuple[Ids, Floats]:
+def find_central_items(shards: Shards, clusters: KMeansClusters) -> tuple[Ids, Floats]:
     """For every cluster that has rows, the id of the row nearest its centre, and its distance.
 
     Args:
-        ids: ``(n,)`` in the order of the clusters' labels.
+        shards: the blocks that were clustered.
         clusters: from `kmeans`.
     """
-    order = np.lexsort((ids, _told_apart(clusters), clusters.labels))
+    centres = clusters.moved.move(clusters.centres)
+    parts = shards.map(_measure_distances, clusters.moved, centres)
+    distances = clusters.moved.squares_back(np.concatenate(parts))
+    ids = shards.ids
+    order = np.lexsort((ids, _told_apart(distances, clusters.centres), clusters.labels))
     labels = clusters.labels[order]
     starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
     best = order[starts]
-    return ids[best], clusters.distances[best]
+    return ids[best], distances[best]
 
 
-def _told_apart(clusters: KMeansClusters) -> Floats:
+def _measure_distances(shard: Shard, read: Callable[[Rows], Array], centres: Floats) -> Floats:
+    """Squared distance of every row to the centre of its cluster, ``(n,)`` in float64.
+
+    From differences, summed row by row: matrix products may round copies of a row differently.
+    """
+    rows, (labels, _) = read(shard.rows), shard.state[KEY]
+    found, first = [], 0
+    for (chunk,) in iterate_float64_chunks(rows):
+        own = like(centres[labels[first : first + len(chunk)]], chunk)
+        found.append(to_numpy(namespace(chunk).sum((chunk - own) ** 2, axis=1)))
+        first += len(chunk)
+    return np.concatenate(found)
+
+
+def _told_apart(distances: Floats, centres: Floats) -> Floats:
     """The distances without the digits that rounding may have made, so that equal rows tie."""
-    apart = squared_norms(clusters.centres - clusters.centres.mean(axis=0))
-    scale = np.ldexp(1.0, binary_exponent(max(clusters.distances.max(), apart.max())))
-    return np.asarray(np.round(clusters.distances / scale * 2.0**30))
+    apart = squared_norms(centres - centres.mean(axis=0))
+    scale = np.ldexp(1.0, binary_exponent(max(distances.max(), apart.max())))
+    return np.asarray(np.round(distances / scale * 2.0**30))
