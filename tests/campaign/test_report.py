@@ -1,4 +1,4 @@
-"""The report of a campaign: its pictures, its facts, and that nobody's text can act in it."""
+"""The report of a campaign: its pictures, its report, and that nobody's text can act in it."""
 
 import base64
 import doctest
@@ -16,18 +16,30 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labelwise.campaign.folder.items import MANIFEST, Items, write_items
-from labelwise.campaign.report import facts as facts_module
+from labelwise.campaign.forecast import ModelScore
+from labelwise.campaign.report import data as data_module
 from labelwise.campaign.report import figures
 from labelwise.campaign.report import page as page_module
-from labelwise.campaign.report.facts import BatchPicks, Facts, Person, Pick, gather, shower
-from labelwise.campaign.report.figures import Bar, Point, bars_svg, curve_svg, steps_svg, ticks
+from labelwise.campaign.report.data import (
+    AnnotatorSummary,
+    BatchPicks,
+    ReportData,
+    ReportedPick,
+    collect_report,
+    make_item_view,
+)
+from labelwise.campaign.report.figures import Bar, choose_ticks, draw_bars, draw_curve, draw_growth
 from labelwise.media import thumbnails
-from labelwise.media.thumbnails import picture_address
+from labelwise.media.thumbnails import make_thumbnail_url
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained, Withdrawn
 from labelwise.record.ledger import replay
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
-POINTS = (Point(20, 0.5, 0.4, 0.6), Point(40, 0.7, 0.6, 0.8), Point(80, 0.75, 0.7, 0.8))
+POINTS = (
+    ModelScore(20, 0.5, 0.4, 0.6),
+    ModelScore(40, 0.7, 0.6, 0.8),
+    ModelScore(80, 0.75, 0.7, 0.8),
+)
 
 
 def parsed(svg):
@@ -42,7 +54,7 @@ def places(tree, kind):
 
 
 def test_a_curve_runs_from_left_to_right_and_up_where_values_grow():
-    line = places(parsed(curve_svg(POINTS, share=True, label="curve")), "line")
+    line = places(parsed(draw_curve(POINTS, is_share=True)), "curve")
     xs, ys = zip(*line, strict=True)
     assert xs[0] < xs[1] < xs[2] and ys[0] > ys[1] > ys[2]
     assert (xs[2] - xs[1]) / (xs[1] - xs[0]) == pytest.approx((80 - 40) / (40 - 20), rel=0.01)
@@ -50,8 +62,8 @@ def test_a_curve_runs_from_left_to_right_and_up_where_values_grow():
 
 
 def test_the_band_lies_between_the_ends_of_the_intervals():
-    tree = parsed(curve_svg(POINTS, share=True, label="curve"))
-    line, band = places(tree, "line"), places(tree, "band")
+    tree = parsed(draw_curve(POINTS, is_share=True))
+    line, band = places(tree, "curve"), places(tree, "band")
     highs, lows = band[:3], band[:2:-1]
     for (x, y), high, low in zip(line, highs, lows, strict=True):
         assert high[0] == low[0] == x
@@ -61,24 +73,24 @@ def test_the_band_lies_between_the_ends_of_the_intervals():
 
 
 def test_every_point_of_a_curve_says_its_numbers():
-    tree = parsed(curve_svg(POINTS, share=True, label="curve"))
+    tree = parsed(draw_curve(POINTS, is_share=True))
     said = [entry.text for entry in tree.iter() if entry.tag.endswith("title")]
     assert said[0] == "20 labels: 50 % (40 to 60 %)"
     assert said[2] == "80 labels: 75 % (70 to 80 %)"
 
 
 def test_an_error_is_not_shown_in_percent():
-    svg = curve_svg([Point(10, 250.0), Point(20, 100.0)], share=False, label="curve")
+    svg = draw_curve([ModelScore(10, 250.0), ModelScore(20, 100.0)], is_share=False)
     assert "%" not in svg and "20 labels: 100" in svg
 
 
 def test_one_measurement_has_its_interval_as_a_whisker():
-    tree = parsed(curve_svg(POINTS[:1], share=True, label="curve"))
+    tree = parsed(draw_curve(POINTS[:1], is_share=True))
     assert [entry.get("class") for entry in tree.iter()].count("whisker") == 1
 
 
 def test_bars_are_as_long_as_their_amounts():
-    tree = parsed(bars_svg([Bar("a", 40, "40"), Bar("b", 10, "10"), Bar("c", 0, "0")], label="b"))
+    tree = parsed(draw_bars([Bar("a", 40, "40"), Bar("b", 10, "10"), Bar("c", 0, "0")]))
     widths = [float(e.get("width")) for e in tree.iter() if e.get("class") == "bar"]
     assert widths[0] == pytest.approx(4 * widths[1], rel=0.01)
     assert widths[2] == 1.0
@@ -86,15 +98,15 @@ def test_bars_are_as_long_as_their_amounts():
 
 def test_a_long_name_is_cut_but_told_in_full():
     name = "a name that is far too long for its place"
-    tree = parsed(bars_svg([Bar(name, 1, "1")], label="bars"))
+    tree = parsed(draw_bars([Bar(name, 1, "1")]))
     texts = [entry.text for entry in tree.iter() if entry.tag.endswith("text")]
     assert texts[0].endswith("…") and name.startswith(texts[0][:-1])
     assert f"{name}: 1" in [entry.text for entry in tree.iter()]
 
 
 def test_steps_rise_to_the_last_count_at_the_right_edge():
-    tree = parsed(steps_svg([0.0, 10.0, 100.0], [1, 5, 10], label="growth"))
-    (line,) = [e.get("d") for e in tree.iter() if e.get("class") == "line"]
+    tree = parsed(draw_growth([0.0, 10.0, 100.0], [1, 5, 10]))
+    (line,) = [e.get("d") for e in tree.iter() if e.get("class") == "curve"]
     heights = [float(v) for v in re.findall(r"V([\d.]+)", line)]
     assert heights == sorted(heights, reverse=True) and len(heights) == 3
     base = float(re.match(r"M[\d.]+ ([\d.]+)", line).group(1))
@@ -107,7 +119,7 @@ def test_steps_rise_to_the_last_count_at_the_right_edge():
     count=st.integers(1, 9),
 )
 def test_ticks_are_even_and_inside_the_range(low, span, count):
-    found = ticks(low, low + span, count)
+    found = choose_ticks(low, low + span, count)
     slack = 1e-6 * max(abs(low), span)
     assert all(low - slack <= value <= low + span + slack for value in found)
     assert len(found) <= count + 1
@@ -117,7 +129,7 @@ def test_ticks_are_even_and_inside_the_range(low, span, count):
 
 @given(st.text(max_size=60))
 def test_no_text_breaks_a_picture(name):
-    parsed(bars_svg([Bar(name, 1, name)], label=name))
+    parsed(draw_bars([Bar(name, 1, name)]))
 
 
 class Elements(HTMLParser):
@@ -133,9 +145,9 @@ class Elements(HTMLParser):
         self.attributes += [name for name, _ in attrs]
 
 
-def hostile_facts():
-    pick = Pick(3, HOSTILE, None, HOSTILE, HOSTILE, 0.9, HOSTILE)
-    return Facts(
+def hostile_report():
+    pick = ReportedPick(3, HOSTILE, None, HOSTILE, HOSTILE, 0.9, HOSTILE)
+    return ReportData(
         HOSTILE,
         items=10,
         labels=2,
@@ -147,10 +159,10 @@ def hostile_facts():
         trainings=((HOSTILE,) * 5,),
         growth=((0.0, 1), (5.0, 2)),
         balance=((HOSTILE, 3), ("b", 1)),
-        people=(Person(HOSTILE, 2, 0, 3.0),),
+        annotators=(AnnotatorSummary(HOSTILE, 2, 0, 3.0),),
         agreement=HOSTILE,
         pairs=((HOSTILE, "1", "1", "1"),),
-        surprises=(pick, Pick(4, HOSTILE, "data:x" + HOSTILE, HOSTILE)),
+        surprises=(pick, ReportedPick(4, HOSTILE, "data:x" + HOSTILE, HOSTILE)),
         picks=(BatchPicks(1, HOSTILE, (pick,)),),
         costs=((HOSTILE, HOSTILE),),
         settings=((HOSTILE, HOSTILE),),
@@ -159,7 +171,7 @@ def hostile_facts():
 
 
 def test_hostile_texts_are_shown_and_never_act():
-    page = page_module.page(hostile_facts())
+    page = page_module.render_report(hostile_report())
     found = Elements(page)
     assert "script" not in found.tags
     assert not [name for name in found.attributes if name.startswith("on")]
@@ -168,7 +180,7 @@ def test_hostile_texts_are_shown_and_never_act():
 
 
 def test_the_page_forbids_scripts_and_loads_nothing():
-    page = page_module.page(hostile_facts())
+    page = page_module.render_report(hostile_report())
     assert "default-src 'none'" in page
     assert not re.search(r"""(?:src|href)=["'](?!data:)""", page)
     assert "http" not in page.replace("http-equiv", "")
@@ -210,51 +222,57 @@ def show(item):
 
 
 @pytest.fixture
-def facts():
-    return gather("birds", replay(EVENTS), EVENTS, show, now=lambda: 100.0)
+def report():
+    return collect_report("birds", replay(EVENTS), EVENTS, show, now=lambda: 100.0)
 
 
-def test_the_facts_count_labels_batches_and_people(facts):
-    tiles = {name: value for name, value, _ in facts.tiles}
-    assert tiles == {"labelled": "6", "waiting": "1", "skipped": "1", "people": "2", "models": "1"}
-    assert (facts.items, facts.labels, facts.batches) == (50, 6, 2)
+def test_the_report_count_labels_batches_and_people(report):
+    tiles = {name: value for name, value, _ in report.tiles}
+    assert tiles == {
+        "labelled": "6",
+        "waiting": "1",
+        "skipped": "1",
+        "annotators": "2",
+        "models": "1",
+    }
+    assert (report.items, report.labels, report.batches) == (50, 6, 2)
 
 
-def test_classes_without_labels_are_among_the_balance(facts):
-    assert facts.balance == (("dog", 4), ("cat", 2), ("emu", 0))
-    assert "Some classes have no label yet." in page_module.page(facts)
+def test_classes_without_labels_are_among_the_balance(report):
+    assert report.balance == (("dog", 4), ("cat", 2), ("emu", 0))
+    assert "Some classes have no label yet." in page_module.render_report(report)
 
 
-def test_the_curve_has_the_intervals_of_the_record(facts):
-    assert facts.points == (Point(4, 0.5, 0.25, 0.75),)
-    assert facts.trainings == (("1", "4", "50.0 %", "25.0 % to 75.0 %", "1.5 s"),)
-    assert facts.measured == 1
+def test_the_curve_has_the_intervals_of_the_record(report):
+    assert report.points == (ModelScore(4, 0.5, 0.25, 0.75),)
+    assert report.trainings == (("1", "4", "50.0 %", "25.0 % to 75.0 %", "1.5 s"),)
+    assert report.measured == 1
 
 
-def test_people_come_busiest_first_with_their_median_time(facts):
-    found = [(p.name, p.labels, p.skips, p.per_label) for p in facts.people]
+def test_people_come_busiest_first_with_their_median_time(report):
+    found = [(p.name, p.labels, p.skips, p.seconds_per_label) for p in report.annotators]
     assert found == [("ann", 4, 0, 3.0), ("bob", 2, 1, None)]
 
 
-def test_surprises_are_wrong_guesses_the_surest_first(facts):
-    assert [(pick.id, pick.guess, pick.label) for pick in facts.surprises] == [
+def test_surprises_are_wrong_guesses_the_surest_first(report):
+    assert [(pick.id, pick.guess, pick.label) for pick in report.surprises] == [
         (8, "cat", "dog"),
         (9, "cat", "dog"),
     ]
 
 
-def test_the_first_picks_come_newest_batch_first_without_those_for_measuring(facts):
-    shown = [(batch.number, [pick.id for pick in batch.picks]) for batch in facts.picks]
+def test_the_first_picks_come_newest_batch_first_without_those_for_measuring(report):
+    shown = [(batch.number, [pick.id for pick in batch.picks]) for batch in report.picks]
     assert shown == [(2, [9, 8, 7, 6]), (1, [1, 2, 3])]
 
 
-def test_growth_counts_votes_that_stand(facts):
-    assert facts.growth[-2:] == ((90.0, 7), (95.0, 6))
+def test_growth_counts_votes_that_stand(report):
+    assert report.growth[-2:] == ((90.0, 7), (95.0, 6))
 
 
 def test_growth_of_a_long_record_is_thinned_but_keeps_its_ends():
     events = [Told(at=float(n), id=n, label=0) for n in range(5000)]
-    growth = gather("g", replay(events), events, show).growth
+    growth = collect_report("g", replay(events), events, show).growth
     assert len(growth) == 200
     assert (growth[0], growth[-1]) == ((0.0, 1), (4999.0, 5000))
 
@@ -262,18 +280,33 @@ def test_growth_of_a_long_record_is_thinned_but_keeps_its_ends():
 def test_values_of_a_regression_are_counted_in_ranges():
     start = Started(at=0.0, settings={"regression": True}, items=50)
     events = [start, *(Told(at=1.0, id=n, label=float(n)) for n in range(21))]
-    facts = gather("g", replay(events), events, show)
-    assert facts.ranges and sum(count for _, count in facts.balance) == 21
-    assert facts.balance[0] == ("0 to 2", 2) and facts.balance[-1] == ("18 to 20", 3)
-    assert "Spread of the labels" in page_module.page(facts)
+    report = collect_report("g", replay(events), events, show)
+    assert report.is_regression and sum(count for _, count in report.balance) == 21
+    assert report.balance[0] == ("0 to 2", 2) and report.balance[-1] == ("18 to 20", 3)
+    assert "Distribution of the labels" in page_module.render_report(report)
+
+
+def test_markup_in_class_file_and_annotator_names_is_shown_as_text():
+    settings = {"classes": [HOSTILE, "b"]}
+    events = [
+        Started(at=0.0, settings=settings, items=5),
+        Asked(at=1.0, batch=1, ids=(1,), strategy="margin", guesses=((HOSTILE, 0.9),)),
+        Told(at=2.0, id=1, label=HOSTILE, by=HOSTILE),
+    ]
+    report = collect_report(HOSTILE, replay(events), events, lambda item: (HOSTILE, "data:,"))
+    page = page_module.render_report(report)
+    found = Elements(page)
+    assert "script" not in found.tags and found.tags.count("img") == 1
+    assert not [name for name in found.attributes if name.startswith("on")]
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 6
 
 
 def test_a_campaign_without_anything_has_a_page(tmp_path):
     events = [Started(at=0.0, settings={}, items=50)]
-    facts = gather("new", replay(events), events, show)
-    page_module.write_report(facts, tmp_path / "report.html")
+    report = collect_report("new", replay(events), events, show)
+    page_module.write_report(report, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert "0 of 50 items have a label" in page and "No model has been measured yet" in page
+    assert "0 of 50 items have a label" in page and "No model has been evaluated yet" in page
 
 
 def decoded(address):
@@ -285,7 +318,7 @@ def test_a_photo_becomes_small_keeps_its_shape_and_loses_what_else_it_says(tmp_p
     exif = Image.Exif()
     exif[0x010F] = "a camera"
     Image.new("RGB", (1200, 600), (10, 200, 30)).save(tmp_path / "photo.jpg", exif=exif)
-    kind, small = decoded(picture_address(tmp_path / "photo.jpg"))
+    kind, small = decoded(make_thumbnail_url(tmp_path / "photo.jpg"))
     assert (kind, small.size, dict(small.getexif())) == ("jpeg", (240, 120), {})
     assert np.abs(np.array(small)[60, 60].astype(int) - (10, 200, 30)).max() < 12
 
@@ -293,7 +326,7 @@ def test_a_photo_becomes_small_keeps_its_shape_and_loses_what_else_it_says(tmp_p
 def test_a_tiny_picture_is_enlarged_pixel_by_pixel(tmp_path):
     pixels = np.array([[0, 255], [255, 0]], dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "tiny.png")
-    kind, shown = decoded(picture_address(tmp_path / "tiny.png"))
+    kind, shown = decoded(make_thumbnail_url(tmp_path / "tiny.png"))
     assert (kind, shown.size) == ("png", (120, 120))
     assert np.array_equal(np.array(shown)[::60, ::60, 0], pixels)
 
@@ -302,28 +335,28 @@ def test_a_tiny_picture_is_enlarged_pixel_by_pixel(tmp_path):
 def test_pictures_of_any_kind_are_shown(mode, tmp_path):
     path = tmp_path / ("picture.tif" if mode == "CMYK" else "picture.png")
     Image.new(mode, (90, 30)).save(path)
-    _, small = decoded(picture_address(path))
+    _, small = decoded(make_thumbnail_url(path))
     assert small.size == (90, 30) and small.mode == "RGB"
 
 
 def test_what_is_no_picture_has_none(tmp_path):
     (tmp_path / "no.png").write_bytes(b"<svg onload=alert(1)>")
-    assert picture_address(tmp_path / "no.png") is None
-    assert picture_address(tmp_path / "gone.png") is None
+    assert make_thumbnail_url(tmp_path / "no.png") is None
+    assert make_thumbnail_url(tmp_path / "gone.png") is None
 
 
 def test_a_long_text_is_cut_and_a_file_that_is_gone_is_said(tmp_path):
     write_items(tmp_path / MANIFEST, [{"text": "word " * 500}])
-    shown, picture = shower(Items(tmp_path, "texts", tmp_path))(0)
+    shown, picture = make_item_view(Items(tmp_path, "texts", tmp_path))(0)
     assert len(shown) == 600 and shown.endswith("…") and picture is None
     (tmp_path / MANIFEST).unlink()
     write_items(tmp_path / MANIFEST, [{"path": "gone.png"}])
-    shown, picture = shower(Items(tmp_path, "images", tmp_path))(0)
+    shown, picture = make_item_view(Items(tmp_path, "images", tmp_path))(0)
     assert "the file of item 0 is gone" in shown and picture is None
 
 
-@pytest.mark.parametrize("module", [page_module, facts_module, figures, thumbnails])
+@pytest.mark.parametrize("module", [page_module, data_module, figures, thumbnails])
 def test_the_examples_in_the_documentation_are_right(module):
     failed, attempted = doctest.testmod(module)
     assert failed == 0
-    assert attempted > 0 or module is facts_module
+    assert attempted > 0 or module is data_module

@@ -14,7 +14,7 @@ def test_the_page_of_a_campaign_with_models_has_all_its_parts(trained, capsys):
     code, out, err = answer(capsys, "report", "--out", "page.html")
     assert (code, out) == (0, "The report: page.html\n"), err
     page = Path("page.html").read_text()
-    for title in ("Learning curve", "Class balance", "Who labelled", "Most informative", "Costs"):
+    for title in ("Learning curve", "Class balance", "Annotators", "Most informative", "Costs"):
         assert f"<h2>{title}" in page
     assert page.count('class="dot"') == 2 and "20 of 60 items have a label" in page
 

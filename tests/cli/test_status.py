@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labelwise.campaign.forecast import forecast
+from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, should_stop
@@ -72,7 +72,7 @@ def test_a_trained_model_is_shown_with_advice_and_forecast(trained, capsys):
     assert "model 2   trained on 14 labels, accuracy " in out
     desk = Project.open().desk()
     found = desk.ledger()
-    assert f"forecast  {forecast(found, desk.settings).says}\n" in out
+    assert f"forecast  {forecast_batch(found, desk.settings).says}\n" in out
     for said in advise(found, desk.settings):
         assert (f"{said.rule}: {said.says}" in out) == said.judged
     stop = should_stop(advise(found, desk.settings))

@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import run as run_process
 from types import SimpleNamespace
 
-from labelwise.campaign.forecast import forecast
+from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.project import Project
 from labelwise.cli import run
 from labelwise.cli.status import format_training
@@ -38,7 +38,7 @@ def test_the_second_model_is_compared_with_the_first(two_rounds, trained):
     assert f"same prediction as model 1 for {100 * second['agreement']:.1f} % of the pool" in out
     assert f"the previous model predicted {100 * second['prequential']:.1f} % of the last" in out
     desk = Project.open().desk()
-    assert f"forecast: {forecast(desk.ledger(), desk.settings).says}\n" in out
+    assert f"forecast: {forecast_batch(desk.ledger(), desk.settings).says}\n" in out
     assert re.search(r"^advice: ", out, re.M)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from labelwise.campaign.campaign import Campaign
-from labelwise.campaign.costs import spent
+from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.errors import Conflict
@@ -155,7 +155,7 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
 
 def count_left(ledger: Ledger, settings: Settings) -> int:
     """Number of items that may still be asked for, by the pool and the budget."""
-    share = spent(ledger, settings).share
+    share = campaign_cost(ledger, settings).share
     if share is not None and share >= 1:
         return 0
     left = ledger.items - len(ledger.asked_ids)

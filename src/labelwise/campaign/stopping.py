@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats
-from labelwise.campaign.costs import spent
+from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.record.events import Trained
@@ -135,7 +135,7 @@ def _judge_budget(ledger: Ledger, settings: Settings) -> Advice:
     done = len(ledger.labels) + sum(item not in ledger.labels for item in ledger.skipped)
     if ledger.items and done >= ledger.items:
         return Advice(BUDGET, True, f"all {ledger.items:,} items are labelled or skipped")
-    cost = spent(ledger, settings)
+    cost = campaign_cost(ledger, settings)
     if cost.share is not None:
         return Advice(BUDGET, cost.share >= 1, cost.says)
     budgets = (settings.budget_labels, settings.budget_money, settings.budget_hours)

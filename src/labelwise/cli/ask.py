@@ -146,7 +146,7 @@ def _open_batch(
 
 def _limit_batch(ledger: "Ledger", settings: "Settings") -> int | None:
     """Return the size of a batch that the budget still pays for; None for the usual size."""
-    from labelwise.campaign.costs import spent
+    from labelwise.campaign.costs import campaign_cost
     from labelwise.web.steps import left_to_ask
 
     usual = min(settings.batch, ledger.items - len(ledger.asked_ids))
@@ -155,8 +155,8 @@ def _limit_batch(ledger: "Ledger", settings: "Settings") -> int | None:
         return None
     if left == 0:
         raise BadInput(
-            f"the budget is spent: {spent(ledger, settings).says}; raise it with labelwise change, "
-            "or give the number of items with --batch"
+            f"the budget is spent: {campaign_cost(ledger, settings).says}; raise it with labelwise "
+            "change, or give the number of items with --batch"
         )
     return left
 

@@ -107,7 +107,7 @@ def write_campaign_report(
 ) -> None:
     """Write a page about the campaign."""
     from labelwise.campaign.export import check_out
-    from labelwise.campaign.report.facts import gather, shower
+    from labelwise.campaign.report.data import collect_report, make_item_view
     from labelwise.campaign.report.page import write_report
     from labelwise.record.ledger import replay
 
@@ -117,6 +117,6 @@ def write_campaign_report(
         raise BadInput(f"--picks must be from 0 to 1000; got {picks}")
     project = open_project(campaign)
     events = project.storage().read(project.name)
-    facts = gather(project.name, replay(events), events, shower(project.items), picks=picks)
-    write_report(facts, out)
+    view = make_item_view(project.items)
+    write_report(collect_report(project.name, replay(events), events, view, picks=picks), out)
     print(f"The report: {out}")

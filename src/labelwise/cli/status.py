@@ -24,6 +24,7 @@ from labelwise.cli.console import (
 )
 
 if TYPE_CHECKING:
+    from labelwise.campaign.forecast import ModelScore
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
     from labelwise.record.events import Trained, Training
@@ -216,14 +217,14 @@ def _format_model(ledger: "Ledger") -> Lines:
 
 
 def _format_cost(ledger: "Ledger", settings: "Settings") -> Lines:
-    from labelwise.campaign.costs import spent
+    from labelwise.campaign.costs import campaign_cost
 
-    return [("cost", escape_text(spent(ledger, settings).says))]
+    return [("cost", escape_text(campaign_cost(ledger, settings).says))]
 
 
 def _format_advice(ledger: "Ledger", settings: "Settings") -> Lines:
     """Format the forecast for the next batch, and the advice of each stopping rule."""
-    from labelwise.campaign.forecast import forecast
+    from labelwise.campaign.forecast import forecast_batch
     from labelwise.campaign.stopping import advise, should_stop
 
     if not ledger.trainings:
@@ -232,7 +233,7 @@ def _format_advice(ledger: "Ledger", settings: "Settings") -> Lines:
     judged = [("", f"{entry.rule}: {escape_text(entry.says)}") for entry in found if entry.judged]
     verdict = "labelling can stop" if should_stop(found) else "go on"
     return [
-        ("forecast", escape_text(forecast(ledger, settings).says)),
+        ("forecast", escape_text(forecast_batch(ledger, settings).says)),
         ("advice", verdict if judged else f"{verdict}: it is too early to judge"),
         *judged,
     ]
@@ -268,14 +269,15 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
 
 
 def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, Any]:
-    from labelwise.campaign.costs import spent
+    from labelwise.campaign.costs import campaign_cost
     from labelwise.campaign.folder.missing_items import annotators, closed_ids
-    from labelwise.campaign.forecast import curve, forecast
+    from labelwise.campaign.forecast import forecast_batch, learning_curve
     from labelwise.campaign.stopping import advise, should_stop
     from labelwise.record.agreement import agreement
 
     advice = advise(ledger, settings)
-    found, cost, ahead = agreement(ledger), spent(ledger, settings), forecast(ledger, settings)
+    found, cost = agreement(ledger), campaign_cost(ledger, settings)
+    ahead = forecast_batch(ledger, settings)
     return {
         "campaign": project.name,
         "kind": project.kind,
@@ -295,7 +297,7 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
         },
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},
-        "curve": [point._asdict() for point in curve(ledger)],
+        "curve": [_score_as_dict(point) for point in learning_curve(ledger)],
         "training": is_training(ledger),
         "failure": None if ledger.failure is None else ledger.failure.error,
         "forecast": {"gain": ahead.gain, "low": ahead.low, "high": ahead.high, "says": ahead.says},
@@ -303,3 +305,8 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
         "stop": should_stop(advice),
         "next": find_next_command(ledger, settings),
     }
+
+
+def _score_as_dict(score: "ModelScore") -> dict[str, Any]:
+    fields = score._asdict()
+    return {"accuracy" if name == "value" else name: value for name, value in fields.items()}

@@ -1,7 +1,6 @@
-"""Small pictures for a page that holds them itself.
+"""Thumbnails as data URLs, for pages that need no other file.
 
-Pictures are drawn anew: what else their files hold, as the place where a photo was taken, stays
-behind.
+Images are re-encoded, so metadata such as the place where a photo was taken is removed.
 """
 
 import base64
@@ -13,45 +12,45 @@ from typing import Any
 from labelwise.errors import BadInput, MissingDependency
 
 SIDE = 240
-"""No side of a small picture is longer."""
+"""Longest side of a thumbnail."""
 
 _TINY = 64
 
 
-def picture_address(path: Path, side: int = SIDE) -> str | None:
-    """A small copy of a picture as an address that holds it, or None if it cannot be read.
+def make_thumbnail_url(path: Path, side: int = SIDE) -> str | None:
+    """Make a thumbnail as a data URL; None if the image cannot be read.
 
-    Tiny pictures are enlarged without blurring.
+    Tiny images are enlarged without blurring.
 
     Example:
         >>> import tempfile
         >>> from PIL import Image
         >>> path = Path(tempfile.mkdtemp()) / "red.png"
         >>> Image.new("RGB", (400, 300), (255, 0, 0)).save(path)
-        >>> picture_address(path)[:23]
+        >>> make_thumbnail_url(path)[:23]
         'data:image/jpeg;base64,'
     """
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module=r"PIL\.")
-            kind, data = _small(path, side)
+            kind, data = _encode_thumbnail(path, side)
     except (BadInput, OSError, ValueError, SyntaxError, MissingDependency):
         return None
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def _small(path: Path, side: int) -> tuple[str, bytes]:
+def _encode_thumbnail(path: Path, side: int) -> tuple[str, bytes]:
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
         raise MissingDependency(
-            f"small pictures need Pillow ({error}); run pip install 'labelwise[demo]'"
+            f"thumbnails need Pillow ({error}); run pip install 'labelwise[demo]'"
         ) from error
     try:
         with Image.open(path) as opened:
             opened.draft("RGB", (2 * side, 2 * side))
             picture = ImageOps.exif_transpose(opened)
-            flat = _flat(path, picture, side, Image)
+            flat = _convert_to_rgb(path, picture, side, Image)
     except Image.DecompressionBombError as error:
         raise BadInput(str(error)) from error
     tiny = max(flat.size) <= _TINY
@@ -61,18 +60,18 @@ def _small(path: Path, side: int) -> tuple[str, bytes]:
     flat.thumbnail((side, side))
     file = io.BytesIO()
     kind = "png" if tiny else "jpeg"
-    flat.save(file, kind, quality=82)  # which a PNG has no use for
+    flat.save(file, kind, quality=82)  # PNG ignores the quality
     return kind, file.getvalue()
 
 
-def _flat(path: Path, picture: Any, side: int, image: Any) -> Any:
-    """The picture in colours, on white where it is transparent."""
+def _convert_to_rgb(path: Path, picture: Any, side: int, image: Any) -> Any:
+    """Convert to RGB, on white where the image is transparent."""
     if picture.mode.startswith("I") or picture.mode == "F":  # more than 8 bits
         from labelwise.media.images import read_picture
 
         pixels = read_picture(path, min(side, max(picture.size)), grey=False)
         shown = image.fromarray(pixels.transpose(1, 2, 0))
-        return shown.resize(_within(picture.size, side))
+        return shown.resize(_fit_size(picture.size, side))
     if picture.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in picture.info:
         picture = picture.convert("RGBA")
         white = image.new("RGBA", picture.size, (255, 255, 255, 255))
@@ -80,6 +79,6 @@ def _flat(path: Path, picture: Any, side: int, image: Any) -> Any:
     return picture.convert("RGB")
 
 
-def _within(size: tuple[int, int], side: int) -> tuple[int, int]:
+def _fit_size(size: tuple[int, int], side: int) -> tuple[int, int]:
     factor = min(1.0, side / max(size))
     return max(1, round(factor * size[0])), max(1, round(factor * size[1]))

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from labelwise.campaign import stopping
-from labelwise.campaign.costs import spent
+from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.folder.missing_items import annotators, closed_ids
-from labelwise.campaign.forecast import curve, forecast
+from labelwise.campaign.forecast import forecast_batch, learning_curve
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.why import why
 from labelwise.record.events import Asked, Event, kind_of
@@ -112,7 +112,7 @@ def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastStat
 
 def show_forecast(ledger: Ledger, settings: Settings) -> bodies.ForecastState:
     """What the next batch may bring; takes some tens of milliseconds."""
-    found = forecast(ledger, settings)
+    found = forecast_batch(ledger, settings)
     return bodies.ForecastState(
         gain=_finite(found.gain), low=_finite(found.low), high=_finite(found.high), says=found.says
     )
@@ -183,7 +183,7 @@ def _batch(ledger: Ledger) -> bodies.BatchState | None:
 
 
 def _budget(ledger: Ledger, settings: Settings) -> bodies.BudgetState:
-    cost = spent(ledger, settings)
+    cost = campaign_cost(ledger, settings)
     return bodies.BudgetState(
         labels=cost.labels,
         hours=_finite(cost.hours),
@@ -200,12 +200,12 @@ def _curve(ledger: Ledger) -> list[bodies.CurvePoint]:
         bodies.CurvePoint(
             labels=point.labels,
             metric=point.metric,
-            accuracy=None if point.metric == "mse" else point.accuracy,
-            mse=point.accuracy if point.metric == "mse" else None,
+            accuracy=None if point.metric == "mse" else point.value,
+            mse=point.value if point.metric == "mse" else None,
             low=_finite(point.low),
             high=_finite(point.high),
         )
-        for point in curve(ledger)
+        for point in learning_curve(ledger)
     ]
 
 

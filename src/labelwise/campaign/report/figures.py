@@ -1,37 +1,23 @@
-"""The pictures of a campaign's report, as SVG that the page's colours paint, light or dark.
+"""The figures of a campaign's report, as SVG with CSS classes that the page colours.
 
-Every text that goes in is escaped. The pictures need no script and no file beside them.
+All texts are escaped.
 """
 
 import html
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from labelwise.campaign.forecast import ModelScore
 
 WIDTH = 480.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 16.0, 14.0, 44.0
 _HEIGHT = 270.0
 _ROW = 26.0
-_LONGEST = 16  # letters of a name beside a bar
-_LETTER = 9.0  # the room that one takes, on a small screen
-
-
-@dataclass(frozen=True)
-class Point:
-    """A measurement after a training.
-
-    Attributes:
-        labels: how many labels the model was trained on.
-        value: what was measured.
-        low: the lower end of its interval, or None.
-        high: the upper end of its interval, or None.
-    """
-
-    labels: int
-    value: float
-    low: float | None = None
-    high: float | None = None
+_MAX_NAME = 16  # characters of a name next to a bar
+_LETTER = 9.0  # width of a character on a small screen
 
 
 @dataclass(frozen=True)
@@ -39,9 +25,9 @@ class Bar:
     """A named amount.
 
     Attributes:
-        name: beside the bar.
+        name: to the left of the bar.
         amount: its length, at least 0.
-        note: after the bar.
+        note: to the right of the bar.
     """
 
     name: str
@@ -49,39 +35,39 @@ class Bar:
     note: str
 
 
-def text(value: object) -> str:
-    """A value as text that HTML and SVG show as it is.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def replace_unprintable(text: str) -> str:
+    """Replace characters that XML and HTML do not allow by the replacement character."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def escape_text(value: object) -> str:
+    """Escape a value for SVG.
 
     Example:
-        >>> text("<b>&")
+        >>> escape_text("<b>&")
         '&lt;b&gt;&amp;'
     """
-    return html.escape("".join(_visible(letter) for letter in str(value)))
+    return html.escape(replace_unprintable(str(value)))
 
 
-def percent(share: float) -> str:
-    """A share in percent.
+def format_percent(share: float) -> str:
+    """Format a share in percent.
 
     Example:
-        >>> percent(0.9876)
+        >>> format_percent(0.9876)
         '98.8 %'
     """
     return f"{100 * share:.1f} %"
 
 
-def _visible(letter: str) -> str:
-    """The letter, or a mark where XML and HTML allow none."""
-    number = ord(letter)
-    control = (number < 32 and letter not in "\t\n\r") or 0x7F <= number < 0xA0
-    no_letter = 0xD800 <= number < 0xE000 or number & 0xFFFE == 0xFFFE
-    return "\ufffd" if control or no_letter else letter
-
-
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers between two others: steps of 1, 2 or 5 times a power of ten.
+def choose_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers in a range: steps of 1, 2 or 5 times a power of ten.
 
     Example:
-        >>> ticks(0, 100)
+        >>> choose_ticks(0, 100)
         [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
     """
     span = (high - low) / max(count, 1)
@@ -94,70 +80,70 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(place * step, 12) for place in range(first, last + 1)]
 
 
-def curve_svg(points: Sequence[Point], *, share: bool, label: str) -> str:
-    """The learning curve with its band of intervals.
+def draw_curve(points: Sequence[ModelScore], *, is_share: bool) -> str:
+    """Draw the learning curve with its band of intervals.
 
     Args:
         points: at least one, by number of labels.
-        share: whether the values are shares, shown in percent, or errors, shown as they are.
-        label: what a screen reader says.
+        is_share: whether the values are shares, shown in percent.
     """
-    scale = 100.0 if share else 1.0
-    unit = " %" if share else ""
+    scale = 100.0 if is_share else 1.0
+    unit = " %" if is_share else ""
     lows = [scale * (p.value if p.low is None else p.low) for p in points]
     highs = [scale * (p.value if p.high is None else p.high) for p in points]
-    bottom, top = _range(min(lows), max(highs), (0.0, 100.0) if share else (0.0, math.inf))
-    axes = _Axes(_span([float(p.labels) for p in points]), (bottom, top))
-    parts = [axes.grid("labels", unit)]
+    bottom, top = _pad_range(min(lows), max(highs), (0.0, 100.0) if is_share else (0.0, math.inf))
+    axes = _Axes(_find_extent([float(p.labels) for p in points]), (bottom, top))
+    parts = [axes.draw_grid("labels", unit)]
     if any(p.low is not None for p in points):
-        band = [axes.at(p.labels, v) for p, v in zip(points, highs, strict=True)]
-        band += [axes.at(p.labels, v) for p, v in zip(points[::-1], lows[::-1], strict=True)]
+        band = [axes.locate(p.labels, v) for p, v in zip(points, highs, strict=True)]
+        band += [axes.locate(p.labels, v) for p, v in zip(points[::-1], lows[::-1], strict=True)]
         if len(points) > 1:
-            parts.append(f'<polygon class="band" points="{_pairs(band)}"/>')
+            parts.append(f'<polygon class="band" points="{_format_points(band)}"/>')
         else:
             (x, y), (_, end) = band
             parts.append(f'<path class="whisker" d="M{x:.1f} {y:.1f}V{end:.1f}"/>')
-    line = [axes.at(p.labels, scale * p.value) for p in points]
-    parts.append(f'<polyline class="line" points="{_pairs(line)}"/>')
+    line = [axes.locate(p.labels, scale * p.value) for p in points]
+    parts.append(f'<polyline class="curve" points="{_format_points(line)}"/>')
     for point, (x, y) in zip(points, line, strict=True):
-        said = f"{point.labels:,} labels: {_number(scale * point.value)}{unit}"
+        said = f"{point.labels:,} labels: {_format_number(scale * point.value)}{unit}"
         if point.low is not None and point.high is not None:
-            said += f" ({_number(scale * point.low)} to {_number(scale * point.high)}{unit})"
-        dot = f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{text(said)}</title>'
-        parts.append(f"{dot}</circle>")
-    return _svg(parts, WIDTH, _HEIGHT, label)
+            low, high = _format_number(scale * point.low), _format_number(scale * point.high)
+            said += f" ({low} to {high}{unit})"
+        circle = f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">'
+        parts.append(f"{circle}<title>{escape_text(said)}</title></circle>")
+    return _make_svg(parts, _HEIGHT)
 
 
-def steps_svg(times: Sequence[float], counts: Sequence[int], *, label: str) -> str:
-    """How the number of labels grew: a step at every time.
+def draw_growth(times: Sequence[float], counts: Sequence[int]) -> str:
+    """Draw the number of labels over time: a step at every time.
 
     Args:
         times: seconds since the epoch, growing; at least one.
-        counts: the labels there were from then on.
-        label: what a screen reader says.
+        counts: number of labels from then on.
     """
-    axes = _Axes(_span(list(times)), (0.0, _range(0.0, float(max(counts)), (0, math.inf))[1]))
-    x, y = axes.at(times[0], 0)
+    axes = _Axes(
+        _find_extent(list(times)), (0.0, _pad_range(0.0, float(max(counts)), (0, math.inf))[1])
+    )
+    x, y = axes.locate(times[0], 0)
     path = [f"M{x:.1f} {y:.1f}"]
     for time, count in zip(times, counts, strict=True):
-        x, y = axes.at(time, count)
+        x, y = axes.locate(time, count)
         path.append(f"H{x:.1f}V{y:.1f}")
     end = _LEFT + (WIDTH - _LEFT - _RIGHT)
     path.append(f"H{end:.1f}")
-    area = "".join(path) + f"V{axes.at(0, 0)[1]:.1f}Z"
-    parts = [axes.grid("", "", times=True), f'<path class="band" d="{area}"/>']
-    parts.append(f'<path class="line" d="{"".join(path)}"/>')
-    return _svg(parts, WIDTH, _HEIGHT, label)
+    area = "".join(path) + f"V{axes.locate(0, 0)[1]:.1f}Z"
+    parts = [axes.draw_grid("", "", times=True), f'<path class="band" d="{area}"/>']
+    parts.append(f'<path class="curve" d="{"".join(path)}"/>')
+    return _make_svg(parts, _HEIGHT)
 
 
-def bars_svg(bars: Sequence[Bar], *, label: str) -> str:
-    """Bars side by side, longest name cut, each with its note behind it.
+def draw_bars(bars: Sequence[Bar]) -> str:
+    """Draw horizontal bars with names and notes; long names are cut.
 
     Args:
         bars: at least one; in the order shown.
-        label: what a screen reader says.
     """
-    names = [_cut(bar.name) for bar in bars]
+    names = [_shorten_name(bar.name) for bar in bars]
     left = _LETTER * max(len(name) for name in names) + 12
     room = WIDTH - left - 8 - _LETTER * min(max(len(bar.note) for bar in bars) + 1, 21)
     longest = max(max(bar.amount for bar in bars), 1e-12)
@@ -167,40 +153,40 @@ def bars_svg(bars: Sequence[Bar], *, label: str) -> str:
         length = max(room * bar.amount / longest, 1)
         middle = y + _ROW / 2 + 4.5
         parts.append(
-            f"<g><title>{text(bar.name)}: {text(bar.note)}</title>"
-            f'<text x="{left - 8:g}" y="{middle}" text-anchor="end">{text(name)}</text>'
+            f"<g><title>{escape_text(bar.name)}: {escape_text(bar.note)}</title>"
+            f'<text x="{left - 8:g}" y="{middle}" text-anchor="end">{escape_text(name)}</text>'
             f'<rect class="bar" x="{left:g}" y="{y + 4}" width="{length:.1f}" '
             f'height="{_ROW - 8}" rx="3"/>'
             f'<text class="soft" x="{left + length + 7:.1f}" y="{middle}">'
-            f"{text(bar.note)}</text></g>"
+            f"{escape_text(bar.note)}</text></g>"
         )
-    return _svg(parts, WIDTH, _ROW * len(bars), label)
+    return _make_svg(parts, _ROW * len(bars))
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+def _shorten_name(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
 
 
 class _Axes:
-    """Where values lie on the picture."""
+    """Positions of values in the figure."""
 
     def __init__(self, across: tuple[float, float], up: tuple[float, float]) -> None:
         self.across, self.up = across, up
 
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        """The place of a pair of values."""
+    def locate(self, x: float, y: float) -> tuple[float, float]:
+        """The position of a pair of values."""
         (left, right), (bottom, top) = self.across, self.up
         place = _LEFT + (WIDTH - _LEFT - _RIGHT) * (x - left) / (right - left)
         height = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (top - y) / (top - bottom)
         return place, height
 
-    def grid(self, name: str, unit: str, *, times: bool = False) -> str:
-        """Lines, numbers and the name under the axis."""
+    def draw_grid(self, name: str, unit: str, *, times: bool = False) -> str:
+        """Draw grid lines, numbers and the name of the axis."""
         parts = []
-        for value in ticks(*self.up, count=4):
-            y = self.at(self.across[0], value)[1]
+        for value in choose_ticks(*self.up, count=4):
+            y = self.locate(self.across[0], value)[1]
             parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{WIDTH - _RIGHT}"/>')
-            words = f"{_number(value)}{unit}"
+            words = f"{_format_number(value)}{unit}"
             parts.append(
                 f'<text class="soft" x="{_LEFT - 7}" y="{y + 4.5:.1f}" text-anchor="end">'
                 f"{words}</text>"
@@ -208,19 +194,19 @@ class _Axes:
         base = _HEIGHT - _BOTTOM + 19
         if times:
             for value, anchor in zip(self.across, ("start", "end"), strict=True):
-                x = self.at(value, self.up[0])[0]
+                x = self.locate(value, self.up[0])[0]
                 parts.append(
                     f'<text class="soft" x="{x:.1f}" y="{base}" text-anchor="{anchor}">'
-                    f"{moment(value)}</text>"
+                    f"{format_time(value)}</text>"
                 )
             return "".join(parts)
-        for value in ticks(*self.across):
+        for value in choose_ticks(*self.across):
             if value != int(value):
                 continue
-            x = self.at(value, self.up[0])[0]
+            x = self.locate(value, self.up[0])[0]
             parts.append(
                 f'<text class="soft" x="{x:.1f}" y="{base}" text-anchor="middle">'
-                f"{_number(value)}</text>"
+                f"{_format_number(value)}</text>"
             )
         middle = _LEFT + (WIDTH - _LEFT - _RIGHT) / 2
         parts.append(
@@ -229,11 +215,11 @@ class _Axes:
         return "".join(parts)
 
 
-def moment(at: float) -> str:
-    """A time as text, in UTC.
+def format_time(at: float) -> str:
+    """Format a time in UTC.
 
     Example:
-        >>> moment(0)
+        >>> format_time(0)
         '1970-01-01 00:00'
     """
     try:
@@ -242,29 +228,26 @@ def moment(at: float) -> str:
         return f"{at:g}"
 
 
-def _range(low: float, high: float, limits: tuple[float, float]) -> tuple[float, float]:
-    """A range with some air around the values, within limits."""
-    air = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
-    return max(limits[0], low - air), min(limits[1], high + air)
+def _pad_range(low: float, high: float, limits: tuple[float, float]) -> tuple[float, float]:
+    """Add a margin to a range, within limits."""
+    margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+    return max(limits[0], low - margin), min(limits[1], high + margin)
 
 
-def _span(values: Sequence[float]) -> tuple[float, float]:
+def _find_extent(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     return (low, high) if high > low else (low - 1, high + 1)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     if value == int(value):
         return f"{int(value):,}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _pairs(places: Sequence[tuple[float, float]]) -> str:
+def _format_points(places: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
-def _svg(parts: Sequence[str], width: float, height: float, label: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{text(label)}">'
-        f"{''.join(parts)}</svg>"
-    )
+def _make_svg(parts: Sequence[str], height: float) -> str:
+    return f'<svg viewBox="0 0 {WIDTH:g} {height:g}">{"".join(parts)}</svg>'

@@ -1,4 +1,4 @@
-"""What a campaign's report shows, gathered from its record as plain values."""
+"""The contents of a campaign's report, collected from its record."""
 
 import statistics
 import time
@@ -6,45 +6,46 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
-from labelwise.campaign.costs import spent
+from labelwise.campaign.costs import campaign_cost
+from labelwise.campaign.folder.items import Items
 from labelwise.campaign.folder.missing_items import annotators
-from labelwise.campaign.forecast import curve, forecast
+from labelwise.campaign.forecast import ModelScore, forecast_batch, learning_curve
 from labelwise.campaign.labels import resolve_labels
-from labelwise.campaign.report.figures import Point, percent
+from labelwise.campaign.report.figures import format_percent
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, should_stop
 from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
-from labelwise.media.thumbnails import picture_address
+from labelwise.media.thumbnails import make_thumbnail_url
 from labelwise.record.agreement import agreement
-from labelwise.record.events import Event, Label, Told, Withdrawn
+from labelwise.record.events import Asked, Event, Label, Told, Trained, Withdrawn
+from labelwise.record.ledger import Ledger
 
 _METRICS = {
     "accuracy": "accuracy",
     "mse": "mean squared error",
     "prequential": "accuracy on each batch before training on it",
 }
-LONGEST = 600
-"""Letters of a text that are shown."""
+MAX_TEXT = 600
+"""Characters of a text that are shown."""
 
-_BINS = 10
-_STEPS = 200
+_RANGES = 10
+_MAX_STEPS = 200
 
 
 @dataclass(frozen=True)
-class Pick:
-    """An item that was picked.
+class ReportedPick:
+    """A picked item.
 
     Attributes:
         id: of the item.
-        shown: its text, or the name of its picture.
-        picture: an address with the picture in it (``data:image/...``), or None.
-        label: what it was labelled, or None.
-        guess: what the model took it for when it was picked, or None.
-        confidence: how sure the model was, or None.
-        why: why it was picked.
+        shown: its text, or its file name.
+        picture: a ``data:image/...`` URL with its image, or None.
+        label: its label, or None.
+        guess: the prediction when it was picked, or None.
+        confidence: of the prediction, or None.
+        why: the reason for picking it.
     """
 
     id: int
@@ -62,18 +63,18 @@ class BatchPicks:
 
     number: int
     strategy: str
-    picks: tuple[Pick, ...]
+    picks: tuple[ReportedPick, ...]
 
 
 @dataclass(frozen=True)
-class Person:
-    """What one person did: standing labels and skips, time, and how often they are right."""
+class AnnotatorSummary:
+    """One annotator: current labels and skips, time, and estimated share of correct labels."""
 
     name: str
     labels: int
     skips: int
     seconds: float
-    per_label: float | None = None
+    seconds_per_label: float | None = None
     reliability: float | None = None
 
 
@@ -82,33 +83,32 @@ Rows = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class Facts:
-    """All that the page shows; what is empty is left out.
+class ReportData:
+    """The contents of the page; empty parts are left out.
 
     Attributes:
         name: of the campaign.
-        items: how many the pool has.
-        labels: how many of them have a label.
-        batches: how many were asked for.
-        tiles: amounts with their names and a note each.
-        advice: whether to go on, in sentences.
-        metric: what ``points`` measure.
-        share: whether that is a share, told in percent.
-        measured: how many items the last model was measured on.
+        items: number of items in the pool.
+        labels: number of items with a label.
+        batches: number of batches.
+        tiles: key figures: name, value, note.
+        advice: whether to continue, in sentences.
+        metric: name of the measure of ``points``.
+        is_regression: whether labels are numbers.
+        measured: holdout size of the last model.
         points: the learning curve.
         trainings: a row per training.
-        growth: times and how many labels there were from then on.
-        balance: classes, or ranges of values, and how many items have each.
-        ranges: whether ``balance`` holds ranges.
-        people: who labelled, the busiest first.
-        agreement: how far they agree, in a sentence.
-        pairs: a row per two people with items in common.
-        surprises: picks whose guess was wrong, the surest first.
+        growth: time and number of labels from then on.
+        balance: class, or range of values, and its number of items.
+        annotators: the one with the most labels first.
+        agreement: of the annotators, in a sentence.
+        pairs: a row per two annotators with common items.
+        surprises: picks with a wrong prediction, most confident first.
         picks: the first picks of the last batches.
         costs: amounts by name.
         settings: values by name.
         version: of labelwise.
-        made: when, in seconds since the epoch.
+        made: time of the report, in seconds since the epoch.
     """
 
     name: str
@@ -118,17 +118,16 @@ class Facts:
     tiles: Rows = ()
     advice: tuple[str, ...] = ()
     metric: str = "accuracy"
-    share: bool = True
+    is_regression: bool = False
     measured: int = 0
-    points: tuple[Point, ...] = ()
+    points: tuple[ModelScore, ...] = ()
     trainings: Rows = ()
     growth: tuple[tuple[float, int], ...] = ()
     balance: tuple[tuple[str, int], ...] = ()
-    ranges: bool = False
-    people: tuple[Person, ...] = ()
+    annotators: tuple[AnnotatorSummary, ...] = ()
     agreement: str = ""
     pairs: Rows = ()
-    surprises: tuple[Pick, ...] = ()
+    surprises: tuple[ReportedPick, ...] = ()
     picks: tuple[BatchPicks, ...] = ()
     costs: Rows = ()
     settings: Rows = ()
@@ -136,122 +135,124 @@ class Facts:
     made: float = 0.0
 
 
-Show = Callable[[int], tuple[str, str | None]]
-"""Gives an item's text or name, and its picture as an address, or None."""
+ShowItem = Callable[[int], tuple[str, str | None]]
+"""Returns an item's text or file name, and its image as a URL, or None."""
 
 
-def shower(items: Any) -> Show:
-    """How the items of a campaign are shown.
+def make_item_view(items: Items) -> ShowItem:
+    """A function that shows the items of a campaign."""
 
-    Args:
-        items: a `labelwise.campaign.folder.items.Items`.
-    """
-
-    def show(item: int) -> tuple[str, str | None]:
+    def show_item(item: int) -> tuple[str, str | None]:
         try:
             about = items.describe(item)
-            picture = picture_address(items.path(item)) if items.kind == "images" else None
-        except (UnknownName, BadInput) as error:  # a file may be gone since
+            picture = make_thumbnail_url(items.path(item)) if items.kind == "images" else None
+        except (UnknownName, BadInput) as error:  # its file may be missing
             return str(error), None
         words = about.get("name") or about.get("text")
         if words is None:
             words = ", ".join(f"{name} {value}" for name, value in about["columns"].items())
-        return (words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"), picture
+        return (words if len(words) <= MAX_TEXT else f"{words[: MAX_TEXT - 1]}…"), picture
 
-    return show
+    return show_item
 
 
-def gather(
+def collect_report(
     name: str,
-    ledger: Any,
+    ledger: Ledger,
     events: Sequence[Event],
-    show: Show,
+    show_item: ShowItem,
     *,
     picks: int = 10,
     now: Callable[[], float] = time.time,
-) -> Facts:
-    """Everything the page shows.
+) -> ReportData:
+    """Collect the contents of the page.
 
     Args:
         name: of the campaign.
-        ledger: where it stands.
+        ledger: its state.
         events: its whole record.
-        show: gives an item's text or name, and its picture.
-        picks: how many of each batch are shown.
-        now: gives the time.
+        show_item: returns an item's text or file name, and its image.
+        picks: number of picks shown per batch.
+        now: returns the time.
     """
     settings = Settings.from_dict(ledger.settings)
     labels = resolve_labels(ledger, settings)
-    found = curve(ledger)
+    found = learning_curve(ledger)
     metric = found[-1].metric if found else "accuracy"
     together = agreement(ledger)
     pairs = [
-        (f"{pair.first} & {pair.second}", f"{pair.items:,}", f"{pair.agreed:,}", _plain(pair.kappa))
+        (
+            f"{pair.first} & {pair.second}",
+            f"{pair.items:,}",
+            f"{pair.agreed:,}",
+            _format_number(pair.kappa),
+        )
         for pair in together.pairs
     ]
-    return Facts(
+    return ReportData(
         name=name,
         items=ledger.items,
         labels=len(labels),
         batches=len(ledger.batches),
-        tiles=_tiles(ledger, len(labels)),
-        advice=_advice(ledger, settings),
+        tiles=_collect_tiles(ledger, len(labels)),
+        advice=_collect_advice(ledger, settings),
         metric=_METRICS[metric],
-        share=metric != "mse",
+        is_regression=settings.regression,
         measured=int(ledger.trainings[-1].metrics.get("validation_labels") or 0) if found else 0,
-        points=tuple(Point(p.labels, p.accuracy, p.low, p.high) for p in found),
-        trainings=_trainings(ledger.trainings, metric),
-        growth=_growth(events),
-        balance=_ranges(labels) if settings.regression else _classes(labels, settings),
-        ranges=settings.regression,
-        people=_people(ledger, events, together.reliability),
+        points=tuple(found),
+        trainings=_training_rows(ledger.trainings, metric),
+        growth=_collect_growth(events),
+        balance=_count_ranges(labels) if settings.regression else _count_classes(labels, settings),
+        annotators=_summarize_annotators(ledger, events, together.reliability),
         agreement=together.says if together.items else "",
         pairs=tuple(pairs),
-        surprises=_surprises(ledger, labels, show, picks) if not settings.regression else (),
-        picks=_batches(ledger, labels, show, picks),
-        costs=_costs(ledger, settings),
-        settings=_settings(settings),
+        surprises=_collect_surprises(ledger, labels, show_item, picks)
+        if not settings.regression
+        else (),
+        picks=_collect_batches(ledger, labels, show_item, picks),
+        costs=_cost_rows(ledger, settings),
+        settings=_setting_rows(settings),
         version=metadata.version("labelwise"),
         made=now(),
     )
 
 
-def _advice(ledger: Any, settings: Settings) -> tuple[str, ...]:
-    """Whether to go on, by each rule that could judge, and what to expect."""
+def _collect_advice(ledger: Ledger, settings: Settings) -> tuple[str, ...]:
+    """Whether to continue, by each rule that could judge, and the forecast."""
     found = advise(ledger, settings)
     judged = [f"{said.rule}: {said.says}" for said in found if said.judged]
-    verdict = "labelling can stop" if should_stop(found) else "labelling should go on"
-    expected = forecast(ledger, settings)
+    verdict = "you can stop labelling" if should_stop(found) else "continue labelling"
+    expected = forecast_batch(ledger, settings)
     ahead = [expected.says] if expected.gain is not None else []
     return (*([verdict] if judged else []), *judged, *ahead)
 
 
-def _costs(ledger: Any, settings: Settings) -> Rows:
-    cost = spent(ledger, settings)
+def _cost_rows(ledger: Ledger, settings: Settings) -> Rows:
+    cost = campaign_cost(ledger, settings)
     rows: list[tuple[str, str, float | None]] = [
         ("labels", f"{cost.labels:,}", settings.budget_labels)
     ]
     if cost.seconds_per_label is not None:
-        rows.append(("median time of a label", f"{cost.seconds_per_label:.1f} s", None))
+        rows.append(("median time per label", f"{cost.seconds_per_label:.1f} s", None))
     if cost.hours is not None:
         rows.append(("hours of labelling", f"{cost.hours:.2f}", settings.budget_hours))
     if cost.money is not None:
         rows.append(("money", f"{cost.money:,.2f}", settings.budget_money))
     if cost.share is not None:
-        rows.append(("budget spent", percent(cost.share), None))
+        rows.append(("budget spent", format_percent(cost.share), None))
     if cost.left is not None:
-        rows.append(("labels that the budget still pays for", f"{cost.left:,}", None))
+        rows.append(("labels left in the budget", f"{cost.left:,}", None))
     return tuple(
         (name, value if limit is None else f"{value} of {limit:,}") for name, value, limit in rows
     )
 
 
-def _tiles(ledger: Any, labels: int) -> Rows:
+def _collect_tiles(ledger: Ledger, labels: int) -> Rows:
     tiles = [
         ("labelled", f"{labels:,}", f"of {ledger.items:,} items"),
-        ("waiting", f"{len(ledger.waiting):,}", "asked for, without a label"),
+        ("waiting", f"{len(ledger.waiting):,}", "selected, without a label"),
         ("skipped", f"{len(ledger.skipped):,}", ""),
-        ("people", f"{sum(work.labels > 0 for work in ledger.per_annotator.values()):,}", ""),
+        ("annotators", f"{sum(work.labels > 0 for work in ledger.per_annotator.values()):,}", ""),
         ("models", f"{len(ledger.trainings):,}", "trained"),
     ]
     disputed = len(ledger.disagreements())
@@ -260,25 +261,25 @@ def _tiles(ledger: Any, labels: int) -> Rows:
     return tuple(tiles)
 
 
-def _trainings(trainings: Sequence[Any], metric: str) -> Rows:
+def _training_rows(trainings: Sequence[Trained], metric: str) -> Rows:
     rows = []
     for training in trainings:
         value, interval = training.metrics.get(metric), training.metrics.get("interval")
         ends = "–"
         if interval and metric != "prequential":
-            ends = " to ".join(_amount(end, metric) for end in interval)
-        shown = "–" if value is None else _amount(value, metric)
+            ends = " to ".join(_format_value(end, metric) for end in interval)
+        shown = "–" if value is None else _format_value(value, metric)
         seconds = f"{training.seconds:.1f} s"
         rows.append((f"{training.number}", f"{training.labels:,}", shown, ends, seconds))
     return tuple(rows)
 
 
-def _amount(value: float, metric: str) -> str:
-    return f"{value:.4g}" if metric == "mse" else percent(value)
+def _format_value(value: float, metric: str) -> str:
+    return f"{value:.4g}" if metric == "mse" else format_percent(value)
 
 
-def _growth(events: Iterable[Event]) -> tuple[tuple[float, int], ...]:
-    """How many votes stood at each time, thinned to some hundred times."""
+def _collect_growth(events: Iterable[Event]) -> tuple[tuple[float, int], ...]:
+    """The number of votes over time, thinned to at most 200 steps."""
     standing: set[tuple[int, str]] = set()
     steps: list[tuple[float, int]] = []
     for event in events:
@@ -289,42 +290,42 @@ def _growth(events: Iterable[Event]) -> tuple[tuple[float, int], ...]:
         else:
             continue
         steps.append((max(event.at, steps[-1][0] if steps else event.at), len(standing)))
-    if len(steps) <= _STEPS:
+    if len(steps) <= _MAX_STEPS:
         return tuple(steps)
-    places = [round(place * (len(steps) - 1) / (_STEPS - 1)) for place in range(_STEPS)]
+    places = [round(place * (len(steps) - 1) / (_MAX_STEPS - 1)) for place in range(_MAX_STEPS)]
     return tuple(steps[place] for place in places)
 
 
-def _classes(labels: Labels, settings: Settings) -> tuple[tuple[str, int], ...]:
+def _count_classes(labels: Labels, settings: Settings) -> tuple[tuple[str, int], ...]:
     counts = Counter({str(label): 0 for label in settings.classes or ()})
     counts.update(str(label) for label in labels.values())
     return tuple(counts.most_common()) if labels else ()
 
 
-def _ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
+def _count_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
     values = [float(value) for value in labels.values()]
     if not values:
         return ()
     low, high = min(values), max(values)
-    width = (high - low) / _BINS
+    width = (high - low) / _RANGES
     if not width > 0:
         return ((f"{low:.3g}", len(values)),)
-    places = Counter(min(int((value - low) / width), _BINS - 1) for value in values)
+    places = Counter(min(int((value - low) / width), _RANGES - 1) for value in values)
     return tuple(
         (f"{low + place * width:.3g} to {low + (place + 1) * width:.3g}", places[place])
-        for place in range(_BINS)
+        for place in range(_RANGES)
     )
 
 
-def _people(
-    ledger: Any, events: Iterable[Event], reliability: Mapping[str, float]
-) -> tuple[Person, ...]:
+def _summarize_annotators(
+    ledger: Ledger, events: Iterable[Event], reliability: Mapping[str, float]
+) -> tuple[AnnotatorSummary, ...]:
     took = defaultdict(list)
     for event in events:
         if isinstance(event, Told) and event.seconds is not None:
             took[event.by].append(event.seconds)
-    people = [
-        Person(
+    found = [
+        AnnotatorSummary(
             by or "(no name)",
             work.labels,
             work.skips,
@@ -335,11 +336,13 @@ def _people(
         for by, work in annotators(ledger).items()
         if work.labels or work.skips
     ]
-    return tuple(sorted(people, key=lambda person: (-person.labels, person.name)))
+    return tuple(sorted(found, key=lambda one: (-one.labels, one.name)))
 
 
-def _surprises(ledger: Any, labels: Labels, show: Show, count: int) -> tuple[Pick, ...]:
-    """Picks that the model took for something else than they were."""
+def _collect_surprises(
+    ledger: Ledger, labels: Labels, show_item: ShowItem, count: int
+) -> tuple[ReportedPick, ...]:
+    """Picks with a wrong prediction, most confident first."""
     wrong = []
     for batch in ledger.batches:
         for rank, guess in enumerate(batch.asked.guesses or ()):
@@ -350,17 +353,23 @@ def _surprises(ledger: Any, labels: Labels, show: Show, count: int) -> tuple[Pic
             if guess is not None and label is not None and str(label) != str(guess[0]):
                 wrong.append((-guess[1], item, batch.asked, rank))
     wrong.sort(key=lambda entry: entry[:2])
-    return tuple(_pick(labels, asked, rank, show) for _, _, asked, rank in wrong[:count])
+    return tuple(
+        _describe_pick(labels, asked, rank, show_item) for _, _, asked, rank in wrong[:count]
+    )
 
 
-def _batches(ledger: Any, labels: Labels, show: Show, count: int) -> tuple[BatchPicks, ...]:
-    """The first picks of the last three batches that a strategy chose, newest first."""
+def _collect_batches(
+    ledger: Ledger, labels: Labels, show_item: ShowItem, count: int
+) -> tuple[BatchPicks, ...]:
+    """The first picks of the last three batches, newest first."""
     shown = []
     for batch in reversed(ledger.batches):
         chosen = [
             rank for rank, item in enumerate(batch.asked.ids) if item not in batch.asked.validation
         ]
-        picks = tuple(_pick(labels, batch.asked, rank, show) for rank in chosen[:count])
+        picks = tuple(
+            _describe_pick(labels, batch.asked, rank, show_item) for rank in chosen[:count]
+        )
         if picks:
             shown.append(BatchPicks(batch.number, batch.asked.strategy, picks))
         if len(shown) == 3:
@@ -368,12 +377,12 @@ def _batches(ledger: Any, labels: Labels, show: Show, count: int) -> tuple[Batch
     return tuple(shown)
 
 
-def _pick(labels: Labels, asked: Any, rank: int, show: Show) -> Pick:
+def _describe_pick(labels: Labels, asked: Asked, rank: int, show_item: ShowItem) -> ReportedPick:
     item = asked.ids[rank]
-    shown, picture = show(item)
+    shown, picture = show_item(item)
     label = labels.get(item)
     guess = None if asked.guesses is None else asked.guesses[rank]
-    return Pick(
+    return ReportedPick(
         item,
         shown,
         picture,
@@ -384,7 +393,7 @@ def _pick(labels: Labels, asked: Any, rank: int, show: Show) -> Pick:
     )
 
 
-def _settings(settings: Settings) -> Rows:
+def _setting_rows(settings: Settings) -> Rows:
     shown = []
     for name, value in settings.to_dict().items():
         if value is None or value == {}:
@@ -394,5 +403,5 @@ def _settings(settings: Settings) -> Rows:
     return tuple(shown)
 
 
-def _plain(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
