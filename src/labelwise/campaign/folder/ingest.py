@@ -217,11 +217,11 @@ class _Growth:
         if texts and facts.embedding != TFIDF:
             rows = encode_sentences(values, facts.embedding, progress=self._progress)
             texts = False
-        kind: Any = TfidfEmbedding if texts else Standardizer
+        embed: TfidfEmbedding | Standardizer
         if self.before:
-            embed = kind.load(path)
+            embed = TfidfEmbedding.load(path) if texts else Standardizer.load(path)
         else:
-            embed = kind.of(rows)
+            embed = TfidfEmbedding.learn(rows) if texts else Standardizer.measure(rows)
             embed.save(path)
         width = len(embed.mean) if texts else rows.shape[1]
         with _RowsFile(self.home / INPUTS, (width,), np.float32, self.before) as out:
