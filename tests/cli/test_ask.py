@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.project import Project
-from labelwise.campaign.why import why
 from labelwise.cli.ask import find_guess
 from labelwise.record.events import Asked
 from tests.cli.folders import answer, ask, label_all, ledger, read, write
@@ -21,7 +21,7 @@ def test_the_file_has_the_batch_in_the_order_of_picking(folder, capsys):
     assert [int(row["id"]) for row in rows] == list(batch.asked.ids)
     assert [int(row["rank"]) for row in rows] == list(range(10))
     assert list(rows[0]) == ["id", "item", "label", "rank", "weight", "why"]
-    assert [row["why"] for row in rows] == [why(batch.asked, rank) for rank in range(10)]
+    assert [row["why"] for row in rows] == [explain_pick(batch.asked, rank) for rank in range(10)]
     assert {row["label"] for row in rows} == {""}
 
 

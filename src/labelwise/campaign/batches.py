@@ -16,7 +16,6 @@ from labelwise.arrays import Ids, largest, row_noise
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.settings import BATCHES, Settings
 from labelwise.campaign.training import CampaignModel
-from labelwise.campaign.tuning import ADAPT
 from labelwise.errors import BadInput
 from labelwise.files import to_json
 from labelwise.learner import Label
@@ -27,7 +26,6 @@ from labelwise.record.ledger import Batch, Ledger
 from labelwise.rounds import adapt_options
 from labelwise.selection.result import Selection
 from labelwise.selection.run import check_budget
-from labelwise.strategies import get
 from labelwise.strategy import PastBatch
 
 RESERVED, DRAWN = 51, 52
@@ -149,10 +147,7 @@ def select_batch(
     """A new batch as an event; `open_batch` sets its time and decides whether it is needed."""
     past = [PastBatch(old.strategy, old.options, old.ids, old.info) for old in state.batches]
     history = model.make_history(past, state.labels, state.measured)
-    strategy = get(request.strategy)
-    if request.strategy in ADAPT:
-        strategy = replace(strategy, adapt=ADAPT[request.strategy])
-    options = adapt_options(strategy, request.options, history)
+    options = adapt_options(request.strategy, request.options, history)
     picks, holdout = _select_items(model, state, replace(request, options=options), progress)
     guesses, info = None, {**picks.info}
     predicted = None if state.trained is None else model.predict(picks.ids)

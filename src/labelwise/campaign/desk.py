@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from labelwise.campaign import operations
+from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.operations import Seconds, check_expected, check_person, whole_ids
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Added, Changed, Event, Label, Started
 from labelwise.record.group_commit import GroupCommit, Operation
@@ -276,14 +276,14 @@ class Desk:
 
         return self.look(rows)
 
-    def why(self, item: int) -> str:
+    def explain_pick(self, item: int) -> str:
         """One sentence on why an item was chosen."""
 
         def find(ledger: Ledger) -> str:
             number, rank = ledger.batch_of(item), ledger.rank_of(item)
             if number is None or rank is None:
                 return "Nobody asked for it: its label was told all the same."
-            return why(ledger.batches[number - 1].asked, rank)
+            return explain_pick(ledger.batches[number - 1].asked, rank)
 
         return self.look(find)
 

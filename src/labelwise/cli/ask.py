@@ -172,7 +172,7 @@ def find_guess(asked: "Asked", rank: int) -> tuple[Any, float | None]:
 
 def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list[dict[str, Any]]:
     """Make a row per item, in the order of picking."""
-    from labelwise.campaign.why import why
+    from labelwise.campaign.explanations import explain_pick
 
     describe = make_item_describer(project)
     rows = []
@@ -188,7 +188,7 @@ def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list
                 "label": None,
                 "rank": rank,
                 "weight": ledger.weight_of(item),
-                "why": why(asked, rank),
+                "why": explain_pick(asked, rank),
                 "guess": guess,
                 "confidence": confidence,
             }

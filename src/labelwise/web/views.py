@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from labelwise.campaign import stopping
 from labelwise.campaign.costs import campaign_cost
+from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.missing_items import annotators, closed_ids
 from labelwise.campaign.forecast import forecast_batch, learning_curve
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.why import why
 from labelwise.record.events import Asked, Event, kind_of
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import AnnotatorWork
@@ -55,7 +55,7 @@ def show_item(project: Any, place: Place) -> bodies.Item:
     if place.asked is not None:
         shown.batch, shown.rank = place.asked.batch, place.rank + 1
         if place.rank < len(place.asked.ids):
-            shown.why = why(place.asked, place.rank)
+            shown.why = explain_pick(place.asked, place.rank)
     return shown
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from labelwise.campaign.costs import campaign_cost
+from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.items import Items
 from labelwise.campaign.folder.missing_items import annotators
 from labelwise.campaign.forecast import ModelScore, forecast_batch, learning_curve
@@ -15,7 +16,6 @@ from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.report.figures import format_percent
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import advise, should_stop
-from labelwise.campaign.why import why
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.thumbnails import make_thumbnail_url
 from labelwise.record.agreement import agreement
@@ -389,7 +389,7 @@ def _describe_pick(labels: Labels, asked: Asked, rank: int, show_item: ShowItem)
         None if label is None else str(label),
         None if guess is None else str(guess[0]),
         None if guess is None else guess[1],
-        why(asked, rank),
+        explain_pick(asked, rank),
     )
 
 
