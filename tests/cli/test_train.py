@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.project import Project
+from labelwise.campaign.runner import sign_process
 from labelwise.cli import run
 from labelwise.cli.status import format_training
 from labelwise.record.events import Training
-from labelwise.web.steps import signature
 from tests.cli.folders import CLASSES, answer, ledger
 
 
@@ -88,12 +88,12 @@ def test_an_error_is_told_as_a_number():
 
 def test_a_training_at_work_is_waited_for_and_one_whose_process_is_gone_is_not(trained, capsys):
     desk = Project.open().desk()
-    desk.storage.append(desk.name, [Training(time.time(), 3, 20, signature(os.getpid()))])
+    desk.storage.append(desk.name, [Training(time.time(), 3, 20, sign_process(os.getpid()))])
     code, _, err = answer(capsys, "train")
     assert code == 1 and "training 3 is running; wait for it" in err
     assert "number 3 is running" in answer(capsys, "status")[1]
     gone = run_process([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True)
-    left = signature(int(gone.stdout))
+    left = sign_process(int(gone.stdout))
     desk.storage.append(desk.name, [Training(time.time(), 4, 20, left)])
     out = answer(capsys, "status")[1]
     assert "number 4 ended before it was finished" in out and "next      labelwise label" in out

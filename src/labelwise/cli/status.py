@@ -45,7 +45,7 @@ def train_model(
     evaluation (setting validation) are never trained on. A failed training is
     noted in the record, and no label is lost.
     """
-    from labelwise.web.steps import signature
+    from labelwise.campaign.runner import sign_process
 
     project = open_project(campaign)
     ledger = project.desk().ledger()
@@ -53,7 +53,7 @@ def train_model(
     try:
         with show_progress() as progress:
             active = project.campaign(progress=progress)
-            trained = active.train(seed=seed, by=by or signature(os.getpid()), lost=_may_be_over)
+            trained = active.train(seed=seed, by=by or sign_process(os.getpid()), lost=_may_be_over)
     except KeyboardInterrupt:
         words = _describe_interrupted_training(project.desk().ledger(), length)
         if words is None:
@@ -75,10 +75,10 @@ def _may_be_over(training: "Training", now: float) -> bool:
 
     It must be waited for while its process is alive on this machine; others are unknown.
     """
-    from labelwise.web.steps import is_lost
+    from labelwise.campaign.runner import is_training_lost
 
     here = training.by.endswith(f" on {socket.gethostname()}")
-    return not here or is_lost(training, now)
+    return not here or is_training_lost(training, now)
 
 
 def _describe_interrupted_training(ledger: "Ledger", length: int) -> str | None:
@@ -241,9 +241,9 @@ def _format_advice(ledger: "Ledger", settings: "Settings") -> Lines:
 
 def is_training(ledger: "Ledger") -> bool:
     """Tell whether a training runs, as far as is known: its process may have ended."""
-    from labelwise.web.steps import is_lost
+    from labelwise.campaign.runner import is_training_lost
 
-    return ledger.training is not None and not is_lost(ledger.training, time.time())
+    return ledger.training is not None and not is_training_lost(ledger.training, time.time())
 
 
 def find_next_command(ledger: "Ledger", settings: "Settings") -> str:

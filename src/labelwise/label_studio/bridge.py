@@ -6,8 +6,6 @@ that *Uncertainty sampling* serves them in that order. It may be called at any t
 one likes: without news it changes nothing, and after an interruption it goes on where it was.
 """
 
-import os
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.campaign.project import Project
-from labelwise.campaign.settings import Settings
+from labelwise.campaign.runner import CampaignRunner
 from labelwise.errors import Conflict, LabelwiseWarning
 from labelwise.label_studio import intake
 from labelwise.label_studio.client import Client
@@ -38,10 +36,8 @@ from labelwise.label_studio.visit import (
     tasks_folder,
 )
 from labelwise.pool.blocks import Progress
-from labelwise.pool.pool import Pool
-from labelwise.record.events import Event, TrainingFailed
+from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
-from labelwise.web.steps import Step, is_lost, left_to_ask, next_step, signature
 
 QUEUE = "Uncertainty sampling"
 """The queue that serves the lowest score first."""
@@ -96,8 +92,7 @@ class Bridge:
         self.home = campaign_folder(home or Path(f"label-studio-{number}"))
         self._wishes, self._progress = wishes or Wishes(), progress
         self._project: Project | None = None
-        self._campaign: tuple[Any, Any] | None = None
-        self._failed_at: int | None = None
+        self._runner: CampaignRunner | None = None
 
     def sync(self, only: Sequence[int] | None = None) -> Synced:
         """Bring both up to date with each other.
@@ -119,7 +114,7 @@ class Bridge:
         desk = project.desk()
         intake.forget_deleted(visit, places, desk, owned)
         pull(visit, places, desk, owned, only)
-        self._advance(visit, project, desk)
+        self._advance(visit, project)
         write_order(visit, places, desk)
         visit.done.left_out = len(visit.tasks.facts.left_out)
         return visit.done
@@ -128,7 +123,7 @@ class Bridge:
         """Let go of the record."""
         if self._project is not None:
             self._project.storage().close()
-            self._project = self._campaign = None
+            self._project = self._runner = None
 
     def _visit(self, held: dict[str, Any], layout: Layout) -> Visit:
         facts = Facts(self._client.url, self._number, layout.kind, layout.field)
@@ -160,48 +155,25 @@ class Bridge:
             intake.keep_settings(visit, self._project)
         return self._project
 
-    def _advance(self, visit: Visit, project: Project, desk: Any) -> None:
-        """Train and choose when it is time to; an error does not keep the rest from going on."""
-        desk.commit(_without_lost)
+    def _advance(self, visit: Visit, project: Project) -> None:
+        """Train and select batches when they are due; a failure is reported with the sync."""
+        if self._runner is None:
+            self._runner = CampaignRunner(project, progress=self._progress, train_first=True)
+        self._runner.stuck_batches = None
+        self._runner.record_lost_training()
         try:
-            while step := desk.look(self._next(desk)):
-                bare = step == "ask" and not desk.ledger().trainings
-                campaign = _bare(project) if bare else self._ready(project, desk.settings)
-                if step == "train":
-                    trained = campaign.train(by=signature(os.getpid()), lost=is_lost)
-                    visit.done.trained.append(trained)
-                    self._failed_at = None
-                    continue
-                wanted = desk.look(lambda ledger: left_to_ask(ledger, desk.settings_of(ledger)))
-                count = min(wanted, campaign.settings.batch, campaign.left())
-                if not count:  # labels of tasks that nobody asked for have used up the pool
+            while step := self._runner.choose_step():
+                result = self._runner.run_step(step)
+                if result is None:
                     return
-                picks = campaign.ask(None, count, ahead=True)
-                visit.done.asked.append(int(picks.info["batch"]))
-        except Conflict:  # another process trains or asks; what it finds is written the next time
+                if isinstance(result, Trained):
+                    visit.done.trained.append(result)
+                else:
+                    visit.done.asked.append(int(result.info["batch"]))
+        except Conflict:  # another process does the step; its result is written next time
             return
         except Exception as error:
-            self._failed_at = desk.look(lambda ledger: len(ledger.labels))
             visit.done.failure = error
-
-    def _next(self, desk: Any) -> Any:
-        return lambda ledger: next_move(ledger, desk.settings_of(ledger), self._failed_at)
-
-    def _ready(self, project: Project, settings: Settings) -> Any:
-        """The campaign with its model; made anew when there are more tasks or classes."""
-        key = (len(project.items), settings.classes)
-        if self._campaign is None or self._campaign[0] != key:
-            self._campaign = (key, project.campaign(progress=self._progress))
-        return self._campaign[1]
-
-
-def _bare(project: Project) -> Any:
-    """The campaign for its first batch, which needs no model, nor the seconds to import one."""
-    from labelwise.campaign.campaign import Campaign
-
-    inputs: Any = project.inputs
-    no_learner: Any = None
-    return Campaign(project.name, Pool(inputs), no_learner, project.storage())
 
 
 def pull(
@@ -271,15 +243,6 @@ def _use(visit: Visit, order: Order) -> None:
         visit.done.written = True
 
 
-def next_move(ledger: Ledger, settings: Settings, failed_at: int | None = None) -> Step | None:
-    """What is to be done: as on the labelling page, but labels that were there first are used."""
-    running = ledger.training is not None and not is_lost(ledger.training, time.time())
-    if not ledger.batches and ledger.labels and not ledger.trainings and not running:
-        return "train" if failed_at != len(ledger.labels) else None
-    left = left_to_ask(ledger, settings)
-    return next_step(ledger, settings, left=left, busy=running, failed_at=failed_at)
-
-
 def guesses_of(ledger: Ledger, items: Sequence[int]) -> dict[int, tuple[Any, float]]:
     """What the model took items for when it chose them, and how sure it was."""
     found = {}
@@ -290,11 +253,3 @@ def guesses_of(ledger: Ledger, items: Sequence[int]) -> dict[int, tuple[Any, flo
             if guesses is not None and rank < len(guesses):
                 found[item] = guesses[rank]
     return found
-
-
-def _without_lost(ledger: Ledger, now: float) -> tuple[list[Event], None]:
-    """Note that a training whose process is gone has failed."""
-    lost = ledger.training
-    if lost is None or not is_lost(lost, now):
-        return [], None
-    return [TrainingFailed(now, lost.number, "the process that trained was ended")], None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labelwise.campaign.folder.missing_items import missing
+from labelwise.campaign.runner import sign_process
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Event, TrainingFailed
 from labelwise.record.ledger import Ledger, replay
@@ -17,7 +18,6 @@ from labelwise.web import bodies, views
 from labelwise.web.errors import log
 from labelwise.web.loans import Loans, Visitor
 from labelwise.web.security import Policy
-from labelwise.web.steps import signature
 from labelwise.web.supervisor import Progress, Supervisor, worker_command
 from labelwise.web.watch import Watch
 
@@ -155,7 +155,7 @@ class Site:
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
             running = ledger.training
-            if running is None or running.by != signature(process):
+            if running is None or running.by != sign_process(process):
                 return [], None
             return [TrainingFailed(now, running.number, error)], None
 
