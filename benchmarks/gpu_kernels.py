@@ -34,19 +34,10 @@ from labelwise.kernels.distance.farthest import squared_norms as norms_of
 from labelwise.kernels.linear import leverage, lewis
 from labelwise.kernels.linear.bss_sampler import Barriers
 from labelwise.kernels.loop.scan import Scan
-from labelwise.kernels.sparse import greedy_ahead as pursuit_ahead
-from labelwise.kernels.sparse import greedy_judge as pursuit_judge
-from labelwise.kernels.sparse import iht as thresholding
-from labelwise.kernels.sparse.iht_blocks import (
-    Between,
-    Point,
-    ThresholdingRules,
-    find_gradient,
-    prepare,
-)
+from labelwise.kernels.sparse import greedy_ahead, iht
+from labelwise.kernels.sparse.greedy import GainRule
 from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_problem
-from labelwise.kernels.sparse.steps import GainRule
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.device_blocks import COPIERS, on_device
 from labelwise.pool.representations import open_sources
@@ -217,12 +208,12 @@ def sparse_kernels(bench: Bench, shard: Shard, moved: float) -> Iterator[Line]:
         flops=10 * 4.0 * n * K * D,
         kind="float64",
     )
-    block = pursuit_ahead.BLOCK
+    block = greedy_ahead.MAX_BLOCK
     matrices = torch.rand((block, K, D), device=bench.device, dtype=torch.float64)
     vectors = Factored(bench.probabilities, bench.features)
     yield bench.kernel(
         f"greedy: {block} picks judged",
-        lambda: pursuit_judge.all_products(vectors, matrices),
+        lambda: greedy_ahead.multiply_matrices(vectors, matrices),
         moved=moved + 4.0 * block * (n + K * D),
         flops=2.0 * n * K * (D + 1) * block,
         kind="float32",
@@ -244,30 +235,34 @@ class Iteration:
         """Prepare the pool."""
         self.shards, self.problem, self.place = shards, problem, bench.features[:0, 0].double()
         self.target = torch.as_tensor(problem.target, device=bench.device)
-        shards.map(prepare, problem)
+        shards.map(iht._prepare_block, problem)
 
     def gradients(self) -> Callable[[], Any]:
         """Ten gradients with their images: two products with all rows each."""
-        state, scan = thresholding._nothing(self.problem, self.place), Scan(self._found, 10)
+        state, scan = iht._empty_state(self.problem, self.place), Scan(self._found, 10)
         return lambda: scan((self.target,), state)
 
     def _found(self, constants: Any, state: Any) -> Any:
         (shard,) = self.shards._shards
-        between = Between(Point(*state[:3]), Point(*state[3:6]), state[6])
+        between = iht.MomentumPoint(
+            iht.SparsePoint(*state[:3]), iht.SparsePoint(*state[3:6]), state[6]
+        )
         residual = between.image - constants[0]
         given = (shard, self.problem, between, residual, True, self.place)
-        return state, (find_gradient(*given)[1],)
+        return state, (iht.find_gradient(*given)[1],)
 
     def iterations(self) -> Callable[[], Any]:
         """Ten whole iterations."""
-        made = thresholding._made(self.shards, self.problem, ThresholdingRules(), self.place)
+        rules = iht.ThresholdingRules()
+        step = partial(iht._iterate, self.shards, self.problem, rules, self.place)
+        scan, state = Scan(step, 1), iht._empty_state(self.problem, self.place)
         constants = (self.target, self.target.sum())
-        return lambda: made.scan(constants, made.state, rounds=made.rounds)
+        return lambda: scan(constants, state, rounds=iht.REPLAYED)
 
 
 def greedy_steps(bench: Bench) -> Line:
     """The recorded steps of a greedy pursuit, halfway through the batch."""
-    known, size = bench.batch // 2, bench.batch // 2 + pursuit_ahead.WIDTH
+    known, size = bench.batch // 2, bench.batch // 2 + greedy_ahead.WIDTH
     kind = {"device": bench.device, "dtype": torch.float64}
     rows = torch.rand((size, 64), **kind)  # type: ignore[call-overload]
     matrix = rows @ rows.T / bench.batch**2 + 0.1 * torch.eye(size, **kind)  # type: ignore[call-overload]
@@ -281,10 +276,10 @@ def greedy_steps(bench: Bench) -> Line:
         picked.double(),
         torch.where(picked, zero - torch.inf, diagonal),
     )
-    step = partial(pursuit_ahead._step, GainRule(), 0.1, 1)
-    scan = Scan(step, pursuit_ahead.STEPS)
+    step = partial(greedy_ahead.pick_and_reweight, GainRule(), 0.1, 1)
+    scan = Scan(step, greedy_ahead.RECORDED_STEPS)
     rounds = 16
-    steps = rounds * pursuit_ahead.STEPS
+    steps = rounds * greedy_ahead.RECORDED_STEPS
     return bench.kernel(
         f"greedy: {steps} steps after {known} picks",
         lambda: scan(constants, state, rounds=rounds),

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from labelwise.kernels.sparse.iht import run_thresholding
-from labelwise.kernels.sparse.iht_blocks import ThresholdingRules
+from labelwise.kernels.sparse.iht import ThresholdingRules, run_thresholding
 from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_problem
 from labelwise.pool.blocks import LocalShards, Shard

@@ -8,7 +8,7 @@ from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import (
     ObjectiveTerms,
     build_choice,
-    compute_host_vectors,
+    compute_vectors,
     find_largest_variances,
     pose_problem,
     warn_if_degenerate,
@@ -31,7 +31,7 @@ def test_the_target_is_the_mean_vector(make, blocks):
     rows = make(50, 6, 4)
     problem = pose_problem(shards_of(rows, blocks), 5, LAW, ObjectiveTerms(), DEFAULTS)
     np.testing.assert_allclose(problem.target.ravel(), twin_of(rows, 5, 1.0, 0.1).v, atol=1e-14)
-    assert (problem.n, problem.budget, problem.void) == (50, 5, "")
+    assert (problem.n, problem.budget, problem.degenerate) == (50, 5, "")
 
 
 @pytest.mark.parametrize(("make", "mode"), [(make_rows, "last_layer"), (make_members, "bayesian")])
@@ -99,7 +99,7 @@ def test_terms_that_make_no_sense_are_refused(terms, message):
 )
 def test_vectors_that_are_all_zero_are_noticed(rows, law):
     problem = pose_problem(shards_of(rows, 2), 2, law, ObjectiveTerms(), DEFAULTS)
-    assert "zero" in problem.void
+    assert "zero" in problem.degenerate
     with pytest.warns(LabelwiseWarning, match="a_strategy: .* largest variance"):
         warn_if_degenerate(problem, "a_strategy")
 
@@ -109,7 +109,7 @@ def test_small_vectors_are_not_taken_for_zero():
     rows["features"] *= 1e-20
     assert not pose_problem(
         shards_of(rows), 2, LabelLaw(temperature=1.002), ObjectiveTerms(), DEFAULTS
-    ).void
+    ).degenerate
 
 
 @pytest.mark.parametrize("blocks", [1, 4])
@@ -130,7 +130,7 @@ def test_an_answer_reports_the_objective_and_weights_that_stand_for_the_pool(mak
     problem = pose_problem(shards, 4, LAW, ObjectiveTerms(alpha=0.3, beta=0.2), DEFAULTS)
     weights = np.array([0.5, 0.0, 2.0, 1.0])
     choice = build_choice(
-        problem, ids, compute_host_vectors(shards.rows(ids), LAW), weights, {"more": 1}
+        problem, ids, compute_vectors(shards.rows(ids), LAW, np.empty(0)), weights, {"more": 1}
     )
     twin, whole = twin_of(rows, 4, 0.3, 0.2), np.zeros(40)
     whole[ids] = weights
@@ -140,14 +140,3 @@ def test_an_answer_reports_the_objective_and_weights_that_stand_for_the_pool(mak
     np.testing.assert_allclose(choice.weights, 40 * weights / 4)
     assert choice.info["raw_weights"] == {"smallest": 0, "mean": 0.875, "largest": 2, "zero": 1}
     assert choice.info["more"] == 1
-
-
-def test_residual_is_that_of_the_dense_vectors():
-    rows, ids = make_rows(40, 4, 3), np.array([7, 3, 30, 12])
-    shards, weights = shards_of(rows, 2), np.array([0.5, 0.0, 2.0, 1.0])
-    problem = pose_problem(shards, 4, LAW, ObjectiveTerms(), DEFAULTS)
-    vectors, variances = compute_host_vectors(shards.rows(ids), LAW)
-    twin = twin_of(rows, 4, 1.0, 0.0)
-    expected = twin.phi[:, ids] @ weights - twin.v
-    np.testing.assert_allclose(problem.residual(vectors, weights).ravel(), expected, atol=1e-14)
-    np.testing.assert_allclose(variances, twin.c[ids])

@@ -224,5 +224,5 @@ def test_features_in_other_units_match_the_dense_twin(rules, power):
 
 def test_a_pull_that_hides_all_gradients_is_refused():
     rows = resized(make_rows(20, 4, 3), 1e-24, np.float32)
-    with pytest.raises(BadInput, match=r"sparse_iht: beta is 1e-06, beside which .* is rounding"):
+    with pytest.raises(BadInput, match=r"sparse_iht: beta is 1e-06; .* lost to rounding"):
         picked(rows, 4)

@@ -31,8 +31,15 @@ from labelwise.arrays import Array, Floats, Ids, to_numpy
 from labelwise.kernels.calibration import calibrate_temperature
 from labelwise.kernels.checks import check_choice, check_integer, check_positive
 from labelwise.kernels.placement import find_placement
-from labelwise.kernels.sparse.greedy import COLUMN_BYTES, GreedyPursuit, State, exact_scores, update
-from labelwise.kernels.sparse.greedy import start as start_block
+from labelwise.kernels.sparse.greedy import (
+    COLUMN_BYTES,
+    GainRule,
+    GreedyPursuit,
+    GreedySparseState,
+    exact_scores,
+    start_block,
+    update_block,
+)
 from labelwise.kernels.sparse.greedy_ahead import LookaheadPursuit
 from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import (
@@ -43,7 +50,7 @@ from labelwise.kernels.sparse.problem import (
     pose_problem,
     warn_if_degenerate,
 )
-from labelwise.kernels.sparse.steps import GainRule, solve_best_weights
+from labelwise.kernels.sparse.weights import solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import AheadPicker, Choice, Cost, GreedyStrategy, History, Job, PickFacts
@@ -136,17 +143,17 @@ def adapt_label_law(history: History) -> dict[str, Any]:
     return {"temperature": calibrate_temperature(*holdout)}
 
 
-def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
+def start(rows: Rows, labelled: Rows | None, plan: Plan) -> GreedySparseState:
     """Compute the vectors of a block; labelled rows do not matter."""
     return start_block(rows, plan.pursuit)
 
 
-def score(state: State, plan: Plan) -> Array:
+def score(state: GreedySparseState, plan: Plan) -> Array:
     """How much each item would lower the objective, up to a constant, ``(n,)``."""
     return state.scores
 
 
-def slack(state: State) -> Array:
+def slack(state: GreedySparseState) -> Array:
     """How far rounding may have moved each score, ``(n,)``."""
     return state.slack
 
@@ -158,15 +165,15 @@ def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Plan) ->
 
 def advance(plan: Plan, picked: Rows) -> Plan:
     """Weigh all picks anew, with the new one among them."""
-    if not plan.pursuit.problem.void:
+    if not plan.pursuit.problem.degenerate:
         pursuit = plan.pursuit
-        pursuit.add(compute_vectors(picked, pursuit.problem.law, pursuit.weights)[0])
+        pursuit.add_pick(compute_vectors(picked, pursuit.problem.law, pursuit.weights)[0])
     return plan
 
 
-def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
+def add(state: GreedySparseState, rows: Rows, picked: Rows, plan: Plan) -> GreedySparseState:
     """Bring the scores of a block up to date after one pick."""
-    return state if plan.pursuit.problem.void else update(state, rows, plan.pursuit)
+    return state if plan.pursuit.problem.degenerate else update_block(state, rows, plan.pursuit)
 
 
 def look_ahead(strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) -> AheadPicker:
@@ -177,8 +184,8 @@ def look_ahead(strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) 
 def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     """Make the weights the best ones and report the objective."""
     pursuit, problem = plan.pursuit, plan.pursuit.problem
-    polished = plan.polish and not problem.void
-    weights = np.ones(len(ids)) if problem.void else to_numpy(pursuit.weights)
+    polished = plan.polish and not problem.degenerate
+    weights = np.ones(len(ids)) if problem.degenerate else to_numpy(pursuit.weights)
     if polished:
         weights = solve_best_weights(pursuit.vectors, weights, problem)
     facts = {"gain": pursuit.gain.kind, "polished": polished}

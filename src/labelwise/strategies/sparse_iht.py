@@ -26,8 +26,7 @@ import numpy as np
 from labelwise.kernels.checks import check_choice, check_integer
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.placement import join_resident_blocks
-from labelwise.kernels.sparse.iht import is_lower_objective, run_thresholding
-from labelwise.kernels.sparse.iht_blocks import ThresholdingRules
+from labelwise.kernels.sparse.iht import ThresholdingRules, is_lower_objective, run_thresholding
 from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import (
     ObjectiveTerms,
@@ -39,7 +38,7 @@ from labelwise.kernels.sparse.problem import (
     pose_problem,
     warn_if_degenerate,
 )
-from labelwise.kernels.sparse.steps import solve_best_weights
+from labelwise.kernels.sparse.weights import solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
@@ -101,7 +100,7 @@ def choose(
     problem = pose_problem(
         shards, budget, law, ObjectiveTerms(alpha, relative_alpha, beta, sigma_scale), DEFAULTS
     )
-    if problem.void:
+    if problem.degenerate:
         warn_if_degenerate(problem, "sparse_iht")
         ids, _ = find_largest_variances(shards, problem.law, budget)
         picked = compute_vectors(shards.rows(ids), problem.law)
@@ -141,7 +140,7 @@ def _better(
         rho=problem.law.rho,
     )
     rival = pick_greedily(strategy, shards, None, problem.budget, seed)
-    theirs, ours = (one.info["f"] * problem.square for one in (rival, choice))
+    theirs, ours = (one.info["f"] * problem.squared_scale for one in (rival, choice))
     wins = is_lower_objective(theirs, ours, problem)
     facts = {
         "iterations": choice.info["iterations"],

@@ -1,17 +1,20 @@
-r"""Greedy sparse approximation: the picks on the driver, and the scores beside the rows.
+r"""Greedy sparse approximation: the picks with their weights, and the scores of all rows.
 
-The scores need the products of every vector with the residual :math:`R = \Phi w - v`. De-biasing
-moves the weights of all picks, so ``R`` changes in every direction. Two ways to get the products:
+A pick ``j`` is scored by how much it lowers the objective of `kernels.sparse.problem`, from the
+products of all vectors with the residual :math:`R = \Phi w - v`. De-biasing changes the weights of
+all picks, so ``R`` changes in every direction. There are two ways to get the products:
 
-*From columns.* With the products of all rows with each pick kept beside the rows, those with
-``R`` are a weighted sum of ``t`` columns. A pick costs one pass over the features for its column,
-:math:`O(n (K + d + t))`.
+*From columns.* Each block keeps the products of its rows with every pick; those with ``R`` are a
+weighted sum of ``t`` columns. A pick costs one pass for its column, :math:`O(n (K + d + t))`.
 
-*Anew.* :math:`\sum_k a_{ik} (H R^\top)_{ik}`, :math:`O(n K d)`, and nothing is kept.
+*Recomputed.* :math:`\sum_k a_{ik} (H R^\top)_{ik}`, :math:`O(n K d)`; nothing is stored.
 
-Columns are used while there are few of them, compared with ``K d`` and with the memory they may
-take, and while the residual is not so small that it drowns in their rounding. Products are in the
-precision of the rows; near ties are settled in float64.
+Columns are used while they are few compared with ``K d`` and fit in memory, and while ``R`` is not
+so small that their rounding dominates it. Products have the precision of the rows; near ties are
+resolved in float64.
+
+Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
+Sparse Approximation", 2022, Algorithm 1.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +29,6 @@ from labelwise.arrays import (
     float64,
     like,
     namespace,
-    row_dots,
     to_numpy,
 )
 from labelwise.kernels.distance.factored import (
@@ -37,26 +39,63 @@ from labelwise.kernels.distance.factored import (
     weighted_sum,
 )
 from labelwise.kernels.sparse.label_gradients import label_gradients
-from labelwise.kernels.sparse.problem import SparseProblem, compute_host_vectors
-from labelwise.kernels.sparse.steps import GainRule, greedy_scores, ratio
+from labelwise.kernels.sparse.problem import SparseProblem, compute_vectors
+from labelwise.kernels.sparse.weights import TINY, divide_or_zero
 from labelwise.pool.rows import Rows
 
 COLUMN_BYTES = 1 << 30
 """Memory that the columns of all blocks may take together."""
-CANCELLED = 1e-3
-"""A residual this much shorter than its terms is computed anew."""
+CANCELLATION = 1e-3
+"""A residual shorter than this fraction of its terms is recomputed."""
 ROUNDING = 32
-"""How many units in the last place a product may be off, of the product of the lengths."""
+"""Error of a product in units in the last place of the product of the lengths."""
 
 
-class Residual(NamedTuple):
-    """What the blocks are told about ``R``.
+class GainRule(NamedTuple):
+    """How a pick is valued: ``linear`` with step ``tau``, or ``exact``, by its best weight."""
+
+    kind: str = "linear"
+    tau: float = 1.0
+
+
+def greedy_scores(slopes: Array, norms: Array, costs: Array, beta: float, gain: GainRule) -> Array:
+    """Decrease of the objective by picking each item, ``(n,)``; linear up to a constant.
+
+    Args:
+        slopes: ``(n,)`` products of the columns of Phi with the residual ``Phi w - v``.
+        norms: ``(n,)`` squared norms of the columns of Phi.
+        costs: ``(n,)`` reward of each item in ``f2``.
+        beta: pull of the weights towards 1.
+        gain: to first order, or by the best weight.
+    """
+    if gain.kind == "linear":
+        return costs - 2 * gain.tau * slopes
+    xp = namespace(slopes)
+    falls = (beta - slopes).clip(min=0)
+    curvatures = norms + beta
+    flat = curvatures <= TINY
+    return costs + xp.where(flat, 0 * falls, falls * falls / xp.where(flat, 1.0, curvatures))
+
+
+def score_with_error(
+    slopes: Array, error: Array, norms: Array, costs: Array, pursuit: "GreedyPursuit"
+) -> tuple[Array, Array]:
+    """Scores, and bounds on their rounding error for slopes that may be off by ``error``."""
+    xp, beta, gain = namespace(slopes), pursuit.problem.beta, pursuit.gain
+    scores = greedy_scores(slopes, norms, costs, beta, gain)
+    above = greedy_scores(slopes - error, norms, costs, beta, gain) - scores
+    below = scores - greedy_scores(slopes + error, norms, costs, beta, gain)
+    return scores, xp.maximum(above, below) + 1e-12 * xp.abs(scores)
+
+
+class PursuitResidual(NamedTuple):
+    """The part of ``R`` that blocks need.
 
     Attributes:
-        matrix: ``(K, d)``, or None where the products come from columns.
+        matrix: ``(K, d)``, or None if the products come from columns.
         weights: ``(t,)`` of the picks so far.
-        scale: length of the terms that are added up, the measure of rounding; one number.
-        pick: the last picked vector.
+        scale: length of the added terms, which bounds the rounding error.
+        pick: vector of the last pick.
     """
 
     matrix: Array | None
@@ -66,32 +105,34 @@ class Residual(NamedTuple):
 
 
 class GreedyPursuit:
-    """The picked vectors, their products and their weights, in buffers of the final size.
+    """The picked vectors, their Gram matrix and their weights, in buffers of the final size.
 
-    They are float64 arrays where ``place`` is (`labelwise.arrays.workplace`): on the GPU of the
-    rows, where nothing then has to wait for the host, or on the host.
+    All are float64 arrays on the device of ``placement`` (`labelwise.kernels.placement`), so that
+    on a GPU nothing waits for the host.
     """
 
-    def __init__(self, problem: SparseProblem, gain: GainRule, steps: int, place: Array) -> None:
-        """Start with no pick; ``steps`` de-bias steps follow each."""
+    def __init__(
+        self, problem: SparseProblem, gain: GainRule, steps: int, placement: Array
+    ) -> None:
+        """Start without picks; ``steps`` de-bias steps follow each pick."""
         budget, (classes, width) = problem.budget, problem.target.shape
         self.problem, self.gain, self.steps, self.count = problem, gain, steps, 0
-        # On a GPU a product anew is as quick as one column, and needs no room.
-        self.columns = most_columns(problem) if isinstance(place, np.ndarray) else 0
-        xp: Any = namespace(place)
+        # On a GPU recomputing the products is as fast as one column, and needs no memory.
+        self.columns = limit_columns(problem) if isinstance(placement, np.ndarray) else 0
+        xp: Any = namespace(placement)
 
-        def room(*shape: int) -> Array:
-            return xp.zeros(shape, dtype=place.dtype, device=device(place))
+        def allocate(*shape: int) -> Array:
+            return xp.zeros(shape, dtype=placement.dtype, device=device(placement))
 
-        self.weights = room(0)
-        self._a, self._h = room(budget, classes), room(budget, width)
-        self._gram, self._target = room(budget, budget), room(budget)
-        self._v = bring(problem.target, place)
+        self.weights = allocate(0)
+        self._a, self._h = allocate(budget, classes), allocate(budget, width)
+        self._gram, self._products = allocate(budget, budget), allocate(budget)
+        self._target = bring(problem.target, placement)
         self._length = float(np.linalg.norm(problem.target))
-        self.residual = Residual(-problem.target, self.weights, self._length)
+        self.residual = PursuitResidual(-problem.target, self.weights, self._length)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to the blocks; the picked vectors and their products stay on the driver."""
+        """The fields sent to the blocks; picked vectors and their products stay on the driver."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     @property
@@ -99,46 +140,54 @@ class GreedyPursuit:
         """The ``t`` picked vectors."""
         return Factored(self._a[: self.count], self._h[: self.count])
 
-    def add(self, vector: Factored) -> None:
-        """Count one pick: its best weight, then de-biased weights for all."""
-        problem, last = self.problem, self.count
-        self._a[last, :], self._h[last, :] = vector.a[0], vector.h[0]
-        self.count = count = last + 1
-        row = products(self.vectors, vector)[:, 0] / problem.budget**2
-        self._gram[last, :count] = row
-        self._gram[:count, last] = row
-        self._target[last] = inner_products_with_matrix(vector, self._v)[0] / problem.budget
-        self.weights = self._weigh(self._gram[:count, :count], self._target[:count])
-        self.residual = self._residual()
+    @property
+    def target(self) -> Array:
+        """``v``, ``(K, d)``, on the device of the picks."""
+        return self._target
 
-    def extend(self, vectors: Factored, weights: Array) -> None:
-        """Count several picks whose weights, and those of all picks before, are known."""
+    @property
+    def gram(self) -> Array:
+        """Products of the picks with each other, ``(t, t)``."""
+        return self._gram[: self.count, : self.count]
+
+    @property
+    def target_products(self) -> Array:
+        """Products of the picks with the target, ``(t,)``."""
+        return self._products[: self.count]
+
+    def add_pick(self, vector: Factored) -> None:
+        """Add one pick with its best weight, then de-bias all weights."""
+        self._append_vectors(vector)
+        self.weights = self._update_weights(self.gram, self.target_products)
+        self.residual = self._update_residual()
+
+    def add_weighted_picks(self, vectors: Factored, weights: Array) -> None:
+        """Add several picks; ``weights`` are the known weights of all picks."""
+        self._append_vectors(vectors)
+        self.weights, self.columns = weights, 0
+        self.residual = self._update_residual()
+
+    def _append_vectors(self, vectors: Factored) -> None:
+        """Store vectors and their products with all picks and the target."""
         first, last = self.count, self.count + len(vectors)
         self._a[first:last, :], self._h[first:last, :] = vectors.a, vectors.h
         self.count = last
         rows = products(self.vectors, vectors) / self.problem.budget**2
         self._gram[:last, first:last] = rows
         self._gram[first:last, :last] = namespace(rows).matrix_transpose(rows)
-        self._target[first:last] = (
-            inner_products_with_matrix(vectors, self._v) / self.problem.budget
-        )
-        self.weights, self.columns = weights, 0
-        self.residual = self._residual()
+        with_target = inner_products_with_matrix(vectors, self._target)
+        self._products[first:last] = with_target / self.problem.budget
 
-    def known(self) -> tuple[Array, Array]:
-        """Products of the picks with each other ``(t, t)``, and with the target ``(t,)``."""
-        return self._gram[: self.count, : self.count], self._target[: self.count]
+    def _update_weights(self, gram: Array, target: Array) -> Array:
+        """The best weight of the last pick, then de-bias steps of all, clipped at 0.
 
-    def _weigh(self, gram: Array, target: Array) -> Array:
-        """The last pick's best weight, then steps along the gradient of all, none below 0.
-
-        The steps of `labelwise.kernels.sparse.steps.debias_and_clip`, with the products that are
-        known already and without a number that the host would have to wait for.
+        Same steps as `labelwise.kernels.sparse.weights.debias_and_clip`, from the stored products
+        and without a value that the host would wait for.
         """
         xp, beta = namespace(gram), self.problem.beta
         weights = xp.concat([self.weights, xp.zeros_like(target[:1])])
         image = gram @ weights
-        length = ratio(image[-1:] - target[-1:] - beta, gram[-1:, -1] + beta)
+        length = divide_or_zero(image[-1:] - target[-1:] - beta, gram[-1:, -1] + beta)
         weights[-1:] -= length
         image = image - length * gram[:, -1]
         for step in range(self.steps):
@@ -146,49 +195,50 @@ class GreedyPursuit:
                 image = gram @ weights
             direction = 2 * (image - target) + 2 * beta * (weights - 1)
             squared = direction @ direction
-            length = ratio(squared / 2, direction @ (gram @ direction) + beta * squared)
-            weights = (weights - length * direction).clip(min=0.0)
+            curvature = direction @ (gram @ direction) + beta * squared
+            weights = weights - divide_or_zero(squared / 2, curvature) * direction
+            weights = weights.clip(min=0.0)
         return weights.clip(min=0.0)
 
-    def _residual(self) -> Residual:
+    def _update_residual(self) -> PursuitResidual:
         weights, count = self.weights, self.count
         xp = namespace(weights)
         if count <= self.columns:
-            gram, target = self._gram[:count, :count], self._target[:count]
-            lengths = xp.sqrt(xp.linalg.diagonal(gram))
-            both = xp.stack([weights @ lengths, weights @ (gram @ weights - 2 * target)])
-            moved, squared = to_numpy(both).tolist()
+            lengths = xp.sqrt(xp.linalg.diagonal(self.gram))
+            square = weights @ (self.gram @ weights - 2 * self.target_products)
+            moved, squared = to_numpy(xp.stack([weights @ lengths, square])).tolist()
             terms = self._length + moved
-            if self._length**2 + squared > (CANCELLED * terms) ** 2:
+            # |R|^2 from products cancels when R is short; columns have lost their digits then.
+            if self._length**2 + squared > (CANCELLATION * terms) ** 2:
                 pick = Factored(self._a[count - 1 : count], self._h[count - 1 : count])
-                return Residual(None, weights, terms, pick)
+                return PursuitResidual(None, weights, terms, pick)
         self.columns = 0
-        matrix = self.matrix()
-        return Residual(matrix, weights, xp.linalg.vector_norm(matrix))
+        matrix = self.compute_residual()
+        return PursuitResidual(matrix, weights, xp.linalg.vector_norm(matrix))
 
-    def matrix(self) -> Array:
+    def compute_residual(self) -> Array:
         """``R``, ``(K, d)``."""
-        return weighted_sum(self.vectors, self.weights) / self.problem.budget - self._v
-
-    @property
-    def target(self) -> Array:
-        """``v``, ``(K, d)``, where the picks are."""
-        return self._v
+        return weighted_sum(self.vectors, self.weights) / self.problem.budget - self._target
 
 
-def most_columns(problem: SparseProblem) -> int:
-    """How many columns are worth keeping: reading so many takes as long as a product anew."""
+def limit_columns(problem: SparseProblem) -> int:
+    """Number of columns at which reading them takes as long as recomputing the products."""
     classes, width = map(int, problem.target.shape)
     return min((classes - 1) * width // 6, COLUMN_BYTES // (8 * problem.n), problem.budget)
 
 
-class State(NamedTuple):
-    """Beside the rows: factors of the vectors, and all that the scores are made of.
+class GreedySparseState(NamedTuple):
+    """State of a block.
 
-    ``a`` is ``(n, K)``; ``h`` is ``(n, 0)`` where it is the features, which are read from the rows
-    (`Problem.keeps_features`). ``columns`` are products with the picks; the others are ``(n,)``:
-    squared norms of the columns of Phi, rewards ``c``, products with ``-v``; and scores and their
-    rounding, these in the units that were given.
+    Attributes:
+        a: ``(n, K)`` first factors of the vectors.
+        h: ``(n, d)`` second factors, or ``(n, 0)`` where they are the stored features.
+        columns: ``(n, c)`` products with the picks.
+        norms: ``(n,)`` squared norms of the columns of Phi.
+        costs: ``(n,)`` rewards.
+        first: ``(n,)`` products with ``-v``.
+        scores: ``(n,)`` decrease of the unscaled objective.
+        slack: ``(n,)`` bounds on the rounding of the scores.
     """
 
     a: Array
@@ -201,90 +251,72 @@ class State(NamedTuple):
     slack: Array
 
 
-def start(rows: Rows, pursuit: GreedyPursuit) -> State:
+def start_block(rows: Rows, pursuit: GreedyPursuit) -> GreedySparseState:
     """Compute the vectors of a block and score them for the first pick."""
     problem = pursuit.problem
     vectors, deviations = label_gradients(rows, problem.law)
     xp, h = namespace(deviations), vectors.h
     variances = deviations * deviations
-    room = (0 if problem.void else pursuit.columns, h.shape[0])
-    first = float64(_products_anew(vectors, -problem.target))
-    state = State(
+    shape = (0 if problem.degenerate else pursuit.columns, h.shape[0])
+    first = float64(_multiply_residual(vectors, -problem.target))
+    state = GreedySparseState(
         a=vectors.a,
-        h=h if problem.keeps_features else h[:, :0],
-        columns=xp.matrix_transpose(xp.empty(room, dtype=h.dtype, device=device(h))),
+        h=h if problem.copies_features else h[:, :0],
+        columns=xp.matrix_transpose(xp.empty(shape, dtype=h.dtype, device=device(h))),
         norms=float64(squared_norms(vectors)) / problem.budget**2,
-        costs=variances if problem.void else problem.alpha * variances,
+        costs=variances if problem.degenerate else problem.alpha * variances,
         first=first,
         scores=first,
         slack=first,
     )
-    return _scored(state, first, pursuit)
+    return _score_block(state, first, pursuit)
 
 
-def update(state: State, rows: Rows, pursuit: GreedyPursuit) -> State:
-    """Bring the scores of a block up to date after one pick."""
+def update_block(state: GreedySparseState, rows: Rows, pursuit: GreedyPursuit) -> GreedySparseState:
+    """Update the scores of a block after one pick."""
     vectors = Factored(state.a, state.h if state.h.shape[1] else rows["features"])
     matrix, weights, _, pick = pursuit.residual
     if matrix is not None:
-        return _scored(state, float64(_products_anew(vectors, matrix)), pursuit)
+        return _score_block(state, float64(_multiply_residual(vectors, matrix)), pursuit)
     assert pick is not None
     pick = Factored(*(like(part, state.a, dtype=state.a.dtype) for part in (pick.a, pick.h)))
     state.columns[:, len(weights) - 1] = products(vectors, pick)[:, 0]
-    xp: Any = namespace(state.columns)
     local = like(weights, state.columns, dtype=state.columns.dtype)
-    moved = float64(xp.matmul(state.columns[:, : len(weights)], local)) / pursuit.problem.budget
-    return _scored(state, state.first + moved, pursuit)
+    moved = namespace(local).matmul(state.columns[:, : len(weights)], local)
+    return _score_block(state, state.first + float64(moved) / pursuit.problem.budget, pursuit)
 
 
 def exact_scores(rows: Rows, pursuit: GreedyPursuit) -> Floats:
-    """The scores of a few items in float64, ``(n,)``."""
+    """The scores of a few items in float64 on the host, ``(n,)``."""
     problem = pursuit.problem
-    vectors, variances = compute_host_vectors(rows, problem.law)
-    if problem.void:
-        return np.asarray(variances / problem.square)
-    matrix = pursuit.matrix() if pursuit.residual.matrix is None else pursuit.residual.matrix
-    slopes = inner_products_with_matrix(vectors, to_numpy(matrix)) / problem.budget
+    vectors, variances = compute_vectors(rows, problem.law, np.empty(0))
+    if problem.degenerate:
+        return np.asarray(variances / problem.squared_scale)
+    matrix = pursuit.residual.matrix
+    matrix = to_numpy(pursuit.compute_residual() if matrix is None else matrix)
+    slopes = inner_products_with_matrix(vectors, matrix) / problem.budget
     norms = squared_norms(vectors) / problem.budget**2
     scores = greedy_scores(slopes, norms, problem.alpha * variances, problem.beta, pursuit.gain)
-    return np.asarray(scores / problem.square)
+    return np.asarray(scores / problem.squared_scale)
 
 
-def _products_anew(vectors: Factored, matrix: Array) -> Array:
-    """Product of every row with a ``(K, d)`` matrix, ``(n,)``.
-
-    Through ``(n, K)`` products of the features, not ``(n, d)`` ones of the first factors.
-    """
-    xp = namespace(vectors.h)
-    local = xp.matrix_transpose(like(matrix, vectors.h, dtype=vectors.h.dtype))
-    return row_dots(xp.matmul(vectors.h, local), vectors.a)
+def _multiply_residual(vectors: Factored, matrix: Array) -> Array:
+    """Product of every row with a ``(K, d)`` matrix in the precision of the rows, ``(n,)``."""
+    return inner_products_with_matrix(vectors, like(matrix, vectors.h, dtype=vectors.h.dtype))
 
 
-def _scored(state: State, inner: Array, pursuit: GreedyPursuit) -> State:
+def _score_block(
+    state: GreedySparseState, inner: Array, pursuit: GreedyPursuit
+) -> GreedySparseState:
     """The state with new scores, from the products of all vectors with the residual."""
     problem, norms, costs = pursuit.problem, state.norms, state.costs
-    if problem.void:
+    if problem.degenerate:
         scores, slack = costs, 1e-12 * costs
-        return _shown(state, scores, slack, problem)
-    rounding = ROUNDING * float(namespace(inner).finfo(state.a.dtype).eps)
-    error = namespace(inner).sqrt(norms) * (rounding * pursuit.residual.scale)
-    scores, slack = judged(inner / problem.budget, error, norms, costs, pursuit)
-    return _shown(state, scores, slack, problem)
-
-
-def _shown(state: State, scores: Array, slack: Array, problem: SparseProblem) -> State:
-    """The state with scores in the units that were given."""
-    if problem.law.unit != 1:
-        scores, slack = scores / problem.square, slack / problem.square
+    else:
+        rounding = ROUNDING * float(namespace(inner).finfo(state.a.dtype).eps)
+        error = namespace(inner).sqrt(norms) * (rounding * pursuit.residual.scale)
+        slopes = inner / problem.budget
+        scores, slack = score_with_error(slopes, error, norms, costs, pursuit)
+    if problem.law.scale != 1:
+        scores, slack = scores / problem.squared_scale, slack / problem.squared_scale
     return state._replace(scores=scores, slack=slack)
-
-
-def judged(
-    slopes: Array, error: Array, norms: Array, costs: Array, pursuit: GreedyPursuit
-) -> tuple[Array, Array]:
-    """Scores and how far rounding may have moved them, from slopes that may be off by ``error``."""
-    xp, beta, gain = namespace(slopes), pursuit.problem.beta, pursuit.gain
-    scores = greedy_scores(slopes, norms, costs, beta, gain)
-    above = greedy_scores(slopes - error, norms, costs, beta, gain) - scores
-    below = scores - greedy_scores(slopes + error, norms, costs, beta, gain)
-    return scores, xp.maximum(above, below) + 1e-12 * xp.abs(scores)

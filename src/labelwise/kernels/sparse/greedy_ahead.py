@@ -1,17 +1,18 @@
-r"""Picks of a greedy sparse approximation made ahead (`labelwise.strategy.AheadPicker`).
+r"""Blocks of greedy picks on a GPU (`labelwise.strategy.AheadPicker`).
 
-A block of picks is made in float64 from a window, the rows of highest score, and the picks before:
-with :math:`G` the products of these vectors, :math:`M = G + \beta I` and :math:`r` those with the
-target plus :math:`\beta`, half the gradient of :math:`f_1` is :math:`g = M w - r`. It holds the
-score of every row of the window and the direction in which the weights are de-biased, so that a
-pick costs three products of :math:`M` with a vector and a score of small steps.
+A block of picks is made in float64 from a window, the rows of highest score, and the picks before.
+With :math:`G` the products of these vectors, :math:`M = G + \beta I` and :math:`r` those with the
+target plus :math:`\beta`, half the gradient of :math:`f_1` is :math:`g = M w - r`. It gives the
+score of every row of the window and the de-bias direction of the weights, so a pick costs three
+products of :math:`M` with a vector.
 
-All other rows are then judged (`kernels.sparse.greedy_judge`), and picks are certain up to the
-first that another row may have beaten.
+All other rows are checked afterwards. From the first residual :math:`R_0` of the block to another,
+the product with a vector :math:`\Phi_i` changes by at most :math:`|\Phi_i| |R - R_0|`. Only rows
+that could reach the score of a pick that way are multiplied with all residuals, in one matrix
+product. Picks are certain up to the first one that another row may have beaten.
 
-Cost of a block of ``k`` picks: a pass over the features, :math:`n K d`, at most :math:`n k K d`
-multiplications in matrix products, and :math:`O(k (t + w)^2)` for ``t`` picks before it and a
-window of ``w`` rows.
+Cost of ``k`` picks: one pass, :math:`n K d`, at most :math:`n k K d` multiplications in matrix
+products, and :math:`O(k (t + w)^2)` for ``t`` earlier picks and a window of ``w`` rows.
 """
 
 from functools import partial
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, device, float64, like, namespace, to_numpy
+from labelwise.arrays import Array, Floats, Ids, device, float64, like, namespace, to_numpy
 from labelwise.kernels.distance.factored import (
     Factored,
     concat,
@@ -31,157 +32,194 @@ from labelwise.kernels.distance.factored import (
 from labelwise.kernels.loop.block_scores import KEY, BlockScores, count_picks
 from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
 from labelwise.kernels.placement import read_first_id
-from labelwise.kernels.sparse.greedy import ROUNDING, GreedyPursuit, State, judged
-from labelwise.kernels.sparse.greedy_judge import CHUNK, WINDOW, bars_of, judge, vectors_of
-from labelwise.kernels.sparse.steps import TINY, GainRule, greedy_scores
+from labelwise.kernels.sparse.greedy import (
+    ROUNDING,
+    GainRule,
+    GreedyPursuit,
+    GreedySparseState,
+    greedy_scores,
+    score_with_error,
+)
+from labelwise.kernels.sparse.weights import TINY
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import CertainPicks, GreedyStrategy
 
-WIDTH, WIDEST = 512, 4096
-"""About how many rows picks are made from, at first and at most."""
-STEPS, FIRST, BLOCK, FEW = 4, 64, 256, 32
-"""Picks that are recorded together; that are judged together at first, at most, and at least."""
-ROOM = 512
-"""The room for picks before the window grows by so many at a time: each room is recorded anew."""
+WIDTH, MAX_WIDTH = 512, 4096
+"""Number of rows in the windows of all blocks, at first and at most."""
+RECORDED_STEPS = 4
+"""Picks that are recorded together as a CUDA graph."""
+FIRST_BLOCK, MAX_BLOCK, MIN_BLOCK = 64, 256, 32
+"""Picks in a block: at first, at most, at least."""
+CAPACITY = 512
+"""The space for earlier picks grows by this many; every new size is recorded again."""
+CHUNK = 1 << 26
+"""Numbers held at a time while rows are checked."""
+WINDOW = "pursuit_window"
+"""Key of a block's state for the positions of its window rows."""
 
 
-class _Window(NamedTuple):
-    """The rows of highest score of one block: their vectors, rewards, and which may be picked."""
+class CandidateWindow(NamedTuple):
+    """Rows of highest score of one block: vectors, rewards, and which can still be picked."""
 
     first_id: int | None
     vectors: Factored
     costs: Array
-    open: Array
+    available: Array
 
 
-class _Made(NamedTuple):
-    """Picks of a window before they are judged.
+class TentativePicks(NamedTuple):
+    """Picks from a window before they are checked.
 
     Attributes:
-        places: ``(k,)`` where in the window; below 0 if nothing was left.
-        weights: ``(k + 1, t)`` and
-        window_weights: ``(k + 1, w)``, before every pick and at the end.
+        index: ``(k,)`` positions in the window; negative if no row was left.
+        weights: ``(k + 1, t)`` weights of earlier picks, before every pick and at the end.
+        window_weights: ``(k + 1, w)`` the same for the rows of the window.
     """
 
-    places: Array
+    index: Array
     weights: Array
     window_weights: Array
 
 
+class CheckedResiduals(NamedTuple):
+    """Residuals that all rows are checked against.
+
+    Attributes:
+        matrices: ``(k, K, d)``, the residual before every pick.
+        distance: largest distance of the others from the first.
+        length: largest norm, which bounds the rounding error.
+        lowest: lowest score of a pick.
+    """
+
+    matrices: Array
+    distance: Array
+    length: Array
+    lowest: Array
+
+
 class LookaheadPursuit:
-    """Makes picks ahead; the plan has a `GreedyPursuit`, which counts them."""
+    """Makes blocks of picks; the plan's `GreedyPursuit` records them."""
 
     def __init__(self, strategy: GreedyStrategy, shards: Shards) -> None:
-        """No row is read yet."""
+        """Prepare without reading rows."""
         self._strategy, self._shards = strategy, shards
-        self._width, self._blocks = WIDTH, len(shards.map(read_first_id))
-        self._block = FIRST
+        self._width, self._shard_count = WIDTH, len(shards.map(read_first_id))
+        self._block = FIRST_BLOCK
         self._scan: Scan | None = None
 
     def pick_ahead(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
         """Make a block of picks and keep those that are certain."""
         pursuit: GreedyPursuit = plan.pursuit
-        if pursuit.problem.void:
-            self._shards.map(_hear, new, new_ids)
+        if pursuit.problem.degenerate:
+            self._shards.map(_record_picks, new, new_ids)
             return CertainPicks(new_ids[:0], np.empty(0))
-        width = max(self._width // self._blocks, 64)
-        windows = self._shards.map(_window, self._strategy, plan, new, new_ids, width)
+        width = max(self._width // self._shard_count, 64)
+        windows = self._shards.map(_open_window, self._strategy, plan, new, new_ids, width)
         vectors = concat([window.vectors for window in windows])
         costs = namespace(vectors.h).concat([window.costs for window in windows])
-        made = self._make(pursuit, windows, vectors, min(self._block, most))
-        matrices = _residuals(pursuit, vectors, made)
-        scores, lower = _own_scores(pursuit, vectors, costs, made.places, matrices)
-        bars = bars_of(matrices, lower)
-        offsets, passed = {}, 0
-        for window in windows:
-            offsets[window.first_id] = passed
-            passed += len(window.vectors)
-        above, ids = (
-            np.max(column, axis=0)
-            for column in zip(
-                *self._shards.map(judge, pursuit, bars, made.places, offsets), strict=True
-            )
-        )
+        made = self._make_picks(pursuit, windows, vectors, min(self._block, most))
+        matrices = _compute_residuals(pursuit, vectors, made)
+        scores, lower = _score_picks(pursuit, vectors, costs, made.index, matrices)
+        above, ids = self._check_blocks(pursuit, windows, made.index, matrices, lower)
         count = count_certain(to_numpy(lower) > above)
-        if count < min(FEW, most):
-            self._width = min(2 * self._width, WIDEST)
-        self._block = min(max(2 * count, FEW), BLOCK)
+        if count < min(MIN_BLOCK, most):
+            self._width = min(2 * self._width, MAX_WIDTH)
+        self._block = min(max(2 * count, MIN_BLOCK), MAX_BLOCK)
         if count:
-            places = to_numpy(made.places)[:count]
-            weights = made.window_weights[count, :][like(places, made.places)]
-            xp = namespace(weights)
-            pursuit.extend(take(vectors, places), xp.concat([made.weights[count, :], weights]))
-        shown = to_numpy(scores)[:count] / pursuit.problem.square
+            index = to_numpy(made.index)[:count]
+            weights = made.window_weights[count, :][like(index, made.index)]
+            known = namespace(weights).concat([made.weights[count, :], weights])
+            pursuit.add_weighted_picks(take(vectors, index), known)
+        shown = to_numpy(scores)[:count] / pursuit.problem.squared_scale
         return CertainPicks(ids[:count].astype(np.int64), shown)
 
-    def _make(
-        self, pursuit: GreedyPursuit, windows: list[_Window], vectors: Factored, count: int
-    ) -> _Made:
-        """Make picks from the windows, without looking at any other row."""
-        known, room = pursuit.count, -(-(pursuit.count + 1) // ROOM) * ROOM
-        constants, state = _arranged(pursuit, windows, vectors, room)
-        step = partial(_step, pursuit.gain, pursuit.problem.beta, pursuit.steps)
-        self._scan = self._scan or Scan(step, STEPS)
-        state, (where, before) = self._scan(constants, state, rounds=-(-count // STEPS))
+    def _make_picks(
+        self, pursuit: GreedyPursuit, windows: list[CandidateWindow], vectors: Factored, count: int
+    ) -> TentativePicks:
+        """Make picks from the windows alone."""
+        known, capacity = pursuit.count, -(-(pursuit.count + 1) // CAPACITY) * CAPACITY
+        constants, state = _arrange_step(pursuit, windows, vectors, capacity)
+        step = partial(pick_and_reweight, pursuit.gain, pursuit.problem.beta, pursuit.steps)
+        self._scan = self._scan or Scan(step, RECORDED_STEPS)
+        rounds = -(-count // RECORDED_STEPS)
+        state, (index, before) = self._scan(constants, state, rounds=rounds)
         every: Any = namespace(before).concat([before, state[0][None, :]])[: count + 1, :]
-        return _Made(where[:count] - room, every[:, :known], every[:, room:])
+        return TentativePicks(index[:count] - capacity, every[:, :known], every[:, capacity:])
+
+    def _check_blocks(
+        self,
+        pursuit: GreedyPursuit,
+        windows: list[CandidateWindow],
+        index: Array,
+        matrices: Array,
+        lower: Array,
+    ) -> tuple[Floats, Floats]:
+        """Highest possible score of another row at every pick, and the picks' ids; ``(k,)``."""
+        xp = namespace(matrices)
+        distance = xp.max(xp.linalg.vector_norm(matrices - matrices[:1, :, :], axis=(1, 2)))
+        length = xp.max(xp.linalg.vector_norm(matrices, axis=(1, 2)))
+        residuals = CheckedResiduals(matrices, distance, length, xp.min(lower))
+        starts = np.cumsum([0, *(len(window.vectors) for window in windows)]).tolist()
+        offsets = {window.first_id: start for window, start in zip(windows, starts, strict=False)}
+        parts = self._shards.map(_check_block, pursuit, residuals, index, offsets)
+        above, ids = (np.max(column, axis=0) for column in zip(*parts, strict=True))
+        return above, ids
 
 
-def _arranged(
-    pursuit: GreedyPursuit, windows: list[_Window], vectors: Factored, room: int
+def _arrange_step(
+    pursuit: GreedyPursuit, windows: list[CandidateWindow], vectors: Factored, capacity: int
 ) -> tuple[Arrays, Arrays]:
-    """What steps are made with: the picks so far, room for more of them, and the window.
+    """Constants and state of `pick_and_reweight`: earlier picks, spare space, then the window.
 
-    The last place of the room holds a weight of 1 that meets a column ``-r``: the product of the
-    matrix with the weights is then ``M w - r``.
+    The last entry of the spare space holds a weight of 1 and a column ``-r``, so that the product
+    of the matrix with the weights is ``M w - r``.
     """
-    problem, (gram, target), known = pursuit.problem, pursuit.known(), pursuit.count
-    xp, size = namespace(vectors.h), room + len(vectors)
+    problem, gain, known = pursuit.problem, pursuit.gain, pursuit.count
+    xp, size = namespace(vectors.h), capacity + len(vectors)
     kind = {"dtype": vectors.h.dtype, "device": device(vectors.h)}
     cross = products(vectors, pursuit.vectors) / problem.budget**2
-    matrix, places = xp.zeros((size, size), **kind), xp.arange(size, device=device(vectors.h))
-    matrix[:known, :known] = gram
-    matrix[room:, :known] = cross
-    matrix[:known, room:] = xp.matrix_transpose(cross)
-    matrix[room:, room:] = products(vectors, vectors) / problem.budget**2
-    matrix[places, places] += problem.beta
+    matrix, index = xp.zeros((size, size), **kind), xp.arange(size, device=device(vectors.h))
+    matrix[:known, :known] = pursuit.gram
+    matrix[capacity:, :known] = cross
+    matrix[:known, capacity:] = xp.matrix_transpose(cross)
+    matrix[capacity:, capacity:] = products(vectors, vectors) / problem.budget**2
+    matrix[index, index] += problem.beta
     diagonal = xp.asarray(xp.linalg.diagonal(matrix), copy=True)
-    matrix[room - 1, :] = 0.0
-    matrix[:known, room - 1] = -target - problem.beta
+    matrix[capacity - 1, :] = 0.0
+    matrix[:known, capacity - 1] = -pursuit.target_products - problem.beta
     own = inner_products_with_matrix(vectors, pursuit.target) / problem.budget
-    matrix[room:, room - 1] = -own - problem.beta
-    weights, nothing = xp.zeros(size, **kind), xp.zeros(size, **kind)
-    weights[:known], weights[room - 1] = pursuit.weights, 1.0
-    lowest = nothing - xp.inf
+    matrix[capacity:, capacity - 1] = -own - problem.beta
+    weights, picked, zero = (xp.zeros(size, **kind) for _ in range(3))
+    weights[:known], weights[capacity - 1], picked[:known] = pursuit.weights, 1.0, 1.0
+    lowest = zero - xp.inf
     costs = xp.asarray(lowest, copy=True)
     rewards = xp.concat([window.costs for window in windows])
-    free = xp.concat([window.open for window in windows])
-    rewards = rewards / (2 * pursuit.gain.tau) if pursuit.gain.kind == "linear" else rewards
-    costs[room:] = xp.where(free, rewards, lowest[room:])
-    picked = xp.zeros(size, **kind)
-    picked[:known] = 1.0
-    inverse = xp.where(diagonal > TINY, -1 / diagonal.clip(min=TINY), nothing)
-    constants = (matrix, diagonal - problem.beta, inverse, places, lowest)
+    # Linear scores are divided by 2 tau, which keeps their order.
+    rewards = rewards / (2 * gain.tau) if gain.kind == "linear" else rewards
+    free = xp.concat([window.available for window in windows])
+    costs[capacity:] = xp.where(free, rewards, lowest[capacity:])
+    inverse = xp.where(diagonal > TINY, -1 / diagonal.clip(min=TINY), zero)
+    constants = (matrix, diagonal - problem.beta, inverse, index, lowest)
     return constants, (weights, xp.matmul(matrix, weights), picked, costs)
 
 
-def _step(
+def pick_and_reweight(
     gain: GainRule, beta: float, steps: int, constants: Arrays, state: Arrays
 ) -> tuple[Arrays, Arrays]:
-    """One pick and its weight, then steps along the gradient of all weights (`GreedyPursuit.add`).
+    """One pick with its best weight, then de-bias steps of all weights, clipped at 0.
 
-    Linear scores are divided by ``2 tau`` and shifted, which leaves the best one where it is.
+    Same computation as `GreedyPursuit.add_pick`, without a value that the host would wait for.
     """
-    matrix, norms, inverse, places, lowest = constants
+    matrix, norms, inverse, index, lowest = constants
     before, gradient, picked, costs = state
     xp = namespace(before)
     if gain.kind == "linear":
         scores = costs - gradient
     else:
         scores = greedy_scores(gradient + beta, norms, costs, beta, gain)
-    where = xp.argmax(scores)
-    here = places == where
+    best = xp.argmax(scores)
+    here = index == best
     costs, picked = xp.where(here, lowest, costs), picked + here
     weights = xp.where(here, gradient * inverse, before)
     for _ in range(steps):
@@ -192,38 +230,38 @@ def _step(
         weights = (weights - length * direction).clip(min=0.0)
     if not steps:
         weights = weights.clip(min=0.0)
-    return (weights, xp.matmul(matrix, weights), picked, costs), (where, before)
+    return (weights, xp.matmul(matrix, weights), picked, costs), (best, before)
 
 
-def _own_scores(
-    pursuit: GreedyPursuit, vectors: Factored, costs: Array, places: Array, matrices: Array
+def _score_picks(
+    pursuit: GreedyPursuit, vectors: Factored, costs: Array, index: Array, matrices: Array
 ) -> tuple[Array, Array]:
-    """The scores of the picks in float64, and the least they are: ``(k,)`` each."""
+    """The scores of the picks in float64, and lower bounds on them: ``(k,)`` each."""
     xp, problem = namespace(matrices), pursuit.problem
-    where = places.clip(min=0)
-    a, h = vectors.a[where], vectors.h[where]
+    valid = index.clip(min=0)
+    a, h = vectors.a[valid], vectors.h[valid]
     slopes = xp.sum(matrices * (a[:, :, None] * h[:, None, :]), axis=(1, 2)) / problem.budget
     norms = squared_norms(Factored(a, h)) / problem.budget**2
     rounding = ROUNDING * float(xp.finfo(slopes.dtype).eps)
     error = xp.sqrt(norms) * xp.linalg.vector_norm(matrices, axis=(1, 2)) * rounding
-    scores, slack = judged(slopes, error, norms, costs[where], pursuit)
-    return scores, xp.where(places >= 0, scores - slack, xp.full_like(scores, -xp.inf))
+    scores, slack = score_with_error(slopes, error, norms, costs[valid], pursuit)
+    return scores, xp.where(index >= 0, scores - slack, xp.full_like(scores, -xp.inf))
 
 
-def _residuals(pursuit: GreedyPursuit, vectors: Factored, made: _Made) -> Array:
+def _compute_residuals(pursuit: GreedyPursuit, vectors: Factored, made: TentativePicks) -> Array:
     """The residual before every pick, ``(k, K, d)``."""
-    problem, xp = pursuit.problem, namespace(vectors.h)
+    budget, count = pursuit.problem.budget, made.index.shape[0]
     chunk = max(CHUNK // (vectors.a.shape[1] * (pursuit.count + len(vectors))), 1)
     parts = []
-    for first in range(0, made.places.shape[0], chunk):
-        some = slice(first, min(first + chunk, made.places.shape[0]))
-        total = _mixed(pursuit.vectors, made.weights[some, :])
-        total += _mixed(vectors, made.window_weights[some, :])
-        parts.append(total / problem.budget - pursuit.target)
-    return xp.concat(parts)
+    for first in range(0, count, chunk):
+        some = slice(first, min(first + chunk, count))
+        total = _combine_vectors(pursuit.vectors, made.weights[some, :])
+        total += _combine_vectors(vectors, made.window_weights[some, :])
+        parts.append(total / budget - pursuit.target)
+    return namespace(vectors.h).concat(parts)
 
 
-def _mixed(vectors: Factored, weights: Array) -> Array:
+def _combine_vectors(vectors: Factored, weights: Array) -> Array:
     """``sum_i w_ki a_i h_i^T`` for every row of weights, ``(k, K, d)``."""
     xp = namespace(weights)
     scaled = weights[:, None, :] * xp.matrix_transpose(vectors.a)[None, :, :]
@@ -231,23 +269,113 @@ def _mixed(vectors: Factored, weights: Array) -> Array:
     return xp.reshape(xp.matmul(flat, vectors.h), (*scaled.shape[:2], vectors.h.shape[1]))
 
 
-def _hear(shard: Shard, new: Rows, new_ids: Ids) -> None:
+def multiply_matrices(vectors: Factored, matrices: Array) -> Array:
+    """Product of every row with every ``(K, d)`` matrix, ``(n, k)``."""
+    xp, (count, classes, width) = namespace(vectors.h), matrices.shape
+    local = xp.astype(xp.permute_dims(matrices, (1, 0, 2)), vectors.h.dtype)
+    flat = xp.reshape(local, (classes * count, width))
+    inner = xp.matmul(vectors.h, xp.matrix_transpose(flat))
+    inner = xp.reshape(inner, (len(vectors), classes, count))
+    inner *= vectors.a[:, :, None]
+    return xp.sum(inner, axis=1)
+
+
+def _record_picks(shard: Shard, new: Rows, new_ids: Ids) -> None:
     shard.state[KEY].add_picks(new, new_ids, shard.ids)
 
 
-def _window(
+def _read_vectors(shard: Shard, state: GreedySparseState) -> Factored:
+    """The mean vectors of a block."""
+    return Factored(state.a, state.h if state.h.shape[1] else shard.rows["features"])
+
+
+def _open_window(
     shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids, width: int
-) -> _Window:
-    """Count the new picks in a block; its rows of highest score."""
+) -> CandidateWindow:
+    """Count the new picks in a block; return its rows of highest score."""
     part: BlockScores = shard.state[KEY]
     part.add_picks(new, new_ids, shard.ids)
     count_picks(part, shard, strategy, plan)
-    state: State = part.state
+    state: GreedySparseState = part.state
     xp = namespace(state.scores)
     scores = xp.where(part.taken, xp.full_like(state.scores, -xp.inf), state.scores)
     best = xp.argsort(-scores)[:width]
     shard.state[WINDOW] = best
-    vectors = vectors_of(shard, state)
-    near = Factored(*(float64(factor[best]) for factor in (vectors.a, vectors.h)))
-    costs, taken = state.costs[best], part.taken[best]
-    return _Window(read_first_id(shard), near, costs, ~taken)
+    vectors = _read_vectors(shard, state)
+    near = Factored(float64(vectors.a[best]), float64(vectors.h[best]))
+    return CandidateWindow(read_first_id(shard), near, state.costs[best], ~part.taken[best])
+
+
+def _check_block(
+    shard: Shard,
+    pursuit: GreedyPursuit,
+    residuals: CheckedResiduals,
+    index: Array,
+    offsets: dict[int | None, int],
+) -> tuple[Floats, Floats]:
+    """Check picks against the rows of a block, ``(k,)`` each.
+
+    Returns:
+        The highest possible score of a row that was not yet picked, where it matters; and the ids
+        of the picks that belong to this block. Minus infinity elsewhere.
+    """
+    count, n = index.shape[0], len(shard)
+    if not n:
+        return np.full(count, -np.inf), np.full(count, -np.inf)
+    window = shard.state[WINDOW]
+    xp = namespace(window)
+    local = index - offsets[read_first_id(shard)]
+    mine = (local >= 0) & (local < window.shape[0])
+    positions = window[local.clip(0, window.shape[0] - 1)]
+    steps = xp.arange(count, device=device(window))
+    # ranks[i] is the step at which row i is picked, or `count`; entry n takes foreign picks.
+    ranks = xp.full((n + 1,), count, dtype=steps.dtype, device=device(window))
+    ranks[xp.where(mine, positions, xp.full_like(positions, n))] = steps
+    rivals = _find_rivals(shard, pursuit, residuals)
+    above = _bound_rivals(shard, pursuit, residuals, rivals, ranks[rivals])
+    found = to_numpy(xp.stack([above, xp.astype(positions, above.dtype)]))
+    ids = np.asarray(shard.ids[found[1].astype(np.int64)], dtype=np.float64)
+    return found[0], np.where(to_numpy(mine), ids, -np.inf)
+
+
+def _find_rivals(shard: Shard, pursuit: GreedyPursuit, residuals: CheckedResiduals) -> Array:
+    """Positions of the rows that may reach the lowest score of a pick."""
+    part: BlockScores = shard.state[KEY]
+    state: GreedySparseState = part.state
+    vectors, problem = _read_vectors(shard, state), pursuit.problem
+    xp = namespace(state.norms)
+    inner = multiply_matrices(vectors, residuals.matrices[:1, :, :])[:, 0]
+    rounding = 2 * ROUNDING * float(xp.finfo(vectors.h.dtype).eps)
+    moved = xp.sqrt(state.norms) * (residuals.distance + rounding * residuals.length)
+    slopes = float64(inner) / problem.budget - moved
+    highest = greedy_scores(slopes, state.norms, state.costs, problem.beta, pursuit.gain)
+    margin = 1e-9 * xp.abs(residuals.lowest)
+    return xp.nonzero((highest >= residuals.lowest - margin) & ~part.taken)[0]
+
+
+def _bound_rivals(
+    shard: Shard, pursuit: GreedyPursuit, residuals: CheckedResiduals, rivals: Array, ranks: Array
+) -> Array:
+    """Highest possible score of rivals that were not yet picked, at every pick, ``(k,)``."""
+    part: BlockScores = shard.state[KEY]
+    state: GreedySparseState = part.state
+    vectors, matrices = _read_vectors(shard, state), residuals.matrices
+    xp, count, size = namespace(rivals), matrices.shape[0], rivals.shape[0]
+    if not size:
+        return xp.full((count,), -xp.inf, dtype=xp.float64, device=device(rivals))
+    if size < len(shard):
+        vectors = Factored(vectors.a[rivals], vectors.h[rivals])
+    norms, costs = (column[rivals][:, None] for column in (state.norms, state.costs))
+    rounding = ROUNDING * float(xp.finfo(vectors.h.dtype).eps)
+    lengths = xp.linalg.vector_norm(matrices, axis=(1, 2)) * rounding
+    steps = xp.arange(count, device=device(rivals))
+    chunk, found = max(CHUNK // (size * vectors.a.shape[1]), 1), []
+    for first in range(0, count, chunk):
+        some = slice(first, min(first + chunk, count))
+        slopes = float64(multiply_matrices(vectors, matrices[some, :, :])) / pursuit.problem.budget
+        error = xp.sqrt(norms) * lengths[None, some]
+        scores, slack = score_with_error(slopes, error, norms, costs, pursuit)
+        gone = ranks[:, None] <= steps[None, some]
+        lowest = xp.full_like(scores, -xp.inf)
+        found.append(xp.max(xp.where(gone, lowest, scores + slack), axis=0))
+    return xp.concat(found)

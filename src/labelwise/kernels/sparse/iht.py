@@ -1,170 +1,124 @@
 r"""Proximal iterative hard thresholding for the problem of `labelwise.kernels.sparse.problem`.
 
 From a sparse point ``z``: step along the gradient of :math:`f_1` over all ``n`` items, keep the
-``b`` items that are worth most (`projection_scores`), set negative weights to 0, de-bias, and go on
-from ``z`` with momentum. The best iterate counts, not the last.
+``b`` items of highest value (`projection_scores`), clip negative weights to 0, de-bias, and
+continue from ``z`` with momentum. The best iterate is returned.
 
-All iterates are sparse, so only the gradient has ``n`` numbers. A pass computes it and, from the
-same rows while they are in cache, its image :math:`\Phi g` that the line search needs. Passes are
-in float64: which items are kept must not hang on rounding.
+All iterates are sparse; only the gradient has ``n`` entries. One pass computes it and, from the
+same rows while they are in cache, its image :math:`\Phi g` for the line search. Passes use float64,
+so that rounding does not decide which items are kept.
 
-Sums, lengths and iterates stay where the work is done (`labelwise.arrays.workplace`): on a GPU no
-number of an iteration is waited for, and where the rows stay there too, iterations are recorded
-and replayed (`labelwise.kernels.loop.scan`). Convergence is checked every few iterations.
+Sums, step lengths and iterates stay on the device of the rows: on a GPU an iteration never waits
+for the host, and for rows that stay there, iterations are recorded as a CUDA graph and replayed
+(`labelwise.kernels.loop.scan`). Convergence is checked every `REPLAYED` iterations.
 
-Cost: :math:`O(n K d)` per iteration, one pass over the features; memory ``O(n)`` beside the rows.
+Cost: ``O(n K d)`` per iteration, one pass over the features; memory ``O(n)`` in addition to the
+rows.
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
-Sparse Approximation", 2022, Algorithm 2.
+Sparse Approximation", 2022, Algorithm 2 and Appendix E.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from labelwise import arrays
 from labelwise.arrays import (
     Array,
     Floats,
     Ids,
     bring,
+    comparable,
     device,
     largest,
+    like,
     namespace,
+    row_dots,
     to_numpy,
 )
-from labelwise.kernels.distance.factored import Factored, concat
+from labelwise.kernels.distance.factored import Factored, concat, float64, take, weighted_sum
+from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.loop.scan import Arrays, Scan, run_steps
-from labelwise.kernels.placement import find_placement, stays
-from labelwise.kernels.sparse.iht_blocks import (
-    Between,
-    Point,
-    ThresholdingRules,
-    find_gradient,
-    forget,
-    largest_by_id,
-    on_active,
-    prepare,
-    steepest,
-    worthiest,
-)
+from labelwise.kernels.placement import count_resident_bytes, find_placement
+from labelwise.kernels.sparse.label_gradients import label_gradients
 from labelwise.kernels.sparse.problem import SparseProblem, compute_vectors
-from labelwise.kernels.sparse.steps import Fit, debias_and_clip, ratio
-from labelwise.pool.blocks import Shards
+from labelwise.kernels.sparse.weights import (
+    WeightFit,
+    debias_and_clip,
+    divide_or_zero,
+    sum_weighted,
+)
+from labelwise.pool.blocks import Shard, Shards
 
-STANDSTILL = 1e-9
-"""Changes of the objective below this fraction of its scale count as none."""
+KEY = "sparse_iht"
+CONVERGED = 1e-9
+"""Changes of the objective below this fraction of its scale count as zero."""
 REPLAYED = 10
 """Iterations that are replayed between two checks for convergence."""
+FLOAT64_BYTES = 4 << 30
+"""Blocks on a GPU up to this size are stored in float64 as well."""
 
 
-class Iterate(NamedTuple):
-    """A batch: ids in order of worth, their weights, and the objective."""
+class ThresholdingRules(NamedTuple):
+    """Variants of an iteration.
+
+    Attributes:
+        projection: ``corrected``, or ``printed`` as in the paper.
+        prox_scale: weight of the variances in it: ``step`` (the step length) or ``one``.
+        step: ``exact`` line search along the whole gradient, or ``active_half``: half the exact
+            step along its part on the current items and the ``b`` steepest others.
+        debias_steps: exact gradient steps on the kept items.
+    """
+
+    projection: str = "corrected"
+    prox_scale: str = "step"
+    step: str = "exact"
+    debias_steps: int = 1
+
+
+class ThresholdingResult(NamedTuple):
+    """A batch: ids in order of value, their weights, and the objective."""
 
     ids: Ids
     weights: Floats
     f: float
 
 
-def _step(
-    shards: Shards,
-    problem: SparseProblem,
-    between: Between,
-    target: Array,
-    rules: ThresholdingRules,
-    place: Array,
-) -> Array:
-    """Compute the gradient ``g`` in all blocks; return how far to go along it.
+class SparsePoint(NamedTuple):
+    """A sparse vector over the items: sorted ids, values, and its image under Phi, ``(K, d)``.
 
-    The objective falls along ``g`` at first by ``|g|^2``, and its second derivative is
-    ``2 |Phi g|^2 + 2 beta |g|^2``.
+    An id of -1 marks an unused entry.
     """
-    whole, residual = rules.step == "exact", between.image - target
-    image, squared = shards.sum(find_gradient, problem, between, residual, whole, place)
-    if not whole:
-        parts = shards.map(steepest, problem.budget)
-        ids = np.concatenate([part[0] for part in parts])
-        best = largest(np.concatenate([part[1] for part in parts]), problem.budget, ids)
-        active = np.union1d(ids[best], _support(between))
-        image, squared = shards.sum(on_active, problem, active, place)
-    curvature = namespace(image).sum(image * image) + problem.beta * squared
-    return ratio(squared * (0.5 if whole else 0.25), curvature)
+
+    ids: Array
+    values: Array
+    image: Array
 
 
-def _support(between: Between) -> Ids:
-    """The items at which a point is not zero."""
-    (new, values, _), (old, others, _) = (map(to_numpy, point) for point in between[:2])
-    factor = float(between.factor)
-    ids = np.union1d(new, old)
-    total = np.zeros(len(ids))
-    total[np.searchsorted(ids, new)] = (1 + factor) * values
-    total[np.searchsorted(ids, old)] -= factor * others
-    return np.asarray(ids[(total != 0) & (ids >= 0)])
+class MomentumPoint(NamedTuple):
+    """The point ``new + factor (new - old)`` on the line through two iterates."""
 
+    new: SparsePoint
+    old: SparsePoint
+    factor: Array
 
-def _kept(
-    shards: Shards, problem: SparseProblem, length: Array, rules: ThresholdingRules, place: Array
-) -> tuple[Array, Array, Factored, Array]:
-    """The b worthiest items after a step: ids, values, vectors and variances."""
-    parts = shards.map(worthiest, problem, length, rules, place)
-    xp: Any = namespace(place)
-    if len(parts) == 1 and parts[0].vectors is not None and parts[0].variances is not None:
-        return parts[0].ids, parts[0].stepped, parts[0].vectors, parts[0].variances
-    ids, worth, stepped = (xp.concat([part[j] for part in parts]) for j in range(3))
-    if isinstance(place, np.ndarray):
-        best = largest(worth, problem.budget, ids)
-        vectors, variances = compute_vectors(shards.rows(ids[best]), problem.law, place)
-        return ids[best], stepped[best], vectors, variances
-    vectors, variances = concat([p.vectors for p in parts]), xp.concat([p.variances for p in parts])
-    best = largest_by_id(worth, xp.argsort(ids), problem.budget)
-    near = Factored(*(factor[best] for factor in (vectors.a, vectors.h)))
-    return ids[best], stepped[best], near, variances[best]
+    @property
+    def image(self) -> Array:
+        """Its image under Phi, ``(K, d)``."""
+        return self.new.image + self.factor * (self.new.image - self.old.image)
 
-
-def _momentum(new: Point, old: Point, target: Array, beta: float) -> Array:
-    """How far beyond the new iterate, in steps from the old one, the objective is lowest."""
-    xp = namespace(new.values)
-    places = xp.searchsorted(new.ids, old.ids).clip(max=new.ids.shape[0] - 1)
-    both = (new.ids[places] == old.ids) & (old.ids >= 0)
-    change = xp.concat([new.values, xp.zeros_like(new.values[:1])])
-    change[xp.where(both, places, xp.full_like(places, new.ids.shape[0]))] -= old.values
-    change = change[:-1]
-    left = xp.where(both, xp.zeros_like(old.values), old.values)
-    moved = new.image - old.image
-    pull = xp.sum((new.values - 1) * change) + xp.sum(left)
-    slope = xp.sum((new.image - target) * moved) + beta * pull
-    squared = xp.sum(change * change) + xp.sum(left * left)
-    return -ratio(slope, xp.sum(moved * moved) + beta * squared)
-
-
-def _iterate(
-    shards: Shards,
-    problem: SparseProblem,
-    rules: ThresholdingRules,
-    place: Array,
-    constants: Arrays,
-    state: Arrays,
-) -> tuple[Arrays, Arrays]:
-    """One iteration, for `Scan`.
-
-    The state is the new and the old iterate (three arrays each), the factor between them, and the
-    last objective. Out come the objective, whether it stands still, ids and weights.
-    """
-    target, scale = constants
-    between = Between(Point(*state[:3]), Point(*state[3:6]), state[6])
-    length = _step(shards, problem, between, target, rules, place)
-    ids, stepped, vectors, variances = _kept(shards, problem, length, rules, place)
-    xp = namespace(target)
-    fit = Fit(vectors, target, problem.budget, problem.beta)
-    weights = debias_and_clip(fit, stepped.clip(min=0.0), rules.debias_steps)
-    image = fit.image(weights)
-    f = xp.sum((image - target) ** 2) + problem.beta * xp.sum((weights - 1) ** 2)
-    f = f - problem.alpha * xp.sum(variances)
-    order = xp.argsort(ids)
-    new = Point(ids[order], weights[order], image)
-    stands = (xp.abs(f - state[7]) <= scale) & xp.all(new.ids == between.new.ids)
-    factor = _momentum(new, between.new, target, problem.beta)
-    return (*new, *between.new, factor, f), (f, stands, ids, weights)
+    def find_support(self) -> Ids:
+        """Ids of the items at which the point is not zero."""
+        (new, values, _), (old, others, _) = (map(to_numpy, point) for point in self[:2])
+        factor = float(self.factor)
+        ids = np.union1d(new, old)
+        total = np.zeros(len(ids))
+        total[np.searchsorted(ids, new)] = (1 + factor) * values
+        total[np.searchsorted(ids, old)] -= factor * others
+        return np.asarray(ids[(total != 0) & (ids >= 0)])
 
 
 def run_thresholding(
@@ -172,79 +126,336 @@ def run_thresholding(
     problem: SparseProblem,
     rules: ThresholdingRules,
     iterations: int,
-    place: Array | None = None,
-) -> tuple[Iterate, int]:
-    """The best of some iterates, and how many were made before standing still.
+    placement: Array | None = None,
+) -> tuple[ThresholdingResult, int]:
+    """The best iterate, and the number of iterations until convergence.
 
     Args:
         shards: the candidates.
         problem: the objective.
-        rules: how an iteration is made.
-        iterations: how many at most.
-        place: an empty float64 array where the work is done; `labelwise.arrays.workplace` if None.
+        rules: variant of the iteration.
+        iterations: maximum number.
+        placement: an empty float64 array on the device to compute on; by default that of the rows.
     """
-    place = find_placement(shards) if place is None else place
-    made = _made(shards, problem, rules, place)
-    none = np.array(STANDSTILL * _scale(problem))
-    constants = bring(problem.target, place), bring(none, place)
-    state, best, number = made.state, None, 0
+    placement = find_placement(shards) if placement is None else placement
+    shards.map(_prepare_block, problem)
+    step = partial(_iterate, shards, problem, rules, placement)
+    recorded = not isinstance(placement, np.ndarray) and rules.step == "exact"
+    recorded = recorded and all(shards.map(count_resident_bytes))
+    scan: Any = Scan(step, 1) if recorded else partial(run_steps, step)
+    rounds = REPLAYED if recorded else 1
+    tolerance = np.array(CONVERGED * _objective_scale(problem))
+    constants = bring(problem.target, placement), bring(tolerance, placement)
+    state, best, number = _empty_state(problem, placement), None, 0
     while number < iterations:
-        state, out = made.scan(constants, state, rounds=made.rounds)
-        objectives, stands = to_numpy(out[0])[: iterations - number], to_numpy(out[1])
-        count = int(np.argmax(stands)) + 1 if stands.any() else len(stands)
-        objectives = objectives[:count]
-        for at, objective in enumerate(objectives):
+        state, out = scan(constants, state, rounds=rounds)
+        objectives, converged = to_numpy(out[0])[: iterations - number], to_numpy(out[1])
+        count = int(np.argmax(converged)) + 1 if converged.any() else len(converged)
+        for at, objective in enumerate(objectives[:count]):
             if best is None or is_lower_objective(objective, best.f, problem):
                 ids, weights = (to_numpy(column[at]) for column in out[2:])
-                best = Iterate(ids, weights, float(objective))
+                best = ThresholdingResult(ids, weights, float(objective))
             number += 1
             shards.progress("sparse_iht", number, iterations)
-        if stands[: len(objectives)].any():
+        if converged[: len(objectives)].any():
             break
-    shards.map(forget)
-    if best is None:
-        raise AssertionError("at least one iteration is made")
+    shards.map(_drop_block)
+    assert best is not None, "at least one iteration is made"
     return best, number
 
 
 def is_lower_objective(objective: float, other: float, problem: SparseProblem) -> bool:
-    """Whether an objective is lower by more than rounding: how blocks are cut must not decide.
+    """Whether a (scaled) objective is lower by more than rounding.
 
-    Both are in the units of the problem.
+    Rounding differs with the split into blocks, which must not decide.
     """
-    return bool(objective < other - STANDSTILL * (_scale(problem) + abs(other)))
+    return bool(objective < other - CONVERGED * (_objective_scale(problem) + abs(other)))
 
 
-def _scale(problem: SparseProblem) -> float:
+def _objective_scale(problem: SparseProblem) -> float:
     return float(np.vdot(problem.target, problem.target)) + problem.beta * problem.budget
 
 
-class _Made(NamedTuple):
-    """How iterations are made, and how many of them between two checks for convergence."""
-
-    scan: Any
-    state: Arrays
-    rounds: int
-
-
-def _made(shards: Shards, problem: SparseProblem, rules: ThresholdingRules, place: Array) -> _Made:
-    recorded = not isinstance(place, np.ndarray) and rules.step == "exact"
-    recorded = recorded and all(shards.map(stays))
-    shards.map(prepare, problem)
-    step = partial(_iterate, shards, problem, rules, place)
-    if not recorded:
-        return _Made(partial(run_steps, step), _nothing(problem, place), 1)
-    return _Made(Scan(step, 1), _nothing(problem, place), REPLAYED)
-
-
-def _nothing(problem: SparseProblem, place: Array) -> Arrays:
+def _empty_state(problem: SparseProblem, placement: Array) -> Arrays:
     """The state before the first iteration: two points without items."""
-    xp: Any = namespace(place)
-    kind = {"device": device(place)}
+    xp, kind = namespace(placement), {"device": device(placement)}
     ids = xp.full((problem.budget,), -1, dtype=xp.int64, **kind)
-    values, image = (
-        xp.zeros((problem.budget,), dtype=place.dtype, **kind),
-        bring(problem.target, place),
-    )
+    values = xp.zeros((problem.budget,), dtype=placement.dtype, **kind)
+    image = 0 * bring(problem.target, placement)
     zero = xp.sum(values)
-    return (ids, values, 0 * image, ids, values, 0 * image, zero, zero + xp.inf)
+    return (ids, values, image, ids, values, image, zero, zero + xp.inf)
+
+
+def _iterate(
+    shards: Shards,
+    problem: SparseProblem,
+    rules: ThresholdingRules,
+    placement: Array,
+    constants: Arrays,
+    state: Arrays,
+) -> tuple[Arrays, Arrays]:
+    """One iteration, for `Scan`.
+
+    The state is the new and the old iterate (three arrays each), the momentum factor, and the last
+    objective. The outputs are the objective, whether it converged, ids and weights.
+    """
+    target, tolerance = constants
+    point = MomentumPoint(SparsePoint(*state[:3]), SparsePoint(*state[3:6]), state[6])
+    length = _find_step_length(shards, problem, point, target, rules, placement)
+    ids, stepped, vectors, variances = _keep_best_items(shards, problem, length, rules, placement)
+    xp = namespace(target)
+    fit = WeightFit(vectors, target, problem.budget, problem.beta)
+    weights = debias_and_clip(fit, stepped.clip(min=0.0), rules.debias_steps)
+    image = fit.image(weights)
+    f = xp.sum((image - target) ** 2) + problem.beta * xp.sum((weights - 1) ** 2)
+    f = f - problem.alpha * xp.sum(variances)
+    order = xp.argsort(ids)
+    new = SparsePoint(ids[order], weights[order], image)
+    converged = (xp.abs(f - state[7]) <= tolerance) & xp.all(new.ids == point.new.ids)
+    factor = _find_momentum(new, point.new, target, problem.beta)
+    return (*new, *point.new, factor, f), (f, converged, ids, weights)
+
+
+def _find_step_length(
+    shards: Shards,
+    problem: SparseProblem,
+    point: MomentumPoint,
+    target: Array,
+    rules: ThresholdingRules,
+    placement: Array,
+) -> Array:
+    """Compute the gradient ``g`` in all blocks; return the exact step length along it.
+
+    Along ``g`` the objective falls at the rate ``|g|^2``, and its second derivative is
+    ``2 |Phi g|^2 + 2 beta |g|^2``.
+    """
+    whole, residual = rules.step == "exact", point.image - target
+    image, squared = shards.sum(find_gradient, problem, point, residual, whole, placement)
+    if not whole:
+        parts = shards.map(_find_steepest, problem.budget)
+        ids = np.concatenate([part[0] for part in parts])
+        best = largest(np.concatenate([part[1] for part in parts]), problem.budget, ids)
+        active = np.union1d(ids[best], point.find_support())
+        image, squared = shards.sum(_restrict_gradient, problem, active, placement)
+    curvature = namespace(image).sum(image * image) + problem.beta * squared
+    return divide_or_zero(squared * (0.5 if whole else 0.25), curvature)
+
+
+def _keep_best_items(
+    shards: Shards,
+    problem: SparseProblem,
+    length: Array,
+    rules: ThresholdingRules,
+    placement: Array,
+) -> tuple[Array, Array, Factored, Array]:
+    """The b items of highest value after a step: ids, values, vectors and variances."""
+    parts = shards.map(_keep_block_items, problem, length, rules, placement)
+    xp: Any = namespace(placement)
+    if len(parts) == 1 and parts[0].vectors is not None and parts[0].variances is not None:
+        return parts[0].ids, parts[0].stepped, parts[0].vectors, parts[0].variances
+    ids, value, stepped = (xp.concat([part[j] for part in parts]) for j in range(3))
+    if isinstance(placement, np.ndarray):
+        best = largest(value, problem.budget, ids)
+        vectors, variances = compute_vectors(shards.rows(ids[best]), problem.law, placement)
+        return ids[best], stepped[best], vectors, variances
+    vectors, variances = concat([p.vectors for p in parts]), xp.concat([p.variances for p in parts])
+    best = _find_largest(value, xp.argsort(ids), problem.budget)
+    near = Factored(vectors.a[best], vectors.h[best])
+    return ids[best], stepped[best], near, variances[best]
+
+
+def _find_momentum(new: SparsePoint, old: SparsePoint, target: Array, beta: float) -> Array:
+    """Exact line search beyond the new iterate, in units of the step from the old one."""
+    xp = namespace(new.values)
+    index = xp.searchsorted(new.ids, old.ids).clip(max=new.ids.shape[0] - 1)
+    both = (new.ids[index] == old.ids) & (old.ids >= 0)
+    # One extra entry takes the old items that the new iterate does not have.
+    change = xp.concat([new.values, xp.zeros_like(new.values[:1])])
+    change[xp.where(both, index, xp.full_like(index, new.ids.shape[0]))] -= old.values
+    change = change[:-1]
+    left = xp.where(both, xp.zeros_like(old.values), old.values)
+    moved = new.image - old.image
+    pull = xp.sum((new.values - 1) * change) + xp.sum(left)
+    slope = xp.sum((new.image - target) * moved) + beta * pull
+    squared = xp.sum(change * change) + xp.sum(left * left)
+    return -divide_or_zero(slope, xp.sum(moved * moved) + beta * squared)
+
+
+def projection_scores(point: Array, costs: Array, scale: Any, rule: str) -> Array:
+    r"""Value of keeping each item when a point ``s`` is made b-sparse; the highest are kept.
+
+    Leaving ``j`` out costs :math:`\frac12 s_j^2`, keeping it :math:`\frac12 [-s_j]_+^2 - \kappa
+    c_j`, so keeping gains :math:`\frac12 [s_j]_+^2 + \kappa c_j`. The ``printed`` rule of the paper
+    omits the cost of leaving out; it exists to reproduce its experiments.
+
+    Args:
+        point: ``(n,)``, ``s``.
+        costs: ``(n,)``, ``c``.
+        scale: ``kappa``.
+        rule: ``corrected`` or ``printed``.
+    """
+    if rule == "printed":
+        return scale * costs - point.clip(max=0.0) ** 2 / 2
+    return scale * costs + point.clip(min=0.0) ** 2 / 2
+
+
+@dataclass
+class ThresholdingBlock:
+    """State of a block on the device of its rows.
+
+    Attributes:
+        a: ``(n, K)`` first factors of the vectors.
+        h: ``(n, d)`` second factors; None where they are the stored features.
+        variances: ``(n,)``.
+        ids: ``(n,)``.
+        order: ``(n,)`` positions by ascending id; None if the ids are sorted.
+        point: ``(n,)`` current point.
+        gradient: ``(n,)`` gradient there.
+    """
+
+    a: Array
+    h: Array | None
+    variances: Array
+    ids: Array
+    order: Array | None
+    point: Array
+    gradient: Array
+
+    def vectors(self, shard: Shard) -> Factored:
+        """The mean vectors of the block."""
+        return Factored(self.a, shard.rows["features"] if self.h is None else self.h)
+
+    def add_point(self, values: Array, point: SparsePoint, factor: Any) -> None:
+        """Add a sparse point to ``(n + 1,)`` values; foreign items go to the last entry."""
+        xp, n = namespace(values), self.ids.shape[0]
+        wanted = like(point.ids, self.ids)
+        ids = self.ids if self.order is None else self.ids[self.order]
+        index = xp.searchsorted(ids, wanted).clip(max=n - 1)
+        here = ids[index] == wanted
+        index = index if self.order is None else self.order[index]
+        index = xp.where(here, index, xp.full_like(index, n))
+        values[index] += like(factor, values) * like(point.values, values)
+
+
+class BlockCandidates(NamedTuple):
+    """Items of a block that may be kept, highest value first; vectors on a GPU only."""
+
+    ids: Array
+    value: Array
+    stepped: Array
+    vectors: Factored | None
+    variances: Array | None
+
+
+def _prepare_block(shard: Shard, problem: SparseProblem) -> None:
+    """Compute the vectors of a block and store their factors in its state."""
+    vectors, deviations = label_gradients(shard.rows, problem.law)
+    ids = np.ascontiguousarray(np.asarray(shard.ids, dtype=np.int64))
+    order = None if (ids[1:] > ids[:-1]).all() else np.argsort(ids, kind="stable")
+    h = vectors.h if problem.copies_features else None
+    if 0 < count_resident_bytes(shard) <= FLOAT64_BYTES and str(device(deviations)) != "cpu":
+        vectors = float64(vectors)  # once instead of in every iteration
+        h = vectors.h
+    xp = namespace(deviations)
+    shard.state[KEY] = ThresholdingBlock(
+        vectors.a,
+        h,
+        deviations * deviations,
+        like(ids, deviations),
+        None if order is None else like(order, deviations),
+        xp.zeros_like(deviations),
+        xp.zeros_like(deviations),
+    )
+
+
+def find_gradient(
+    shard: Shard,
+    problem: SparseProblem,
+    point: MomentumPoint,
+    residual: Array,
+    with_image: bool,
+    placement: Array,
+) -> tuple[Array, Array]:
+    """Compute the gradient ``g`` of f1 at a point and store it in the block.
+
+    Returns:
+        The block's part of the image of ``g`` (zeros without ``with_image``) and of ``|g|^2``, on
+        the device of ``placement``.
+    """
+    part: ThresholdingBlock = shard.state[KEY]
+    vectors, n = part.vectors(shard), len(shard)
+    xp = namespace(part.gradient)
+    values = xp.zeros((n + 1,), dtype=xp.float64, device=device(part.gradient))
+    if n:
+        part.add_point(values, point.new, 1 + point.factor)
+        part.add_point(values, point.old, -point.factor)
+    part.point = values[:n]
+    pull = part.point - 1
+    residual = like(residual, part.gradient)
+    # BLAS is faster with a transpose that is contiguous in memory.
+    is_host = isinstance(residual, np.ndarray)
+    local = np.ascontiguousarray(residual.T) if is_host else xp.matrix_transpose(residual)
+    image, parts, first = xp.zeros_like(residual), [], 0
+    for a, h in iterate_float64_chunks(vectors.a, vectors.h):
+        last = first + a.shape[0]
+        slopes = row_dots(xp.matmul(h, local), a) / problem.budget
+        parts.append(2 * slopes + 2 * problem.beta * pull[first:last])
+        if with_image:
+            image += sum_weighted(Factored(a, h), parts[-1]) / problem.budget
+        first = last
+    part.gradient = gradient = xp.concat(parts) if len(parts) > 1 else parts[0]
+    return bring(image, placement), bring(gradient @ gradient, placement)
+
+
+def _find_steepest(shard: Shard, budget: int) -> tuple[Ids, Floats]:
+    """Ids of the items of a block with the largest gradients, and their sizes."""
+    sizes = comparable(np.abs(to_numpy(shard.state[KEY].gradient)))
+    best = largest(sizes, min(budget, len(shard)), shard.ids)
+    return shard.ids[best], sizes[best]
+
+
+def _restrict_gradient(
+    shard: Shard, problem: SparseProblem, active: Ids, placement: Array
+) -> tuple[Array, Array]:
+    """The sums of `find_gradient` for the gradient restricted to the active items."""
+    part: ThresholdingBlock = shard.state[KEY]
+    here = np.flatnonzero(np.isin(shard.ids, active))
+    gradient = arrays.take(part.gradient, here)
+    vectors = float64(take(part.vectors(shard), here))
+    image = weighted_sum(vectors, gradient) / problem.budget
+    return bring(image, placement), bring(gradient @ gradient, placement)
+
+
+def _keep_block_items(
+    shard: Shard, problem: SparseProblem, length: Array, rules: ThresholdingRules, placement: Array
+) -> BlockCandidates:
+    """The items of a block that may be among those kept."""
+    part: ThresholdingBlock = shard.state[KEY]
+    length = like(length, part.gradient)
+    stepped = part.point - length * part.gradient
+    scale = length if rules.prox_scale == "step" else 1 / problem.squared_scale
+    value = projection_scores(stepped, problem.alpha * part.variances, scale, rules.projection)
+    if isinstance(placement, np.ndarray):
+        rounded = comparable(value)
+        best = largest(rounded, min(problem.budget, len(shard)), shard.ids)
+        values = np.asarray(to_numpy(stepped), dtype=np.float64)[best]
+        return BlockCandidates(shard.ids[best], rounded[best], values, None, None)
+    # Keep 30 bits of each value like `labelwise.arrays.comparable`, without leaving the device.
+    spread = value * (2.0**23 + 1)
+    value = spread - (spread - value)
+    best = _find_largest(value, part.order, problem.budget)
+    vectors = part.vectors(shard)
+    near = Factored(float64(vectors.a[best]), float64(vectors.h[best]))
+    return BlockCandidates(part.ids[best], value[best], stepped[best], near, part.variances[best])
+
+
+def _find_largest(scores: Array, order: Array | None, count: int) -> Array:
+    """Positions of the largest scores, ties by id; ``order`` sorts the ids."""
+    xp = namespace(scores)
+    if order is None:
+        return xp.argsort(-scores, stable=True)[:count]
+    return order[xp.argsort(-scores[order], stable=True)[:count]]
+
+
+def _drop_block(shard: Shard) -> None:
+    shard.state.pop(KEY, None)

@@ -1,24 +1,24 @@
-r"""Gradients of items whose labels are not known: their mean over the label and their spread.
+r"""Mean and spread of the gradients of items whose labels are unknown.
 
-With :math:`q_i` the law of the label of item :math:`i`, every vector :math:`g_i(y)` below has the
-mean :math:`\bar\varphi_i = E_{y \sim q_i}[g_i(y)]` and the deviation
+With :math:`q_i` the assumed law of the label of item :math:`i`, every gradient :math:`g_i(y)` has
+the mean :math:`\bar\varphi_i = E_{y \sim q_i}[g_i(y)]` and the deviation
 :math:`\sigma_i = E_{y \sim q_i} \lVert g_i(y) - \bar\varphi_i \rVert`.
 
-*Last-layer gradients.* For cross-entropy :math:`g_i(y) = (p_i - e_y) \otimes h_i`, so
+*Last-layer gradients* of the cross-entropy are :math:`g_i(y) = (p_i - e_y) \otimes h_i`, so
 
 .. math::
     \bar\varphi_i = (p_i - q_i) \otimes h_i , \qquad
     \sigma_i = |h_i| \sum_y q_{iy} \sqrt{|q_i|^2 - 2 q_{iy} + 1} .
 
-If the label follows the model's own softmax (:math:`q = p`), every mean is zero. The law is
-therefore another one: the softmax at another temperature, or smoothed labels.
+For :math:`q = p` every mean is zero, so :math:`q` is the softmax at another temperature or the
+smoothed prediction.
 
-*Log-likelihoods under m members.* :math:`g_i(y)` holds the members' losses at label :math:`y`, less
-their mean, divided by :math:`\sqrt m`; the label follows the members' mean.
+*Log-likelihoods under m members*: :math:`g_i(y)` holds the members' losses at label :math:`y`,
+centered over the members and divided by :math:`\sqrt m`; :math:`q_i` is the members' mean.
 
-Both come as Kronecker rows (`kernels.distance.factored`). The second kind has a first factor of
-one number, so that all that follows is written once. Products in float64, streamed.
+Both are Kronecker rows (`kernels.distance.factored`); the first factor of the second kind is 1.
 
+Cost: one pass, ``O(n (K + d))``, in float64 chunks.
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
 Sparse Approximation", 2022, eqs. 13 and 14.
 """
@@ -35,25 +35,26 @@ from labelwise.pool.rows import Rows
 LAWS = ("calibrated", "label_smoothing")
 SMALLEST_PROBABILITY = 1e-12
 SAME_TEMPERATURE = 1e-3
+"""A logarithm of the temperature below this counts as temperature 1."""
 
 
 class LabelLaw(NamedTuple):
-    """How the unknown labels are thought to be distributed.
+    """Assumed distribution of the unknown labels.
 
     Attributes:
         kind: ``calibrated`` (softmax at another temperature) or ``label_smoothing``.
         temperature: of the calibrated softmax.
-        rho: the mass that smoothing spreads evenly over the classes.
-        unit: what features are multiplied by (`labelwise.kernels.scaling`), and vectors with them.
+        rho: probability mass that smoothing spreads evenly over the classes.
+        scale: factor applied to the features (`labelwise.kernels.scaling`).
     """
 
     kind: str = "calibrated"
     temperature: float = 1.0
     rho: float = 0.1
-    unit: float = 1.0
+    scale: float = 1.0
 
     def check(self) -> "LabelLaw":
-        """Refuse values that make no sense."""
+        """Reject values out of range."""
         if self.kind not in LAWS:
             raise BadInput(f"label_law must be one of {', '.join(LAWS)}; got {self.kind!r}")
         if not 0 < self.temperature < float("inf"):
@@ -62,50 +63,48 @@ class LabelLaw(NamedTuple):
             raise BadInput(f"rho must be from 0 to 1; got {self.rho}")
         return self
 
-    def facts(self) -> dict[str, str | float]:
-        """What to report of it."""
+    def to_info(self) -> dict[str, str | float]:
+        """The entries of this law in the info of a selection."""
         if self.kind == "label_smoothing":
             return {"label_law": self.kind, "rho": self.rho}
         return {"label_law": self.kind, "temperature": self.temperature}
 
 
 def is_bayesian(rows: Rows) -> bool:
-    """Whether the vectors must be the members' losses, because there are no last-layer factors."""
+    """Whether the vectors are the members' losses, because last-layer factors are missing."""
     return not ("features" in rows and ("logits" in rows or "probabilities" in rows))
 
 
 def label_gradients(rows: Rows, law: LabelLaw) -> tuple[Factored, Array]:
-    """Mean vectors and deviations of every item.
+    """Mean vectors and deviations of all items.
 
     Args:
-        rows: ``features`` ``(n, d)`` with ``logits`` or ``probabilities`` ``(n, K)``; or else
+        rows: ``features`` ``(n, d)`` with ``logits`` or ``probabilities`` ``(n, K)``; otherwise
             ``member_probabilities`` ``(n, m, K)``.
-        law: how the labels are distributed (with members: by their mean, whatever is said here).
+        law: distribution of the labels; members replace it by their mean.
 
     Returns:
-        The means as ``n`` Kronecker rows, in the precision of the features (or in float64, where
-        the law has another unit than 1), and ``(n,)`` deviations in float64.
+        The means as ``n`` Kronecker rows in the precision of the features (float64 if scaled), and
+        the deviations ``(n,)`` in float64.
     """
     if is_bayesian(rows):
-        return _member_losses(rows["member_probabilities"])
+        return _member_loss_gradients(rows["member_probabilities"])
     predicted, assumed = class_laws(rows, law)
-    features = apply_scale(rows["features"], law.unit)
+    features = apply_scale(rows["features"], law.scale)
     xp = namespace(features)
     residuals = xp.astype(predicted - assumed, features.dtype, copy=False)
-    spread = _spread(assumed)
     norms = [xp.sqrt(row_dots(chunk, chunk)) for (chunk,) in iterate_float64_chunks(features)]
-    return Factored(residuals, features), spread * xp.concat(norms)
+    return Factored(residuals, features), _label_spread(assumed) * xp.concat(norms)
 
 
 def class_laws(rows: Rows, law: LabelLaw) -> tuple[Array, Array]:
-    """What the model predicts and what labels are assumed to follow, both ``(n, K)`` float64."""
+    """Predicted and assumed class probabilities, both ``(n, K)`` float64."""
     if "logits" in rows:
         logits = float64(rows["logits"])
-        predicted = _softmax(logits)
-        assumed = _softmax(logits / law.temperature)
+        predicted, assumed = _softmax(logits), _softmax(logits / law.temperature)
     else:
-        predicted = _normalised(float64(rows["probabilities"]))
-        assumed = _normalised(predicted ** (1 / law.temperature))
+        predicted = _normalize_rows(float64(rows["probabilities"]))
+        assumed = _normalize_rows(predicted ** (1 / law.temperature))
     if law.kind == "label_smoothing":
         assumed = (1 - law.rho) * predicted + law.rho / predicted.shape[1]
     return predicted, assumed
@@ -113,27 +112,27 @@ def class_laws(rows: Rows, law: LabelLaw) -> tuple[Array, Array]:
 
 def _softmax(logits: Array) -> Array:
     xp = namespace(logits)
-    return _normalised(xp.exp(logits - xp.max(logits, axis=1, keepdims=True)))
+    return _normalize_rows(xp.exp(logits - xp.max(logits, axis=1, keepdims=True)))
 
 
-def _normalised(masses: Array) -> Array:
+def _normalize_rows(masses: Array) -> Array:
     return masses / namespace(masses).sum(masses, axis=1, keepdims=True)
 
 
-def _spread(law: Array) -> Array:
+def _label_spread(law: Array) -> Array:
     """``sum_y q_y |q - e_y|`` of every row of ``(n, K)``."""
     xp = namespace(law)
     classes = xp.arange(law.shape[1], device=device(law))
     likeliest = classes[None, :] == xp.argmax(law, axis=1, keepdims=True)
-    # 1 - q_y would lose its digits for a likely class; the sum of the others keeps them.
+    # 1 - q_y cancels for a likely class; the sum of the other probabilities keeps its digits.
     others = xp.where(likeliest, xp.zeros_like(law), law)
     near = xp.sqrt(xp.sum(others, axis=1) ** 2 + row_dots(others, others))
     far = xp.sqrt(row_dots(law, law)[:, None] - 2 * others + 1)
     return xp.max(law, axis=1) * near + row_dots(others, far)
 
 
-def _member_losses(members: Array) -> tuple[Factored, Array]:
-    """Vectors of the members' centred losses, ``(n, m)``, behind a first factor of ones."""
+def _member_loss_gradients(members: Array) -> tuple[Factored, Array]:
+    """Means ``(n, m)`` and deviations ``(n,)`` of the members' centered losses."""
     xp = namespace(members)
     means, deviations = [], []
     for (chunk,) in iterate_float64_chunks(members):

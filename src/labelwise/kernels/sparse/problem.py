@@ -1,26 +1,26 @@
-r"""Batch selection as sparse approximation: the problem and what an answer to it is worth.
+r"""Batch selection as sparse approximation: the objective and the value of a batch.
 
 With mean vectors :math:`\bar\varphi_j` and deviations :math:`\sigma_j` of the ``n`` candidates
 (`kernels.sparse.label_gradients`) and a budget ``b``, find a set :math:`S` of ``b`` items and
-weights :math:`w \ge 0` on it that make
+weights :math:`w \ge 0` on it that minimize
 
 .. math::
     f = \underbrace{\lVert v - \Phi w \rVert^2 + \beta \lVert w_S - 1 \rVert^2}_{f_1}
         \; \underbrace{- \sum_{j \in S} \alpha \sigma_j^2}_{f_2} , \qquad
-    v = \frac1n \sum_j \bar\varphi_j , \quad \Phi = \frac1b [\bar\varphi_1 \dots \bar\varphi_n]
+    v = \frac1n \sum_j \bar\varphi_j , \quad \Phi = \frac1b [\bar\varphi_1 \dots \bar\varphi_n] .
 
-small. The constant :math:`\beta (n - b)` of the items left out is dropped, and :math:`f_2` counts
-all of ``S``, also items of weight 0: their labels are bought as well.
+The constant :math:`\beta (n - b)` of the items left out is dropped, and :math:`f_2` counts all of
+``S``, including items of weight 0: their labels are paid for as well.
 
-Features that are not of ordinary size are multiplied by a number :math:`s`
-(`labelwise.kernels.scaling`), and :math:`\beta` by :math:`s^2`: that multiplies :math:`f` by
-:math:`s^2` and changes neither picks nor weights. What is reported is in the units that were given.
+Features of extreme size are multiplied by a power of two :math:`s` (`labelwise.kernels.scaling`)
+and :math:`\beta` by :math:`s^2`. That multiplies :math:`f` by :math:`s^2` and changes neither picks
+nor weights; reported values are divided by :math:`s^2`.
 
-The matrix of all vectors is never formed. A vector is a Kronecker row, a combination of them is a
-``(K, d)`` matrix, and what concerns ``S`` alone lives on the host, in float64.
+Vectors stay Kronecker rows and a combination of them is a ``(K, d)`` matrix; ``Phi`` is never
+formed. Setting up costs one pass over the rows, ``O(n K d)``.
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
-Sparse Approximation", 2022, SparseProblem 2.
+Sparse Approximation", 2022, Problem 2.
 """
 
 import math
@@ -30,17 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import (
-    Array,
-    Floats,
-    Ids,
-    bring,
-    comparable,
-    largest,
-    namespace,
-    to_numpy,
-    workplace,
-)
+from labelwise.arrays import Array, Floats, Ids, bring, comparable, largest, namespace, to_numpy
+from labelwise.arrays import workplace as find_row_placement
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.distance.factored import Factored, squared_norms, weighted_sum
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
@@ -56,22 +47,22 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice
 
 SIGMA_SCALES = ("none", "paper")
-ZERO = 1e-12
-"""Mean vectors this much shorter than the features are rounding."""
-DROWNED = 1e-12
-"""Beside beta, less than this fraction of it is rounding."""
-STRONGEST, SHORTEST = 100, -460
-"""In other units, beta is two to this power at most, and features to this one at least."""
+ZERO_LENGTH = 1e-12
+"""Mean vectors shorter than this fraction of the features count as zero."""
+RESOLUTION = 1e-12
+"""Contributions below this fraction of beta are lost to rounding."""
+MAX_BETA_EXPONENT, MIN_FEATURE_EXPONENT = 100, -460
+"""After scaling, beta is at most and features are at least two to these powers."""
 
 
 class ObjectiveTerms(NamedTuple):
-    """How the three parts of the objective are weighed; None takes the solver's default.
+    """Weights of the three parts of the objective; None selects the solver's default.
 
     Attributes:
         alpha: weight of the variances.
-        relative_alpha: instead of ``alpha``, free of units: the reward of an item of high variance
-            as a fraction of ``|v|^2``.
-        beta: pull of the weights towards 1.
+        relative_alpha: alternative to ``alpha`` that does not depend on the scale of the features:
+            the reward of an item of high variance as a fraction of ``|v|^2``.
+        beta: strength that pulls the weights towards 1.
         sigma_scale: ``none``, or ``paper`` to divide the deviations by n.
     """
 
@@ -81,7 +72,7 @@ class ObjectiveTerms(NamedTuple):
     sigma_scale: str = "none"
 
     def check(self) -> "ObjectiveTerms":
-        """Refuse values that make no sense."""
+        """Reject values out of range."""
         for name in ("alpha", "relative_alpha", "beta"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
@@ -95,19 +86,19 @@ class ObjectiveTerms(NamedTuple):
 
 
 class SparseProblem(NamedTuple):
-    """What the objective is made of; small, and sent to every block.
+    """The objective; small, and sent to every block.
 
     Attributes:
-        law: how the unknown labels are distributed, and the unit of the features.
+        law: assumed distribution of the labels, and the scale of the features.
         mode: ``last_layer`` or ``bayesian``.
-        n: how many candidates there are.
-        budget: how many are picked, ``b``.
+        n: number of candidates.
+        budget: number of picks, ``b``.
         target: ``v`` as a ``(K, d)`` matrix on the host.
         alpha: weight of the variances, for deviations without the factor ``1/n``.
-        beta: pull of the weights towards 1, in the unit of the law.
-        given_beta: the same as it was given.
-        worth: about what an item adds to or takes off the objective beside that, as it was given.
-        void: why all mean vectors are zero, or an empty string.
+        beta: pull of the weights towards 1, multiplied by the squared scale.
+        given_beta: beta before scaling.
+        item_value: typical contribution of one item to the objective apart from beta, unscaled.
+        degenerate: why all mean vectors are zero, or an empty string.
     """
 
     law: LabelLaw
@@ -118,22 +109,18 @@ class SparseProblem(NamedTuple):
     alpha: float
     beta: float
     given_beta: float
-    worth: float
-    void: str
+    item_value: float
+    degenerate: str
 
     @property
-    def keeps_features(self) -> bool:
-        """Whether the second factors of the vectors are not the features as they are."""
-        return self.mode == "bayesian" or self.law.unit != 1
+    def copies_features(self) -> bool:
+        """Whether the second factors of the vectors differ from the stored features."""
+        return self.mode == "bayesian" or self.law.scale != 1
 
     @property
-    def square(self) -> float:
-        """What squares of vectors are divided by to be in the units that were given."""
-        return self.law.unit**2
-
-    def residual(self, vectors: Factored, weights: Array) -> Array:
-        """``Phi w - v`` for weights on the given vectors, ``(K, d)``."""
-        return weighted_sum(vectors, weights) / self.budget - bring(self.target, vectors.h)
+    def squared_scale(self) -> float:
+        """Divisor that turns squares of scaled vectors into reported values."""
+        return self.law.scale**2
 
 
 def pose_problem(
@@ -147,18 +134,18 @@ def pose_problem(
 
     Args:
         shards: the candidates.
-        budget: how many to pick.
-        law: how the unknown labels are distributed.
-        terms: the weights of the objective.
+        budget: number of picks.
+        law: assumed distribution of the labels.
+        terms: weights of the objective.
         defaults: the solver's ``(alpha, beta)`` for ``last_layer`` and ``bayesian`` vectors.
     """
     law, terms = law.check(), terms.check()
-    mode = "bayesian" if all(shards.map(_is_bayesian)) else "last_layer"
+    mode = "bayesian" if all(shards.map(_is_bayesian_block)) else "last_layer"
     beta = defaults[mode][1] if terms.beta is None else terms.beta
-    n, (total, energy, scale, variance) = len(shards), shards.sum(_totals, law)
-    if mode == "last_layer" and (unit := _unit(shards, scale / n, beta)) != 1:
-        law = law._replace(unit=unit)
-        total, energy, scale, variance = shards.sum(_totals, law)
+    n, (total, energy, reference, variance) = len(shards), shards.sum(_sum_block, law)
+    if mode == "last_layer" and (scale := _choose_scale(shards, reference / n, beta)) != 1:
+        law = law._replace(scale=scale)
+        total, energy, reference, variance = shards.sum(_sum_block, law)
     target = total / n
     alpha = defaults[mode][0] if terms.alpha is None else terms.alpha
     if terms.sigma_scale == "paper":
@@ -166,71 +153,69 @@ def pose_problem(
     if terms.relative_alpha is not None:
         mean = float(find_largest_variances(shards, law, budget)[1].mean())
         alpha = terms.relative_alpha * float(np.vdot(target, target)) / mean if mean > 0 else 0.0
-    void = "" if energy > ZERO**2 * scale else "all expected gradients are zero"
+    degenerate = "" if energy > ZERO_LENGTH**2 * reference else "all expected gradients are zero"
     if mode == "last_layer" and law.kind == "calibrated":
         if abs(math.log(law.temperature)) < SAME_TEMPERATURE:
-            void = "at temperature 1 all expected gradients are zero"
-    worth = (energy / budget + alpha * variance) / n / law.unit**2
-    return SparseProblem(law, mode, n, budget, target, alpha, beta * law.unit**2, beta, worth, void)
+            degenerate = "at temperature 1 all expected gradients are zero"
+    value = (energy / budget + alpha * variance) / n / law.scale**2
+    scaled_beta = beta * law.scale**2
+    return SparseProblem(law, mode, n, budget, target, alpha, scaled_beta, beta, value, degenerate)
 
 
-def _unit(shards: Shards, square: float, beta: float) -> float:
-    """What features are multiplied by, so that neither their squares nor beta leave float64."""
-    unit = find_scale(shards, square)
-    if unit == 1 or beta == 0:
-        return unit
-    power = binary_exponent(unit) - 1
-    held = min(power, (STRONGEST - binary_exponent(beta)) // 2)
-    if held - power < SHORTEST:
+def _choose_scale(shards: Shards, square: float, beta: float) -> float:
+    """Factor for the features that keeps their squares and beta within float64."""
+    scale = find_scale(shards, square)
+    if scale == 1 or beta == 0:
+        return scale
+    wanted = binary_exponent(scale) - 1
+    exponent = min(wanted, (MAX_BETA_EXPONENT - binary_exponent(beta)) // 2)
+    if exponent - wanted < MIN_FEATURE_EXPONENT:
         raise BadInput(
-            f"features are up to {1 / unit:.3g}, too small for beta {beta}; multiply all features "
+            f"features are up to {1 / scale:.3g}, too small for beta {beta}; multiply all features "
             "by a number that brings them near 1, or give a smaller beta"
         )
-    return 2.0**held
+    return 2.0**exponent
 
 
 def warn_if_degenerate(problem: SparseProblem, name: str) -> None:
-    """Say that only the variances will decide."""
-    if problem.void:
+    """Warn that only the variances decide."""
+    if problem.degenerate:
         warnings.warn(
-            f"{name}: {problem.void}, so the items of largest variance are picked, all with the "
-            "same weight; fit a temperature on held-out labels or set label_law",
+            f"{name}: {problem.degenerate}, so the items of largest variance are picked, all with "
+            "the same weight; fit a temperature on held-out labels or set label_law",
             LabelwiseWarning,
             stacklevel=2,
         )
 
 
 def check_beta(problem: SparseProblem, name: str) -> None:
-    """Refuse a beta beside which no item can be told from another."""
-    if problem.worth < DROWNED * problem.given_beta and not problem.void:
+    """Reject a beta so large that float64 cannot tell the items apart."""
+    if problem.item_value < RESOLUTION * problem.given_beta and not problem.degenerate:
         raise BadInput(
-            f"{name}: beta is {problem.given_beta}, beside which what tells the items apart, about "
-            f"{problem.worth:.1g}, is rounding; give a smaller beta or multiply the features"
+            f"{name}: beta is {problem.given_beta}; the items differ by about "
+            f"{problem.item_value:.1g}, which is lost to rounding next to it; give a smaller beta "
+            "or multiply the features"
         )
 
 
-def _is_bayesian(shard: Shard) -> bool:
+def _is_bayesian_block(shard: Shard) -> bool:
     return is_bayesian(shard.rows)
 
 
-def _totals(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
-    """Sums of mean vectors, of their squares, of what those are compared with, of variances."""
-    with np.errstate(over="ignore", invalid="ignore"):  # features may be of any size
-        return _added(shard, law)
+def _sum_block(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
+    """Sums over a block: mean vectors, their squares, squares to compare with, variances."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow makes `find_scale` act
+        vectors, deviations = label_gradients(shard.rows, law)
+        total, energy, reference = np.zeros((vectors.a.shape[1], vectors.h.shape[1])), 0.0, 0.0
+        for a, h in iterate_float64_chunks(vectors.a, vectors.h):
+            xp = namespace(h)
+            total += to_numpy(xp.matmul(xp.matrix_transpose(a), h))
+            energy += float(xp.sum(squared_norms(Factored(a, h))))
+            reference += float(h.shape[0] if is_bayesian(shard.rows) else xp.sum(squared_norms(h)))
+        return total, energy, reference, float(deviations @ deviations)
 
 
-def _added(shard: Shard, law: LabelLaw) -> tuple[Floats, float, float, float]:
-    vectors, deviations = label_gradients(shard.rows, law)
-    total, energy, scale = np.zeros((vectors.a.shape[1], vectors.h.shape[1])), 0.0, 0.0
-    for a, h in iterate_float64_chunks(vectors.a, vectors.h):
-        xp = namespace(h)
-        total += to_numpy(xp.matmul(xp.matrix_transpose(a), h))
-        energy += float(xp.sum(squared_norms(Factored(a, h))))
-        scale += float(h.shape[0] if is_bayesian(shard.rows) else xp.sum(squared_norms(h)))
-    return total, energy, scale, float(deviations @ deviations)
-
-
-def _largest_variances(shard: Shard, law: LabelLaw, budget: int) -> tuple[Ids, Floats]:
+def _find_block_variances(shard: Shard, law: LabelLaw, budget: int) -> tuple[Ids, Floats]:
     variances = comparable(to_numpy(label_gradients(shard.rows, law)[1]) ** 2)
     best = largest(variances, min(budget, len(shard)), shard.ids)
     return shard.ids[best], variances[best]
@@ -238,28 +223,24 @@ def _largest_variances(shard: Shard, law: LabelLaw, budget: int) -> tuple[Ids, F
 
 def find_largest_variances(shards: Shards, law: LabelLaw, budget: int) -> tuple[Ids, Floats]:
     """The items of largest variance and their variances, largest first."""
-    parts = shards.map(_largest_variances, law, budget)
+    parts = shards.map(_find_block_variances, law, budget)
     ids, variances = (np.concatenate(column) for column in zip(*parts, strict=True))
     best = largest(variances, budget, ids)
     return ids[best], variances[best]
 
 
 def compute_vectors(
-    rows: Rows, law: LabelLaw, place: Array | None = None
+    rows: Rows, law: LabelLaw, placement: Array | None = None
 ) -> tuple[Factored, Array]:
-    """Vectors and variances of a few items in float64, where ``place`` is.
+    """Vectors and variances of a few items in float64, on the device of ``placement``.
 
-    That is where small work is best done beside the rows (`arrays.workplace`) if None.
+    Without one they stay where small work on the rows is fastest.
     """
-    if place is None:
-        place = workplace(next(iter(rows.values())))
+    if placement is None:
+        placement = find_row_placement(next(iter(rows.values())))
     vectors, deviations = label_gradients(rows, law)
-    return Factored(bring(vectors.a, place), bring(vectors.h, place)), bring(deviations, place) ** 2
-
-
-def compute_host_vectors(rows: Rows, law: LabelLaw) -> tuple[Factored, Floats]:
-    """Vectors and variances of a few items, on the host in float64."""
-    return compute_vectors(rows, law, np.empty(0))
+    moved = Factored(bring(vectors.a, placement), bring(vectors.h, placement))
+    return moved, bring(deviations, placement) ** 2
 
 
 def build_choice(
@@ -269,21 +250,21 @@ def build_choice(
     weights: Floats,
     facts: Mapping[str, Any],
 ) -> Choice:
-    """The picks with their weights on the sum scale and the objective they reach.
+    """The picks, their weights on the sum scale, and the value of the objective.
 
     Args:
         problem: the objective.
         ids: ``(b,)``.
         found: vectors and variances of the picks (`compute_vectors`).
-        weights: ``(b,)``, as they stand in the objective.
-        facts: what else there is to say.
+        weights: ``(b,)``, as they enter the objective.
+        facts: further entries of ``info``.
     """
     vectors, variances = found
-    residual = problem.residual(vectors, bring(weights, vectors.h))
+    residual = weighted_sum(vectors, bring(weights, vectors.h)) / problem.budget
+    residual = residual - bring(problem.target, vectors.h)
     xp = namespace(residual)
-    both = xp.stack([xp.sum(residual * residual), xp.sum(variances)])
-    bias, variance = to_numpy(both).tolist()
-    bias, variance = bias / problem.square, variance / problem.square
+    sums = to_numpy(xp.stack([xp.sum(residual * residual), xp.sum(variances)]))  # one transfer
+    bias, variance = (sums / problem.squared_scale).tolist()
     f1 = bias + problem.given_beta * float(((weights - 1) ** 2).sum())
     f2 = -problem.alpha * variance
     info = {
@@ -292,7 +273,8 @@ def build_choice(
         "f1": f1,
         "f2": f2,
         "bias": bias,
-        "bias_without_picks": float(np.vdot(problem.target, problem.target)) / problem.square,
+        "bias_without_picks": float(np.vdot(problem.target, problem.target))
+        / problem.squared_scale,
         "alpha": problem.alpha,
         "beta": problem.given_beta,
         "raw_weights": {
@@ -301,8 +283,8 @@ def build_choice(
             "largest": float(weights.max()),
             "zero": int((weights == 0).sum()),
         },
-        **({} if problem.mode == "bayesian" else problem.law.facts()),
-        **({"fallback": problem.void} if problem.void else {}),
+        **({} if problem.mode == "bayesian" else problem.law.to_info()),
+        **({"fallback": problem.degenerate} if problem.degenerate else {}),
         **facts,
     }
     return Choice(ids, problem.n * weights / problem.budget, info=info)
