@@ -88,7 +88,7 @@ def test_broken_pictures_are_listed_and_left_out_only_if_asked(tmp_path):
     with pytest.raises(BadInput, match=r"cannot be used .*link\.png: a link .*--skip-broken"):
         Project.start(source, home=tmp_path / "c")
     (source / "link.png").unlink()
-    with pytest.raises(BadInput, match=r"1 of 11 items .*bad\.png: no picture of a known"):
+    with pytest.raises(BadInput, match=r"1 of 11 items .*bad\.png: not an image in a known"):
         Project.start(source, home=tmp_path / "c")
     assert not [path.name for path in tmp_path.iterdir() if path.name.strip(".").startswith("c")]
     project = Project.start(source, home=tmp_path / "c", skip_broken=True)

@@ -104,7 +104,7 @@ def test_broken_pictures_are_listed_line_by_line(here, capsys):
     code, said, wrong = answer(capsys, "start", "photos", "--classes", "a,b")
     lines = wrong.splitlines()
     assert code == 1 and said == "" and len(lines) == 22
-    assert lines[0] == "  bad00.png: no picture of a known kind" and lines[20] == "  and 5 more"
+    assert lines[0] == "  bad00.png: not an image in a known format" and lines[20] == "  and 5 more"
     assert lines[21].startswith("labelwise: 25 of 37 items cannot be used (bad00.png: ")
     assert lines[21].endswith("or leave them out with --skip-broken")
     assert not (here / "photos.labelwise").exists()

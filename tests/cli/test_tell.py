@@ -143,7 +143,7 @@ def test_a_mistake_names_its_row_and_nothing_is_recorded(text, message, ids, cap
         ("l.json", "[[]]", "task 1 of l.json must have annotations"),
         ("l.json", "[", "l.json is not readable JSON"),
         ("l.txt", "", "cannot read labels from 'l.txt'; give .csv, .tsv, .jsonl, .parquet"),
-        ("l.parquet", "PAR1", "l.parquet is no Parquet file"),
+        ("l.parquet", "PAR1", "l.parquet is not a Parquet file"),
     ],
 )
 def test_other_files_are_checked_as_well(name, text, message, ids, capsys):

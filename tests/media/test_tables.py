@@ -15,15 +15,15 @@ from labelwise.errors import BadInput
 from labelwise.media import tables as module
 from labelwise.media.tables import (
     TABLES,
+    abbreviate_names,
     choose_columns,
-    input_array,
+    convert_numeric_column,
+    find_input_array,
     is_numeric,
-    joined_texts,
+    iterate_rows,
+    join_texts,
     load_arrays,
-    numeric_column,
     read_table,
-    some_names,
-    table_rows,
 )
 
 ROWS = [{"name": f"plant {n}", "height": n / 4, "note": "a, b\nc"} for n in range(5)]
@@ -54,9 +54,9 @@ def test_every_form_gives_the_same_columns(ending, tmp_path):
     assert list(table) == ["name", "height", "note"]
     assert table["name"] == [row["name"] for row in ROWS]
     assert table["note"] == ["a, b\nc"] * 5
-    heights = numeric_column(tmp_path, "height", table["height"])
+    heights = convert_numeric_column(tmp_path, "height", table["height"])
     np.testing.assert_array_equal(heights[:, 0], [row["height"] for row in ROWS])
-    assert [row["name"] for row in table_rows(table)] == [row["name"] for row in ROWS]
+    assert [row["name"] for row in iterate_rows(table)] == [row["name"] for row in ROWS]
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_every_form_gives_the_same_columns(ending, tmp_path):
         ("a.csv", b"x,y\n1,2\n3\n", r"row 3 of .* has 1 fields but there are 2 columns"),
         ("a.csv", b"x,x\n1,2\n", "two columns of the same name: x, x"),
         ("a.csv", b"x,y\n", "no rows below a line of column names"),
-        ("a.csv", b"x\n\xff\xfe\n", "no table in UTF-8"),
+        ("a.csv", b"x\n\xff\xfe\n", "not a UTF-8 table"),
         ("a.jsonl", b'{"a": 1}\n[2]\n', "line 2 of .* is not a JSON object"),
         ("a.jsonl", b'{"a": 1}\n\n{"a": \n', "line 3 of .* is not JSON"),
         ("a.jsonl", b"\n", "has no rows"),
-        ("a.parquet", b"PAR1", "is no Parquet file"),
-        ("a.xlsx", b"", r"no table of a known kind; give one of \.csv"),
+        ("a.parquet", b"PAR1", "is not a Parquet file"),
+        ("a.xlsx", b"", r"not a supported table; give one of \.csv"),
     ],
 )
 def test_broken_tables_are_refused_with_the_place(name, content, message, tmp_path):
@@ -107,10 +107,10 @@ def test_arrays_are_mapped_and_pickles_refused(tmp_path):
 
 def test_the_inputs_of_an_npz_file_are_found_or_asked_for(tmp_path):
     rows, labels = np.ones((2, 3)), np.ones(2)
-    assert input_array(tmp_path, {"y": labels, "features": rows}) == "features"
-    assert input_array(tmp_path, {"y": labels, "rows": rows}, but="y") == "rows"
+    assert find_input_array(tmp_path, {"y": labels, "features": rows}) == "features"
+    assert find_input_array(tmp_path, {"y": labels, "rows": rows}, but="y") == "rows"
     with pytest.raises(BadInput, match="no array called inputs or features; it has a, b"):
-        input_array(tmp_path, {"a": rows, "b": rows})
+        find_input_array(tmp_path, {"a": rows, "b": rows})
 
 
 def test_columns_are_chosen_by_what_they_hold(tmp_path):
@@ -132,23 +132,25 @@ def test_columns_are_chosen_by_what_they_hold(tmp_path):
 
 def test_a_column_with_gaps_or_words_is_no_column_of_numbers(tmp_path):
     with pytest.raises(BadInput, match=r"'h' .* no number in 2 of 3 rows; .*--without h"):
-        numeric_column(tmp_path, "h", ["1", "", "?"])
-    with pytest.raises(BadInput, match="other things than numbers"):
-        numeric_column(tmp_path, "h", ["1", "one"])
-    with pytest.raises(BadInput, match="other things than numbers"):
-        numeric_column(tmp_path, "h", [[1, 2], [3]])
-    np.testing.assert_array_equal(numeric_column(tmp_path, "h", [[1, 2], [3, 4]]), [[1, 2], [3, 4]])
+        convert_numeric_column(tmp_path, "h", ["1", "", "?"])
+    with pytest.raises(BadInput, match="values that are not numbers"):
+        convert_numeric_column(tmp_path, "h", ["1", "one"])
+    with pytest.raises(BadInput, match="values that are not numbers"):
+        convert_numeric_column(tmp_path, "h", [[1, 2], [3]])
+    np.testing.assert_array_equal(
+        convert_numeric_column(tmp_path, "h", [[1, 2], [3, 4]]), [[1, 2], [3, 4]]
+    )
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_numbers_written_as_texts_come_back_exactly(values):
     texts = [repr(value) for value in values]
     assert is_numeric(texts)
-    np.testing.assert_array_equal(numeric_column("t", "x", texts)[:, 0], values)
+    np.testing.assert_array_equal(convert_numeric_column("t", "x", texts)[:, 0], values)
 
 
 def test_texts_are_put_together_and_long_lists_of_names_are_cut():
     table = {"title": ["A", None, "C"], "body": ["x", "y", ""]}
-    assert joined_texts(table, ["title", "body"]) == ["A x", "y", "C"]
+    assert join_texts(table, ["title", "body"]) == ["A x", "y", "C"]
     names = [f"c{n}" for n in range(30)]
-    assert some_names(names) == "c0, c1, c2, c3, c4, c5, ... and c29 (30 columns)"
+    assert abbreviate_names(names) == "c0, c1, c2, c3, c4, c5, ... and c29 (30 columns)"

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from labelwise.cli.app import CampaignOption, app, open_project
 from labelwise.cli.console import format_count, format_person
 from labelwise.errors import BadInput, LabelwiseError, UnknownName
-from labelwise.media.tables import TABLES, is_missing, read_table, some_names, table_rows
+from labelwise.media.tables import TABLES, abbreviate_names, is_missing, iterate_rows, read_table
 
 if TYPE_CHECKING:
     from labelwise.campaign.desk import Desk
@@ -189,10 +189,12 @@ def read_labels(path: Path) -> tuple[list[LabelLine], int]:
     table = read_table(path)
     for name in ("id", "label"):
         if name not in table:
-            raise BadInput(f"{path} has no column called {name}; it has {some_names(list(table))}")
+            raise BadInput(
+                f"{path} has no column called {name}; it has {abbreviate_names(list(table))}"
+            )
     first = 2 if path.suffix in (".csv", ".tsv") else 1  # row numbers as in a spreadsheet
     lines, blank = [], 0
-    for number, row in enumerate(table_rows(table), first):
+    for number, row in enumerate(iterate_rows(table), first):
         if is_missing(row["label"]):
             blank += 1
             continue

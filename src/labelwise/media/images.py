@@ -1,8 +1,7 @@
-"""What pictures become before a network sees them: bytes of a square, offline and without torch.
+"""Decode image files to square arrays of bytes, without torch.
 
-A picture is turned upright, put on white, and scaled as a whole to ``(channels, side, side)``.
-
-Cost: one pass over the files, which are read side by side.
+EXIF orientation is applied, transparency becomes white, and the whole image is scaled to
+``(channels, side, side)``. Files are decoded in parallel threads.
 """
 
 import os
@@ -24,23 +23,23 @@ Arrays = NDArray[Any]
 T = TypeVar("T")
 
 SIDE = 32
-"""Pictures are scaled to squares of this side, or of their own where all are smaller."""
+"""Default side of the square, in pixels."""
 
-PICTURES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"))
-"""The endings of files that are taken for pictures."""
+IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"))
+"""Suffixes of image files."""
 
 _GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")
 _SIDE_BY_SIDE = 512
 
 
 @dataclass(frozen=True)
-class PictureForm:
-    """What pictures have in common.
+class ImageFormat:
+    """Common format of a set of images.
 
     Attributes:
         side: of the square that each is scaled to.
-        grey: whether none has colours.
-        broken: what is wrong with files that are no pictures.
+        grey: whether all images are greyscale.
+        broken: error message by file, for files that cannot be decoded.
     """
 
     side: int
@@ -56,45 +55,45 @@ class PictureForm:
         return f"{self.side} x {self.side}, {'grey' if self.grey else 'colour'}"
 
 
-def picture_form(
+def find_image_format(
     files: Sequence[Path], *, side: int = SIDE, progress: Progress | None = None
-) -> PictureForm:
-    """The form that fits all pictures; only their heads are read.
+) -> ImageFormat:
+    """Find the format that fits all images; only file headers are read.
 
     Args:
-        files: of the pictures.
-        side: the largest side to scale to; where all pictures are smaller, theirs is taken.
-        progress: called as ``progress("looking at pictures", done, total)``.
+        files: image files.
+        side: the largest side to scale to; the largest image's side if all are smaller.
+        progress: called as ``progress("reading image headers", done, total)``.
 
     Example:
         >>> import tempfile
         >>> from PIL import Image
         >>> path = Path(tempfile.mkdtemp()) / "small.png"
         >>> Image.new("L", (6, 8)).save(path)
-        >>> picture_form([path]).shape
+        >>> find_image_format([path]).shape
         (1, 8, 8)
     """
     if side < 4:
-        raise BadInput(f"pictures need a side of 4 or more; got {side}")
-    found = list(_side_by_side(_head, files, "looking at pictures", progress))
+        raise BadInput(f"images need a side of 4 or more; got {side}")
+    found = list(_map_files(_read_header, files, "reading image headers", progress))
     heads = [head for head in found if not isinstance(head, str)]
     broken = {file: head for file, head in zip(files, found, strict=True) if isinstance(head, str)}
     largest = max((max(size) for size, _ in heads), default=side)
-    return PictureForm(min(side, largest), all(grey for _, grey in heads), broken)
+    return ImageFormat(min(side, largest), all(grey for _, grey in heads), broken)
 
 
-def read_pictures(
+def read_images(
     files: Sequence[Path], out: Arrays, *, progress: Progress | None = None
 ) -> dict[Path, str]:
-    """Read pictures into an array, which may be a mapped file.
+    """Decode images into an array, which may be a memory map.
 
     Args:
-        files: n pictures.
-        out: ``(n, 1 or 3, side, side)`` uint8, written to; a broken picture's row stays.
-        progress: called as ``progress("reading pictures", done, total)``.
+        files: n image files.
+        out: ``(n, 1 or 3, side, side)`` uint8, written to; rows of broken files are left unchanged.
+        progress: called as ``progress("reading images", done, total)``.
 
     Returns:
-        What is wrong with the files that could not be read.
+        Error message by file, for files that cannot be decoded.
 
     Example:
         >>> import tempfile
@@ -102,19 +101,19 @@ def read_pictures(
         >>> path = Path(tempfile.mkdtemp()) / "red.png"
         >>> Image.new("RGB", (40, 30), (255, 0, 0)).save(path)
         >>> pictures = np.empty((1, 3, 4, 4), dtype=np.uint8)
-        >>> read_pictures([path], pictures), pictures[0, :, 0, 0].tolist()
+        >>> read_images([path], pictures), pictures[0, :, 0, 0].tolist()
         ({}, [255, 0, 0])
     """
     channels, side = out.shape[1], out.shape[2]
 
     def one(file: Path) -> Arrays | str:
         try:
-            return read_picture(file, side, grey=channels == 1)
+            return read_image(file, side, grey=channels == 1)
         except BadInput as error:
             return str(error)
 
     broken = {}
-    for place, found in enumerate(_side_by_side(one, files, "reading pictures", progress)):
+    for place, found in enumerate(_map_files(one, files, "reading images", progress)):
         if isinstance(found, str):
             broken[files[place]] = found
         else:
@@ -122,45 +121,45 @@ def read_pictures(
     return broken
 
 
-def read_picture(file: Path, side: int, *, grey: bool) -> Arrays:
-    """A picture as ``(channels, side, side)`` bytes.
+def read_image(file: Path, side: int, *, grey: bool) -> Arrays:
+    """Decode an image to ``(channels, side, side)`` bytes.
 
-    It is turned as its camera says, put on white where it is transparent, and squeezed into a
-    square as a whole. Of 16 bits the upper 8 are kept; of an animation, the first picture.
+    The aspect ratio is not kept. 16-bit images keep their upper 8 bits; animations their first
+    frame.
 
     Args:
-        file: any that Pillow reads.
+        file: any format that Pillow reads.
         side: of the square.
-        grey: whether to leave out colours.
+        grey: convert to greyscale.
 
     Example:
         >>> import tempfile
         >>> from PIL import Image
         >>> path = Path(tempfile.mkdtemp()) / "clear.png"
         >>> Image.new("RGBA", (9, 9), (0, 0, 0, 0)).save(path)
-        >>> read_picture(path, 4, grey=True).ravel()[:3].tolist()
+        >>> read_image(path, 4, grey=True).ravel()[:3].tolist()
         [255, 255, 255]
     """
-    image, mode = _pillow().Image, "L" if grey else "RGB"
+    image, mode = _import_pillow().Image, "L" if grey else "RGB"
     try:
         with image.open(file) as picture:
-            picture.draft(mode, (2 * side, 2 * side))  # a JPEG is decoded small at once
-            upright = _pillow().ImageOps.exif_transpose(picture)
-            flat = _eight_bits(upright, mode)
+            picture.draft(mode, (2 * side, 2 * side))  # JPEG: decode at reduced size
+            upright = _import_pillow().ImageOps.exif_transpose(picture)
+            flat = _convert_to_bytes(upright, mode)
             if flat.size != (side, side):
                 flat = flat.resize((side, side), image.Resampling.BOX)
             pixels = np.asarray(flat)
     except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise BadInput(_reason(error)) from error
+        raise BadInput(_describe_error(error)) from error
     return pixels[None] if grey else pixels.transpose(2, 0, 1)
 
 
-def _eight_bits(picture: Any, mode: str) -> Any:
-    """Grey or colour without transparency, whatever it was."""
-    image = _pillow().Image
+def _convert_to_bytes(picture: Any, mode: str) -> Any:
+    """Convert any mode to 8-bit greyscale or RGB without transparency."""
+    image = _import_pillow().Image
     if picture.mode.startswith("I") or picture.mode == "F":
         values = np.asarray(picture).astype(np.float64)
-        if picture.mode == "F":  # there is no usual range
+        if picture.mode == "F":  # no fixed range
             low, high = np.nanmin(values), np.nanmax(values)
             values = np.nan_to_num((values - low) / max(high - low, 1e-30)) * 65535
         picture = image.fromarray((np.clip(values, 0, 65535) / 257).astype(np.uint8))
@@ -171,45 +170,45 @@ def _eight_bits(picture: Any, mode: str) -> Any:
     return picture.convert(mode)
 
 
-def _head(file: Path) -> tuple[tuple[int, int], bool] | str:
-    """Size of a picture and whether it is grey, or what is wrong with it."""
-    image = _pillow().Image
+def _read_header(file: Path) -> tuple[tuple[int, int], bool] | str:
+    """Size of an image and whether it is greyscale, or an error message."""
+    image = _import_pillow().Image
     try:
         with image.open(file) as picture:
             return picture.size, picture.mode in _GREY
     except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        return _reason(error)
+        return _describe_error(error)
 
 
-def _reason(error: Exception) -> str:
-    """What is wrong with a picture, in a few words without its path."""
+def _describe_error(error: Exception) -> str:
+    """Describe a decoding error in a few words, without the path."""
     name = type(error).__name__
     if name == "UnidentifiedImageError":
-        return "no picture of a known kind"
+        return "not an image in a known format"
     if name == "DecompressionBombError":
-        return "more pixels than is safe to open"
+        return "too many pixels to open safely"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return str(error) or name
 
 
-def _pillow() -> Any:
+def _import_pillow() -> Any:
     try:
         import PIL.Image
         import PIL.ImageOps
     except ImportError as error:
         raise MissingDependency(
-            f"reading pictures needs Pillow ({error}); run pip install 'labelwise[demo]'"
+            f"reading images needs Pillow ({error}); run pip install 'labelwise[demo]'"
         ) from error
     return PIL
 
 
-def _side_by_side(
+def _map_files(
     work: Callable[[Path], T], files: Sequence[Path], stage: str, progress: Progress | None
 ) -> Iterator[T]:
-    """What becomes of every file, in their order; Pillow lets other threads run while it reads."""
-    _pillow()
-    with _quiet(), ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
+    """Apply a function to all files in threads, in order; Pillow releases the GIL."""
+    _import_pillow()
+    with _ignore_warnings(), ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
         for first in range(0, len(files), _SIDE_BY_SIDE):
             part = files[first : first + _SIDE_BY_SIDE]
             yield from threads.map(work, part)
@@ -218,8 +217,8 @@ def _side_by_side(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Pillow warns of odd metadata and large pictures; what it cannot read is an error anyway."""
+def _ignore_warnings() -> Iterator[None]:
+    """Ignore Pillow's warnings about metadata and size; unreadable files raise errors."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield

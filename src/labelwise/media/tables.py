@@ -1,8 +1,8 @@
-"""Tables and arrays in users' files, by column: .csv, .tsv, .jsonl, .parquet, .npz, .npy.
+"""Read tables and arrays from user files: .csv, .tsv, .jsonl, .parquet, .npz, .npy.
 
-Nothing is repaired: a missing number, rows of different lengths and two columns of one name are
-refused, with the place. A .csv file may be divided by commas, semicolons or tabs, and may begin
-with a byte order mark. A column of lists of numbers (in .jsonl and .parquet) is an embedding.
+Nothing is repaired silently: missing numbers, rows of different lengths and duplicate column names
+are errors that name the place. CSV files may use commas, semicolons or tabs and may start with a
+byte order mark. A column of lists of numbers (.jsonl, .parquet) is an embedding.
 """
 
 import csv
@@ -20,24 +20,25 @@ from numpy.typing import NDArray
 from labelwise.errors import BadInput, MissingDependency
 
 Columns = Mapping[str, Sequence[Any]]
-"""The values of every column, by its name."""
+"""Values by column name."""
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-"""The endings of files that `read_table` reads."""
+"""Suffixes that `read_table` supports."""
 
 ARRAYS = (".npz", ".npy")
-"""The endings of files that `load_arrays` reads."""
+"""Suffixes that `load_arrays` supports."""
 
 INPUTS = ("inputs", "features", "x", "X", "images", "data")
-"""What the inputs may be called in a .npz file."""
+"""Recognized names of the input array in a .npz file."""
 
 _BLANKS = {"na", "n/a", "nan", "null", "none", "?"}
 
 
 def read_table(path: Path) -> Columns:
-    r"""All columns of a .csv, .tsv, .jsonl or .parquet file.
+    r"""Read all columns of a .csv, .tsv, .jsonl or .parquet file.
 
-    Values are texts in .csv and .tsv files; elsewhere what the file holds, None where nothing is.
+    Values are strings in .csv and .tsv files. Other formats keep their types; missing values
+    are None.
 
     Example:
         >>> import tempfile
@@ -48,10 +49,10 @@ def read_table(path: Path) -> Columns:
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path}")
-    readers = dict(zip(TABLES, (_csv, _csv, _jsonl, _parquet), strict=True))
+    readers = dict(zip(TABLES, (_read_csv, _read_csv, _read_jsonl, _read_parquet), strict=True))
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise BadInput(f"{path} is no table of a known kind; give one of {', '.join(TABLES)}")
+        raise BadInput(f"{path} is not a supported table; give one of {', '.join(TABLES)}")
     table = reader(path)
     if not table or not next(iter(table.values())):
         raise BadInput(f"{path} has no rows")
@@ -59,7 +60,7 @@ def read_table(path: Path) -> Columns:
 
 
 def load_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
-    """The array of a .npy file, mapped and not read, or those of a .npz file by name.
+    """Map the array of a .npy file, or read the arrays of a .npz file by name.
 
     Example:
         >>> import tempfile
@@ -80,17 +81,17 @@ def load_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
         raise BadInput(f"{path} cannot be read as arrays ({error})") from error
 
 
-def input_array(path: Path, arrays: Mapping[str, NDArray[Any]], *, but: str = "") -> str:
-    """Which array of a .npz file holds the inputs: one of `INPUTS`, or the only one there is.
+def find_input_array(path: Path, arrays: Mapping[str, NDArray[Any]], *, but: str = "") -> str:
+    """Find the input array of a .npz file: one of `INPUTS`, or the only array.
 
     Args:
         path: of the file, for the message.
         arrays: by name.
-        but: an array that is something else.
+        but: name of an array to ignore.
 
     Example:
         >>> arrays = {"labels": np.ones(2), "rows": np.ones((2, 3))}
-        >>> input_array(Path("a.npz"), arrays, but="labels")
+        >>> find_input_array(Path("a.npz"), arrays, but="labels")
         'rows'
     """
     others = [name for name in arrays if name != but]
@@ -103,7 +104,7 @@ def input_array(path: Path, arrays: Mapping[str, NDArray[Any]], *, but: str = ""
 
 
 def is_missing(value: Any) -> bool:
-    """Whether there is nothing: None, NaN, or a text of blanks.
+    """Whether a value is missing: None, NaN or blank text.
 
     Example:
         >>> [is_missing(value) for value in (None, " ", float("nan"), 0, "0")]
@@ -114,11 +115,11 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def as_number(value: Any) -> float | None:
-    """A number, or a text that reads as one; None for all else.
+def parse_number(value: Any) -> float | None:
+    """Parse a number; None if the value is not one.
 
     Example:
-        >>> [as_number(value) for value in (3, "2.5", "two", [1])]
+        >>> [parse_number(value) for value in (3, "2.5", "two", [1])]
         [3.0, 2.5, None, None]
     """
     if isinstance(value, (bool, int, float)):
@@ -130,7 +131,7 @@ def as_number(value: Any) -> float | None:
 
 
 def are_texts(values: Sequence[Any]) -> bool:
-    """Whether there are values and all of them are texts.
+    """Whether the column is not empty and all values are strings.
 
     Example:
         >>> are_texts(["a", "b"]), are_texts(["a", 1]), are_texts([])
@@ -140,7 +141,7 @@ def are_texts(values: Sequence[Any]) -> bool:
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
-    """Whether a column holds numbers, or lists of them, wherever it holds anything.
+    """Whether all values of a column that are not missing are numbers or lists of numbers.
 
     Example:
         >>> is_numeric(["1", "NA", "2.5"]), is_numeric(["1", "one"]), is_numeric([[1, 2], [3, 4]])
@@ -148,14 +149,14 @@ def is_numeric(values: Sequence[Any]) -> bool:
     """
     known = [value for value in values if not _is_blank(value)]
     lists = all(isinstance(value, list) for value in known)
-    return bool(known) and (lists or all(as_number(value) is not None for value in known))
+    return bool(known) and (lists or all(parse_number(value) is not None for value in known))
 
 
-def numeric_column(path: Path, name: str, values: Sequence[Any]) -> NDArray[np.float64]:
-    """A column as ``(n, 1)`` numbers, or a column of lists of d as ``(n, d)``.
+def convert_numeric_column(path: Path, name: str, values: Sequence[Any]) -> NDArray[np.float64]:
+    """Convert a column to ``(n, 1)`` numbers, or a column of lists of d to ``(n, d)``.
 
     Example:
-        >>> numeric_column(Path("t.csv"), "height", ["1.5", 2]).tolist()
+        >>> convert_numeric_column(Path("t.csv"), "height", ["1.5", 2]).tolist()
         [[1.5], [2.0]]
     """
     missing = sum(map(_is_blank, values))
@@ -170,23 +171,23 @@ def numeric_column(path: Path, name: str, values: Sequence[Any]) -> NDArray[np.f
     except (ValueError, TypeError):
         found = np.empty(0)
     if found.ndim != 2:
-        raise BadInput(f"column {name!r} of {path} holds other things than numbers")
+        raise BadInput(f"column {name!r} of {path} holds values that are not numbers")
     return found
 
 
 def _is_blank(value: Any) -> bool:
-    """Whether a numeric column has nothing here."""
+    """Whether a value of a numeric column is missing."""
     return is_missing(value) or (isinstance(value, str) and value.strip().lower() in _BLANKS)
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The columns that make an item: of texts, or of numbers.
+class ChosenColumns:
+    """The columns that make up an item.
 
     Attributes:
-        text: columns of texts, which are put together; none where there are numbers.
-        numeric: columns of numbers.
-        notes: what was decided, in sentences.
+        text: text columns, to be joined; empty for numeric items.
+        numeric: numeric columns.
+        notes: messages about the choice.
     """
 
     text: tuple[str, ...]
@@ -201,17 +202,17 @@ def choose_columns(
     text: Sequence[str] = (),
     columns: Sequence[str] = (),
     without: Sequence[str] = (),
-) -> Chosen:
-    """Decide which columns make an item.
+) -> ChosenColumns:
+    """Choose the columns that make up an item.
 
-    Those that are named; else all numeric ones; else the only one that holds texts.
+    The named columns; otherwise all numeric columns; otherwise the only text column.
 
     Args:
         path: of the table, for messages.
         table: its columns.
         text: columns of texts.
         columns: columns of numbers.
-        without: columns to leave out, as that of the labels.
+        without: columns to leave out, such as the labels.
 
     Example:
         >>> table = {"plant": ["oak", "rose"], "height": ["21.5", "0.8"]}
@@ -233,40 +234,40 @@ def choose_columns(
             raise BadInput(f"{path} has no numeric columns; name texts with --text, of {there}")
         text = texts
     if text:
-        return Chosen(tuple(text), (), (f"texts: {some_names(text)}",))
+        return ChosenColumns(tuple(text), (), (f"texts: {abbreviate_names(text)}",))
     left = [name for name in others if name not in numeric]
-    notes = [f"numbers: {some_names(numeric)}"]
-    notes += [f"left out, not numeric: {some_names(left)}"] if left and not columns else []
-    return Chosen((), tuple(numeric), tuple(notes))
+    notes = [f"numbers: {abbreviate_names(numeric)}"]
+    notes += [f"left out, not numeric: {abbreviate_names(left)}"] if left and not columns else []
+    return ChosenColumns((), tuple(numeric), tuple(notes))
 
 
-def joined_texts(table: Columns, names: Sequence[str]) -> list[str]:
-    """The text columns of every row, put together with blanks.
+def join_texts(table: Columns, names: Sequence[str]) -> list[str]:
+    """Join the text columns of every row with spaces.
 
     Example:
-        >>> joined_texts({"title": ["A", None], "body": ["first", "second"]}, ["title", "body"])
+        >>> join_texts({"title": ["A", None], "body": ["first", "second"]}, ["title", "body"])
         ['A first', 'second']
     """
     parts = [["" if value is None else str(value) for value in table[name]] for name in names]
     return [" ".join(row).strip() for row in zip(*parts, strict=True)]
 
 
-def table_rows(table: Columns) -> Iterator[dict[str, Any]]:
-    """Every row as a mapping from column to value.
+def iterate_rows(table: Columns) -> Iterator[dict[str, Any]]:
+    """Iterate over rows as mappings from column name to value.
 
     Example:
-        >>> list(table_rows({"a": [1, 2], "b": ["x", "y"]}))
+        >>> list(iterate_rows({"a": [1, 2], "b": ["x", "y"]}))
         [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'y'}]
     """
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
 
 
-def some_names(names: Sequence[str]) -> str:
-    """Names of columns, the first few if they are many.
+def abbreviate_names(names: Sequence[str]) -> str:
+    """List column names, abbreviated if there are many.
 
     Example:
-        >>> some_names(["a", "b"])
+        >>> abbreviate_names(["a", "b"])
         'a, b'
     """
     if len(names) <= 12:
@@ -274,15 +275,15 @@ def some_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:6])}, ... and {names[-1]} ({len(names)} columns)"
 
 
-def _csv(path: Path) -> Columns:
+def _read_csv(path: Path) -> Columns:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file, _long_fields():
+        with path.open(encoding="utf-8-sig", newline="") as file, _allow_long_fields():
             head = file.readline()
             file.seek(0)
             by = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
             rows = list(csv.reader(file, delimiter=by))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path} is no table in UTF-8 ({error})") from error
+        raise BadInput(f"{path} is not a UTF-8 table ({error})") from error
     rows = [row for row in rows if row]
     if len(rows) < 2:
         raise BadInput(f"{path} has no rows below a line of column names")
@@ -298,8 +299,8 @@ def _csv(path: Path) -> Columns:
 
 
 @contextmanager
-def _long_fields() -> Iterator[None]:
-    """Fields of any length, whole documents too; the module's own limit is 128 KiB."""
+def _allow_long_fields() -> Iterator[None]:
+    """Raise the csv module's field limit (128 KiB), so that fields can hold documents."""
     usual = csv.field_size_limit(1 << 30)
     try:
         yield
@@ -307,7 +308,7 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(usual)
 
 
-def _jsonl(path: Path) -> Columns:
+def _read_jsonl(path: Path) -> Columns:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
@@ -323,7 +324,7 @@ def _jsonl(path: Path) -> Columns:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _parquet(path: Path) -> Columns:
+def _read_parquet(path: Path) -> Columns:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -334,7 +335,7 @@ def _parquet(path: Path) -> Columns:
     try:
         table = pq.read_table(path)
     except pa.ArrowException as error:
-        raise BadInput(f"{path} is no Parquet file ({error})") from error
+        raise BadInput(f"{path} is not a Parquet file ({error})") from error
     names = table.column_names
     if len(set(names)) < len(names):
         raise BadInput(f"{path} has two columns of the same name: {', '.join(names)}")

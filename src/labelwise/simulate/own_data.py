@@ -23,18 +23,18 @@ import numpy as np
 
 from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.errors import BadInput
-from labelwise.media.images import PICTURES, SIDE, picture_form, read_pictures
+from labelwise.media.images import IMAGE_SUFFIXES, SIDE, find_image_format, read_images
 from labelwise.media.tables import (
     ARRAYS,
     TABLES,
     are_texts,
-    as_number,
     choose_columns,
-    input_array,
+    convert_numeric_column,
+    find_input_array,
     is_missing,
-    joined_texts,
+    join_texts,
     load_arrays,
-    numeric_column,
+    parse_number,
     read_table,
 )
 
@@ -215,7 +215,7 @@ def _amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None
     """The labels as numbers, if they are amounts; None if they are classes."""
     if wanted is False:
         return None
-    numbers = [as_number(value) for value in values]
+    numbers = [parse_number(value) for value in values]
     strange = [v for v, n in zip(values, numbers, strict=True) if n is None or not math.isfinite(n)]
     if strange:
         if wanted:
@@ -234,8 +234,8 @@ def _amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None
 
 
 def _classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arrays]:
-    numeric = all(as_number(value) is not None for value in values)
-    key: Any = (lambda label: (as_number(label), label)) if numeric else None
+    numeric = all(parse_number(value) is not None for value in values)
+    key: Any = (lambda label: (parse_number(label), label)) if numeric else None
     names = [str(value).strip() for value in values]
     order = sorted(set(names), key=key)
     if len(order) < 2:
@@ -259,7 +259,7 @@ def _folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
     """Pictures, and the folder that each lies in."""
     found: list[tuple[Path, str]] = []
     for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-        files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in PICTURES)
+        files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in IMAGE_SUFFIXES)
         found += [(file, folder.name) for file in files]
     names = [name for _, name in found]
     if not found:
@@ -268,12 +268,12 @@ def _folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
         parts = ", ".join(dict.fromkeys(names))
         raise BadInput(f"the folders of {path} are {parts}, not classes; give one of them")
     files = [file for file, _ in found]
-    form = picture_form(files, side=side)
+    form = find_image_format(files, side=side)
     if form.broken:
         file, reason = next(iter(form.broken.items()))
         raise BadInput(f"{file} is no picture ({reason}); remove or mend it")
     pictures = np.empty((len(files), *form.shape), dtype=np.uint8)
-    broken = read_pictures(files, pictures)
+    broken = read_images(files, pictures)
     if broken:
         file, reason = next(iter(broken.items()))
         raise BadInput(f"{file} is no picture ({reason}); remove or mend it")
@@ -296,7 +296,7 @@ def _npz(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
     if target is None:
         what = f"no array {labels!r}" if labels else f"none of the arrays {', '.join(_LABELS)}"
         raise BadInput(f"{path} has {what}; it has {', '.join(arrays)}: name one with --labels")
-    chosen = input_array(path, arrays, but=target)
+    chosen = find_input_array(path, arrays, but=target)
     return arrays[chosen], arrays[target], [f"inputs {chosen}, labels {target}"]
 
 
@@ -318,6 +318,6 @@ def _from_table(
     chosen = choose_columns(path, table, text=text, columns=columns, without=[*without, labels])
     values, notes = list(table[labels]), list(chosen.notes)
     if chosen.text:
-        return as_text_array(joined_texts(table, chosen.text)), values, notes
-    numbers = [numeric_column(path, name, table[name]) for name in chosen.numeric]
+        return as_text_array(join_texts(table, chosen.text)), values, notes
+    numbers = [convert_numeric_column(path, name, table[name]) for name in chosen.numeric]
     return np.concatenate(numbers, axis=1), values, notes

@@ -18,8 +18,8 @@ from labelwise.campaign.folder.items import MANIFEST, Items, moved, write_items
 from labelwise.campaign.folder.new_items import Arrivals, new_pictures, new_rows
 from labelwise.errors import BadInput
 from labelwise.learners.embedding import Standardizer, TfidfEmbedding, encode_sentences
-from labelwise.media.images import SIDE, picture_form, read_pictures
-from labelwise.media.tables import input_array, load_arrays
+from labelwise.media.images import SIDE, find_image_format, read_images
+from labelwise.media.tables import find_input_array, load_arrays
 from labelwise.pool.blocks import Progress
 
 _BLOCK_BYTES = 1 << 26
@@ -193,7 +193,7 @@ class _Growth:
         files = {path: self.source / path for path in found.values}
         bad: dict[str, str] = {}
         if not self.facts.shape:
-            form = picture_form(list(files.values()), side=side, progress=self._progress)
+            form = find_image_format(list(files.values()), side=side, progress=self._progress)
             bad = {path: form.broken[file] for path, file in files.items() if file in form.broken}
             _refuse(bad, len(files), self.skip_broken)
             self.facts = replace(self.facts, shape=form.shape)
@@ -201,12 +201,12 @@ class _Growth:
         with _RowsFile(self.home / INPUTS, self.facts.shape, np.uint8, self.before) as out:
             for part in _parts(np.empty((len(good), 0)), len(good), most=512):
                 block = np.zeros((part.stop - part.start, *self.facts.shape), dtype=np.uint8)
-                broken = read_pictures([files[path] for path in good[part]], block)
+                broken = read_images([files[path] for path in good[part]], block)
                 kept = [place for place, p in enumerate(good[part]) if files[p] not in broken]
                 out.append(block[kept])
                 bad |= {path: broken[files[path]] for path in good[part] if files[path] in broken}
                 if self._progress is not None:
-                    self._progress("reading pictures", part.stop, len(good))
+                    self._progress("reading images", part.stop, len(good))
             _refuse(bad, len(files), self.skip_broken)
         return bad
 
@@ -286,7 +286,7 @@ class _RowsFile:
 def _array(path: Path) -> NDArray[Any]:
     """The rows of a .npy or .npz file, checked."""
     held = load_arrays(path)
-    rows = held[input_array(path, held)] if isinstance(held, dict) else held
+    rows = held[find_input_array(path, held)] if isinstance(held, dict) else held
     if rows.ndim != 2 or rows.dtype.kind not in "biuf" or not rows.size:
         raise BadInput(
             f"{path} holds {rows.dtype} of shape {rows.shape}; give numbers (items, features), or "

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from labelwise.errors import BadInput
-from labelwise.media.images import PICTURES
+from labelwise.media.images import IMAGE_SUFFIXES
 from labelwise.media.tables import (
-    Chosen,
+    ChosenColumns,
     Columns,
+    abbreviate_names,
     choose_columns,
-    joined_texts,
-    numeric_column,
+    convert_numeric_column,
+    iterate_rows,
+    join_texts,
     read_table,
-    some_names,
-    table_rows,
 )
 
 
@@ -70,7 +70,7 @@ def find_pictures(folder: Path) -> Found:
             file = here / name
             if name.startswith("."):
                 continue
-            if file.suffix.lower() not in PICTURES:
+            if file.suffix.lower() not in IMAGE_SUFFIXES:
                 ending = file.suffix.lower() or "no ending"
                 others[ending] = others.get(ending, 0) + 1
             elif file.is_symlink() and not file.resolve().is_relative_to(real):
@@ -130,7 +130,7 @@ def new_rows(
     text: Sequence[str] = (),
     columns: Sequence[str] = (),
     without: Sequence[str] = (),
-) -> tuple[Arrivals, Chosen]:
+) -> tuple[Arrivals, ChosenColumns]:
     """Rows of a table that are not among the known entries, and the columns that make an item.
 
     A row is known by its text, or by its numbers, so that other columns may change or be added;
@@ -142,12 +142,12 @@ def new_rows(
         _check_no_prose(path, table, chosen, without)
     values: Any
     if chosen.text:
-        values = joined_texts(table, chosen.text)
+        values = join_texts(table, chosen.text)
         entries: list[Mapping[str, Any]] = [{"text": text} for text in values]
     else:
-        numbers = [numeric_column(path, name, table[name]) for name in chosen.numeric]
+        numbers = [convert_numeric_column(path, name, table[name]) for name in chosen.numeric]
         values = np.concatenate(numbers, axis=1)
-        entries = [{"row": _plain(row)} for row in table_rows(table)]
+        entries = [{"row": _plain(row)} for row in iterate_rows(table)]
     before: dict[bytes, list[int]] = {}
     for item, entry in enumerate(known):
         before.setdefault(_key(entry, chosen), []).append(item)
@@ -171,13 +171,16 @@ def new_rows(
     return Arrivals(kind, kept, some, gone, broken, notes), chosen
 
 
-def _check_no_prose(path: Path, table: Columns, chosen: Chosen, without: Sequence[str]) -> None:
+def _check_no_prose(
+    path: Path, table: Columns, chosen: ChosenColumns, without: Sequence[str]
+) -> None:
     """Refuse to take the numbers beside texts for the items, as an id and a date of reviews."""
     others = [name for name in table if name not in chosen.numeric and name not in without]
     prose = [name for name in others if _is_prose(table[name])]
     if prose:
         raise BadInput(
-            f"{path} has texts ({some_names(prose)}) and numbers ({some_names(chosen.numeric)}); "
+            f"{path} has texts ({abbreviate_names(prose)}) and numbers "
+            f"({abbreviate_names(chosen.numeric)}); "
             f"say which are to be labelled: --text {prose[0]} or --columns "
             f"{','.join(chosen.numeric[:12])}"
         )
@@ -207,7 +210,7 @@ def _wrong_text(text: str) -> str:
     return ""
 
 
-def _key(entry: Mapping[str, Any], chosen: Chosen) -> bytes:
+def _key(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
     """What an item of a table is known by."""
     known = entry["text"] if chosen.text else [entry["row"].get(name) for name in chosen.numeric]
     return hashlib.sha256(json.dumps(known).encode()).digest()
