@@ -125,7 +125,7 @@ def test_names_that_are_no_text_are_found_and_can_be_shown(tmp_path):
 
 def test_rows_of_a_feature_file_are_shown_as_they_were(tmp_path):
     rows = np.random.default_rng(0).normal(50, 20, size=(4, 30))
-    scale = Standardizer.measure(rows)
+    scale = Standardizer.fit(rows)
     scale.save(tmp_path / "embedding.npz")
     np.save(tmp_path / "inputs.npy", scale(rows))
     items = Items(tmp_path, "numbers", tmp_path)

@@ -23,7 +23,7 @@ def shuffled(load):
     """Standardised rows and targets of a data set, in an order of their own."""
     inputs, targets = load(return_X_y=True)
     order = np.random.default_rng(1).permutation(len(targets))
-    return Standardizer.measure(inputs)(inputs)[order], targets[order]
+    return Standardizer.fit(inputs)(inputs)[order], targets[order]
 
 
 def test_the_examples_of_the_docstrings_run():

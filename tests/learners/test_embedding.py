@@ -36,7 +36,7 @@ def test_a_scale_is_that_of_numpy_whatever_the_blocks(shape, monkeypatch):
     axes = tuple(axis for axis in range(len(shape)) if axis != 1)
     spread = values.std(axis=axes, keepdims=True)
     spread[spread < 1e-9] = 1
-    scale = Standardizer.measure(values)
+    scale = Standardizer.fit(values)
     wanted = (values - values.mean(axis=axes, keepdims=True)) / spread
     np.testing.assert_allclose(scale(values), wanted, atol=1e-5)
     np.testing.assert_allclose(scale.back(scale(values)), values, atol=1e-3)
@@ -44,12 +44,12 @@ def test_a_scale_is_that_of_numpy_whatever_the_blocks(shape, monkeypatch):
 
 def test_large_numbers_that_differ_little_keep_their_digits():
     seconds = 1.7e9 + np.arange(100.0)[:, None]  # float32 would hold them in steps of 128
-    rows = Standardizer.measure(seconds)(seconds)[:, 0]
+    rows = Standardizer.fit(seconds)(seconds)[:, 0]
     np.testing.assert_allclose(np.diff(rows), 1 / np.arange(100.0).std(), rtol=1e-4)
 
 
 def test_texts_are_scikit_learns_directions_and_come_back_from_a_file(tmp_path):
-    rows = TfidfEmbedding.learn(TEXTS, directions=3)
+    rows = TfidfEmbedding.fit(TEXTS, directions=3)
     counts = TfidfVectorizer(sublinear_tf=True).fit_transform(TEXTS)
     wanted = TruncatedSVD(3, random_state=0).fit_transform(counts)
     wanted = (wanted - wanted.mean(axis=0)) / (wanted - wanted.mean(axis=0)).std()
@@ -59,12 +59,12 @@ def test_texts_are_scikit_learns_directions_and_come_back_from_a_file(tmp_path):
     again = TfidfEmbedding.load(tmp_path / "e.npz")
     np.testing.assert_array_equal(again(["a rose", "pan"]), rows(["a rose", "pan"]))
     with pytest.raises(BadInput, match="hold no words"):
-        TfidfEmbedding.learn(["!", "?"])
+        TfidfEmbedding.fit(["!", "?"])
 
 
 @pytest.mark.parametrize("texts", [["same", "same"], ["one"], ["a rose", "a rose", "a rose"]])
 def test_texts_that_do_not_differ_give_rows_that_do_not_differ(texts):
-    rows = TfidfEmbedding.learn(texts)(texts)
+    rows = TfidfEmbedding.fit(texts)(texts)
     assert np.isfinite(rows).all() and np.allclose(rows, rows[0])
 
 
@@ -86,13 +86,13 @@ def test_sentence_transformers_are_asked_for_or_used(monkeypatch):
 
 def test_columns_in_small_units_are_scaled_and_constant_ones_are_not():
     metres = np.random.default_rng(0).normal(3e-9, 1e-9, size=(200, 1))
-    rows = Standardizer.measure(metres)(metres)
+    rows = Standardizer.fit(metres)(metres)
     assert rows.mean() == pytest.approx(0, abs=1e-6) and rows.std() == pytest.approx(1, rel=1e-5)
     for constant in (0.0, 0.1, 1e-30, 1e9):
         values = np.full((7, 1), constant)
-        assert Standardizer.measure(values).spread.item() == 1
+        assert Standardizer.fit(values).spread.item() == 1
 
 
 def test_a_text_unlike_all_that_were_looked_at_has_a_row_of_usual_size():
-    rows = TfidfEmbedding.learn(["a red rose", "a red rose"])
+    rows = TfidfEmbedding.fit(["a red rose", "a red rose"])
     assert np.abs(rows(["a rose"])).max() < 10

@@ -173,7 +173,7 @@ class DefaultLearner(TorchLearner):
             raise BadInput(f"a regression takes one value per item; got {values.shape}")
         if not np.isfinite(values).all():
             raise BadInput("labels must be finite numbers")
-        scale = Standardizer.measure(values)
+        scale = Standardizer.fit(values)
         self._outputs = 1
         report = super().fit(inputs, scale(values), weights, seed=seed)
         mean, spread = float(scale.mean[0, 0]), float(scale.spread[0, 0])
@@ -264,7 +264,7 @@ def default_learner(
         raise UnknownName(f"no kind of items is called {kind!r}; choose from {', '.join(KINDS)}")
     shape = tuple(inputs.shape[1:])
     pictures = kind == "images" and len(shape) == 3
-    scale = Standardizer.measure(_sample_images(inputs)) if pictures else None
+    scale = Standardizer.fit(_sample_images(inputs)) if pictures else None
     make: Builder = module or (Convolutions if pictures else _make_perceptron)
     return DefaultLearner(
         lambda outputs: ScaledNetwork(make(shape, outputs), scale),

@@ -45,7 +45,7 @@ class Standardizer:
         spread: their deviations; 1 for a column that never changes.
 
     Example:
-        >>> scale = Standardizer.measure(np.array([[1.0, 5.0], [3.0, 5.0]]))
+        >>> scale = Standardizer.fit(np.array([[1.0, 5.0], [3.0, 5.0]]))
         >>> scale(np.array([[3.0, 6.0]])).tolist()
         [[1.0, 1.0]]
     """
@@ -54,7 +54,7 @@ class Standardizer:
     spread: Arrays
 
     @classmethod
-    def measure(cls, values: Arrays) -> "Standardizer":
+    def fit(cls, values: Arrays) -> "Standardizer":
         """Measure ``(n, d)`` or ``(n, channels, height, width)`` values, block by block."""
         axes = tuple(axis for axis in range(values.ndim) if axis != 1)
         count = values.size // values.shape[1]
@@ -109,7 +109,7 @@ class TfidfEmbedding:
 
     Example:
         >>> texts = ["rose and soil", "rose and seed", "pan and salt", "pan and oven"]
-        >>> rows = TfidfEmbedding.learn(texts)
+        >>> rows = TfidfEmbedding.fit(texts)
         >>> rows(["a rose"]).shape
         (1, 3)
     """
@@ -121,7 +121,7 @@ class TfidfEmbedding:
     spread: float
 
     @classmethod
-    def learn(
+    def fit(
         cls, texts: Sequence[str] | Arrays, *, directions: int = DIRECTIONS
     ) -> "TfidfEmbedding":
         """Look at texts: which words they have, and which words go together."""

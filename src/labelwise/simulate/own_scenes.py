@@ -63,7 +63,7 @@ def stratified(targets: Arrays, count: int, rng: np.random.Generator) -> NDArray
     return np.sort(by_stratum[places.astype(np.intp)])
 
 
-standard, text_rows = Standardizer.measure, TfidfEmbedding.learn
+standard, text_rows = Standardizer.fit, TfidfEmbedding.fit
 
 PREPARE: Mapping[str, Callable[[Arrays], Callable[[Arrays], Arrays]]] = {
     "images": standard,

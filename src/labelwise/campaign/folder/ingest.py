@@ -221,7 +221,7 @@ class _Growth:
         if self.before:
             embed = TfidfEmbedding.load(path) if texts else Standardizer.load(path)
         else:
-            embed = TfidfEmbedding.learn(rows) if texts else Standardizer.measure(rows)
+            embed = TfidfEmbedding.fit(rows) if texts else Standardizer.fit(rows)
             embed.save(path)
         width = len(embed.mean) if texts else rows.shape[1]
         with _RowsFile(self.home / INPUTS, (width,), np.float32, self.before) as out:
