@@ -110,7 +110,7 @@ def test_broken_pictures_are_listed_line_by_line(here, capsys):
     assert not (here / "photos.labelwise").exists()
     code, said, wrong = answer(capsys, "start", "photos", "--classes", "a,b", "--skip-broken")
     assert code == 0 and "left out, because they cannot be used: 25\n" in said
-    assert "bad00.png: no picture" in wrong and "photos.labelwise: 12 items." in said
+    assert "bad00.png: not an image" in wrong and "photos.labelwise: 12 items." in said
 
 
 def test_what_is_new_and_gone_is_said_after_a_refresh(here, capsys):

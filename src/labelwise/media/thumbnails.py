@@ -67,9 +67,9 @@ def _encode_thumbnail(path: Path, side: int) -> tuple[str, bytes]:
 def _convert_to_rgb(path: Path, picture: Any, side: int, image: Any) -> Any:
     """Convert to RGB, on white where the image is transparent."""
     if picture.mode.startswith("I") or picture.mode == "F":  # more than 8 bits
-        from labelwise.media.images import read_picture
+        from labelwise.media.images import read_image
 
-        pixels = read_picture(path, min(side, max(picture.size)), grey=False)
+        pixels = read_image(path, min(side, max(picture.size)), grey=False)
         shown = image.fromarray(pixels.transpose(1, 2, 0))
         return shown.resize(_fit_size(picture.size, side))
     if picture.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in picture.info:
