@@ -1,16 +1,18 @@
-"""The three forms of a strategy. A strategy is a few pure functions over blocks of rows.
+"""The three forms of a strategy: a few pure functions over blocks of rows.
 
-=================  ===========================================================================
-`ScoreStrategy`    every item has a score of its own; the highest win
-`GreedyStrategy`   one pick after the other; each pick changes the scores of the rest
-`PassStrategy`     anything else: speaks to the rows through passes (`Shards.sum`, `map`, `rows`)
-=================  ===========================================================================
+=================  ==========================================================================
+`ScoreStrategy`    scores each item by itself; the highest scores are picked
+`GreedyStrategy`   picks one item after the other; each pick changes the scores of the rest
+`PassStrategy`     anything else: reads the rows in passes (`Shards.sum`, `map`, `rows`)
+=================  ==========================================================================
 
-A strategy knows no model, device, file or campaign. Its options are the keyword-only parameters
-of its main function (`score`, `begin` or `choose`), with their defaults; nothing else is declared.
-Rows that are labelled already never reach it as candidates: they come apart, as ``labelled``.
+A strategy does not know models, devices, files or campaigns. Its options are the keyword-only
+parameters of its main function (`score`, `begin` or `choose`). Labelled rows are never candidates:
+they are a separate argument, ``labelled``.
 
-What it will cost (`Cost`) follows from its form; a strategy that knows better declares ``cost``.
+Three optional hooks keep the strategy's name out of all other code: ``check`` rejects bad options
+before rows are read, ``adapt`` sets options from the history, ``explain`` gives the reason for a
+pick.
 """
 
 import inspect
@@ -30,7 +32,7 @@ S = TypeVar("S", bound="Strategy")
 
 
 class Choice(NamedTuple):
-    """What a `PassStrategy` answers; the fields are those of `labelwise.Selection`."""
+    """The result of a strategy; the fields are those of `labelwise.Selection`."""
 
     ids: Ids
     weights: Floats | None = None
@@ -40,14 +42,14 @@ class Choice(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a strategy is asked to do, as far as its cost depends on it.
+    """Size and options of a selection; the argument of `Strategy.check` and `Strategy.cost`.
 
     Attributes:
-        items: how many candidates there are, ``n``.
-        budget: how many of them to pick.
+        items: number of candidates, ``n``.
+        budget: number of items to pick, ``b``.
         shapes: by representation, the shape of one row for every model.
-        options: the strategy's options.
-        block_bytes: how much one block of rows takes, about.
+        options: of the strategy.
+        block_bytes: approximate size of one block of rows.
         labelled: number of labelled items, ``m``.
     """
 
@@ -60,16 +62,16 @@ class Job(NamedTuple):
 
     @property
     def models(self) -> int:
-        """How many models the representations come from."""
+        """Number of models that the representations come from."""
         return max((len(shapes) for shapes in self.shapes.values()), default=1)
 
     def width(self, name: str = "features") -> int:
-        """How many numbers a row of a representation has, over all models; 0 without it."""
+        """Numbers per row of a representation, over all models; 0 without it."""
         return sum(math.prod(shape) for shape in self.shapes.get(name, ()))
 
     @property
     def picked_bytes(self) -> float:
-        """What all blocks take together that keep the rows of all picks each, per item."""
+        """Memory per item if every block keeps the rows of all picks."""
         row = 4.0 * sum(map(self.width, self.shapes))
         blocks = math.ceil(self.items * row / self.block_bytes)
         return 2 * self.budget * row * blocks / max(self.items, 1)
@@ -77,17 +79,17 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a selection takes.
+    """Passes, arithmetic and memory of a selection.
 
     Attributes:
-        passes: the fewest and the most passes over all rows; how many depends on the data.
-        usual: how many passes there are as a rule; None for the mean of the fewest and the most.
-        columns: with how many columns every row is multiplied, in all passes together.
-        item_bytes: what is kept per item at the most, in bytes.
-        state_bytes: so much of that lies beside the rows, from where it may go to disk.
-        held_bytes: what is kept besides that does not shrink with the block, in bytes.
-        holds: in words, what is kept per item, if it is more than a few numbers.
-        instead: strategies for the same purpose that need not keep it.
+        passes: fewest and most passes over all rows; the number depends on the data.
+        usual: typical number of passes; None for the mean of the fewest and the most.
+        columns: columns that every row is multiplied with, in all passes together.
+        item_bytes: memory per item at most.
+        state_bytes: part of that which is block state and can be moved to disk.
+        held_bytes: other memory, independent of the block size.
+        holds: what is kept per item, in words, if it is more than a few numbers.
+        instead: strategies for the same purpose that do not keep it.
     """
 
     passes: tuple[float, float]
@@ -101,7 +103,7 @@ class Cost:
 
     @property
     def expected(self) -> float:
-        """How many passes to expect."""
+        """Expected number of passes."""
         return sum(self.passes) / 2 if self.usual is None else self.usual
 
 
@@ -175,20 +177,26 @@ class PickFacts:
         return f"; it represents about {self.weight:,.0f} items"
 
 
+def read_reference(doc: str | None) -> str:
+    """The last paragraph of a module's docstring, ``Reference: ...``, in one line."""
+    _, _, found = (doc or "").rpartition("\n\nReference")
+    return " ".join(found.partition(": ")[2].split()).rstrip(".")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Strategy(ABC):
-    """What all forms share.
+    """Common part of all forms.
 
     Attributes:
-        name: how users call it.
-        needs: the representations it reads, by name.
-        or_needs: other sets of representations it can read instead.
-        several: whether ``features`` (or ``probabilities``) may be a list, one array per model.
+        name: of the strategy and of its module.
+        needs: names of the representations it reads.
+        or_needs: other sets of representations it can read.
+        several: whether a representation may be a list, one array per model.
         weighted: whether its picks carry weights.
-        draws: whether it draws, so that another seed gives other picks.
+        draws: whether it is random, so that another seed gives other picks.
         good_for: one phrase for the table of strategies.
-        reference: authors, title, venue, year.
-        cost: what a job takes, where the form alone does not tell.
+        reference: authors, title, venue, year; `read_reference` takes it from the docstring.
+        cost: passes and memory of a job, where the form alone does not tell.
         check: rejects options, budgets and shapes before any row is read.
         adapt: options that follow from the history of a campaign or benchmark run.
         explain: one sentence on why an item was picked, from `PickFacts` alone.
@@ -214,7 +222,7 @@ class Strategy(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options with their present values."""
+        """The options with their current values."""
         parameters = inspect.signature(self.main).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
@@ -236,7 +244,7 @@ class Strategy(ABC):
         raise BadInput(f"{self.name} needs {needed}; got {' and '.join(given) or 'none'}")
 
     def with_options(self: S, **options: Any) -> S:
-        """The same strategy with some options set; an unknown one is an error."""
+        """The same strategy with some options set; an unknown option is an error."""
         known = self.options
         for name in options:
             if name not in known:
@@ -255,20 +263,20 @@ class Strategy(ABC):
         """The same strategy with another main function."""
 
     def costs(self, job: Job) -> Cost:
-        """What a job takes: as declared, or as the form tells."""
+        """Passes and memory of a job: as declared, or typical for the form."""
         return self._usual_cost(job) if self.cost is None else self.cost(job)
 
     @abstractmethod
     def _usual_cost(self, job: Job) -> Cost:
-        """What strategies of this form take."""
+        """Typical for strategies of this form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreStrategy(Strategy):
-    """``score(rows, labelled, *, options...) -> (n,)``; the highest scores win.
+    """``score(rows, labelled, *, options...) -> (n,)``; the highest scores are picked.
 
-    ``summarise(shard)`` is optional: what must be known of the whole pool beforehand. The answers
-    of all blocks then reach ``score`` as a list, its third argument.
+    The optional ``summarise(shard)`` collects facts on the whole pool beforehand: the results of
+    all blocks are a third argument of ``score``, a list.
 
     Example:
         >>> strategy = ScoreStrategy(
@@ -295,7 +303,7 @@ class ScoreStrategy(Strategy):
         return replace(self, score=main)
 
     def _usual_cost(self, job: Job) -> Cost:
-        """One pass, after one for the summary; no more is kept than could be picked."""
+        """One pass, after one for the summary; only items that could be picked are kept."""
         most = 1 if self.summarise is None else 2
         return Cost(passes=(1, most), usual=most, item_bytes=0.0, held_bytes=128.0 * job.budget)
 
@@ -323,25 +331,25 @@ class AheadPicker(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class GreedyStrategy(Strategy):
-    """One pick at a time; the state of the scores lives with the rows.
+    """Picks one item at a time; every block keeps the state of its scores.
 
-    ``begin(shards, labelled, budget, seed, *, options...) -> plan``: what is global (sums over the
-    pool, the options); small, and sent to every block.
+    ``begin(shards, labelled, budget, seed, *, options...) -> plan``: global facts (sums over the
+    pool, options); small, and sent to every block.
     ``start(rows, labelled, plan) -> state``: per block; a NamedTuple of arrays with first axis n.
     ``score(state, plan) -> (n,)``: the item with the highest score is picked next.
-    ``advance(plan, picked) -> plan``: count new picks globally, before the blocks do.
+    ``advance(plan, picked) -> plan``: count new picks in the plan, before the blocks do.
     ``add(state, rows, picked, plan) -> state``: count new picks in a block. ``picked`` holds the
     representations of one or more picked items.
     ``finish(plan, shards, ids) -> Choice``: weights and diagnostics at the end (optional).
 
-    With ``bounded`` set, a pick never raises another item's score. Old scores are then upper
-    bounds, and many picks are settled between two passes over the rows, exactly. ``add`` must then
-    take several picks at once, and counting a pick twice must change nothing.
+    With ``bounded``, a pick never raises another item's score. Old scores are then upper bounds,
+    and many picks are made between two passes, with the same result. ``add`` must then accept
+    several picks at once, and counting a pick twice must change nothing.
 
-    Two optional functions make ties exact: ``slack(state) -> (n,)``, how far rounding may have
-    moved each score (default: a billionth of it), and ``exact(rows, labelled, picked, plan) ->
-    (n,)``, the score in float64 straight from its definition, for rows closer than their slack.
-    Where the scores of two items cannot be told apart, the smaller id wins.
+    Two optional functions make ties exact: ``slack(state) -> (n,)`` bounds how far rounding may
+    have moved each score (default: a billionth of it), and ``exact(rows, labelled, picked, plan) ->
+    (n,)`` is the score in float64 from its definition, for rows closer than their slack. Equal
+    scores go to the smaller id.
 
     On a GPU, a pick that the host waits for costs more than its arithmetic. ``ahead(strategy,
     shards, labelled)`` gives an `AheadPicker` that makes many picks on the device and returns those
@@ -370,7 +378,7 @@ class GreedyStrategy(Strategy):
         return replace(self, begin=main)
 
     def _usual_cost(self, job: Job) -> Cost:
-        """All rows are measured, then counted anew for every pick; for few of them if bounded."""
+        """A pass for the first scores and one per pick, or a few passes if bounded."""
         fewest = min(2, job.budget) if self.bounded else job.budget
         return Cost(
             passes=(fewest, job.budget + 2),

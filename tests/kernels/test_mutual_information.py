@@ -12,14 +12,13 @@ from scipy import stats
 from labelwise.kernels.information.mutual_information import (
     Outcomes,
     PickedLabels,
-    entropy,
+    extend_outcomes,
     float32_error,
-    followed_by,
     gains_above,
-    grouped,
+    group_outcomes,
     information_gains,
-    joined,
-    no_picks,
+    join_outcomes,
+    prior_outcome,
 )
 
 
@@ -63,14 +62,6 @@ def after_picks(picks, most=10_000, seed=0):
     return labels
 
 
-def test_entropy_is_that_of_scipy_and_zeros_add_nothing():
-    p = make_members(7, 3, 4)
-    p[0, 0] = [0, 1, 0, 0]
-    p[1, 1] = [0.5, 0, 0.5, 0]
-    np.testing.assert_allclose(entropy(p), stats.entropy(p, axis=2), atol=1e-14)
-    np.testing.assert_allclose(entropy(torch.asarray(p)), stats.entropy(p, axis=2), atol=1e-14)
-
-
 @pytest.mark.parametrize("count", [1, 5, 1500])
 def test_gains_match_the_definition(count):
     members, outcomes = make_members(9, 6, 4), make_outcomes(count, 6)
@@ -98,13 +89,15 @@ def test_float32_is_off_by_far_less_than_it_says(size, classes):
 
 def test_members_that_agree_tell_exactly_nothing():
     members = np.repeat(make_members(20, 1, 5), 7, axis=1)
-    assert (information_gains(members, no_picks(7)) == 0).all()
+    assert (information_gains(members, prior_outcome(7)) == 0).all()
     assert (information_gains(members, make_outcomes(40, 7)) == 0).all()
 
 
 def test_certain_members_that_differ_tell_who_is_who():
     members = np.eye(4)[None]  # member m is sure of class m
-    np.testing.assert_allclose(information_gains(members, no_picks(4)), [np.log(4)], atol=1e-12)
+    np.testing.assert_allclose(
+        information_gains(members, prior_outcome(4)), [np.log(4)], atol=1e-12
+    )
 
 
 def test_probabilities_of_zero_and_vanishing_posteriors_stay_finite():
@@ -140,7 +133,7 @@ def test_gains_are_differences_of_joint_entropies(classes, count):
 
 def test_outcomes_that_cannot_happen_are_dropped():
     sure = np.tile([1.0, 0.0, 0.0], (4, 1))
-    outcomes = followed_by(no_picks(4), sure)
+    outcomes = extend_outcomes(prior_outcome(4), sure)
     assert outcomes.weights.tolist() == [1.0]
     np.testing.assert_array_equal(outcomes.posteriors, np.full((1, 4), 0.25))
 
@@ -223,7 +216,7 @@ def test_one_more_pick_leaves_drawn_labels_as_they_were():
 def test_gains_of_groups_are_upper_bounds_part_by_part(size, classes, count, groups, spread, seed):
     members = make_members(8, size, classes, seed, spread)
     outcomes = make_outcomes(count, size, seed, spread)
-    parts = grouped(outcomes, groups, 4)
+    parts = group_outcomes(outcomes, groups, 4)
     assert 1 <= len(parts) <= 4
     assert sum(len(coarse.weights) for _, coarse in parts) <= groups
     total = 0.0
@@ -237,7 +230,7 @@ def test_gains_of_groups_are_upper_bounds_part_by_part(size, classes, count, gro
 
 def test_joined_parts_are_all_outcomes_in_another_order():
     outcomes = make_outcomes(50, 6)
-    again = joined([full for full, _ in grouped(outcomes, 10, 3)])
+    again = join_outcomes([full for full, _ in group_outcomes(outcomes, 10, 3)])
     order, other = np.argsort(outcomes.weights), np.argsort(again.weights)
     np.testing.assert_array_equal(again.weights[other], outcomes.weights[order])
     np.testing.assert_array_equal(again.posteriors[other], outcomes.posteriors[order])
@@ -250,7 +243,7 @@ def test_gains_above_a_mark_are_exact_and_others_are_left_out(quantile, library)
     gains = information_gains(members, outcomes)
     least = np.quantile(gains, quantile) - 1e-9
     there = library.asarray(members)
-    found = gains_above(there, grouped(outcomes, 40, 5), least, precise=True)
+    found = gains_above(there, group_outcomes(outcomes, 40, 5), least, precise=True)
     np.testing.assert_allclose(found[gains >= least], gains[gains >= least], atol=1e-12)
     measured = np.isfinite(found)
     np.testing.assert_allclose(found[measured], gains[measured], atol=1e-12)

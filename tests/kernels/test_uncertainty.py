@@ -1,9 +1,15 @@
 """Confidence, margin and entropy against their formulas, for one and for several models."""
 
+import doctest
+
 import numpy as np
 import pytest
+import torch
+from scipy import stats
 
 import labelwise
+from labelwise.kernels.information import uncertainty as module
+from labelwise.kernels.information.uncertainty import vote_entropy
 from tests.conftest import make_probabilities
 
 
@@ -84,3 +90,32 @@ def test_rows_are_measured_a_few_at_a_time(formula, monkeypatch):
     expected = formula(probabilities.astype(np.float64))
     np.testing.assert_allclose(pieces.scores, expected[pieces.ids], rtol=1e-12)
     assert pieces.ids.tolist() == np.lexsort((np.arange(1000), -expected))[:40].tolist()
+
+
+def test_entropy_is_that_of_scipy_and_zeros_add_nothing():
+    p = np.random.default_rng(0).dirichlet(np.full(4, 0.5), size=(7, 3))
+    p[0, 0] = [0, 1, 0, 0]
+    p[1, 1] = [0.5, 0, 0.5, 0]
+    np.testing.assert_allclose(module.entropy(p), stats.entropy(p, axis=2), atol=1e-14)
+    np.testing.assert_allclose(
+        module.entropy(torch.asarray(p)), stats.entropy(p, axis=2), atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float32])
+@pytest.mark.parametrize("size", [1, 2, 13])
+def test_vote_entropy_is_the_entropy_of_the_counts(size, dtype):
+    given = np.random.default_rng(size).integers(5, size=(80, size)).astype(dtype)
+    expected = [stats.entropy(np.unique(row, return_counts=True)[1]) for row in given]
+    np.testing.assert_allclose(vote_entropy(given), expected, atol=1e-14)
+
+
+def test_vote_entropy_does_not_depend_on_the_order_or_the_names_of_the_classes():
+    given = np.random.default_rng(0).integers(4, size=(50, 9))
+    renamed = np.array([900, -3, 17, 5])[given][:, ::-1]
+    np.testing.assert_allclose(vote_entropy(renamed), vote_entropy(given), atol=1e-14)
+
+
+def test_the_examples_run():
+    result = doctest.testmod(module)
+    assert result.attempted > 0 and result.failed == 0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.kernels.information import fisher_blocks
+from labelwise.kernels.information import fisher
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.selection.run import select
 from labelwise.strategies import bait
@@ -137,8 +137,8 @@ def test_the_order_and_the_split_of_rows_do_not_matter():
 def test_few_rows_at_a_time_give_the_same_picks(monkeypatch):
     rows = make_rows(40)
     expected = pick(rows, 5)
-    monkeypatch.setattr(fisher_blocks, "NUMBERS", 1)
-    monkeypatch.setattr(fisher_blocks, "FISHER_ROWS", 7)
+    monkeypatch.setattr(fisher, "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(fisher, "ROWS_AT_ONCE", 7)
     found = pick(rows, 5)
     assert found.ids.tolist() == expected.ids.tolist()
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-8)
@@ -250,11 +250,11 @@ def test_many_picks_with_tiny_features_and_ridge_are_those_of_ordinary_ones():
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        (1e5, r"ridge is 1, and the information .* more than float64 can do; give a ridge"),
-        (1e100, "more than float64 can do"),
-        (1e149, "more than float64 can do"),
-        (1e-100, "less than float64 can do; give a smaller ridge"),
-        (1e-150, "less than float64 can do"),
+        (1e5, r"ridge is 1, and the information .* more than float64 can represent; give a ridge"),
+        (1e100, "more than float64 can represent"),
+        (1e149, "more than float64 can represent"),
+        (1e-100, "less than float64 can represent; give a smaller ridge"),
+        (1e-150, "less than float64 can represent"),
         (1e170, "squares are beyond what float64 can hold"),
         (1e-170, "squares are beyond what float64 can hold"),
     ],

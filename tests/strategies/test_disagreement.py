@@ -12,7 +12,7 @@ from labelwise.errors import BadInput
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.selection.run import select
 from labelwise.strategies import disagreement
-from labelwise.strategies.disagreement import STRATEGY, wavering
+from labelwise.strategies.disagreement import STRATEGY, count_vote_changes
 
 
 def make_votes(n=40, models=3, epochs=6, seed=0):
@@ -39,7 +39,7 @@ def slow_ranks(several):
 @pytest.mark.parametrize("models", [1, 4])
 def test_counts_the_models_that_change_their_vote_and_adds_up_their_entropies(models, library):
     several = make_votes(models=models)
-    found = wavering([library.asarray(votes) for votes in several])
+    found = count_vote_changes([library.asarray(votes) for votes in several])
     expected = np.array(slow_ranks(several))
     assert found.models.tolist() == expected[:, 0].tolist()
     np.testing.assert_allclose(found.entropy, expected[:, 1], atol=1e-13)
@@ -128,13 +128,13 @@ def test_the_split_of_a_list_of_models_does_not_matter(tmp_path):
 
 def test_models_may_have_different_numbers_of_epochs():
     several = [make_votes(models=1, epochs=5)[0], make_votes(models=1, epochs=9, seed=1)[0]]
-    found = wavering(several)
+    found = count_vote_changes(several)
     np.testing.assert_allclose(found.entropy, [rank[1] for rank in slow_ranks(several)], atol=1e-13)
 
 
 def test_refuses_votes_that_are_values_of_a_regression():
     votes = np.array([[1.0, 2.0], [0.0, 0.25]])
-    with pytest.raises(BadInput, match=r"member_votes of item 7 hold 0.25, which is no class"):
+    with pytest.raises(BadInput, match=r"member_votes of item 7 contain 0.25, which is not a class"):
         labelwise.select("disagreement", 1, member_votes=votes, ids=[5, 7])
 
 

@@ -1,29 +1,29 @@
-r"""BAIT: pick the batch that leaves the least error over the whole pool, by Fisher information.
+r"""BAIT: pick the batch that minimizes the expected error over the pool, by Fisher information.
 
 The Fisher information of the last layer at item :math:`i` is :math:`V_i^\top V_i`, where
 :math:`V_i` has the rows :math:`\sqrt{p_c} (e_c - p) \otimes h_i`, so that
 :math:`V_i^\top V_i = (\mathrm{diag}\, p - p p^\top) \otimes h_i h_i^\top`; for regression
-:math:`V_i = h_i^\top`. With :math:`F` its mean over all items, labelled ones too, the batch is to
-make :math:`\mathrm{tr}(M^{-1} F)` small, where
+:math:`V_i = h_i^\top`. With :math:`F` its mean over all items including labelled ones, the batch
+minimizes :math:`\mathrm{tr}(M^{-1} F)`, where
 
 .. math:: M = \lambda I + \frac{m}{m + b} F_L + \frac{b}{m + b} \sum_{i \in S} V_i^\top V_i
 
-for ``m`` labelled items with mean :math:`F_L`. Items are added one at a time, ``2 b`` of them, each
-time that which lowers the trace most, by
+for ``m`` labelled items with mean :math:`F_L`. First ``2 b`` items are added one at a time, each
+the one that lowers the trace most, by
 
 .. math:: \mathrm{tr} [V M^{-1} F M^{-1} V^\top (I + V M^{-1} V^\top)^{-1}] ;
 
-then ``b`` are taken back, each time that which raises it least (the same with a minus).
+then ``b`` are removed, each the one that raises it least (the same with a minus).
 
 :math:`V_i` is never formed. Each candidate keeps :math:`V M^{-1} V^\top` and
 :math:`V M^{-1} F M^{-1} V^\top`, ``K x K`` each, and a pick changes :math:`M^{-1}` by a matrix of
-rank ``K``, so that bringing them up to date costs ``d K^2`` instead of ``d^2 K^2`` per candidate.
-Both fall as items are added, by a factor up to :math:`(|h|^2 / \lambda)^2`, and lose digits. They
-are made anew once four digits are lost, and a ridge is refused beside which that would not help.
+rank ``K``, so that an update costs ``d K^2`` instead of ``d^2 K^2`` per candidate. Both fall as
+items are added, by a factor up to :math:`(|h|^2 / \lambda)^2`, and lose digits. They are recomputed
+once four digits are lost; a ridge for which that is not enough is rejected.
 
 Cost: ``O(n d^2 K^2)`` once, then ``O(n d K^2)`` and ``O((K d)^2 K)`` per step. Memory: four
-``K d x K d`` matrices and ``2 K^2`` numbers per candidate; ``memory_gib`` says how much may be
-taken for either, and ``candidates`` picks from a random part of the pool only.
+``K d x K d`` matrices and ``2 K^2`` numbers per candidate; ``memory_gib`` limits either, and
+``candidates`` picks from a random part of the pool only.
 
 Reference: J. Ash, S. Goel, A. Krishnamurthy, S. Kakade, "Gone Fishing: Neural Active Learning with
 Fisher Embeddings", NeurIPS 2021.
@@ -39,35 +39,34 @@ from scipy import linalg
 from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_choice, check_positive
-from labelwise.kernels.information.fisher import fisher_roots
-from labelwise.kernels.information.fisher_blocks import (
+from labelwise.kernels.information.fisher import (
     ROUNDED,
-    Best,
-    Change,
-    Plan,
-    begin,
-    best_of,
-    block_fisher,
-    chunks,
-    forget,
+    BestCandidate,
+    FisherPlan,
+    InverseUpdate,
+    drop_candidates,
+    find_best_candidate,
+    fisher_roots,
+    iterate_chunks,
+    start_candidates,
+    sum_block_information,
 )
 from labelwise.kernels.scaling import find_scale
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 TASKS = ("auto", "classification", "regression")
 LARGEST, LEAST = 2e7, 1e-100
-"""The objective before any pick is between these; with a larger one, rounding would decide."""
-FALLEN = 1e-4
-"""What candidates keep is made anew once it has fallen so far, with as many digits lost."""
-SMALLEST = 1e-280
-"""The ridge is taken as this at least, in the units of the features."""
-SUBSET = 12
-"""The stream of noise by which a part of the pool is drawn."""
+"""Limits of the objective before any pick; outside of them rounding would decide."""
+RECOMPUTED = 1e-4
+"""The candidates' matrices are recomputed once they have fallen by this factor."""
+SMALLEST_RIDGE = 1e-280
+"""In the units of the features."""
+NOISE_STREAM = 12
 
 
-def choose(
+def choose_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -78,33 +77,37 @@ def choose(
     candidates: int | None = None,
     memory_gib: float = 4.0,
 ) -> Choice:
-    """Add twice the budget, then take the budget back.
+    """Add twice the budget, then remove the budget.
 
     Args:
         shards: ``features`` ``(n, d)``, and for classification ``probabilities`` ``(n, K)``.
         labelled: the same of the labelled items.
-        budget: how many items.
-        seed: decides the part of the pool that is looked at, with ``candidates``.
+        budget: number of items.
+        seed: decides the drawn part of the pool, with ``candidates``.
         task: ``"classification"``, ``"regression"``, or ``"auto"``: classification where there are
             probabilities.
         ridge: lambda, above 0.
-        candidates: pick from that many items only, drawn from the pool; None for all. All items
+        candidates: pick from this many items only, drawn from the pool; None for all. All items
             count in ``F``.
-        memory_gib: the most memory for the matrices, and for what all candidates keep.
+        memory_gib: limit for the matrices, and for what all candidates keep.
     """
-    plan = _plan(shards, labelled, budget, task)
+    plan = _make_plan(shards, labelled, budget, task)
     count = len(shards) if candidates is None else min(candidates, len(shards))
     ids = shards.ids
-    chosen = np.sort(ids[largest(row_noise(seed, ids, SUBSET), count, ids)])
+    chosen = np.sort(ids[largest(row_noise(seed, ids, NOISE_STREAM), count, ids)])
     plan, fisher = _mean_fisher(shards, labelled, plan)
-    anew = partial(_inverse, plan, ridge, labelled, budget)
-    inverse = anew(None)
+    recompute = partial(_invert_information, plan, ridge, labelled, budget)
+    inverse = recompute(None)
     before = float(np.vdot(inverse, fisher))
     _check_ridge(ridge, before, fisher)
-    added, gains = _run(shards, plan, fisher, inverse, anew, chosen, min(2 * budget, count), -1)
+    added, gains = _move_items(
+        shards, plan, fisher, inverse, recompute, chosen, min(2 * budget, count), -1
+    )
     picked = LocalShards([Shard(added, shards.rows(added))])
-    inverse = anew(picked.rows(added))
-    dropped, _ = _run(picked, plan, fisher, inverse, anew, added, len(added) - budget, 1)
+    inverse = recompute(picked.rows(added))
+    dropped, _ = _move_items(
+        picked, plan, fisher, inverse, recompute, added, len(added) - budget, 1
+    )
     kept = ~np.isin(added, dropped)
     info = {
         "task": "regression" if plan.regression else "classification",
@@ -115,28 +118,30 @@ def choose(
     return Choice(added[kept], scores=gains[kept], info=info)
 
 
-def _plan(shards: Shards, labelled: Rows | None, budget: int, task: str) -> Plan:
+def _make_plan(shards: Shards, labelled: Rows | None, budget: int, task: str) -> FisherPlan:
     rows = shards.rows(shards.ids[:1])
     regression = task == "regression" or "probabilities" not in rows
     classes = 1 if regression else rows["probabilities"].shape[1]
     known = 0 if labelled is None else len(labelled["features"])
     scale = math.sqrt(budget / (known + budget))
-    return Plan(regression, int(classes), int(rows["features"].shape[1]), scale)
+    return FisherPlan(regression, int(classes), int(rows["features"].shape[1]), scale)
 
 
-def _mean_fisher(shards: Shards, labelled: Rows | None, plan: Plan) -> tuple[Plan, Floats]:
-    """``F`` over all items, labelled ones too, ``(K d, K d)``, and the plan with its unit.
+def _mean_fisher(
+    shards: Shards, labelled: Rows | None, plan: FisherPlan
+) -> tuple[FisherPlan, Floats]:
+    """``F`` over all items including labelled ones, ``(K d, K d)``, and the plan with its unit.
 
     Features times a number, and the ridge times its square, are the same problem.
     """
-    fisher = shards.sum(block_fisher, plan)
+    fisher = shards.sum(sum_block_information, plan)
     unit = find_scale(shards, float(np.trace(fisher)) / len(shards))
     if unit != 1:
         plan = plan._replace(unit=unit)
-        fisher = shards.sum(block_fisher, plan)
+        fisher = shards.sum(sum_block_information, plan)
     known = 0 if labelled is None else len(labelled["features"])
     if labelled is not None and known:
-        fisher += block_fisher(Shard(np.arange(known), labelled), plan)
+        fisher += sum_block_information(Shard(np.arange(known), labelled), plan)
     return plan, fisher / (len(shards) + known)
 
 
@@ -168,12 +173,12 @@ def check_job(job: Job) -> None:
         )
 
 
-def _inverse(
-    plan: Plan, ridge: float, labelled: Rows | None, budget: int, picked: Rows | None
+def _invert_information(
+    plan: FisherPlan, ridge: float, labelled: Rows | None, budget: int, picked: Rows | None
 ) -> Floats:
     """The inverse of ``M`` with the given picks, from its definition."""
     unit = np.eye(plan.classes * plan.dimension)
-    ridge = min(max(ridge * plan.unit**2, SMALLEST), 1 / SMALLEST)
+    ridge = min(max(ridge * plan.unit**2, SMALLEST_RIDGE), 1 / SMALLEST_RIDGE)
     seen = [rows for rows in (labelled, picked) if rows is not None and len(rows["features"])]
     if not seen:
         return unit / ridge
@@ -181,7 +186,7 @@ def _inverse(
     total = ridge * unit
     for rows in seen:
         share = (1 if rows is labelled else budget) / (known + budget)
-        total += share * block_fisher(Shard(np.arange(len(rows["features"])), rows), plan)
+        total += share * sum_block_information(Shard(np.arange(len(rows["features"])), rows), plan)
     try:
         return np.asarray(linalg.cho_solve(linalg.cho_factor(total), unit))
     except np.linalg.LinAlgError as error:
@@ -189,70 +194,74 @@ def _inverse(
 
 
 def _check_ridge(ridge: float, before: float, fisher: Floats) -> None:
-    """Refuse a ridge beside which rounding would decide; ``before`` is the objective at first."""
+    """Reject a ridge with which rounding would decide; ``before`` is the initial objective."""
     if before > LARGEST:
         enough = 1.1 * ridge * before / LARGEST
         raise BadInput(
             f"ridge is {ridge:.3g}, and the information in the pool is {before:.1g} times that, "
-            f"more than float64 can do; give a ridge of {enough:.2g} or more, or "
+            f"more than float64 can represent; give a ridge of {enough:.2g} or more, or "
             "divide the features"
         )
     if before < LEAST and fisher.any():
         raise BadInput(
             f"ridge is {ridge:.3g}, and the information in the pool is only {before:.1g} times "
-            "that, less than float64 can do; give a smaller ridge, or multiply the features"
+            "that, less than float64 can represent; give a smaller ridge, or multiply the features"
         )
 
 
-def _run(
+def _move_items(
     shards: Shards,
-    plan: Plan,
+    plan: FisherPlan,
     fisher: Floats,
     inverse: Floats,
-    anew: Callable[[Rows], Floats],
+    recompute: Callable[[Rows], Floats],
     chosen: Ids,
     steps: int,
     sign: int,
 ) -> tuple[Ids, Floats]:
-    """Add (sign -1) or take back (1) that many items, and bring the inverse up to date in place.
+    """Add (sign -1) or remove (1) some items, and update the inverse in place.
 
-    Once what the candidates keep has fallen so far that its rounding counts, all is made anew.
+    Once the candidates' matrices have lost too many digits, everything is recomputed.
     """
     if steps:
-        shards.map(begin, plan, inverse, inverse @ fisher @ inverse, chosen)
-    change: Change | None = None
+        shards.map(start_candidates, plan, inverse, inverse @ fisher @ inverse, chosen)
+    update: InverseUpdate | None = None
     ids: list[int] = []
     worths, first = [], 0.0
     for step in range(steps):
         shards.progress("bait", step, steps)
-        best = _best(shards, plan, change, sign)
-        if sign < 0 and best.size < FALLEN * first:
+        best = _find_best(shards, plan, update, sign)
+        if sign < 0 and best.size < RECOMPUTED * first:
             picks = np.array(ids, dtype=np.int64)
-            inverse[:] = anew(shards.rows(picks))
+            inverse[:] = recompute(shards.rows(picks))
             left = np.setdiff1d(chosen, picks)
-            shards.map(begin, plan, inverse, inverse @ fisher @ inverse, left)
-            best, first = _best(shards, plan, None, sign), 0.0
+            shards.map(start_candidates, plan, inverse, inverse @ fisher @ inverse, left)
+            best, first = _find_best(shards, plan, None, sign), 0.0
         first = first or best.size
         ids.append(best.item)
         worths.append(best.worth)
-        change = _change(shards, plan, best.item, fisher, inverse, sign)
-    shards.map(forget)
+        update = _update_inverse(shards, plan, best.item, fisher, inverse, sign)
+    shards.map(drop_candidates)
     return np.array(ids, dtype=np.int64), np.array(worths, dtype=np.float64)
 
 
-def _best(shards: Shards, plan: Plan, change: Change | None, sign: int) -> Best:
-    """Bring all blocks up to date and find the best candidate."""
-    found = [best for best in shards.map(best_of, plan, change, sign) if best is not None]
+def _find_best(
+    shards: Shards, plan: FisherPlan, update: InverseUpdate | None, sign: int
+) -> BestCandidate:
+    """Update all blocks and find the best candidate."""
+    found = [
+        best for best in shards.map(find_best_candidate, plan, update, sign) if best is not None
+    ]
     best = min(found, key=lambda best: (sign * best.worth, -sign * best.item))
     return best._replace(size=max(part.size for part in found))
 
 
-def _change(
-    shards: Shards, plan: Plan, item: int, fisher: Floats, inverse: Floats, sign: int
-) -> Change:
-    """What one item changes; the inverse is brought up to date in place."""
+def _update_inverse(
+    shards: Shards, plan: FisherPlan, item: int, fisher: Floats, inverse: Floats, sign: int
+) -> InverseUpdate:
+    """The update by one item; the inverse is updated in place."""
     rows = shards.rows(np.array([item], dtype=np.int64))
-    ((_, h, p),) = chunks(rows, np.arange(1), plan)
+    ((_, h, p),) = iterate_chunks(rows, np.arange(1), plan)
     across = plan.scale * np.asarray(to_numpy(fisher_roots(h, p)))[0]
     reach = inverse @ across.T
     try:
@@ -264,11 +273,11 @@ def _change(
     image = inverse @ seen
     for first in range(0, len(inverse), 1024):
         inverse[first : first + 1024] += sign * (root[first : first + 1024] @ root.T)
-    return Change(item, sign, root, image, root.T @ seen)
+    return InverseUpdate(item, sign, root, image, root.T @ seen)
 
 
-def _cost(job: Job) -> Cost:
-    """A pass per added item; the items that are taken back are at hand."""
+def estimate_cost(job: Job) -> Cost:
+    """A pass per added item; removed items are in memory."""
     classes = max(job.width("probabilities"), 1)
     candidates = job.options["candidates"] or job.items
     return Cost(
@@ -292,11 +301,10 @@ STRATEGY = PassStrategy(
     name="bait",
     needs=("features", "probabilities"),
     or_needs=(("features",),),
-    choose=choose,
+    choose=choose_batch,
     good_for="linear heads with few classes, and regression; batches that serve the whole pool",
-    reference="Ash, Goel, Krishnamurthy and Kakade, Gone Fishing: Neural Active Learning with "
-    "Fisher Embeddings, NeurIPS 2021",
-    cost=_cost,
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
     explain=explain_pick,
 )

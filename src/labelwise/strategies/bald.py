@@ -6,8 +6,8 @@ member,
 
 .. math:: H\big(\tfrac{1}{M} \textstyle\sum_m p_{im}\big) - \tfrac{1}{M} \sum_m H(p_{im}) .
 
-It is high where the members are sure of themselves and disagree. Items are scored one by one, so
-that a batch may hold the same news many times over; ``batchbald`` looks at the batch as a whole.
+It is high where the members are confident and disagree. Items are scored one by one, so a batch may
+be redundant; ``batchbald`` scores the batch as a whole.
 
 Cost: one pass over the members' probabilities, ``O(n M K)``.
 
@@ -16,28 +16,27 @@ Classification and Preference Learning", 2011.
 """
 
 from labelwise.arrays import Floats
-from labelwise.kernels.information.mutual_information import information_gains, no_picks
+from labelwise.kernels.information.mutual_information import information_gains, prior_outcome
 from labelwise.pool.rows import Rows
-from labelwise.strategy import PickFacts, ScoreStrategy
+from labelwise.strategy import PickFacts, ScoreStrategy, read_reference
 
 
-def score(rows: Rows, labelled: Rows | None) -> Floats:
-    """Return the mutual information in nats, ``(n,)``; members' probabilities are ``(n, M, K)``."""
+def score_information(rows: Rows, labelled: Rows | None) -> Floats:
+    """The mutual information in nats, ``(n,)``; members' probabilities are ``(n, M, K)``."""
     members = rows["member_probabilities"]
-    return information_gains(members, no_picks(members.shape[1]))
+    return information_gains(members, prior_outcome(members.shape[1]))
 
 
 def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
+    """Say that the members disagree."""
     return "The models disagree about this item more than about most others."
 
 
 STRATEGY = ScoreStrategy(
     name="bald",
     needs=("member_probabilities",),
-    score=score,
-    good_for="posterior draws, dropout or ensembles; small batches",
-    reference="Houlsby, Huszár, Ghahramani and Lengyel, Bayesian Active Learning for "
-    "Classification and Preference Learning, 2011",
+    score=score_information,
     explain=explain_pick,
+    good_for="posterior draws, dropout or ensembles; small batches",
+    reference=read_reference(__doc__),
 )

@@ -1,4 +1,4 @@
-r"""Bayesian coreset (ACS-FW): few weighted items whose log-likelihood stands for the pool's.
+r"""Bayesian coreset (ACS-FW): few weighted items whose log-likelihood approximates the pool's.
 
 Each item is a vector over :math:`J` posterior draws (members), its expected log-likelihood under
 the mean prediction :math:`\bar p_n`,
@@ -10,19 +10,18 @@ Frank-Wolfe brings :math:`L_w = \sum_n w_n L_n` close to :math:`L = \sum_n L_n`:
 :math:`\sigma_n = (|L_n|^2 + 10^{-6})^{1/2}` and :math:`\sigma = \sum_n \sigma_n`, it steps to the
 item :math:`f` with the highest :math:`\langle L - L_w, L_n \rangle / \sigma_n`, as far towards
 :math:`(\sigma / \sigma_f) L_f` as brings it closest to :math:`L`, until ``b`` different items were
-stepped on. An item may be stepped on again, which moves its weight. The weights :math:`w` say how
-many pool items a pick stands for.
+stepped on. Stepping on an item again moves its weight. The weight :math:`w_n` is the number of pool
+items that a pick represents.
 
-Where nothing is left to approximate, or Frank-Wolfe has stepped on picked items more than
-``2 b + 100`` times, steps go to the best of the items not picked yet, be their weight 0. A warning
-and ``info`` say how many.
+If nothing is left to approximate, or Frank-Wolfe has stepped on picked items more than
+``2 b + 100`` times, steps go to the best of the items not picked yet, even with weight 0. A warning
+and ``info`` give their number.
 
-Cost: one pass to compute the vectors, ``O(n J K)``, kept as ``n x J`` float64 beside the rows;
-then one product with them per step, ``O(n J)``.
+Cost: one pass to compute the vectors, ``O(n J K)``, kept as ``n x J`` float64; then one product
+with them per step, ``O(n J)``.
 
 Reference: R. Pinsler, J. Gordon, E. Nalisnick, J. M. Hernández-Lobato, "Bayesian Batch Active
-Learning as Sparse Subset Approximation", NeurIPS 2019. The mean prediction here is the mean of the
-members' probabilities.
+Learning as Sparse Subset Approximation", NeurIPS 2019.
 """
 
 import math
@@ -36,22 +35,22 @@ from labelwise.arrays import Array, Floats, Ids, comparable, largest, like, name
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.checks import is_number
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
-from labelwise.kernels.information.mutual_information import entropy
+from labelwise.kernels.information.uncertainty import entropy
 from labelwise.kernels.scaling import binary_exponent
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 KEY = "bayesian_coreset"
-ARRIVED = 1e-8
-"""The share of the sum of all vectors below which what is left of it is nothing."""
-HEAVIEST = 1e100
-"""Squares of a larger entropy weight would leave float64."""
+NEGLIGIBLE = 1e-8
+"""Relative residual below which nothing is left to approximate."""
+LARGEST_WEIGHT = 1e100
+"""Squares of a larger entropy weight would overflow."""
 BITS = 31
-"""Of each of the two whole numbers by which a number is added up."""
+"""Of each of the two integers that represent a number in a sum."""
 
 
-def choose(
+def choose_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, entropy_weight: float = 0.0
 ) -> Choice:
     """Step until ``budget`` items are picked.
@@ -59,57 +58,57 @@ def choose(
     Args:
         shards: ``member_probabilities`` is ``(n, J, K)``.
         labelled: not used.
-        budget: how many items.
+        budget: number of items.
         seed: not used.
-        entropy_weight: how much the entropy of the mean prediction counts (gamma above).
+        entropy_weight: of the mean prediction's entropy (gamma above).
     """
-    # Sums of whole numbers, and all that follows from them, are the same for any split into blocks.
-    grid = _Grid.of(entropy_weight)
-    vectors, sizes = shards.sum(_project, entropy_weight, grid)
-    total, sigma = grid.number(vectors), grid.number(sizes)
-    reached, picked, forced, repeats = np.zeros_like(total), _Picked(), 0, 0
+    # Sums of integers are the same for any split into blocks.
+    grid = IntegerGrid.of(entropy_weight)
+    vectors, sizes = shards.sum(_project_block, entropy_weight, grid)
+    total, sigma = grid.to_floats(vectors), grid.to_floats(sizes)
+    reached, picked, forced, repeats = np.zeros_like(total), WeightedPicks(), 0, 0
     while len(picked.ids) < budget:
         left = total - reached
-        arrived = np.linalg.norm(left) <= ARRIVED * np.linalg.norm(total)
+        arrived = np.linalg.norm(left) <= NEGLIGIBLE * np.linalg.norm(total)
         force = arrived or repeats > 2 * budget + 100
         taken = np.sort(np.array(picked.ids, dtype=np.int64)) if force else None
-        best = _best(shards, None if arrived else left, taken)
+        best = _find_best(shards, None if arrived else left, taken)
         if best in picked.vectors:
             repeats += 1
         else:
             forced += force
-            picked.append(best, _vector(shards, best, entropy_weight))
+            picked.append(best, _compute_vector(shards, best, entropy_weight))
             shards.progress("bayesian_coreset", len(picked.ids), budget)
         if not arrived:
             reached = picked.step(best, float(sigma), reached, left)
-    shards.map(_forget)
-    return _choice(picked, len(shards), total - reached, total, forced, repeats)
+    shards.map(_drop_vectors)
+    return _make_choice(picked, len(shards), total - reached, total, forced, repeats)
 
 
 def check_job(job: Job) -> None:
     """Reject an entropy weight out of range."""
     weight = job.options["entropy_weight"]
-    if not is_number(weight) or not abs(weight) <= HEAVIEST:
+    if not is_number(weight) or not abs(weight) <= LARGEST_WEIGHT:
         raise BadInput(
-            f"entropy_weight must be a finite number, {HEAVIEST:g} at most; got {weight!r}"
+            f"entropy_weight must be a finite number, {LARGEST_WEIGHT:g} at most; got {weight!r}"
         )
 
 
-class _Grid(NamedTuple):
-    """Whole numbers in place of floats: ``high`` steps, and ``low`` ones that are 2^31 times finer.
+class IntegerGrid(NamedTuple):
+    """Integers in place of floats: ``high`` steps, and ``low`` ones that are 2^31 times finer.
 
-    Items are at most ``2^31`` steps long, so that sums over fewer than ``2^32`` items are exact in
-    int64, and what is cut off is below the rounding of a sum in float64.
+    Values are at most ``2^31`` steps, so that sums over fewer than ``2^32`` items are exact in
+    int64, and the truncation is below the rounding of a sum in float64.
     """
 
     step: float
 
     @classmethod
-    def of(cls, entropy_weight: float) -> "_Grid":
-        """The grid for vectors as long as they can be: a class is never less likely than 1e-12."""
+    def of(cls, entropy_weight: float) -> "IntegerGrid":
+        """The grid for the longest possible vectors: probabilities are at least 1e-12."""
         return cls(2.0 ** (binary_exponent(64.0 * (1 + abs(entropy_weight))) - BITS))
 
-    def whole(self, values: Array) -> NDArray[np.int64]:
+    def sum_on_grid(self, values: Array) -> NDArray[np.int64]:
         """The sum over items of ``(n, ...)`` values, high and low: ``(2, ...)``."""
         xp = namespace(values)
         high = xp.round(values / self.step)
@@ -117,12 +116,12 @@ class _Grid(NamedTuple):
         both = xp.astype(xp.stack([high, low]), xp.int64)
         return np.asarray(to_numpy(xp.sum(both, axis=1)))
 
-    def number(self, whole: NDArray[np.int64]) -> Floats:
+    def to_floats(self, whole: NDArray[np.int64]) -> Floats:
         """The sums as floats."""
         return np.asarray((whole[0] + whole[1] * 2.0**-BITS) * self.step)
 
 
-class _Picked:
+class WeightedPicks:
     """The picks, their vectors and their weights."""
 
     def __init__(self) -> None:
@@ -137,7 +136,7 @@ class _Picked:
         self.weights = np.append(self.weights, 0.0)
 
     def step(self, item: int, sigma: float, reached: Floats, left: Floats) -> Floats:
-        """Move weight to a pick, and return the weighted sum of vectors that is then reached."""
+        """Move weight to a pick; returns the new weighted sum of vectors."""
         vector = self.vectors[item]
         scale = sigma / math.sqrt(float(vector @ vector) + 1e-6)
         way = scale * vector - reached
@@ -148,7 +147,7 @@ class _Picked:
         return reached + share * way
 
 
-def _vectors(members: Array, entropy_weight: float) -> Array:
+def _compute_vectors(members: Array, entropy_weight: float) -> Array:
     """Expected log-likelihoods, ``(n, J, K)`` to ``(n, J)`` in float64."""
     xp = namespace(members)
     parts = []
@@ -159,30 +158,30 @@ def _vectors(members: Array, entropy_weight: float) -> Array:
     return xp.concat(parts) / math.sqrt(members.shape[1])
 
 
-def _project(
-    shard: Shard, entropy_weight: float, grid: _Grid
+def _project_block(
+    shard: Shard, entropy_weight: float, grid: IntegerGrid
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Keep the block's vectors and their sizes beside its rows; the sums of both on the grid."""
-    vectors = _vectors(shard.rows["member_probabilities"], entropy_weight)
+    """Keep the block's vectors and their sizes; returns the sums of both on the grid."""
+    vectors = _compute_vectors(shard.rows["member_probabilities"], entropy_weight)
     xp = namespace(vectors)
     sizes = xp.sqrt(xp.sum(vectors * vectors, axis=1) + 1e-6)
     shard.state[KEY] = (vectors, np.asarray(to_numpy(sizes), dtype=np.float64))
-    return grid.whole(vectors), grid.whole(sizes)
+    return grid.sum_on_grid(vectors), grid.sum_on_grid(sizes)
 
 
-def _vector(shards: Shards, item: int, entropy_weight: float) -> Floats:
+def _compute_vector(shards: Shards, item: int, entropy_weight: float) -> Floats:
     rows = shards.rows(np.array([item], dtype=np.int64))
-    vector = to_numpy(_vectors(rows["member_probabilities"], entropy_weight))[0]
+    vector = to_numpy(_compute_vectors(rows["member_probabilities"], entropy_weight))[0]
     return np.asarray(vector, dtype=np.float64)
 
 
-def _best(shards: Shards, left: Floats | None, taken: Ids | None) -> int:
-    """The item most in line with what is left, or the largest; not one of those taken."""
-    found = [best for best in shards.map(_best_of_block, left, taken) if best is not None]
+def _find_best(shards: Shards, left: Floats | None, taken: Ids | None) -> int:
+    """The item best aligned with the residual, or the largest; not one of those taken."""
+    found = [best for best in shards.map(_find_best_of_block, left, taken) if best is not None]
     return min((-score, item) for score, item in found)[1]
 
 
-def _best_of_block(
+def _find_best_of_block(
     shard: Shard, left: Floats | None, taken: Ids | None
 ) -> tuple[float, int] | None:
     vectors, scores = shard.state[KEY]
@@ -196,16 +195,16 @@ def _best_of_block(
     return float(scores[best]), int(ids[best])
 
 
-def _forget(shard: Shard) -> None:
+def _drop_vectors(shard: Shard) -> None:
     shard.state.pop(KEY, None)
 
 
-def _choice(
-    picked: _Picked, n: int, left: Floats, total: Floats, forced: int, repeats: int
+def _make_choice(
+    picked: WeightedPicks, n: int, left: Floats, total: Floats, forced: int, repeats: int
 ) -> Choice:
     if forced:
         warnings.warn(
-            f"{forced} of {len(picked.ids)} picks have little or no weight: the others stand for "
+            f"{forced} of {len(picked.ids)} picks have little or no weight: the others represent "
             "the whole pool, ask for fewer items or give more members",
             LabelwiseWarning,
             stacklevel=3,
@@ -222,8 +221,8 @@ def _choice(
     return Choice(np.array(picked.ids, dtype=np.int64), weights, info=info)
 
 
-def _cost(job: Job) -> Cost:
-    """One pass; what it makes of the rows is kept."""
+def estimate_cost(job: Job) -> Cost:
+    """One pass; the vectors are kept."""
     members = sum(shape[0] for shape in job.shapes.get("member_probabilities", ()))
     return Cost(
         passes=(1, 1),
@@ -244,11 +243,10 @@ STRATEGY = PassStrategy(
     name="bayesian_coreset",
     needs=("member_probabilities",),
     weighted=True,
-    choose=choose,
-    good_for="posterior draws; a batch that stands for the whole pool, with weights",
-    reference="Pinsler, Gordon, Nalisnick and Hernández-Lobato, Bayesian Batch Active Learning as "
-    "Sparse Subset Approximation, NeurIPS 2019",
-    cost=_cost,
+    choose=choose_batch,
+    good_for="posterior draws; a batch that represents the whole pool, with weights",
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
     explain=explain_pick,
 )

@@ -1,20 +1,20 @@
 r"""Query by committee: pick the items on which several models disagree most.
 
 ``disagreement="kl"``: the mean divergence of the members from their mean,
-:math:`\frac{1}{M} \sum_m KL(p_{im} \Vert \bar p_i)`, the same number as BALD's score.
+:math:`\frac{1}{M} \sum_m KL(p_{im} \Vert \bar p_i)`, equal to BALD's score.
 
 ``disagreement="vote_entropy"``: the entropy :math:`-\sum_k \frac{v_k}{M} \log \frac{v_k}{M}` of
-the members' votes, with :math:`v_k` of the :math:`M` members for class :math:`k`. It forgets how
-sure the members are.
+the members' votes, with :math:`v_k` of the :math:`M` members for class :math:`k`. It ignores the
+confidence of the members.
 
 Regression (``outputs``, one array per model, or ``member_votes`` that are not integers): the
-variance of the models' predictions, summed over the outputs. Outputs in different units should be
-scaled first.
+variance of the models' predictions, summed over the outputs. Scale outputs of different units
+first.
 
 Cost: one pass, ``O(n M K)``.
 
-References: H. Seung, M. Opper, H. Sompolinsky, "Query by Committee", COLT 1992. A. McCallum,
-K. Nigam, "Employing EM and Pool-Based Active Learning for Text Classification", ICML 1998.
+Reference: H. Seung, M. Opper, H. Sompolinsky, "Query by Committee", COLT 1992; A. McCallum,
+K. Nigam, "Employing EM and Pool-Based Active Learning for Text Classification", ICML 1998;
 I. Dagan, S. Engelson, "Committee-Based Sampling for Training Probabilistic Classifiers", ICML 1995.
 """
 
@@ -23,15 +23,14 @@ import numpy as np
 from labelwise.arrays import Array, Floats, float64, namespace, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_choice
-from labelwise.kernels.information.mutual_information import information_gains, no_picks
-from labelwise.kernels.information.votes import vote_entropy
+from labelwise.kernels.information.mutual_information import information_gains, prior_outcome
+from labelwise.kernels.information.uncertainty import vote_entropy
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Job, PickFacts, ScoreStrategy
+from labelwise.strategies.bald import explain_pick
+from labelwise.strategy import Job, ScoreStrategy, read_reference
 
-DISAGREEMENTS = ("kl", "vote_entropy")
 
-
-def score(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Floats:
+def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Floats:
     """How much the members disagree, ``(n,)``.
 
     Args:
@@ -39,15 +38,14 @@ def score(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Flo
             of ``outputs`` ``(n, k)``, or ``member_votes`` ``(n, M)`` (integers are classes, others
             are values of a regression).
         labelled: not used.
-        disagreement: ``"kl"`` or ``"vote_entropy"``, for classes. Votes that are given have only
-            an entropy.
+        disagreement: ``"kl"`` or ``"vote_entropy"``, for classes. Given votes have only an entropy.
     """
     if "outputs" in rows:
-        return _variance(list(rows["outputs"]))
+        return _sum_variances(list(rows["outputs"]))
     if "member_votes" in rows:
         votes = np.asarray(to_numpy(rows["member_votes"]))
         whole = np.issubdtype(votes.dtype, np.integer)
-        return vote_entropy(votes) if whole else _variance(list(votes.T[..., None]))
+        return vote_entropy(votes) if whole else _sum_variances(list(votes.T[..., None]))
     if "member_probabilities" in rows:
         members = rows["member_probabilities"]
     else:
@@ -55,34 +53,27 @@ def score(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Flo
         members = namespace(*given).stack(given, axis=1)
     if disagreement == "vote_entropy":
         return vote_entropy(to_numpy(namespace(members).argmax(members, axis=2)))
-    return information_gains(members, no_picks(members.shape[1]))
+    return information_gains(members, prior_outcome(members.shape[1]))
 
 
-def check_job(job: Job) -> None:
-    """Reject an unknown disagreement, and probabilities or outputs of a single model."""
-    check_choice("disagreement", job.options["disagreement"], DISAGREEMENTS)
-    for name in ("outputs", "probabilities"):
-        if len(job.shapes.get(name, "two")) < 2 and not _has_members(job):
-            raise BadInput(
-                f"committee needs the {name} of two or more models; give a list of arrays"
-            )
-
-
-def _has_members(job: Job) -> bool:
-    return "member_probabilities" in job.shapes or "member_votes" in job.shapes
-
-
-def _variance(outputs: list[Array]) -> Floats:
+def _sum_variances(outputs: list[Array]) -> Floats:
     """The variance over models, summed over outputs."""
     xp = namespace(*outputs)
-    first = float64(outputs[0])  # equal predictions differ from it by exactly 0
+    first = float64(outputs[0])  # equal predictions then differ by exactly 0
     values = xp.stack([float64(part) - first for part in outputs], axis=0)
     return np.asarray(to_numpy(xp.sum(xp.var(values, axis=0), axis=1)), dtype=np.float64)
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return "The models disagree about this item more than about most others."
+def check_job(job: Job) -> None:
+    """Reject an unknown disagreement, and probabilities or outputs of a single model."""
+    check_choice("disagreement", job.options["disagreement"], ("kl", "vote_entropy"))
+    if "member_probabilities" in job.shapes or "member_votes" in job.shapes:
+        return
+    for name in ("outputs", "probabilities"):
+        if len(job.shapes.get(name, "no")) < 2:
+            raise BadInput(
+                f"committee needs the {name} of two or more models; give a list of arrays"
+            )
 
 
 STRATEGY = ScoreStrategy(
@@ -90,10 +81,9 @@ STRATEGY = ScoreStrategy(
     needs=("member_probabilities",),
     or_needs=(("probabilities",), ("outputs",), ("member_votes",)),
     several=True,
-    score=score,
-    good_for="several models, for classification and for regression",
-    reference="Seung, Opper and Sompolinsky, Query by Committee, COLT 1992; McCallum and Nigam, "
-    "Employing EM and Pool-Based Active Learning for Text Classification, ICML 1998",
+    score=score_disagreement,
     check=check_job,
     explain=explain_pick,
+    good_for="several models, for classification and for regression",
+    reference=read_reference(__doc__),
 )

@@ -1,7 +1,7 @@
 r"""Entropy: pick the items whose class probabilities are most spread out.
 
 The score of item :math:`i` is :math:`-\sum_k p_{ik} \log p_{ik}`. Scores of several models are
-scaled to [0, 1] over the pool, each by itself, and averaged.
+scaled to [0, 1] over the pool and averaged.
 
 Cost: one pass over the probabilities, ``O(n K)``.
 
@@ -9,20 +9,12 @@ Reference: D. Joshi, F. Porikli, N. Papanikolopoulos, "Multi-class Active Learni
 Classification", CVPR 2009.
 """
 
-from labelwise.kernels.information.uncertainty import entropy, uncertainty_strategy
-from labelwise.strategy import PickFacts
+from labelwise.kernels.information.uncertainty import entropy, make_uncertainty_strategy
+from labelwise.strategy import read_reference
 
-
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return f"The model is less sure about it than about most other items{facts.describe_doubt()}."
-
-
-STRATEGY = uncertainty_strategy(
+STRATEGY = make_uncertainty_strategy(
     entropy,
     name="entropy",
     good_for="uncertainty over all classes; with several models, their mean",
-    reference="Joshi, Porikli and Papanikolopoulos, Multi-class Active Learning for Image "
-    "Classification, CVPR 2009",
-    explain=explain_pick,
+    reference=read_reference(__doc__),
 )

@@ -1,10 +1,9 @@
-r"""What labels would tell about the members of a committee, in nats.
+r"""Mutual information of labels and the members of a committee, in nats.
 
 The :math:`M` members (posterior draws, dropout masks, models of an ensemble) are equally likely
-beforehand. Labels that picked items may get single out some of them. An *outcome* :math:`s` is
-one way in which all labels of the picks may turn out; it has a probability :math:`\omega_s` and
-leaves the members with probabilities :math:`u_{sm}`. What the label of item :math:`i` would then
-still tell about the members is the conditional mutual information
+beforehand. An *outcome* :math:`s` is one assignment of labels to all picks; it has a probability
+:math:`\omega_s` and leaves the members with posterior probabilities :math:`u_{sm}`. The label of
+item :math:`i` then has the conditional mutual information
 
 .. math::
     I_i = \sum_s \omega_s \Big[ H\big(\textstyle\sum_m u_{sm} p_{im}\big)
@@ -16,11 +15,10 @@ with :math:`H` the entropy of class probabilities. Without picks there is one ou
 
 With all outcomes listed, :math:`\sum_s \omega_s u_{sm} = 1/M` and the second term is the mean of
 the members' entropies. With drawn outcomes that holds only on average. Weighting the entropies by
-the same outcomes keeps every :math:`I_i` from being negative, and takes noise out of the
-difference of two items: its standard deviation is a third to two thirds of that with the mean.
+the same outcomes keeps every :math:`I_i` non-negative and reduces the standard deviation of the
+difference of two items to between a third and two thirds.
 
-Members are told apart for good once :math:`u` is 0 or 1: no batch tells more than
-:math:`\log M` nats.
+No batch has more than :math:`\log M` nats: then every :math:`u` is 0 or 1.
 """
 
 import itertools
@@ -32,25 +30,24 @@ import numpy as np
 from labelwise.arrays import Array, Floats, device, like, namespace, row_noise, take, to_numpy
 
 ITEMS_AT_ONCE = 16
-"""Items per product at least, unless that leaves room for less than `OUTCOMES_AT_ONCE`."""
+"""Items per product at least, if `OUTCOMES_AT_ONCE` fit too."""
 OUTCOMES_AT_ONCE = 1024
-"""Outcomes per product at least, where there are as many."""
+"""Outcomes per product at least."""
 NUMBERS_ON_PROCESSOR = 1 << 21
 """Numbers per temporary array on a processor (16 MB in float64)."""
 NUMBERS_ON_DEVICE = 1 << 26
-"""Numbers per temporary array where every operation has to be launched."""
+"""Numbers per temporary array on a GPU."""
 LOGARITHMS = 1 << 16
 """Logarithms per temporary array on a processor."""
-LEAST = {True: 1e-100, False: 1e-18}
-"""Probabilities below count as none, in float64 and float32: subnormal products are very slow."""
-LEAST_WEIGHT = {True: 1e-60, False: 1e-12}
-"""Outcomes with less than this share of the weight of the heaviest count as none."""
-DRAWS = 11
-"""The stream of noise from which outcomes are drawn."""
+SMALLEST = {True: 1e-100, False: 1e-18}
+"""Smallest probability in float64 and float32: subnormal products are very slow."""
+SMALLEST_WEIGHT = {True: 1e-60, False: 1e-12}
+"""Outcomes below this share of the largest weight are dropped."""
+NOISE_STREAM = 11
 
 
 class Outcomes(NamedTuple):
-    """How the labels of the picks may turn out, and what that says about the members.
+    """Possible labels of the picks, and the members' posteriors given them.
 
     Attributes:
         weights: ``(S,)``, the probability of each outcome; they sum to 1.
@@ -61,28 +58,20 @@ class Outcomes(NamedTuple):
     posteriors: Floats
 
 
-def entropy(probabilities: Array) -> Array:
-    """``-sum p log p`` over the last axis, in nats; a probability of 0 adds nothing."""
-    xp = namespace(probabilities)
-    least = xp.finfo(probabilities.dtype).smallest_normal
-    return -xp.sum(probabilities * xp.log(xp.clip(probabilities, least, None)), axis=-1)
-
-
 def information_gains(members: Array, outcomes: Outcomes, *, precise: bool = True) -> Floats:
-    """What the label of every item would tell about the members, given the outcomes.
+    """The mutual information of every item's label and the members, given the outcomes.
 
     Args:
         members: ``(n, M, K)`` class probabilities.
-        outcomes: of the labels of the picks; `no_picks` where there are none.
-        precise: float64, with noise below 1e-13 removed; otherwise float32, off by less than
-            `float32_error`.
+        outcomes: of the labels of the picks; `prior_outcome` without picks.
+        precise: float64, rounded to 1e-13; otherwise float32, with an error below `float32_error`.
 
     Returns:
         ``(n,)`` on the host. Cost ``O(n S M K)``, in temporary arrays of a fixed size.
     """
     average = outcomes.weights @ outcomes.posteriors
     gains = np.empty(members.shape[0])
-    for at, rows in _turned(members, precise):
+    for at, rows in _iterate_members(members, precise):
         gains[at] = _mixed_entropies(rows, outcomes) - _own_entropies(rows, average)
     return np.maximum(np.round(gains, 13), 0.0) if precise else gains
 
@@ -94,14 +83,14 @@ def gains_above(
 
     Args:
         members: ``(n, M, K)`` class probabilities.
-        parts: of the outcomes, with their groups, from `grouped`. Part after part, the upper
-            bound by groups gives way to the outcomes themselves, for items still above ``least``.
-        least: what a gain must reach.
+        parts: of the outcomes, with their groups, from `group_outcomes`. Part after part, the upper
+            bound by groups is replaced by the outcomes themselves, for items still above ``least``.
+        least: smallest gain of interest.
         precise: as in `information_gains`.
     """
     average = np.sum([full.weights @ full.posteriors for full, _ in parts], axis=0)
     gains = np.full(members.shape[0], -np.inf)
-    for at, rows in _turned(members, precise):
+    for at, rows in _iterate_members(members, precise):
         own = _own_entropies(rows, average)
         mixed = np.stack([_mixed_entropies(rows, groups) for _, groups in parts], axis=1)
         above = np.arange(len(own))
@@ -112,26 +101,26 @@ def gains_above(
     return gains
 
 
-def _turned(members: Array, precise: bool) -> Iterator[tuple[slice, Array]]:
+def _iterate_members(members: Array, precise: bool) -> Iterator[tuple[slice, Array]]:
     """Some items at a time, as ``(c, K, M)`` in float64 or float32 and a little above 0."""
     xp = namespace(members)
     n, size, classes = members.shape
     # On a device float32 products may be rounded to far fewer digits (TF32).
-    wide = precise or not _on_processor(members)
-    step = max(_limit(members) // (size * classes), 1)
+    wide = precise or not _is_on_cpu(members)
+    step = max(_count_at_once(members) // (size * classes), 1)
     for first in range(0, n, step):
         at = slice(first, first + step)
         rows = xp.astype(members[at], xp.float64 if wide else xp.float32)
-        # The least number keeps every logarithm finite without a pass over the products.
-        yield at, xp.permute_dims(rows, (0, 2, 1)) + LEAST[wide]
+        # Adding the smallest probability keeps every logarithm finite.
+        yield at, xp.permute_dims(rows, (0, 2, 1)) + SMALLEST[wide]
 
 
-def _on_processor(array: Array) -> bool:
+def _is_on_cpu(array: Array) -> bool:
     return str(device(array)) == "cpu"
 
 
-def _limit(array: Array) -> int:
-    return NUMBERS_ON_PROCESSOR if _on_processor(array) else NUMBERS_ON_DEVICE
+def _count_at_once(array: Array) -> int:
+    return NUMBERS_ON_PROCESSOR if _is_on_cpu(array) else NUMBERS_ON_DEVICE
 
 
 def _own_entropies(rows: Array, average: Floats) -> Floats:
@@ -153,13 +142,13 @@ def _mixed_entropies(rows: Array, outcomes: Outcomes) -> Floats:
     wide = rows.dtype == xp.float64
     largest = outcomes.weights.max()
     weights = outcomes.weights / largest
-    kept = weights > LEAST_WEIGHT[wide]
+    kept = weights > SMALLEST_WEIGHT[wide]
     table = outcomes.posteriors[kept] * weights[kept, None]
     shift = like(np.log(weights[kept]) @ table, rows, dtype=rows.dtype)
-    table[table < LEAST[wide]] = 0.0
+    table[table < SMALLEST[wide]] = 0.0
     table = like(np.ascontiguousarray(table.T), rows, dtype=rows.dtype)
-    width = max(_limit(rows) // (ITEMS_AT_ONCE * classes), OUTCOMES_AT_ONCE)
-    step = max(_limit(rows) // (classes * min(width, table.shape[1])), 1)
+    width = max(_count_at_once(rows) // (ITEMS_AT_ONCE * classes), OUTCOMES_AT_ONCE)
+    step = max(_count_at_once(rows) // (classes * min(width, table.shape[1])), 1)
     result = np.empty(n)
     for first in range(0, n, step):
         some = xp.reshape(rows[first : first + step], (-1, size))
@@ -173,7 +162,7 @@ def _mixed_entropies(rows: Array, outcomes: Outcomes) -> Floats:
 def _sums_of_logs(rows: Array) -> Array:
     """``sum_s v_s log v_s`` of every row, with the logarithms of few rows at a time in cache."""
     xp = namespace(rows)
-    step = max(LOGARITHMS // rows.shape[1], 1) if _on_processor(rows) else rows.shape[0]
+    step = max(LOGARITHMS // rows.shape[1], 1) if _is_on_cpu(rows) else rows.shape[0]
     sums = []
     for first in range(0, rows.shape[0], step):
         part = rows[first : first + step]
@@ -184,22 +173,22 @@ def _sums_of_logs(rows: Array) -> Array:
 
 
 def float32_error(shape: tuple[int, ...]) -> float:
-    """More than `information_gains` in float32 is off by, for ``(M, K)`` probabilities.
+    """Bound on the error of `information_gains` in float32 for ``(M, K)`` probabilities.
 
     Rounding errors of M products add up like a random walk, and the sum over classes is at most
-    ``1 + log K``. This is ten times that and more.
+    ``1 + log K``. The bound is more than ten times that.
     """
     size, classes = shape
     return 1e-6 * (1 + float(np.log(classes))) * (1 + 0.1 * float(np.sqrt(size)))
 
 
-def no_picks(size: int) -> Outcomes:
-    """The one outcome of no labels: all ``M = size`` members are as likely as before."""
+def prior_outcome(size: int) -> Outcomes:
+    """The one outcome without labels: all ``M = size`` members are equally likely."""
     return Outcomes(np.ones(1), np.full((1, size), 1 / size))
 
 
-def followed_by(outcomes: Outcomes, picked: Floats) -> Outcomes:
-    """Every outcome followed by every label of one more pick, less those that cannot happen.
+def extend_outcomes(outcomes: Outcomes, picked: Floats) -> Outcomes:
+    """Every outcome combined with every label of one more pick, without impossible ones.
 
     Args:
         outcomes: ``S`` of them.
@@ -212,21 +201,21 @@ def followed_by(outcomes: Outcomes, picked: Floats) -> Outcomes:
     joint = joint.reshape(-1, len(picked))
     chances = joint.sum(axis=1)
     weights = np.repeat(outcomes.weights, picked.shape[1]) * chances
-    kept = weights > LEAST[True]
+    kept = weights > SMALLEST[True]
     return Outcomes(weights[kept], joint[kept] / chances[kept, None])
 
 
 class PickedLabels:
-    """The labels that the picks may get: all of them while they are few, else some that are drawn.
+    """Outcomes of the picks: all of them while they are few, else a sample.
 
-    A drawn outcome is a member and, for every pick, a label drawn from that member's
-    probabilities; every member gives equally many. Draws are a function of the seed, the draw's
-    number and the pick's number, and one more pick leaves the labels of the others as they were.
+    A sampled outcome is a member and, for every pick, a label drawn from that member's
+    probabilities; every member gives equally many. Draws depend on the seed, the draw's number and
+    the pick's number, so that one more pick does not change the labels of the others.
     """
 
     def __init__(self, size: int, most: int, seed: int) -> None:
         """No picks yet; ``size`` members, at most ``most`` outcomes (one per member at least)."""
-        self.outcomes = no_picks(size)
+        self.outcomes = prior_outcome(size)
         self.exact = True
         self._most = most
         self._seed = seed
@@ -239,41 +228,41 @@ class PickedLabels:
         self._picked.append(picked)
         self.exact = picked.shape[1] ** len(self._picked) <= self._most
         if self.exact:
-            self.outcomes = followed_by(self.outcomes, picked)
+            self.outcomes = extend_outcomes(self.outcomes, picked)
             return
         if not len(self._log_likelihoods):
             self._log_likelihoods = np.zeros((len(self._owners), len(picked)))
             for number in range(len(self._picked)):
-                self._draw(number)
+                self._draw_labels(number)
         else:
-            self._draw(len(self._picked) - 1)
+            self._draw_labels(len(self._picked) - 1)
         relative = self._log_likelihoods - self._log_likelihoods.max(axis=1, keepdims=True)
         posteriors = np.exp(np.maximum(relative, -700.0)) * (relative > -200)
         posteriors /= posteriors.sum(axis=1, keepdims=True)
         self.outcomes = Outcomes(np.full(len(posteriors), 1 / len(posteriors)), posteriors)
 
-    def _draw(self, number: int) -> None:
+    def _draw_labels(self, number: int) -> None:
         """Draw the labels of one pick and weigh all members by them."""
         picked = self._picked[number]
         cumulative = np.cumsum(picked, axis=1)
         cumulative /= cumulative[:, -1:]
         draws = np.arange(len(self._owners))
-        noise = row_noise(self._seed, draws, DRAWS, number)
+        noise = row_noise(self._seed, draws, NOISE_STREAM, number)
         labels = np.sum(cumulative[self._owners] <= noise[:, None], axis=1)
         with np.errstate(divide="ignore"):
             self._log_likelihoods += np.log(picked)[:, labels].T
 
 
-def grouped(outcomes: Outcomes, groups: int, parts: int) -> list[tuple[Outcomes, Outcomes]]:
-    r"""Split the outcomes into parts, and merge like ones of each part into groups.
+def group_outcomes(outcomes: Outcomes, groups: int, parts: int) -> list[tuple[Outcomes, Outcomes]]:
+    r"""Split the outcomes into parts, and merge similar ones of each part into groups.
 
     Entropy is concave, so that :math:`\sum_{s \in g} \omega_s H(u_s p) \le \omega_g H(\bar u_g p)`
-    with :math:`\bar u_g` the mean of a group, while the second term of a gain is linear and stays
-    the same: gains given the groups are upper bounds of those given the outcomes, part by part.
-    Any groups will do. These are the cells around outcomes evenly spaced by weight.
+    with :math:`\bar u_g` the mean of a group, while the second term of a gain is linear: gains
+    given any groups are upper bounds, part by part. These groups are the cells around outcomes
+    evenly spaced by weight.
 
     Returns:
-        Every part's outcomes and its groups; at most ``groups`` in all parts together.
+        Outcomes and groups of every part; at most ``groups`` in all parts together.
     """
     weights, posteriors = outcomes
     marks = (np.arange(groups) + 0.5) / groups * weights.sum()
@@ -287,7 +276,7 @@ def grouped(outcomes: Outcomes, groups: int, parts: int) -> list[tuple[Outcomes,
     total = np.add.reduceat(weights, starts)
     mean = np.add.reduceat(posteriors * weights[:, None], starts, axis=0) / total[:, None]
     edges = np.append(starts, len(weights))
-    # Parts of about as many outcomes each, cut between groups.
+    # Parts of about equal size, cut between groups.
     cuts = np.searchsorted(edges, np.linspace(0, len(weights), parts + 1))
     return [
         (
@@ -298,6 +287,6 @@ def grouped(outcomes: Outcomes, groups: int, parts: int) -> list[tuple[Outcomes,
     ]
 
 
-def joined(parts: list[Outcomes]) -> Outcomes:
-    """Parts of outcomes put together."""
+def join_outcomes(parts: list[Outcomes]) -> Outcomes:
+    """Concatenated parts of outcomes."""
     return Outcomes(*(np.concatenate(field) for field in zip(*parts, strict=True)))

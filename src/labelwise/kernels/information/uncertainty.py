@@ -1,8 +1,8 @@
-"""How undecided class probabilities are; shared by confidence, margin and entropy.
+"""Uncertainty of class probabilities and of votes.
 
-One model: ``probabilities`` is ``(n, K)``. Several models: a list of them, or
-``member_probabilities`` ``(n, M, K)``; each model's score is scaled to [0, 1] over the whole pool
-(smallest 0, largest 1) and the scores are averaged, so that no model drowns the others.
+One model: ``probabilities`` ``(n, K)``. Several models: a list of them, or
+``member_probabilities`` ``(n, M, K)``; the scores of each model are scaled to [0, 1] over the pool
+and averaged, so that every model counts equally.
 """
 
 from collections.abc import Callable
@@ -10,79 +10,71 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, like, namespace, row_dots, to_numpy
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.blocks import Shard
 from labelwise.pool.pieces import in_pieces
 from labelwise.pool.rows import Rows, take_rows
-from labelwise.strategy import Cost, Job, ScoreStrategy
+from labelwise.strategy import Cost, Job, PickFacts, ScoreStrategy
 
-LEAST = 1e-12
-"""What a probability counts as at least where its logarithm is taken."""
+SMALLEST_PROBABILITY = 1e-12
+"""Probabilities are at least this where their logarithm is taken."""
 
 Measure = Callable[[Array], Array]
 """From ``(n, K)`` probabilities in float64 to ``(n,)``, higher for less certain."""
 
 
-def confidence(probabilities: Array) -> Array:
-    """One minus the highest probability."""
-    return 1 - namespace(probabilities).max(probabilities, axis=1)
-
-
-def margin(probabilities: Array) -> Array:
-    """The second highest probability minus the highest; 0 when they are level."""
-    if probabilities.shape[1] == 1:
-        return -probabilities[:, 0]
-    ordered = namespace(probabilities).sort(probabilities, axis=1)
-    return ordered[:, -2] - ordered[:, -1]
-
-
 def entropy(probabilities: Array) -> Array:
-    """``-sum p log p`` in nats; a probability of 0 adds nothing."""
+    """``-sum p log p`` over the last axis, in nats; a probability of 0 adds nothing."""
     xp = namespace(probabilities)
-    on_host = isinstance(probabilities, np.ndarray)
-    if on_host and probabilities.min(initial=1.0) >= LEAST:  # to look is quicker than to cut off
+    is_numpy = isinstance(probabilities, np.ndarray)
+    if is_numpy and probabilities.min(initial=1.0) >= SMALLEST_PROBABILITY:  # no clipping needed
         return -row_dots(probabilities, np.log(probabilities))
-    logs = xp.maximum(probabilities, like(LEAST, probabilities))
+    logs = xp.maximum(probabilities, like(SMALLEST_PROBABILITY, probabilities))
     return -row_dots(probabilities, xp.log(logs, out=logs))
 
 
-def measured(measure: Measure, rows: Rows) -> Array:
-    """The measure of every model's probabilities, a few rows in float64 at a time, ``(n, M)``."""
-    scores = []
-    for probabilities in models(rows):
-        parts = [measure(chunk) for (chunk,) in iterate_float64_chunks(probabilities)]
-        scores.append(namespace(probabilities).concat(parts))
-    return namespace(*scores).stack(scores, axis=1)
+def vote_entropy(votes: NDArray[Any]) -> Floats:
+    """The entropy in nats of the votes in every row of ``(n, M)``, for any kind of values.
+
+    Cost ``O(n M log M)``, whatever the number of classes.
+
+    >>> vote_entropy(np.array([[4, 4, 4, 4], [0, 1, 0, 1], [2, 2, 2, 0]])).round(4).tolist()
+    [0.0, 0.6931, 0.5623]
+    """
+    size = votes.shape[1]
+    ordered = np.sort(votes, axis=1)
+    # A run of equal votes from column i to column j has j - i + 1 votes.
+    columns = np.broadcast_to(np.arange(size), votes.shape)
+    begins = np.ones(votes.shape, dtype=bool)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    ends = np.ones(votes.shape, dtype=bool)
+    ends[:, :-1] = begins[:, 1:]
+    started = np.maximum.accumulate(np.where(begins, columns, 0), axis=1)
+    shares = np.where(ends, columns - started + 1, size) / size
+    # Adding 0 turns -0.0 of a unanimous vote into 0.
+    return np.asarray(-np.sum(shares * np.log(shares), axis=1) + 0.0)
 
 
-def models(rows: Rows) -> list[Array]:
-    """The ``(n, K)`` probabilities of every model."""
-    if "member_probabilities" in rows:
-        members = rows["member_probabilities"]
-        return [members[:, member, :] for member in range(members.shape[1])]
-    given = rows["probabilities"]
-    return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
+def make_uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
     """The strategy that picks the highest ``measure``, averaged over models."""
 
-    def summarise(shard: Shard) -> tuple[Floats, Floats]:
-        """The smallest and largest score of every model in a block; nothing for one model."""
-        if len(models(take_rows(shard.rows, np.arange(min(len(shard), 1))))) == 1:
+    def find_ranges(shard: Shard) -> tuple[Floats, Floats]:
+        """The smallest and largest score of every model in a block; empty for one model."""
+        if len(_list_models(take_rows(shard.rows, np.arange(min(len(shard), 1))))) == 1:
             return np.empty(0), np.empty(0)
-        scores = to_numpy(in_pieces(partial(measured, measure), shard.rows))
+        scores = to_numpy(in_pieces(partial(_score_models, measure), shard.rows))
         return scores.min(axis=0, initial=np.inf), scores.max(axis=0, initial=-np.inf)
 
-    def score(rows: Rows, labelled: Rows | None, summary: list[tuple[Floats, Floats]]) -> Array:
-        scores = in_pieces(partial(measured, measure), rows)
+    def score(rows: Rows, labelled: Rows | None, ranges: list[tuple[Floats, Floats]]) -> Array:
+        scores = in_pieces(partial(_score_models, measure), rows)
         count = scores.shape[1]
         if count == 1:
             return scores[:, 0]
-        low = np.min([part[0] for part in summary], axis=0)
-        span = np.max([part[1] for part in summary], axis=0) - low
+        low = np.min([part[0] for part in ranges], axis=0)
+        span = np.max([part[1] for part in ranges], axis=0) - low
         scaled = [
             (scores[:, model] - float(low[model])) / float(span[model])
             for model in range(count)
@@ -91,18 +83,40 @@ def uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
         return sum(scaled) / count if scaled else scores[:, 0] * 0
 
     return ScoreStrategy(
+        **{"explain": _explain_doubt, **facts},
         needs=("probabilities",),
         or_needs=(("member_probabilities",),),
         several=True,
         score=score,
-        summarise=summarise,
-        cost=_cost,
-        **facts,
+        summarise=find_ranges,
+        cost=_estimate_cost,
     )
 
 
-def _cost(job: Job) -> Cost:
-    """One pass, after one for the scales of several models; no more is kept than can be picked."""
+def _score_models(measure: Measure, rows: Rows) -> Array:
+    """The measure of every model's probabilities, ``(n, M)``; in float64, some rows at a time."""
+    scores = []
+    for probabilities in _list_models(rows):
+        parts = [measure(chunk) for (chunk,) in iterate_float64_chunks(probabilities)]
+        scores.append(namespace(probabilities).concat(parts))
+    return namespace(*scores).stack(scores, axis=1)
+
+
+def _list_models(rows: Rows) -> list[Array]:
+    """The ``(n, K)`` probabilities of every model."""
+    if "member_probabilities" in rows:
+        members = rows["member_probabilities"]
+        return [members[:, member, :] for member in range(members.shape[1])]
+    given = rows["probabilities"]
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _explain_doubt(facts: PickFacts) -> str:
+    return f"The model is less sure about it than about most other items{facts.describe_doubt()}."
+
+
+def _estimate_cost(job: Job) -> Cost:
+    """One pass, after one for the ranges of several models; only possible picks are kept."""
     members = job.shapes.get("member_probabilities", ((1,),))[0][0]
     passes = 1 if max(job.models, members) == 1 else 2
     return Cost(passes=(passes, passes), item_bytes=0.0, held_bytes=128.0 * job.budget)

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.kernels.information.fisher import fisher_roots
-from labelwise.kernels.information.fisher_blocks import (
+from labelwise.kernels.information.fisher import (
     KEY,
     ROUNDED,
-    Change,
-    Plan,
-    begin,
-    best_of,
-    block_fisher,
-    forget,
+    FisherPlan,
+    InverseUpdate,
+    drop_candidates,
+    find_best_candidate,
+    fisher_roots,
+    start_candidates,
+    sum_block_information,
 )
 from labelwise.pool.blocks import Shard
 from tests.conftest import make_features, make_probabilities
 
-PLAN = Plan(regression=False, classes=3, dimension=4, scale=0.5)
+PLAN = FisherPlan(regression=False, classes=3, dimension=4, scale=0.5)
 
 
 def make_block(n=12):
@@ -30,7 +30,7 @@ def make_block(n=12):
 def test_the_information_of_a_block_is_the_sum_over_its_items(unit):
     shard, roots = make_block()
     expected = unit**2 * np.einsum("nki,nkj->ij", roots, roots)
-    np.testing.assert_allclose(block_fisher(shard, PLAN._replace(unit=unit)), expected)
+    np.testing.assert_allclose(sum_block_information(shard, PLAN._replace(unit=unit)), expected)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -39,29 +39,29 @@ def test_the_best_candidate_is_that_of_the_formula(sign):
     roots = 0.5 * roots
     inverse = np.linalg.inv(10 * np.eye(12) + np.einsum("nki,nkj->ij", roots, roots))
     outer = inverse @ np.diag(np.arange(1.0, 13.0)) @ inverse
-    begin(shard, PLAN, inverse, outer, shard.ids[2:])
+    start_candidates(shard, PLAN, inverse, outer, shard.ids[2:])
     worth = [
         np.trace(np.linalg.solve(np.eye(3) - sign * v @ inverse @ v.T, v @ outer @ v.T))
         for v in roots[2:]
     ]
-    found = best_of(shard, PLAN, None, sign)
+    found = find_best_candidate(shard, PLAN, None, sign)
     assert found.item == shard.ids[2:][np.argmax(-sign * np.array(worth))]
     assert found.worth == pytest.approx(max(worth) if sign < 0 else min(worth), rel=1e-8)
     assert found.size == pytest.approx(max(np.trace(v @ outer @ v.T) for v in roots[2:]))
-    forget(shard)
+    drop_candidates(shard)
     assert KEY not in shard.state
 
 
 def test_a_block_without_candidates_has_no_best():
     shard, _ = make_block(1)
-    begin(shard, PLAN, np.eye(12), np.eye(12), shard.ids)
-    nothing = Change(100, -1, np.zeros((12, 3)), np.zeros((12, 3)), np.zeros((3, 3)))
-    assert best_of(shard, PLAN, nothing, -1) is None
+    start_candidates(shard, PLAN, np.eye(12), np.eye(12), shard.ids)
+    nothing = InverseUpdate(100, -1, np.zeros((12, 3)), np.zeros((12, 3)), np.zeros((3, 3)))
+    assert find_best_candidate(shard, PLAN, nothing, -1) is None
 
 
 def test_what_cannot_be_solved_for_is_refused():
     shard = Shard(np.arange(1), {"features": np.ones((1, 1))})
-    plan = Plan(regression=True, classes=1, dimension=1, scale=1.0)
-    begin(shard, plan, np.eye(1), np.eye(1), shard.ids)
+    plan = FisherPlan(regression=True, classes=1, dimension=1, scale=1.0)
+    start_candidates(shard, plan, np.eye(1), np.eye(1), shard.ids)
     with pytest.raises(BadInput, match=ROUNDED):
-        best_of(shard, plan, None, 1)
+        find_best_candidate(shard, plan, None, 1)
