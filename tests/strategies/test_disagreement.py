@@ -134,7 +134,9 @@ def test_models_may_have_different_numbers_of_epochs():
 
 def test_refuses_votes_that_are_values_of_a_regression():
     votes = np.array([[1.0, 2.0], [0.0, 0.25]])
-    with pytest.raises(BadInput, match=r"member_votes of item 7 contain 0.25, which is not a class"):
+    with pytest.raises(
+        BadInput, match=r"member_votes of item 7 contain 0.25, which is not a class"
+    ):
         labelwise.select("disagreement", 1, member_votes=votes, ids=[5, 7])
 
 
