@@ -22,11 +22,11 @@ label-demo: .venv/demo.stamp  ## set up, open the labelling page on the digits, 
 	$(BIN)/python -m labelwise.demo.labelling
 
 test: check .venv/browser.stamp  ## set up, check and run the tests (without the slow ones)
-	$(BIN)/python -m pytest -n 2 -q -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -q -m "not slow"
 	@echo "Everything passed. Next: make demo shows the product; docs/adding_a_strategy.md to extend it."
 
 test-all: check .venv/browser.stamp  ## the same with the slow tests, and new random cases
-	HYPOTHESIS_PROFILE=exploring LABEL_STUDIO_INSTALL=1 $(BIN)/python -m pytest -n 2 -q
+	HYPOTHESIS_PROFILE=exploring LABEL_STUDIO_INSTALL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -q
 	@echo "Everything passed, the slow tests too."
 
 check: .venv/test.stamp  ## lint, format, types, import layers

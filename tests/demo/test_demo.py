@@ -17,6 +17,7 @@ from labelwise.demo.comparison import Comparison, band, compare
 from labelwise.demo.page import page, table, verdict, write_report
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 
+pytestmark = pytest.mark.xdist_group("demo")  # one process trains the runs that all tests read
 SMALL = Plan(strategies=("margin", "lewis"), seeds=2, labels=40, workers=1)
 LABELS = np.array([20, 30, 40, 50])
 

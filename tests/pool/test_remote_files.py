@@ -197,7 +197,7 @@ def test_remote_parts_are_in_the_order_of_their_numbers(store, path):
 def test_rows_in_a_remote_sub_folder_are_not_left_out_silently(store):
     put_npy(store, "p0.npy", np.ones((3, 2)))
     put_npy(store, "a/p1.npy", np.zeros((2, 2)))
-    words = r"memory://store has rows in a sub-folder too \(a/p1.npy\); give the pattern 'mem"
+    words = r"memory://store has rows in a subfolder too \(a/p1.npy\); give the pattern 'mem"
     with pytest.raises(BadInput, match=words):
         open_remote("memory://store/", "features")
     assert open_remote("memory://store/**/*.npy", "features").shape == (5, 2)
