@@ -276,7 +276,7 @@ class Desk:
 
         return self.look(rows)
 
-    def explain_pick(self, item: int) -> str:
+    def why(self, item: int) -> str:
         """One sentence on why an item was chosen."""
 
         def find(ledger: Ledger) -> str:

@@ -54,16 +54,18 @@ class CampaignRunner:
 
     def choose_step(self) -> Step | None:
         """The next step, or None to wait."""
-        return self.desk.look(self._choose_step)
-
-    def _choose_step(self, ledger: Ledger) -> Step | None:
-        settings = self.desk.settings_of(ledger)
-        state = read_schedule(ledger, settings)
+        state, batches, training = self.desk.look(
+            lambda ledger: (
+                read_schedule(ledger, self.desk.settings_of(ledger)),
+                len(ledger.batches),
+                ledger.training,
+            )
+        )
         return advance(
             replace(
                 state,
-                left=0 if self.stuck_batches == len(ledger.batches) else state.left,
-                training=ledger.training is not None and not self.is_over(ledger.training),
+                left=0 if self.stuck_batches == batches else state.left,
+                training=training is not None and not self.is_over(training),
                 failed_labels=self.failed_labels,
                 train_first=self._train_first,
             )
@@ -155,9 +157,10 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
 
 def count_left(ledger: Ledger, settings: Settings) -> int:
     """Number of items that may still be asked for, by the pool and the budget."""
-    share = campaign_cost(ledger, settings).share
-    if share is not None and share >= 1:
-        return 0
+    if settings.budget_money is not None or settings.budget_hours is not None:
+        share = campaign_cost(ledger, settings).share
+        if share is not None and share >= 1:
+            return 0
     left = ledger.items - len(ledger.asked_ids)
     if settings.budget_labels is not None:
         wanted = sum(batch.open for batch in ledger.open_batches) * settings.overlap

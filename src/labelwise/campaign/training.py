@@ -62,13 +62,8 @@ class TrainingPlan:
         """Number of labels, the holdout included."""
         return len(self.data.labels) + len(self.data.measured)
 
-    @property
-    def encoding(self) -> LabelEncoding:
-        """Of the labels."""
-        return encode_labels(self.settings, self.data)
 
-
-def encode_labels(settings: Settings, data: TrainingSet) -> LabelEncoding:
+def choose_encoding(settings: Settings, data: TrainingSet) -> LabelEncoding:
     """The encoding of a campaign's labels."""
     return LabelEncoding.from_labels(
         data.labels.values(), classes=settings.classes, regression=settings.regression
@@ -125,7 +120,8 @@ class CampaignModel(Round):
         Returns:
             The seconds that the training took, and the metrics.
         """
-        regression, encoding = plan.settings.regression, plan.encoding
+        regression = plan.settings.regression
+        encoding = choose_encoding(plan.settings, plan.data)
         compared = sample_pool(self.pool, plan.settings.seed, COMPARED_ITEMS)
         before = None if plan.before is None else self.predict(compared)
         self.forget()
@@ -222,7 +218,7 @@ class CampaignModel(Round):
         settings = Settings.from_dict(ledger.settings)
         data = make_training_set(ledger, settings)
         self.forget()
-        encoding = encode_labels(settings, data)
+        encoding = choose_encoding(settings, data)
         self.fit(data.labels, data.weights, seed=past.seed, encoding=encoding)
         self.number = past.number
 
