@@ -39,7 +39,7 @@ from labelwise.kernels.sparse.greedy import GainRule
 from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_problem
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.device_blocks import COPIERS, on_device
+from labelwise.pool.device_blocks import COPIERS, move_to_device
 from labelwise.pool.representations import open_sources
 from labelwise.pool.shards import open_shards
 
@@ -348,7 +348,7 @@ def stream(bench: Bench, gigabytes: float) -> Iterator[Line]:
     copies = max(int(gigabytes * 2**30 / tile.nbytes), 1)
     pool = np.tile(tile, (copies, 1))
     for block in (64, 128, 256):
-        sources = on_device(open_sources({"features": pool}), str(bench.device))
+        sources = move_to_device(open_sources({"features": pool}), str(bench.device))
         shards, _ = open_shards(sources, block_bytes=block << 20)
         shards.map(_touch)  # the first pass checks the rows and makes the buffers
         for name, work in (("read", _touch), ("Gram matrix, float64", _gram)):

@@ -148,13 +148,13 @@ def test_a_dry_run_says_what_it_would_take_and_picks_nothing(folder, capsys):
     assert (code, err) == (0, "")
     assert lines[0] == "pool: 300 items (features 6), 14 KiB, read in one block"
     cost = k_center_cost(4)
-    often = f"at most {cost.passes[1]} times, as a rule about {cost.expected:.0f}"
+    often = f"at most {cost.passes[1]} times, usually about {cost.expected:.0f}"
     assert lines[1].startswith(f"plan: k_center reads the rows {often}")
     most, usual = (round(300 * 6 * 8 * n / 1024) for n in (cost.passes[1], cost.expected))
-    assert lines[2] == f"bytes read: at most {most} KiB, as a rule about {usual} KiB"
+    assert lines[2] == f"bytes read: at most {most} KiB, usually about {usual} KiB"
     assert re.match(r"kept in memory: 6\d bytes per item \(19 KiB\); .* may go to disk", lines[3])
     assert re.match(r"time: about \d.* (seconds|minutes) \(all rows are read in", lines[4])
-    assert lines[5].startswith("memory that may be taken: ")
+    assert lines[5].startswith("memory that may be used: ")
     assert {path.name for path in folder.iterdir()} == {"f.npy", "g.npy", "p.npy", "done.txt"}
 
 
@@ -163,7 +163,7 @@ def test_a_dry_run_says_what_would_not_fit(folder, capsys):
     arguments = ["--member-probabilities", "members.npy", "-s", "bayesian_coreset", "-b", "4"]
     code, out, err = answer(capsys, "select", *arguments, "--dry-run", "--memory", "0.5")
     assert code == 1 and out.startswith("pool: 4,000,000 items (member_probabilities 2x2)")
-    assert "would take about" in err and "use bald or committee, which need not" in err
+    assert "would take about" in err and "use bald or committee, which does not" in err
     code, out, err = answer(capsys, "select", *arguments, "-o", "p.csv", "--memory", "0.5")
     assert code == 1 and "use bald or committee" in err and not Path("p.csv").exists()
 
@@ -191,11 +191,11 @@ def write_table(path, **columns):
         (["-b", "-3"], "budget must be a whole number of items, 0 or more; got -3"),
         (["-b", "9", "--option", "p=-1"], "p must be a positive number; got -1"),
         (["-b", "9", "--resume", "g.npy"], "resume must be a folder; g.npy is a file"),
-        (["-b", "9", "--resume", ""], "resume: '' is no folder; give its name"),
-        (["-b", "9", "--resume", "."], ". holds other files and no selection to go on with"),
+        (["-b", "9", "--resume", ""], "resume: '' is not a folder; give its name"),
+        (["-b", "9", "--resume", "."], ". holds other files and no selection to continue"),
         (["-b", "9", "--resume", "/proc/on"], "cannot write to /proc/on"),
         (["-b", "9", "--memory", "-1"], "memory must be a number of GiB above 0; got -1.0"),
-        (["-b", "9", "--memory", "0.001"], "of memory for 300 items but 1 MiB may be taken"),
+        (["-b", "9", "--memory", "0.001"], "of memory for 300 items but 1 MiB may be used"),
         (["-b", "9", "--ids", "done.txt"], "pool has 3 ids but 300 items"),
         (["-b", "9", "--labelled", "far.txt"], "no item of the pool has id 999"),
         (["-b", "9", "--actors", "2"], "actors is 2 but on names no cluster"),
@@ -274,7 +274,8 @@ def test_picks_that_could_not_be_written_are_written_by_the_same_command(
 ):
     arguments = ["f.npy", "-s", "lewis", "-b", "9", "--resume", "on"]
     with monkeypatch.context() as disk:
-        disk.setattr(tempfile, "mkstemp", full)
+        make = tempfile.mkstemp
+        disk.setattr(tempfile, "mkstemp", lambda **k: (full if k["dir"] == Path() else make)(**k))
         message = refused(capsys, *arguments, "-o", "p.csv")
     assert message.endswith("or give another --out; the same command goes on from on")
     assert Path("on/picks").exists() and not Path("p.csv").exists()
@@ -303,7 +304,7 @@ def test_files_that_a_shell_made_of_a_pattern_are_told_to_be_models(folder, caps
     assert code == 0
     assert f"note: 3 files of features are 3 models of the same items; {advice}\n" in err
     code, _, err = answer(capsys, "select", *files, "-s", "k_center", "-b", "9", "-o", "p.csv")
-    assert code == 1 and err.endswith(f"a strategy for several models (lewis); {advice}\n")
+    assert code == 1 and err.endswith(f"a strategy for several models; {advice}\n")
     _, _, err = answer(capsys, "select", "f.npy", "g.npy", "-s", "lewis", "-b", "9", "-o", "p.csv")
     assert "note:" not in err
 

@@ -7,7 +7,7 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.pool.change_guard import Machine, Seen, see
+from labelwise.pool.change_guard import FileState, Machine, find_files
 from labelwise.pool.parts import MappedFile
 
 HERE, THERE = Machine("a", "1"), Machine("b", "2")
@@ -16,18 +16,21 @@ HERE, THERE = Machine("a", "1"), Machine("b", "2")
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        (Seen(HERE, {"f": (10, 5)}), ""),
-        (Seen(HERE, {"f": (10, 6)}), "f has changed while items were picked"),
-        (Seen(HERE, {"f": (11, 5)}), "f has changed while items were picked"),
-        (Seen(HERE, {}), "f has changed while items were picked"),
-        (Seen(HERE, {"f": (10, 5), "g": (1, 1)}), "g has changed while items were picked"),
-        (Seen(THERE, {"f": (10, 6)}), ""),  # a copy
-        (Seen(Machine("a", "2"), {"f": (10, 6)}), ""),  # another machine of the same name
-        (Seen(THERE, {"f": (11, 5)}), "f has 10 bytes on a but 11 on b; give every machine the"),
+        (FileState(HERE, {"f": (10, 5)}), ""),
+        (FileState(HERE, {"f": (10, 6)}), "f changed while items were picked"),
+        (FileState(HERE, {"f": (11, 5)}), "f changed while items were picked"),
+        (FileState(HERE, {}), "f changed while items were picked"),
+        (FileState(HERE, {"f": (10, 5), "g": (1, 1)}), "g changed while items were picked"),
+        (FileState(THERE, {"f": (10, 6)}), ""),  # a copy
+        (FileState(Machine("a", "2"), {"f": (10, 6)}), ""),  # another machine of the same name
+        (
+            FileState(THERE, {"f": (11, 5)}),
+            "f has 10 bytes on a but 11 on b; give every",
+        ),
     ],
 )
-def test_files_that_are_not_the_same_are_told(other, told):
-    found = Seen(HERE, {"f": (10, 5)}).unlike(other)
+def test_files_that_differ_are_named(other, told):
+    found = FileState(HERE, {"f": (10, 5)}).describe_difference(other)
     assert found.startswith(told) and bool(found) == bool(told)
 
 
@@ -38,12 +41,12 @@ def test_all_files_are_seen_but_for_remote_ones(tmp_path):
     (tmp_path / "raw.bin").write_bytes(bytes(24))
     values = {"features": [str(tmp_path / "?.npy"), np.ones(3)], "outputs": mapped}
     values["logits"] = "s3://bucket/rows.npy"
-    found = see(values)
+    found = FileState.read(find_files(values))
     assert found.files.keys() == {str(tmp_path / name) for name in ("a.npy", "b.npy", "raw.bin")}
     assert found.files[str(tmp_path / "raw.bin")][0] == 24
     (tmp_path / "raw.bin").unlink()
-    assert found.now().files[str(tmp_path / "raw.bin")] == (0, 0)
-    assert found.now().by == found.by
+    now = FileState.read(found.files)
+    assert now.files[str(tmp_path / "raw.bin")] == (0, 0) and now.machine == found.machine
 
 
 def longer(path):
@@ -70,14 +73,14 @@ def test_a_selection_from_a_file_that_changes_is_refused(path, given, change):
         if changes:
             changes.pop()(path)
 
-    with pytest.raises(BadInput, match=r"rows\.npy has changed while items were picked"):
+    with pytest.raises(BadInput, match=r"rows\.npy changed while items were picked"):
         labelwise.select("lewis", 10, features=given(path), progress=progress)
     assert not changes
 
 
 def test_a_selection_from_a_mapped_file_that_changes_is_refused(path):
     rows = np.load(path, mmap_mode="r")
-    with pytest.raises(BadInput, match=r"rows\.npy has changed while items were picked"):
+    with pytest.raises(BadInput, match=r"rows\.npy changed while items were picked"):
         labelwise.select("lewis", 10, features=rows, progress=lambda *_: os.utime(path))
 
 
@@ -88,7 +91,7 @@ def test_rows_beside_those_of_a_mapped_file_may_change(path):
 
 def test_one_of_several_files_that_changes_is_enough(path):
     for several in ([path, path], (path, path)):
-        with pytest.raises(BadInput, match=r"rows\.npy has changed while items were picked"):
+        with pytest.raises(BadInput, match=r"rows\.npy changed while items were picked"):
             labelwise.select("lewis", 10, features=several, progress=lambda *_: os.utime(path))
 
 

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 import labelwise  # noqa: E402
 from labelwise.errors import BadInput  # noqa: E402
-from labelwise.pool.device_blocks import DeviceSource, beside_tensors, on_device  # noqa: E402
+from labelwise.pool.device_blocks import DeviceSource, join_tensors, move_to_device  # noqa: E402
 from labelwise.pool.representations import open_sources  # noqa: E402
 from labelwise.pool.shards import open_shards  # noqa: E402
 from labelwise.pool.sources import ArraySource  # noqa: E402
@@ -26,7 +26,7 @@ def is_on(rows, device):
 def test_two_passes_over_a_file_give_its_rows(device, kind, tmp_path):
     rows = (100 * make_features(103, 3)).astype(kind)
     np.save(tmp_path / "rows.npy", rows)
-    source = on_device(open_sources({"features": tmp_path / "rows.npy"}), device)["features"]
+    source = move_to_device(open_sources({"features": tmp_path / "rows.npy"}), device)["features"]
     for _ in range(2):
         blocks = [source.read(first, first + 10) for first in range(0, 103, 10)]
         assert all(is_on(block, device) for block in blocks)
@@ -36,7 +36,7 @@ def test_two_passes_over_a_file_give_its_rows(device, kind, tmp_path):
 @pytest.mark.parametrize("device", DEVICES)
 def test_blocks_out_of_order_and_of_other_sizes_are_right_too(device):
     rows = make_features(200, 4)
-    source = on_device(open_sources({"features": rows}), device)["features"]
+    source = move_to_device(open_sources({"features": rows}), device)["features"]
     for first, last in [(50, 60), (0, 70), (70, 90), (90, 160), (160, 300), (5, 5), (0, 200)]:
         block = source.read(first, last)
         np.testing.assert_array_equal(block.cpu().numpy(), rows[first:last])
@@ -45,7 +45,7 @@ def test_blocks_out_of_order_and_of_other_sizes_are_right_too(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_block_in_use_is_not_overwritten_by_those_after_it(device):
     rows = make_features(60, 2)
-    source = on_device(open_sources({"features": torch.as_tensor(rows)}), device)["features"]
+    source = move_to_device(open_sources({"features": torch.as_tensor(rows)}), device)["features"]
     first = source.read(0, 10)
     for start in range(10, 60, 10):
         source.read(start, start + 10)
@@ -55,7 +55,7 @@ def test_a_block_in_use_is_not_overwritten_by_those_after_it(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_some_rows_are_taken_in_the_order_asked_for(device):
     rows = make_features(30, 2)
-    source = on_device(open_sources({"features": rows}), device)["features"]
+    source = move_to_device(open_sources({"features": rows}), device)["features"]
     taken = source.take(np.array([7, 3, 3, 29]))
     assert is_on(taken, device)
     np.testing.assert_array_equal(taken.cpu().numpy(), rows[[7, 3, 3, 29]])
@@ -64,7 +64,7 @@ def test_some_rows_are_taken_in_the_order_asked_for(device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_is_on_the_device_already_is_not_copied(device):
     rows = torch.ones((4, 2), device=device)
-    source = on_device(open_sources({"features": rows}), device)["features"]
+    source = move_to_device(open_sources({"features": rows}), device)["features"]
     assert isinstance(source, ArraySource)
     assert source.read(0, 4).data_ptr() == rows.data_ptr()
 
@@ -73,7 +73,7 @@ def test_what_is_on_the_device_already_is_not_copied(device):
 def test_shards_of_a_file_are_blocks_on_the_device(device, tmp_path):
     rows = make_features(3000, 5)
     np.save(tmp_path / "rows.npy", rows)
-    sources = on_device(open_sources({"features": [rows, tmp_path / "rows.npy"]}), device)
+    sources = move_to_device(open_sources({"features": [rows, tmp_path / "rows.npy"]}), device)
     assert all(isinstance(part, DeviceSource) for part in sources["features"])
     shards, labelled = open_shards(sources, labelled=[5, 1], block_bytes=40_000)
     parts = shards.map(lambda shard: [part.cpu() for part in shard.rows["features"]])
@@ -85,12 +85,12 @@ def test_shards_of_a_file_are_blocks_on_the_device(device, tmp_path):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_arrays_beside_tensors_are_brought_whole_and_files_in_blocks(device, tmp_path):
+def test_arrays_join_tensors_are_brought_whole_and_files_in_blocks(device, tmp_path):
     rows = make_features(40, 3)
     np.save(tmp_path / "rows.npy", rows)
     tensor = torch.as_tensor(rows, device=device)
     opened = open_sources({"features": [tensor, rows, tmp_path / "rows.npy"]})
-    sources = beside_tensors(opened, device)["features"]
+    sources = join_tensors(opened, device)["features"]
     assert [type(source) for source in sources] == [ArraySource, ArraySource, DeviceSource]
     for source in sources:
         assert is_on(source.read(5, 9), device)
@@ -99,7 +99,7 @@ def test_arrays_beside_tensors_are_brought_whole_and_files_in_blocks(device, tmp
 
 def test_an_array_beside_a_tensor_is_read_where_it_is():
     rows = make_features(40, 3)
-    sources = beside_tensors(open_sources({"features": [torch.ones((40, 2)), rows]}), "cpu")
+    sources = join_tensors(open_sources({"features": [torch.ones((40, 2)), rows]}), "cpu")
     assert sources["features"][1].read(0, 40).data_ptr() == rows.ctypes.data
 
 
@@ -115,7 +115,7 @@ def test_an_array_beside_a_tensor_is_read_where_it_is():
 )
 def test_arrays_that_torch_cannot_read_are_copied(change):
     rows = change(make_features(40, 3))
-    sources = beside_tensors(open_sources({"features": [torch.ones((40, 2)), rows]}), "cpu")
+    sources = join_tensors(open_sources({"features": [torch.ones((40, 2)), rows]}), "cpu")
     found = sources["features"][1].read(0, 40).numpy()
     np.testing.assert_array_equal(found, rows)
     assert found.dtype == np.float64
@@ -132,7 +132,7 @@ def test_ids_of_a_file_are_kept_beside_a_tensor(tmp_path):
 
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(BadInput, match="device is 'abacus', which torch cannot use here"):
-        on_device({}, "abacus")
+        move_to_device({}, "abacus")
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -415,7 +415,7 @@ def test_a_file_that_changes_while_items_are_picked_is_refused(actors, tmp_path)
             np.save(tmp_path / "other.npy", features[::-1])
             os.replace(tmp_path / "other.npy", path)
 
-    with pytest.raises(BadInput, match=r"f\.npy has changed while items were picked; select from"):
+    with pytest.raises(BadInput, match=r"f\.npy changed while items were picked; select from"):
         select("herding", 9, features=path, on=actors, progress=replace)
     assert len(select("herding", 9, features=path, on=actors)) == 9
 

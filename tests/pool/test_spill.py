@@ -184,7 +184,7 @@ def test_a_selection_within_little_memory_spills(monkeypatch):
     features = make_features(5000, 3)
     expected = labelwise.select("k_center", 9, features=features, memory=8)
     assert written[-1] == 0
-    memory = labelwise.selection.plan.plan(
+    memory = labelwise.selection.plan.plan_selection(
         labelwise.strategies()["k_center"], {"features": features}, 9
     ).least_memory
     found = labelwise.select("k_center", 9, features=features, memory=memory / 2**30)

@@ -33,7 +33,7 @@ def main() -> None:
     mortal = Mortal(shards._shards)
     mortal._spill = mortal
     strategy = labelwise.strategies()["design"]
-    with checkpoint.recorded(mortal, folder, {"path": path}, seconds=0.0) as pool:
+    with checkpoint.record_calls(mortal, folder, {"path": path}, seconds=0.0) as pool:
         picks = run.select(strategy, pool, 20)
         replayed = pool.replayed
     print(json.dumps([calls, replayed, picks.ids.tolist(), picks.scores.tolist()]))

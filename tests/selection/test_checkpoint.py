@@ -1,11 +1,13 @@
 """Selections that are interrupted and go on: the same picks, and no pass done twice."""
 
 import doctest
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -17,7 +19,12 @@ from labelwise.errors import BadInput, LabelwiseWarning, StorageFailed
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.rows import take_rows
 from labelwise.selection import checkpoint, run
-from labelwise.selection.checkpoint import Recorded, finished, kept, recorded
+from labelwise.selection.checkpoint import (
+    RecordedShards,
+    count_kept_results,
+    load_or_select,
+    record_calls,
+)
 from tests.conftest import make_features
 from tests.pool.counting import CountingShards
 from tests.strategies.test_contract import make_inputs
@@ -54,7 +61,7 @@ def select(strategy, shards, folder):
     """Select with everything written down after every call; picks, and how much was replayed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LabelwiseWarning)
-        with recorded(shards, folder, {"strategy": strategy.name}, seconds=0.0) as pool:
+        with record_calls(shards, folder, {"strategy": strategy.name}, seconds=0.0) as pool:
             return run.select(strategy, pool, 9, seed=3), pool.replayed
 
 
@@ -96,10 +103,10 @@ def test_what_was_done_is_not_done_again(tmp_path):
     whole = CountingShards(rows, blocks=4)
     expected = run.select(design, whole, 20)
     first = blocks(rows, 300, deadly=8 * 13 + 2)  # thirteen calls and writings, and a half
-    with pytest.raises(Interrupted), recorded(first, tmp_path / "on", {}, seconds=0.0) as pool:
+    with pytest.raises(Interrupted), record_calls(first, tmp_path / "on", {}, seconds=0.0) as pool:
         run.select(design, pool, 20)
     rest = CountingShards(rows, blocks=4)
-    with recorded(rest, tmp_path / "on", {}, seconds=0.0) as pool:
+    with record_calls(rest, tmp_path / "on", {}, seconds=0.0) as pool:
         found = run.select(design, pool, 20)
     assert found.ids.tolist() == expected.ids.tolist()
     assert rest.passes <= whole.passes - 5
@@ -110,10 +117,10 @@ def test_blocks_remember_only_what_was_written_in_time(tmp_path):
     rows = {"features": make_features(300, 5)}
     expected = run.select(STRATEGIES["design"], blocks(rows, 300), 20)
     broken = blocks(rows, 300, deadly=50)
-    with pytest.raises(Interrupted), recorded(broken, tmp_path / "on", {}, seconds=1e9) as pool:
+    with pytest.raises(Interrupted), record_calls(broken, tmp_path / "on", {}, seconds=1e9) as pool:
         run.select(STRATEGIES["design"], pool, 20)
-    assert kept(tmp_path / "on") == 0
-    with recorded(blocks(rows, 300), tmp_path / "on", {}, seconds=1e9) as pool:
+    assert count_kept_results(tmp_path / "on") == 0
+    with record_calls(blocks(rows, 300), tmp_path / "on", {}, seconds=1e9) as pool:
         found = run.select(STRATEGIES["design"], pool, 20)
         assert pool.replayed == 0
     assert found.ids.tolist() == expected.ids.tolist()
@@ -141,7 +148,7 @@ def test_a_killed_process_is_followed_by_one_that_goes_on(tmp_path):
     for _ in range(2):
         died = killed(folder, visits // 3, path)
         assert died.returncode == -signal.SIGKILL, died.stderr
-        assert kept(folder) > 5
+        assert count_kept_results(folder) > 5
     calls, replayed, *picks = json.loads(killed(folder, 0, path).stdout)
     assert picks == whole[2:]
     assert replayed > 10 and calls < 0.6 * visits
@@ -149,7 +156,7 @@ def test_a_killed_process_is_followed_by_one_that_goes_on(tmp_path):
 
 
 def test_the_public_call_resumes_from_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded.__wrapped__, "__defaults__", (0.0,))
+    monkeypatch.setattr(record_calls.__wrapped__, "__defaults__", (0.0,))
     path, folder = tmp_path / "f.npy", tmp_path / "going-on"
     np.save(path, make_features(500, 4))
     expected = labelwise.select("design", 12, features=path, labelled=[3])
@@ -160,7 +167,7 @@ def test_the_public_call_resumes_from_files(tmp_path, monkeypatch):
 
     with pytest.raises(Interrupted):
         labelwise.select("design", 12, features=path, labelled=[3], resume=folder, progress=stop)
-    assert kept(folder) > 0
+    assert count_kept_results(folder) > 0
     found = labelwise.select("design", 12, features=path, labelled=[3], resume=folder)
     assert found.ids.tolist() == expected.ids.tolist()
     assert not folder.exists()
@@ -207,7 +214,7 @@ def test_a_file_that_has_changed_is_another_pool(tmp_path):
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "photo.png").write_bytes(b"png")
-    with pytest.raises(BadInput, match="holds other files and no selection to go on with"):
+    with pytest.raises(BadInput, match="holds other files and no selection to continue"):
         labelwise.select("design", 1, features=np.eye(3), resume=tmp_path)
     with pytest.raises(BadInput, match=r"resume must be a folder; .*photo.png is a file"):
         labelwise.select("design", 1, features=np.eye(3), resume=tmp_path / "photo.png")
@@ -216,19 +223,22 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
 
 def test_two_selections_cannot_share_a_folder(tmp_path):
     shards = blocks({"features": make_features(60, 3)})
-    with recorded(shards, tmp_path / "on", {}), pytest.raises(BadInput, match="another selection"):
-        with recorded(shards, tmp_path / "on", {}):
+    with (
+        record_calls(shards, tmp_path / "on", {}),
+        pytest.raises(BadInput, match="another selection"),
+    ):
+        with record_calls(shards, tmp_path / "on", {}):
             pass
 
 
 def test_an_answer_that_does_not_fit_is_refused(tmp_path):
     rows = {"features": make_features(60, 3)}
     folder = tmp_path / "on"
-    with pytest.raises(Interrupted), recorded(blocks(rows), folder, {}, seconds=0.0) as pool:
+    with pytest.raises(Interrupted), record_calls(blocks(rows), folder, {}, seconds=0.0) as pool:
         pool.map(len)
         raise Interrupted
     with pytest.raises(BadInput, match=r"holds another selection \(it has map len where"):
-        with recorded(blocks(rows), folder, {}, seconds=0.0) as pool:
+        with record_calls(blocks(rows), folder, {}, seconds=0.0) as pool:
             pool.sum(len)
 
 
@@ -237,13 +247,13 @@ def test_half_written_files_do_not_count(tmp_path):
     rows, folder = {"features": make_features(300, 5)}, tmp_path / "on"
     expected = run.select(STRATEGIES["design"], blocks(rows, 300), 20)
     broken = blocks(rows, 300, deadly=50)
-    with pytest.raises(Interrupted), recorded(broken, folder, {}, seconds=0.0) as pool:
+    with pytest.raises(Interrupted), record_calls(broken, folder, {}, seconds=0.0) as pool:
         run.select(STRATEGIES["design"], pool, 20)
     with (folder / checkpoint.ANSWERS).open("ab") as file:
         file.write(b'[1, ["list"')
     (folder / "states-999").write_bytes(b"[2, ")
-    (folder / "snapshot.part").write_text('{"calls": 9')
-    with recorded(blocks(rows, 300), folder, {}, seconds=0.0) as pool:
+    (folder / ".snapshot.x1.part.json").write_text('{"calls": 9')
+    with record_calls(blocks(rows, 300), folder, {}, seconds=0.0) as pool:
         found = run.select(STRATEGIES["design"], pool, 20)
     assert found.ids.tolist() == expected.ids.tolist()
     assert not folder.exists()
@@ -254,23 +264,29 @@ def test_picks_are_kept_until_the_caller_has_saved_them(tmp_path):
     folder, rows = tmp_path / "on", {"features": make_features(300, 5)}
     lewis = STRATEGIES["lewis"]
     made = run.select(lewis, blocks(rows, 300), 20, seed=3)
-    with pytest.raises(OSError, match="no room"), recorded(blocks(rows, 300), folder, {}) as pool:
-        finished(folder, lambda: run.select(lewis, pool, 20, seed=3))
+    with (
+        pytest.raises(OSError, match="no room"),
+        record_calls(blocks(rows, 300), folder, {}) as pool,
+    ):
+        load_or_select(folder, lambda: run.select(lewis, pool, 20, seed=3))
         raise OSError("no room")
-    assert kept(folder) == 1
-    with recorded(blocks(rows, 300, deadly=0), folder, {}) as pool:
-        found = finished(folder, lambda: run.select(lewis, pool, 20, seed=3))
+    assert count_kept_results(folder) == 1
+    with record_calls(blocks(rows, 300, deadly=0), folder, {}) as pool:
+        found = load_or_select(folder, lambda: run.select(lewis, pool, 20, seed=3))
     assert not folder.exists()
     assert found.info == made.info and found.ids.tolist() == made.ids.tolist()
     for name in ("weights", "counts", "scores"):
         np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
 
 
-def test_picks_are_not_lost_because_there_is_no_room_to_keep_them(tmp_path):
+def test_picks_are_not_lost_because_there_is_no_room_to_keep_them(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     picks = run.select(STRATEGIES["k_center"], blocks({"features": make_features(60, 3)}), 5)
-    with recorded(blocks({"features": make_features(60, 3)}), tmp_path / "on", {}):
-        (tmp_path / "on" / "picks.part").symlink_to("/dev/full")
-        assert finished(tmp_path / "on", lambda: picks) is picks
+    with record_calls(blocks({"features": make_features(60, 3)}), tmp_path / "on", {}):
+        monkeypatch.setattr(tempfile, "mkstemp", full)
+        assert load_or_select(tmp_path / "on", lambda: picks) is picks
     assert not (tmp_path / "on").exists()
 
 
@@ -290,7 +306,7 @@ def test_another_part_of_a_map_is_another_pool(tmp_path):
 def broken_off(folder):
     """A folder with what a selection leaves that is interrupted after a few calls."""
     shards = blocks({"features": make_features(300, 5)}, 300, deadly=50)
-    with pytest.raises(Interrupted), recorded(shards, folder, {}, seconds=0.0) as pool:
+    with pytest.raises(Interrupted), record_calls(shards, folder, {}, seconds=0.0) as pool:
         run.select(STRATEGIES["design"], pool, 20)
 
 
@@ -312,22 +328,22 @@ def test_a_damaged_folder_is_said_to_be_so(tmp_path, name, damage):
         BadInput, match=rf"on is damaged \({path.name}: .*\); delete the folder and"
     ):
         shards = blocks({"features": make_features(300, 5)}, 300)
-        with recorded(shards, folder, {}, seconds=0.0) as pool:
+        with record_calls(shards, folder, {}, seconds=0.0) as pool:
             run.select(STRATEGIES["design"], pool, 20)
 
 
 def test_damaged_picks_are_said_to_be_so(tmp_path):
     with pytest.raises(BadInput, match=r"on is damaged \(picks: .*\); delete the folder"):
-        with recorded(blocks({"features": make_features(60, 3)}), tmp_path / "on", {}):
+        with record_calls(blocks({"features": make_features(60, 3)}), tmp_path / "on", {}):
             (tmp_path / "on" / "picks").write_bytes(b"[3, ")
-            finished(tmp_path / "on", lambda: pytest.fail("there are picks already"))
+            load_or_select(tmp_path / "on", lambda: pytest.fail("there are picks already"))
 
 
 def test_a_full_disk_is_said_with_the_folder(tmp_path):
     shards = blocks({"features": make_features(60, 3)})
     words = r"cannot write to .*on \(No space left on device\), .* make room there, or give another"
     with pytest.raises(StorageFailed, match=words):
-        with recorded(shards, tmp_path / "on", {}, seconds=0.0) as pool:
+        with record_calls(shards, tmp_path / "on", {}, seconds=0.0) as pool:
             (tmp_path / "on" / "states-1").symlink_to("/dev/full")
             pool.map(len)
 
@@ -338,7 +354,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work():
 
 
 def test_an_empty_name_is_no_folder():
-    with pytest.raises(BadInput, match="resume: '' is no folder; give its name"):
+    with pytest.raises(BadInput, match="resume: '' is not a folder; give its name"):
         labelwise.select("design", 1, features=np.eye(3), resume="")
 
 
@@ -360,7 +376,7 @@ def test_on_a_cluster_there_is_nothing_to_resume(tmp_path):
 
 def test_recorded_blocks_look_like_the_blocks(tmp_path):
     shards = blocks({"features": make_features(60, 3)})
-    pool = Recorded(shards, tmp_path)
+    pool = RecordedShards(shards, tmp_path)
     assert len(pool) == 60 and pool.ids.tolist() == list(range(60))
     np.testing.assert_array_equal(
         pool.rows(np.array([7, 3]))["features"], shards.rows(np.array([7, 3]))["features"]

@@ -1,7 +1,9 @@
 """The public call: names, needs, options, ids."""
 
 import json
+from datetime import date
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -140,3 +142,77 @@ def test_rounding_to_half_precision_adds_no_rank(strategy, tmp_path):
         info = labelwise.select(strategy, 60, features=value).info
         rank = info["ranks"][0] if strategy == "lewis" else info["rank"] - 1  # less the bias
         assert rank == 5
+
+
+def test_a_pool_gives_the_picks_of_its_representations():
+    features, probabilities = make_features(60, 4), make_probabilities(60, 3)
+    given = {"features": features, "probabilities": probabilities}
+    pool = labelwise.Pool(ids=np.arange(60) + 5, **given)
+    for name in ("badge", "margin", "random"):
+        expected = labelwise.select(name, 7, ids=np.arange(60) + 5, labelled=[9], seed=2, **given)
+        found = labelwise.select(name, 7, pool=pool, labelled=[9], seed=2)
+        assert found.ids.tolist() == expected.ids.tolist() and found.keys is None
+
+
+def test_a_pool_of_inputs_alone_serves_strategies_without_needs():
+    pool = labelwise.Pool(["a.png", "b.png", "c.png"], ids=["a", "b", "c"])
+    assert sorted(labelwise.select("random", 3, pool=pool).keys) == ["a", "b", "c"]
+    with pytest.raises(labelwise.BadInput, match=r"margin needs probabilities.*; got none"):
+        labelwise.select("margin", 1, pool=pool)
+
+
+def test_a_pool_and_representations_are_not_given_together():
+    pool = labelwise.Pool(features=np.eye(3))
+    for more in ({"features": np.eye(3)}, {"ids": [1, 2, 3]}):
+        with pytest.raises(labelwise.BadInput, match="give either a pool or representations"):
+            labelwise.select("k_center", 1, pool=pool, **more)
+    with pytest.raises(labelwise.BadInput, match="pool has 2 inputs but features has 3 rows"):
+        labelwise.select("k_center", 1, pool=labelwise.Pool(["a", "b"], features=np.eye(3)))
+
+
+@pytest.mark.parametrize("name", ["random", "badge", "k_center", "margin", "lewis", "kmeans"])
+def test_picks_by_text_keys_do_not_depend_on_the_order_of_the_rows(name):
+    features, probabilities = make_features(80, 4), make_probabilities(80, 3)
+    features[40:], probabilities[40:] = features[:40], probabilities[:40]  # ties
+    keys = np.array([f"item-{number}" for number in range(80)])
+
+    def pick(order):
+        given = {"features": features[order], "probabilities": probabilities[order]}
+        labelled = ["item-3", "item-50"]
+        return labelwise.select(name, 9, **given, ids=keys[order], labelled=labelled, seed=4)
+
+    first = pick(np.arange(80))
+    assert not {"item-3", "item-50"} & set(first.keys)
+    for seed in range(3):
+        again = pick(np.random.default_rng(seed).permutation(80))
+        assert again.keys == first.keys and again.ids.tolist() == first.ids.tolist()
+
+
+def test_keys_are_named_in_errors_and_written_to_files(tmp_path):
+    features, keys = make_features(6, 2), list("abcdef")
+    with pytest.raises(labelwise.UnknownName, match="no item of the pool has id 'x'; check"):
+        labelwise.select("k_center", 2, features=features, ids=keys, labelled=["x"])
+    with pytest.raises(labelwise.BadInput, match="features of item 'c' is NaN or infinite"):
+        broken = np.where(np.arange(6)[:, None] == 2, np.nan, features)
+        labelwise.select("k_center", 2, features=broken, ids=keys)
+    picks = labelwise.select("k_center", 2, features=features, ids=keys)
+    assert picks.columns()["id"] == picks.keys
+    for suffix in (".csv", ".jsonl"):
+        picks.save(tmp_path / f"picks{suffix}")
+        assert picks.keys[0] in (tmp_path / f"picks{suffix}").read_text()
+
+
+def test_keys_of_any_type_are_saved_as_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for keys in (["a", "b"], [UUID(int=1), UUID(int=2)], [date(2024, 5, 1), date(2024, 5, 2)]):
+        picks = labelwise.select("random", 2, ids=keys)
+        picks.save(tmp_path / "picks.parquet")
+        found = parquet.read_table(tmp_path / "picks.parquet")["id"].to_pylist()
+        assert [str(key) for key in found] == [str(key) for key in picks.keys]
+
+
+def test_a_resumed_selection_has_its_keys(tmp_path):
+    given = {"features": make_features(30, 3), "ids": [UUID(int=number) for number in range(30)]}
+    expected = labelwise.select("k_center", 4, **given)
+    found = labelwise.select("k_center", 4, **given, resume=tmp_path / "on")
+    assert found.keys == expected.keys

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -31,6 +31,10 @@ from labelwise.cli.files import (
 from labelwise.errors import BadInput, MissingDependency, StorageFailed
 from labelwise.selection.result import Selection, check_format
 from labelwise.strategy import Strategy
+
+if TYPE_CHECKING:
+    from labelwise.selection.plan import SelectionPlan
+    from labelwise.selection.request import SelectionRequest
 
 _SELECT = """Pick the items worth labelling, from .npy or .parquet files with one row per item.
 
@@ -128,7 +132,8 @@ def select(
     ] = False,
 ) -> None:
     """Pick the items worth labelling."""
-    from labelwise.selection.request import Asked
+    from labelwise.pool.pool import Pool
+    from labelwise.selection.request import SelectionRequest
     from labelwise.strategies import get
 
     if out is None and not dry_run:
@@ -151,11 +156,10 @@ def select(
     options = parse_options(chosen, split_options(option or []))
     _check_needs(chosen, given)
     _note_several_models(features or [])
-    asked = Asked(
+    request = SelectionRequest(
         chosen.with_options(**options),
         budget,
-        given,
-        ids=ids and read_ids(ids),
+        Pool(ids=ids and read_ids(ids), **given),
         labelled=labelled and read_ids(labelled),
         seed=seed,
         on=on,
@@ -165,49 +169,44 @@ def select(
         resume=resume,
     )
     if out is None or dry_run:
-        _print_plan(asked)
+        _print_plan(request)
     else:
-        _run_selection(asked, out)
+        _run_selection(request, out)
 
 
-def _print_plan(asked: Any) -> None:
+def _print_plan(request: "SelectionRequest") -> None:
     """Print the cost of a selection, after the same checks as a real one."""
-    from labelwise.selection.plan import size_text
+    from labelwise.selection.plan import format_size
 
-    call, found = _open_request(asked, timed=True)
-    for line in found.lines() if found else ["nothing is read: there are no files"]:
+    plan = _plan_request(request, timed=True)
+    for line in plan.describe_fully() if plan else ["nothing is read: there are no files"]:
         print(line)
-    if found and asked.on is None:
-        print(f"memory that may be taken: {size_text(call.limit)}")
-    _prepare(call)
+    if plan and request.on is None:
+        print(f"memory that may be used: {format_size(request.memory_limit)}")
+    request.prepare()
 
 
-def _run_selection(asked: Any, out: Path) -> None:
+def _run_selection(request: "SelectionRequest", out: Path) -> None:
     """Select, write the picks, and print a summary."""
     console = Console(stderr=True)
-    call, found = _open_request(asked)
-    for line in found.short() if found else ():
+    plan = _plan_request(request)
+    for line in plan.describe_briefly() if plan else ():
         console.print(line, style="dim", highlight=False, soft_wrap=True)
-    with show_progress() as progress, _note_checkpoint(asked.resume):
-        with _prepare(call, progress).picks() as picks:  # the checkpoint stays until they are saved
-            _save_picks(picks, out, asked.resume)
-    weighted = asked.strategy.weighted
+    with show_progress() as progress, _note_checkpoint(request.resume):
+        request.progress = progress
+        with request.run() as picks:  # the checkpoint stays until they are saved
+            _save_picks(picks, out, request.resume)
+    weighted = request.strategy.weighted
     size = f", worth {picks.effective_size():.0f} equally weighted" if weighted else ""
     print(f"{len(picks)} picks written to {out}{size}")
 
 
-def _open_request(asked: Any, *, timed: bool = False) -> tuple[Any, Any]:
-    """Open the files of a request, and plan it."""
-    call = asked.open()
-    found = call.plan(timed=timed)
-    if found is not None and not found.items:
+def _plan_request(request: "SelectionRequest", *, timed: bool = False) -> "SelectionPlan | None":
+    """The cost of the selection; a pool without items is an error."""
+    plan = request.plan(timed=timed)
+    if plan is not None and not plan.items:
         raise BadInput("the pool has no items; give files with at least one row")
-    return call, found
-
-
-def _prepare(call: Any, progress: Any = None) -> Any:
-    """Make all checks that are possible before the selection begins."""
-    return call._replace(asked=call.asked._replace(progress=progress)).ready()
+    return plan
 
 
 def _save_picks(picks: Selection, out: Path, checkpoint: str | None) -> None:
@@ -223,11 +222,11 @@ def _save_picks(picks: Selection, out: Path, checkpoint: str | None) -> None:
 
 def _check_needs(strategy: Strategy, given: Mapping[str, Any]) -> None:
     """Name the missing options if the given files are not enough for a strategy."""
-    from labelwise.selection.plan import needed
+    from labelwise.selection.plan import check_needs
 
-    gaps = [set(names) - set(given) for names in (strategy.needs, *strategy.or_needs)]
+    gaps = [set(names) - set(given) for names in strategy.input_sets]
     try:
-        needed(strategy, given)
+        check_needs(strategy, given)
     except BadInput as error:
         missing = min(gaps, key=len)
         if not missing:  # enough files, but of too many models
@@ -254,9 +253,10 @@ def _note_checkpoint(folder: str | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if folder is not None:
-            from labelwise.selection.checkpoint import kept
+            from labelwise.selection.checkpoint import count_kept_results
 
-            saved = "the work so far is saved" if kept(Path(folder)) else "nothing was finished yet"
+            kept = count_kept_results(Path(folder))
+            saved = "the work so far is saved" if kept else "nothing was finished yet"
             print(f"note: {saved} in {folder}; the same command goes on", file=sys.stderr)
         raise
 
@@ -306,7 +306,7 @@ def list_strategies(
 
 
 def _format_needs(strategy: Strategy) -> str:
-    sets = [names for names in (strategy.needs, *strategy.or_needs) if names]
+    sets = [names for names in strategy.input_sets if names]
     return ", or ".join(" + ".join(names) for names in sets) or "nothing"
 
 

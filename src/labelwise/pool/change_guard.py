@@ -1,7 +1,7 @@
-"""Whether the files of a pool stay what they were, on all machines that read them."""
+"""File change guard: the files of a pool must not change while items are picked."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,61 +15,62 @@ from labelwise.pool.remote_files import is_remote
 
 
 class Machine(NamedTuple):
-    """A machine that has run since it was started; names alone may be those of many."""
+    """A machine since its last start; several machines may have the same name."""
 
     name: str
     start: str
 
 
 def this_machine() -> Machine:
-    """The one that this process runs on."""
+    """The machine that this process runs on."""
     start = Path("/proc/sys/kernel/random/boot_id")
     return Machine(socket.gethostname(), start.read_text() if start.exists() else "")
 
 
-class Seen(NamedTuple):
-    """Files as a machine sees them: size and time of the last change by path, 0 and 0 if gone."""
+class FileState(NamedTuple):
+    """Size and modification time of files by path, as one machine sees them; zeros if missing."""
 
-    by: Machine
+    machine: Machine
     files: dict[str, tuple[int, int]]
 
-    def now(self) -> "Seen":
-        """The same files as they are now, on this machine."""
-        return Seen(this_machine(), {path: _facts(Path(path)) for path in self.files})
+    @classmethod
+    def read(cls, paths: Iterable[str]) -> "FileState":
+        """The present state of some files on this machine."""
+        return cls(this_machine(), {path: _read_status(Path(path)) for path in paths})
 
-    def unlike(self, other: "Seen") -> str:
-        """What is said of a file that is not the same in both; empty if all are.
+    def describe_difference(self, other: "FileState") -> str:
+        """A message about a file that differs; empty if none does.
 
-        Copies on two machines may be of different times, but not of different sizes.
+        Copies on two machines may have different times, but not different sizes.
         """
         for path in sorted(self.files.keys() | other.files.keys()):
             (ours, our_time), (theirs, their_time) = (
-                seen.files.get(path, (0, 0)) for seen in (self, other)
+                state.files.get(path, (0, 0)) for state in (self, other)
             )
-            if self.by == other.by and (ours, our_time) != (theirs, their_time):
-                return f"{path} has changed while items were picked; select from files that stay"
+            if self.machine == other.machine and (ours, our_time) != (theirs, their_time):
+                return f"{path} changed while items were picked; select from files that stay"
             if ours != theirs:
-                sizes = f"{ours} bytes on {self.by.name} but {theirs} on {other.by.name}"
+                sizes = f"{ours} bytes on {self.machine.name} but {theirs} on {other.machine.name}"
                 return f"{path} has {sizes}; give every machine the same file"
         return ""
 
 
-def see(values: Values) -> Seen:
-    """The files that representations are read from, but for those in object storage."""
+def find_files(values: Values) -> list[str]:
+    """Absolute paths of the local files that representations are read from."""
     files: list[Path] = []
     for name, value in values.items():
         for given in value if isinstance(value, list | tuple) else [value]:
             if isinstance(given, MappedFile):
                 files.append(Path(given.path))
             elif isinstance(given, np.memmap):
-                files += _whole_file(given)
+                files += _find_mapped_file(given)
             elif isinstance(given, str | Path) and not is_remote(given):
                 files += find_row_files(Path(given), name)
-    return Seen(this_machine(), {str(file.absolute()): (0, 0) for file in files}).now()
+    return [str(file.absolute()) for file in files]
 
 
-def _whole_file(rows: "np.memmap[Any, Any]") -> list[Path]:
-    """The file that is mapped, unless only a part of it is: others may write what lies beside."""
+def _find_mapped_file(rows: "np.memmap[Any, Any]") -> list[Path]:
+    """The mapped file, unless only a part of it is mapped: the rest may change."""
     if rows.filename is None or not Path(rows.filename).exists():
         return []
     file = Path(rows.filename)
@@ -77,20 +78,24 @@ def _whole_file(rows: "np.memmap[Any, Any]") -> list[Path]:
 
 
 @contextmanager
-def unchanged(values: Values) -> Iterator[None]:
-    """Refuse files that change while rows are read; of an error that it led to, say the cause."""
-    before = see(values)
+def guard_files(values: Values) -> Iterator[None]:
+    """Reject files that change while rows are read; an error that this causes names the change."""
+    files = find_files(values)
+    if not files:
+        yield
+        return
+    before = FileState.read(files)
     try:
         yield
     except Exception as error:
-        if changed := before.now().unlike(before):
-            raise BadInput(changed) from error
+        if change := FileState.read(files).describe_difference(before):
+            raise BadInput(change) from error
         raise
-    if changed := before.now().unlike(before):
-        raise BadInput(changed)
+    if change := FileState.read(files).describe_difference(before):
+        raise BadInput(change)
 
 
-def _facts(path: Path) -> tuple[int, int]:
+def _read_status(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except OSError:

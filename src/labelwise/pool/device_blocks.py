@@ -38,7 +38,7 @@ LEAST = 1 << 22
 """Fewer bytes than this are not worth a thread."""
 
 
-def on_device(sources: Sources, device: str) -> Sources:
+def move_to_device(sources: Sources, device: str) -> Sources:
     """The same rows, read as tensors on a device.
 
     Args:
@@ -57,10 +57,10 @@ def on_device(sources: Sources, device: str) -> Sources:
     return {name: each(value, moved) for name, value in sources.items()}
 
 
-def beside_tensors(sources: Sources, device: str) -> Sources:
+def join_tensors(sources: Sources, device: str) -> Sources:
     """The same rows, all read as tensors where some of them are tensors already.
 
-    Arrays in memory are brought there once, and whole, as the tensors are; files as in `on_device`.
+    Arrays in memory are copied there once; files block by block, as in `move_to_device`.
 
     Args:
         sources: from `labelwise.pool.representations.open_sources`.
@@ -73,7 +73,7 @@ def beside_tensors(sources: Sources, device: str) -> Sources:
             return source
         return ArraySource(_tensor(source.read(0, source.shape[0])).to(place))
 
-    return on_device({name: each(value, brought) for name, value in sources.items()}, device)
+    return move_to_device({name: each(value, brought) for name, value in sources.items()}, device)
 
 
 def _tensor(rows: Any) -> torch.Tensor:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Ids
 from labelwise.errors import BadInput, LabelwiseError
-from labelwise.pool.change_guard import Seen, see
+from labelwise.pool.change_guard import FileState, find_files
 from labelwise.pool.parts import Holder, Part
 from labelwise.pool.rows import Rows
 
@@ -37,15 +37,15 @@ class Worker:
         """Hold nothing yet; answers are packed with ``dumps``."""
         self._dumps = dumps
         self._held: dict[int, Holder] = {}
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, FileState] = {}
 
     def open(self, key: int, part: Part, learner: bytes | None, *pieces: Rows) -> Answer:
-        """Open a part of the pool ``key``, with a learner or pieces as in `Part.open`; `Seen`."""
+        """Open a part of the pool ``key``, with a learner or pieces as in `Part.open`."""
         return self._packed(lambda: self._open(key, part, learner, pieces))
 
     def seen(self, key: int) -> Answer:
-        """The files of the part as they are now; `Seen`."""
-        return self._packed(lambda: self._seen[key].now())
+        """The files of the part as they are now; `FileState`."""
+        return self._packed(lambda: FileState.read(self._seen[key].files))
 
     def labelled(self, key: int) -> Answer:
         """The rows of the part's labelled items, or None."""
@@ -74,10 +74,12 @@ class Worker:
         self._held.pop(key, None)
         self._seen.pop(key, None)
 
-    def _open(self, key: int, part: Part, learner: bytes | None, pieces: Sequence[Rows]) -> Seen:
+    def _open(
+        self, key: int, part: Part, learner: bytes | None, pieces: Sequence[Rows]
+    ) -> FileState:
         try:
             model = None if learner is None else _loaded(learner)
-            self._seen[key] = see(part.values)
+            self._seen[key] = FileState.read(find_files(part.values))
             self._held[key] = Holder(part, model, pieces)
             return self._seen[key]
         except LabelwiseError as error:
@@ -108,7 +110,7 @@ class Worker:
     def _changed(self, key: int) -> str:
         """Whether a file of the pool has changed since it was opened, which explains much."""
         before = self._seen.get(key)
-        return "" if before is None else before.now().unlike(before)
+        return "" if before is None else FileState.read(before.files).describe_difference(before)
 
     def _pack(self, value: Any) -> Answer:
         large: list[NDArray[np.uint8]] = []

@@ -20,6 +20,7 @@ from labelwise.arrays import Ids, to_numpy
 from labelwise.learner import Learner
 from labelwise.pool.blocks import LocalShards
 from labelwise.pool.division import Division
+from labelwise.pool.ids import IdIndex, RowNumbers
 from labelwise.pool.remote_files import is_remote
 from labelwise.pool.representations import open_source
 from labelwise.pool.rows import Rows, each, join_rows, on_host
@@ -79,7 +80,7 @@ class Part:
         values = self.values if not pieces else _joined(pieces)
         if learner is not None:
             values = self._represented(learner, values)
-        ids = range(self.first, self.last) if self.ids is None else self.ids
+        ids = IdIndex(RowNumbers(self.first, self.last) if self.ids is None else self.ids)
         sources = {name: each(value, partial(self._source, name)) for name, value in values.items()}
         return open_shards(sources, ids=ids, labelled=self.labelled, block_bytes=self.block_bytes)
 

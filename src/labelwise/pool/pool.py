@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids, is_array, take
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import REPRESENTATIONS
-from labelwise.pool.ids import IdIndex, check_ids, encode_keys
+from labelwise.pool.ids import IdIndex, RowNumbers, check_ids, encode_keys
 from labelwise.pool.representations import count_rows, open_sources, read_stored_ids
 from labelwise.pool.sources import Sources
 
@@ -27,6 +27,12 @@ class Pool:
         >>> pool = Pool(["a.png", "b.png", "c.png"], ids=[10, 20, 30])
         >>> pool.take([30, 10])
         ['c.png', 'a.png']
+
+        >>> import labelwise
+        >>> features = np.arange(5.0)[:, None]  # 0 1 2 3 4 on a line
+        >>> pool = Pool(features=features, ids=["ant", "bee", "cat", "dog", "elk"])
+        >>> labelwise.select("k_center", 2, pool=pool, labelled=["ant"]).keys
+        ['elk', 'cat']
     """
 
     def __init__(
@@ -43,12 +49,13 @@ class Pool:
         self.inputs: Any = inputs
         self.representations = {k: v for k, v in representations.items() if v is not None}
         self._given_ids = ids
+        self._checked_ids: tuple[Ids, list[Any] | None] | None = None
         for name in self.representations:
             if name not in REPRESENTATIONS:
                 known = ", ".join(REPRESENTATIONS)
                 raise UnknownName(f"no representation is called {name!r}; choose from {known}")
         if inputs is not None:
-            self.item_ids  # noqa: B018  a wrong number of ids is reported at once
+            self._resolved  # noqa: B018  wrong ids are reported at once
 
     def __len__(self) -> int:
         if self.inputs is not None:
@@ -62,29 +69,53 @@ class Pool:
     def open_sources(self, names: Sequence[str] | None = None) -> Sources:
         """Open the named representations (all if None) without reading rows."""
         chosen = self.representations if names is None else names
-        return open_sources({name: self.representations[name] for name in chosen})
+        if not chosen:
+            return {}
+        sources = open_sources({name: self.representations[name] for name in chosen})
+        if self.inputs is not None and count_rows(sources) != len(self.inputs):
+            raise BadInput(
+                f"pool has {len(self.inputs)} inputs but {next(iter(chosen))} has "
+                f"{count_rows(sources)} rows; give one row per item"
+            )
+        return sources
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the items are known without representations."""
+        return self.inputs is not None or self._given_ids is not None
+
+    def resolve_ids(self, sources: Sources) -> tuple[Ids | RowNumbers, list[Any] | None]:
+        """The int64 ids, and the original keys unless they are integers.
+
+        Args:
+            sources: opened representations, which may store ids.
+        """
+        stored = read_stored_ids(sources)  # files in different orders are rejected in any case
+        given, count = self._given_ids, count_rows(sources) if sources else len(self)
+        if isinstance(given, range) and given.step == 1 and len(given) == count:
+            return RowNumbers(given.start, given.stop), None
+        if given is None:
+            return (RowNumbers(0, count), None) if stored is None else check_ids(stored, count)
+        if self._checked_ids is None or len(self._checked_ids[0]) != count:
+            self._checked_ids = check_ids(
+                given, count, "items" if self.inputs is None else "inputs"
+            )
+        return self._checked_ids
 
     @cached_property
-    def item_ids(self) -> tuple[Ids, list[Any] | None]:
-        """The int64 ids, and the original keys unless they are integers."""
-        count = len(self)
-        what = "items" if self.inputs is None else "inputs"
-        found = self._given_ids
-        if found is None and self.inputs is None and self.representations:
-            found = read_stored_ids(self.open_sources())
-        if found is None:
-            return np.arange(count, dtype=np.int64), None
-        return check_ids(found, count, what)
+    def _resolved(self) -> tuple[Ids, list[Any] | None]:
+        ids, keys = self.resolve_ids({} if self.inputs is not None else self.open_sources())
+        return ids.to_array() if isinstance(ids, RowNumbers) else ids, keys
 
     @property
     def ids(self) -> Ids:
         """``(n,)`` int64; a hash of the key where keys are not integers."""
-        return self.item_ids[0]
+        return self._resolved[0]
 
     @property
     def keys(self) -> list[Any]:
         """The keys of the items as they were given: their ids if these are integers."""
-        ids, keys = self.item_ids
+        ids, keys = self._resolved
         return ids.tolist() if keys is None else keys
 
     @cached_property

@@ -178,8 +178,8 @@ def open_shards(
 
     Args:
         sources: opened representations.
-        ids: ``(n,)`` the items' keys; row numbers (or a Parquet file's column ``id``) if None. A
-            ``range`` is row numbers from its start on.
+        ids: ``(n,)`` the items' keys; row numbers (or a Parquet file's column ``id``) if None. An
+            index is used as it is.
         labelled: keys of the items that are labelled already.
         progress: receives the progress of a selection.
         block_bytes: approximate memory of one block; if None, as suits where the rows are.
@@ -187,14 +187,15 @@ def open_shards(
     """
     every = [source for _, source in flatten_sources(sources)]
     count = every[0].shape[0]
-    item_ids = find_item_ids(ids, sources, count)
+    index = ids if isinstance(ids, IdIndex) else IdIndex(find_item_ids(ids, sources, count))
+    item_ids = index.ids
     if block_bytes is None:
         block_bytes = BLOCK_BYTES_ON_DEVICE if all(map(_is_on_gpu, every)) else BLOCK_BYTES
     step = rows_per_block(sum(source.bytes_per_row for source in every), block_bytes)
     starts = range(0, max(count, 1), step)
     keep = len(starts) <= FEW_BLOCKS
     taken = encode_labelled(labelled)
-    labelled_rows = np.sort(IdIndex(item_ids).find_positions(taken)) if len(taken) else taken
+    labelled_rows = np.sort(index.find_positions(taken)) if len(taken) else taken
     candidates, everything = [], []
     for start in starts:
         stop = min(start + step, count)
@@ -227,10 +228,5 @@ def _is_on_gpu(source: Source) -> bool:
 
 def find_item_ids(ids: Any, sources: Sources, count: int) -> Ids | RowNumbers:
     """The int64 ids of the items: given, from Parquet files, or row numbers."""
-    if isinstance(ids, RowNumbers):
-        return ids
-    if isinstance(ids, range) and ids.step == 1 and len(ids) == count:
-        return RowNumbers(ids.start, ids.stop)
-    stored = read_stored_ids(sources)  # files in different orders are rejected in any case
-    found = stored if ids is None else ids
+    found = read_stored_ids(sources) if ids is None else ids
     return RowNumbers(0, count) if found is None else check_ids(found, count)[0]

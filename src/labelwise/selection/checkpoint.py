@@ -1,14 +1,14 @@
-"""Selections that go on after an interruption.
+"""Checkpoints: selections that continue after an interruption.
 
-A strategy is a function of its options, its seed and what the blocks answer. `Recorded` writes the
-answers down in order, and every now and then what the blocks remember. A selection that starts with
-the same folder is given the answers again, up to the last time that the blocks' memory was written;
-then the blocks get it back, and the selection goes on from there. At most the work since then is
-done twice, and the picks are the same as without an interruption.
+A strategy is a function of its options, its seed and the results of the blocks. `RecordedShards`
+writes the results in order, and from time to time the state of the blocks. A selection that starts
+with the same folder gets the recorded results again, up to the last time that the state was
+written; then the blocks get their state back, and the selection continues from there. At most the
+work since then is repeated, and the picks are the same as without an interruption.
 
-A folder belongs to one selection: other data, options or versions are refused. At the end the picks
-are written down too (`finished`), and the folder goes once the caller has done with them what may
-fail, such as saving them to a disk that is full.
+A folder belongs to one selection: other data, options or versions are rejected. At the end the
+picks are written too (`load_or_select`), and the folder is removed once the caller has finished
+with them what may fail, such as saving them to a full disk.
 """
 
 import contextlib
@@ -16,49 +16,48 @@ import json
 import os
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from mmap import ALLOCATIONGRANULARITY, mmap
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from labelwise.arrays import Ids, like
-from labelwise.errors import BadInput
+import numpy as np
+
+from labelwise.arrays import Ids, is_array, like, to_numpy
+from labelwise.errors import BadInput, StorageFailed
+from labelwise.files import lock_file, to_json, write_atomically, write_json
 from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.file_patterns import find_row_files
 from labelwise.pool.part_worker import name_of
-from labelwise.selection.kept_files import (
-    as_json,
-    intact,
-    locked,
-    part,
-    read_json,
-    to_disk,
-    whole,
-    write_json,
-    writing,
-)
+from labelwise.pool.remote_files import is_remote, remote_facts
+from labelwise.pool.sources import Source, Sources
 from labelwise.selection.result import Selection
 from labelwise.selection.serialization import read_value, write_value
 
 SECONDS = 20.0
-"""How long at least lies between two times that the blocks' memory is written."""
+"""Least time between two writings of the blocks' state."""
 SHARE = 10
-"""Writing takes at most one part in so many of the time."""
-
+"""Writing takes at most one part in this many of the time."""
 ANSWERS, SNAPSHOT, FACTS, LOCK = "answers", "snapshot.json", "selection.json", "lock"
 PICKS = "picks"
 PROBE = 1 << 16
-"""How many bytes a folder must have room for."""
+"""Bytes that a folder must have room for."""
+SUMMED_ROWS = 1 << 14
+"""Rows of an array that are added to its checksum at a time."""
 
 T = TypeVar("T")
 
 
 class Snapshot(NamedTuple):
-    """How far a selection had come when the blocks' memory was last written.
+    """Progress of a selection when the state of the blocks was last written.
 
     Attributes:
-        calls: how many of its calls are answered in the folder.
-        bytes: how much of the answers' file they take.
-        states: the name of the file with what the blocks remember.
+        calls: number of its calls whose results are in the folder.
+        bytes: size of these results in their file.
+        states: name of the file with the state of the blocks.
     """
 
     calls: int = 0
@@ -66,21 +65,21 @@ class Snapshot(NamedTuple):
     states: str | None = None
 
 
-class Recorded:
-    """Blocks whose answers are written down; a `labelwise.pool.blocks.Shards`.
+class RecordedShards:
+    """Blocks whose results are recorded; a `labelwise.pool.blocks.Shards`.
 
     Attributes:
-        replayed: how many calls were answered from the folder, without a look at the rows.
+        replayed: number of calls that were answered from the folder, without reading rows.
     """
 
     def __init__(self, shards: LocalShards, folder: Path, seconds: float = SECONDS) -> None:
-        """Go on from what the folder holds, or start anew if it holds nothing yet."""
+        """Continue from the folder's content, or start if it has none."""
         self._shards, self._folder, self._seconds = shards, folder, seconds
         self.progress, self.positions = shards.progress, shards.positions
         self.replayed = self._calls = 0
-        snapshot = _snapshot(folder)
+        snapshot = _read_snapshot(folder)
         self._known, self._states = snapshot.calls, snapshot.states
-        with intact(folder / ANSWERS) if self._known else writing(folder):
+        with _report_damage(folder / ANSWERS) if self._known else _report_failed_write(folder):
             self._file: BinaryIO = (folder / ANSWERS).open("r+b" if self._known else "w+b")
         self._file.truncate(snapshot.bytes)
         self._restored = self._states is None
@@ -111,22 +110,22 @@ class Recorded:
     def _call(self, kind: str, *arguments: Any) -> Any:
         name = kind if kind == "rows" else f"{kind} {name_of(arguments[0])}"
         if self._calls < self._known:
-            return self._recorded(name)
-        self._restore()
+            return self._replay(name)
+        self._restore_states()
         answer = getattr(self._shards, kind)(*arguments)
-        with writing(self._folder):
+        with _report_failed_write(self._folder):
             write_value(self._file, [name, answer])
         self._calls += 1
         pause = max(self._seconds, SHARE * self._took) if self._seconds else 0.0
         if time.monotonic() - self._last >= pause:
-            self.write()
+            self.write_snapshot()
         return answer
 
-    def _recorded(self, name: str) -> Any:
+    def _replay(self, name: str) -> Any:
         self._calls += 1
         self.replayed += 1
-        with intact(self._folder / ANSWERS):
-            written, answer = read_value(self._file, self._near)
+        with _report_damage(self._folder / ANSWERS):
+            written, answer = read_value(self._file, self._move_to_rows)
         if written != name:
             raise BadInput(
                 f"{self._folder} holds another selection (it has {written} where this one has "
@@ -134,35 +133,35 @@ class Recorded:
             )
         return answer
 
-    def _near(self, array: Any) -> Any:
+    def _move_to_rows(self, array: Any) -> Any:
         """Bring a host array to the library and device of the rows."""
         rows = self._shards.rows(self._shards.ids[:1])
         first = next(iter(rows.values()))
         return like(array, first[0] if isinstance(first, list) else first)
 
-    def _restore(self) -> None:
-        """Give the blocks back what they remembered, once the answers are through."""
+    def _restore_states(self) -> None:
+        """Give the blocks their state back, once all recorded results are replayed."""
         if self._restored:
             return
         self._restored = True
         self._file.seek(0, os.SEEK_END)
         assert self._states is not None
         path = self._folder / self._states
-        with intact(path), path.open("rb") as file:
-            self._shards.map(_load, file, self._near)
+        with _report_damage(path), path.open("rb") as file:
+            self._shards.map(_load_state, file, self._move_to_rows)
         self._last = time.monotonic()
 
-    def write(self) -> None:
-        """Write what the blocks remember; if that is cut short, the last time counts."""
+    def write_snapshot(self) -> None:
+        """Write the state of the blocks; if this is interrupted, the previous snapshot counts."""
         begin = time.monotonic()
         states = f"states-{self._calls}"
-        with writing(self._folder):
+        with _report_failed_write(self._folder):
             with (self._folder / states).open("wb") as file:
-                self._shards.map(_save, file)
-                to_disk(file)
-            to_disk(self._file)
+                self._shards.map(_save_state, file)
+                _flush_to_disk(file)
+            _flush_to_disk(self._file)
             snapshot = Snapshot(self._calls, self._file.tell(), states)
-            write_json(self._folder / SNAPSHOT, snapshot._asdict())
+            write_json(self._folder / SNAPSHOT, snapshot._asdict(), durable=True)
             for old in self._folder.glob("states-*"):
                 if old.name != states:
                     old.unlink()
@@ -170,123 +169,127 @@ class Recorded:
         self._took = self._last - begin
 
     def close(self) -> None:
-        """Let go of the folder."""
-        with contextlib.suppress(OSError):  # answers after the last snapshot do not count
+        """Release the folder."""
+        with contextlib.suppress(OSError):  # results after the last snapshot do not count
             self._file.close()
 
 
-def _save(shard: Shard, file: BinaryIO) -> None:
+def _save_state(shard: Shard, file: BinaryIO) -> None:
     write_value(file, shard.state)
 
 
-def _load(shard: Shard, file: BinaryIO, near: Callable[[Any], Any]) -> None:
+def _load_state(shard: Shard, file: BinaryIO, move: Callable[[Any], Any]) -> None:
     shard.state.clear()
-    shard.state.update(read_value(file, near))
+    shard.state.update(read_value(file, move))
 
 
 @contextmanager
-def recorded(
-    shards: LocalShards, folder: Path | None, facts: Mapping[str, Any], seconds: float = SECONDS
-) -> Iterator[Any]:
-    """The blocks, with their answers written to a folder that goes when all is done.
+def record_calls(
+    shards: LocalShards, folder: Path, facts: Mapping[str, Any], seconds: float = SECONDS
+) -> Iterator[RecordedShards]:
+    """The blocks with their results recorded in a folder that is removed when all is done.
 
     Args:
         shards: the candidates.
-        folder: made if it is not there; None writes nothing.
-        facts: what makes this selection this one; those of a folder in use must be the same.
-        seconds: how long at least lies between two times that the blocks' memory is written; 0
-            writes it after every call.
+        folder: created if needed.
+        facts: identify the selection; those of a folder in use must be the same.
+        seconds: least time between two writings of the blocks' state; 0 writes after every call.
     """
-    if folder is None:
-        yield shards
-        return
     check_folder(folder, facts)
-    with writing(folder):
+    with _report_failed_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / LOCK):
-        if not _ours(folder, facts):
-            with writing(folder):
-                write_json(folder / FACTS, facts)
-        ours = Recorded(shards, folder, seconds)
+        (folder / LOCK).touch()
+    with lock_file(folder / LOCK) as held:
+        if not held:
+            raise BadInput(
+                f"another selection is using {folder}; wait for it, or give another folder"
+            )
+        if not _belongs_to(folder, facts):
+            with _report_failed_write(folder):
+                write_json(folder / FACTS, facts, durable=True)
+        recorded = RecordedShards(shards, folder, seconds)
         try:
-            yield ours
+            yield recorded
         finally:
-            ours.close()
-        _clear(folder)
-    with contextlib.suppress(OSError):  # someone keeps other things there
+            recorded.close()
+        _clear_folder(folder)
+    with contextlib.suppress(OSError):  # the folder holds other files
         folder.rmdir()
 
 
-def finished(folder: Path | None, select: Callable[[], Selection]) -> Selection:
-    """The picks that were written down when the selection was done; else make them, and do so.
+def load_or_select(folder: Path, select: Callable[[], Selection]) -> Selection:
+    """The picks written when the selection finished; otherwise make and write them.
 
     Args:
-        folder: that of `recorded`, in which it is called; None writes nothing.
+        folder: of `record_calls`, inside which this is called.
         select: makes the picks.
     """
-    if folder is None:
-        return select()
     path = folder / PICKS
     if path.exists():
-        with intact(path), path.open("rb") as file:
+        with _report_damage(path), path.open("rb") as file:
             picks: Selection = read_value(file)
             return picks
     picks = select()
-    with contextlib.suppress(OSError), whole(path) as file:  # the caller has them all the same
-        write_value(file, picks)
+    with contextlib.suppress(OSError), write_atomically(path, durable=True) as part:
+        with part.open("wb") as file:  # the caller has the picks even if this fails
+            write_value(file, picks)
     return picks
 
 
 def check_folder(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Refuse a folder that a selection cannot use, and leave nothing in it.
+    """Reject a folder that a selection cannot use, and leave nothing in it.
 
     Args:
-        folder: which need not be there.
-        facts: as for `recorded`.
+        folder: need not exist.
+        facts: as for `record_calls`.
     """
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"resume must be a folder; {folder} is a file")
     if folder.is_dir():
-        _ours(folder, facts)
+        _belongs_to(folder, facts)
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    with writing(folder), tempfile.TemporaryFile(dir=nearest) as file:
+    with _report_failed_write(folder), tempfile.TemporaryFile(dir=nearest) as file:
         file.write(bytes(PROBE))
         file.flush()
 
 
-def _ours(folder: Path, facts: Mapping[str, Any]) -> bool:
-    """Whether the folder belongs to this selection, or else to none; another's is refused."""
-    before = read_json(folder / FACTS)
+def _belongs_to(folder: Path, facts: Mapping[str, Any]) -> bool:
+    """Whether the folder belongs to this selection or to none; another's is rejected."""
+    before = _read_object(folder / FACTS)
     if before is None:
-        known = {LOCK, *(part(folder / name).name for name in (FACTS, SNAPSHOT, PICKS))}
-        if any(path.name not in known for path in folder.iterdir()):
+        if any(path.name != LOCK and not _is_part(path) for path in folder.iterdir()):
             raise BadInput(
-                f"{folder} holds other files and no selection to go on with; give a new folder"
+                f"{folder} holds other files and no selection to continue; give a new folder"
             )
         return False
-    given = json.loads(as_json(facts))
+    given = json.loads(json.dumps(to_json(facts)))
     if before != given:
-        place, old, new = _difference(before, given)
+        place, old, new = _find_difference(before, given)
         raise BadInput(
-            f"{folder} holds another selection: its {place} is {_brief(old)}, now it is "
-            f"{_brief(new)}; delete the folder, or give another one"
+            f"{folder} holds another selection: its {place} is {_shorten(old)}, now it is "
+            f"{_shorten(new)}; delete the folder, or give another one"
         )
     return True
 
 
-def _clear(folder: Path) -> None:
-    """Delete what a selection has written, the lock last."""
-    # Without a snapshot there is nothing to go on with, whatever else is still there.
+def _is_part(path: Path) -> bool:
+    """Whether a file was being written when its process ended."""
+    return path.name.startswith(".") and ".part" in path.name
+
+
+def _clear_folder(folder: Path) -> None:
+    """Delete the files of a selection: the snapshot first, the lock last."""
     written = [folder / name for name in (SNAPSHOT, ANSWERS, PICKS, FACTS)]
-    for path in (written[0], *folder.glob("states-*"), *map(part, written), *written[1:]):
+    parts = [path for path in folder.iterdir() if _is_part(path)]
+    for path in (written[0], *folder.glob("states-*"), *parts, *written[1:]):
         path.unlink(missing_ok=True)
     (folder / LOCK).unlink()
 
 
-def _difference(before: Any, given: Any) -> tuple[str, Any, Any]:
-    """Where two descriptions first differ, in words, and what stands there.
+def _find_difference(before: Any, given: Any) -> tuple[str, Any, Any]:
+    """The first place where two descriptions differ, and the values there.
 
-    >>> _difference({"pool": {"rows": 5, "columns": 2}}, {"pool": {"rows": 5, "columns": 3}})
+    >>> _find_difference({"pool": {"rows": 5, "columns": 2}}, {"pool": {"rows": 5, "columns": 3}})
     ('pool, columns', 2, 3)
     """
     if isinstance(before, list) and isinstance(given, list) and len(before) == len(given) > 0:
@@ -294,23 +297,138 @@ def _difference(before: Any, given: Any) -> tuple[str, Any, Any]:
     if not (isinstance(before, dict) and isinstance(given, dict)):
         return "", before, given
     name = next(name for name in {**before, **given} if before.get(name) != given.get(name))
-    rest, old, new = _difference(before.get(name), given.get(name))
+    rest, old, new = _find_difference(before.get(name), given.get(name))
     return ", ".join(filter(None, [str(name), rest])), old, new
 
 
-def _brief(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 80 else f"{text[:60]}..."
 
 
-def kept(folder: Path) -> int:
-    """How many answers a folder holds that need not be asked for again; the picks are one more."""
-    return _snapshot(folder).calls + (folder / PICKS).exists()
+def count_kept_results(folder: Path) -> int:
+    """Number of results in a folder that will be replayed; the picks count as one more."""
+    return _read_snapshot(folder).calls + (folder / PICKS).exists()
 
 
-def _snapshot(folder: Path) -> Snapshot:
-    found = read_json(folder / SNAPSHOT)
+def _read_snapshot(folder: Path) -> Snapshot:
+    found = _read_object(folder / SNAPSHOT)
     if found is None:
         return Snapshot()
-    with intact(folder / SNAPSHOT):
+    with _report_damage(folder / SNAPSHOT):
         return Snapshot(int(found["calls"]), int(found["bytes"]), str(found["states"]))
+
+
+def _read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a file; None if there is no file."""
+    with _report_damage(path):
+        if not path.exists():
+            return None
+        found = json.loads(path.read_text())
+        if not isinstance(found, dict):
+            raise TypeError("not a JSON object")
+        return found
+
+
+def _flush_to_disk(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+@contextmanager
+def _report_failed_write(folder: Path) -> Iterator[None]:
+    """Name the folder if it cannot be written to."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot write to {folder} ({error.strerror or error}), where resume keeps its "
+            "progress; make room there, or give another folder"
+        ) from error
+
+
+@contextmanager
+def _report_damage(path: Path) -> Iterator[None]:
+    """Name the folder if a file in it cannot be read as it was written."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput(
+            f"{path.parent} is damaged ({path.name}: {reason}); delete the folder and start again"
+        ) from error
+
+
+def describe_pool(values: Mapping[str, Any], sources: Sources) -> dict[str, Any]:
+    """What identifies a pool: names, shapes, and files or a checksum of the numbers.
+
+    Args:
+        values: representations by name, as given.
+        sources: the same, opened.
+    """
+    facts: dict[str, Any] = {}
+    for name, opened in sources.items():
+        value = values[name]
+        pairs = zip(value, opened, strict=True) if isinstance(opened, list) else [(value, opened)]
+        facts[name] = [_describe_value(given, source, name) for given, source in pairs]
+    return facts
+
+
+def _describe_value(value: Any, source: Source, name: str) -> dict[str, Any]:
+    facts: dict[str, Any] = {"shape": source.shape, "precision": source.precision}
+    if is_remote(value):
+        return facts | {"files": remote_facts(value, name)}
+    if isinstance(value, np.memmap):
+        # A map that cannot be written to holds what its file holds.
+        exists = value.filename is not None and Path(value.filename).exists()
+        if exists and value.mode == "r" and isinstance(_find_pages(value), mmap):
+            return facts | _describe_map(value)
+    if is_array(value):
+        return facts | {"sum": _sum_rows(source)}
+    path = Path(value)
+    return facts | _describe_files([path] if path.is_file() else find_row_files(path, name))
+
+
+def _describe_map(rows: Any) -> dict[str, Any]:
+    """The file of a map, and the place of its numbers in the file."""
+    begin = rows.offset - rows.offset % ALLOCATIONGRANULARITY  # pages start at multiples of it
+    into = rows.ctypes.data - np.frombuffer(_find_pages(rows), dtype=np.uint8).ctypes.data
+    place = {"offset": begin + into, "strides": rows.strides, "type": rows.dtype.str}
+    return _describe_files([Path(str(rows.filename))]) | place
+
+
+def _find_pages(rows: Any) -> Any:
+    """The buffer of an array and of all arrays that it is a view of."""
+    while isinstance(rows, np.ndarray):
+        rows = rows.base
+    return rows
+
+
+def _sum_rows(source: Source) -> int:
+    total = 0
+    for first in range(0, source.shape[0], SUMMED_ROWS):
+        rows = np.ascontiguousarray(to_numpy(source.read(first, first + SUMMED_ROWS)))
+        total = zlib.crc32(rows.tobytes(), total)
+    return total
+
+
+def _describe_files(paths: list[Path]) -> dict[str, Any]:
+    facts = {}
+    for path in paths:
+        status = path.stat()
+        second, rest = divmod(status.st_mtime_ns, 10**9)
+        changed = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        facts[str(path.absolute())] = {
+            "bytes": status.st_size,
+            "changed": f"{changed}.{rest:09d} UTC",
+        }
+    return {"files": facts}
+
+
+def describe_ids(ids: Any) -> str | None:
+    """The number and a checksum of ids; None for none."""
+    if ids is None:
+        return None
+    return f"{len(ids)} ids, sum {zlib.crc32(np.asarray(ids, dtype=np.int64).tobytes()):08x}"

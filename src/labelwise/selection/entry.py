@@ -1,9 +1,11 @@
-"""The public call: from arrays or files, by the name of a strategy, to a selection."""
+"""The public call: from arrays, files or a pool to a selection."""
 
 from typing import Any
 
+from labelwise.errors import BadInput
 from labelwise.pool.blocks import Progress
-from labelwise.selection.request import Asked
+from labelwise.pool.pool import Pool
+from labelwise.selection.request import SelectionRequest
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
 from labelwise.strategy import Strategy
@@ -13,6 +15,7 @@ def select(
     strategy: str | Strategy,
     budget: int,
     *,
+    pool: Pool | None = None,
     features: Any = None,
     probabilities: Any = None,
     logits: Any = None,
@@ -36,42 +39,41 @@ def select(
     """Pick the items of a pool that are worth labelling.
 
     Each representation is a NumPy array, a torch tensor (on any device), or the path of a .npy or
-    .parquet file, of a folder of them or a pattern (``"pool-*.npy"``); a list of them is one per
-    model. Give those that the strategy needs. Tensors beside arrays or files: all are computed with
-    where the tensors are.
+    .parquet file, of a folder of them or a pattern (``"pool-*.npy"``); a list has one per model.
+    Give those that the strategy needs, or a pool that holds them. If some are tensors, the
+    computation runs where they are.
 
     Args:
         strategy: a name from `labelwise.strategies`, or a strategy.
-        budget: how many items to pick.
-        features: ``(n, d)``, as a rule the last hidden layer.
+        budget: number of items to pick.
+        pool: ids and representations; instead of ``ids`` and the representations below.
+        features: ``(n, d)``, usually the last hidden layer.
         probabilities: ``(n, K)`` class probabilities.
         logits: ``(n, K)`` class scores before the softmax.
         member_probabilities: ``(n, m, K)`` from posterior draws, dropout, an ensemble or models.
-        member_votes: ``(n, m)`` what each member predicts.
+        member_votes: ``(n, m)`` the prediction of each member.
         outputs: ``(n, k)`` predicted values of a regression.
         gradient_norms: ``(n,)`` squared norms of the items' gradients over the whole network.
         gradient_products: ``(n,)`` their products with the sum of the labelled items' gradients.
         duals: ``(n,)`` predicted dual variables.
-        ids: ``(n,)`` the items' ids; row numbers if None.
-        labelled: ids of the items that are labelled already; context, never picked again.
-        seed: decides every draw.
-        progress: called as ``progress(stage, done, total)`` while the selection runs.
+        ids: ``(n,)`` the items' keys: integers, texts, UUIDs, dates or times; row numbers if None.
+        labelled: keys of the items that are labelled already; context, never picked again.
+        seed: determines every draw.
+        progress: called as ``progress(stage, done, total)`` during the selection.
         on: where the rows are read: in this process if None; ``"ray"`` on a Ray cluster started
-            here, ``"ray:HOST:PORT"`` or ``"ray://HOST:PORT"`` on one that runs, or
-            `labelwise.pool.ray.shards.RayActors` that are to serve several calls. The picks
-            are the same.
-        actors: how many processes of the cluster hold the rows; one per CPU if None.
-        device: where rows of files and host arrays are computed with, such as ``"cuda"``: a block
-            at a time is brought there. Where they are if None.
-        memory: how many GiB the selection may take; what the machine has free if None. One that
-            would take more is refused before it starts; before that, what is kept beside the rows
-            goes to temporary files.
-        resume: a folder in which to write down how far the selection has come, now and then. The
-            same call goes on from there after an interruption; the folder goes at the end.
+            here, ``"ray:HOST:PORT"`` or ``"ray://HOST:PORT"`` on a running one, or
+            `labelwise.pool.ray.shards.RayActors` that serve several calls. The picks are the same.
+        actors: number of processes of the cluster that hold the rows; one per CPU if None.
+        device: where to compute with rows of files and host arrays, such as ``"cuda"``: one block
+            at a time is copied there. Where the rows are if None.
+        memory: GiB that the selection may use; the free memory if None. If it needs more, state
+            goes to temporary files; if that does not suffice, it is rejected before it starts.
+        resume: a folder for checkpoints. After an interruption the same call continues from there;
+            the folder is removed at the end.
         **options: the strategy's own options, by name; an unknown one is an error.
 
     Returns:
-        The picks in order, with weights where the method gives them.
+        The picks in order, with weights if the method provides them.
 
     Example:
         >>> import numpy as np
@@ -80,6 +82,8 @@ def select(
         array([0, 4, 2])
         >>> select("k_center", 2, features=features, labelled=[4]).ids
         array([0, 2])
+        >>> select("k_center", 2, features=features, ids=list("abcde"), labelled=["e"]).keys
+        ['a', 'c']
     """
     chosen = get(strategy) if isinstance(strategy, str) else strategy
     given = {
@@ -92,21 +96,23 @@ def select(
         "gradient_norms": gradient_norms,
         "gradient_products": gradient_products,
         "duals": duals,
+        "ids": ids,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    asked = Asked(
-        chosen.with_options(**options),
+    if pool is not None and given:
+        raise BadInput(f"give either a pool or representations and ids; got pool and {min(given)}")
+    request = SelectionRequest(
+        chosen.with_options(**options) if options else chosen,
         budget,
-        given,
-        ids=ids,
-        labelled=labelled,
-        seed=seed,
-        progress=progress,
-        on=on,
-        actors=actors,
-        device=device,
-        memory=memory,
-        resume=resume,
+        Pool(**given) if pool is None else pool,
+        labelled,
+        seed,
+        progress,
+        on,
+        actors,
+        device,
+        memory,
+        resume,
     )
-    with asked.open().ready().picks() as found:
-        return found
+    with request.run() as picks:
+        return picks

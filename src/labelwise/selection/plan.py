@@ -1,45 +1,68 @@
-"""What a selection will take before it starts: passes, bytes read, memory and time.
+"""The cost of a selection before it starts: passes, bytes read, memory and time.
 
-A strategy declares its cost (`labelwise.strategy.Cost`), or its form tells. Memory is some blocks,
-what is kept per item, and what the strategy holds besides. Time is that of reading a few of the
-pool's own blocks and multiplying them once, times the passes.
+A strategy declares its cost (`labelwise.strategy.Cost`), or its type implies it. Memory is a few
+blocks, the bytes kept per item, and what the strategy holds besides. Time is measured by reading a
+few of the pool's own blocks and multiplying them once, times the passes.
 """
 
 import math
+import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from labelwise.arrays import float64, namespace, to_numpy
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.pool.ids import RowNumbers
 from labelwise.pool.representations import flatten_sources, open_sources
-from labelwise.pool.shards import BLOCK_BYTES, LEAST_ROW, rows_per_block
+from labelwise.pool.shards import BLOCK_BYTES, LEAST_ROW, BlockRows, rows_per_block
 from labelwise.pool.sources import Sources
-from labelwise.selection.pace import TIMED_COLUMNS, Pace, pace
-from labelwise.strategies import get
-from labelwise.strategy import Cost, Job, Strategy
+from labelwise.strategies import get, strategies
+from labelwise.strategy import Cost, Job, ScoreStrategy, Strategy
 
 BLOCKS_AT_ONCE = 6
-"""A block, and what is computed from it while it is visited: so many blocks of memory."""
+"""A visit needs this many times the memory of a block, for the block and its results."""
 WORK_BYTES = 32 << 20
-"""What any selection takes besides, for pieces of a block and small matrices."""
-PRESELECT = ("margin", "entropy", "random")
-"""Strategies of hardly any memory, to make a pool smaller for one that needs more."""
+"""Memory of any selection for pieces of a block and small matrices."""
+TIMED_BLOCKS, TIMED_COLUMNS, TIMED_ROWS, TIMED_SECONDS = 3, 32, 1 << 14, 0.5
+"""A measurement reads at most this many blocks and multiplies them with this many columns, this
+many rows at a time; it starts no further block after this many seconds."""
+MEMORY_INFO, CGROUP_LIST, CGROUP_MOUNT = map(
+    Path, ("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup")
+)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a selection will take.
+class ReadSpeed:
+    """Speed of a pool's rows, measured on some of its blocks.
+
+    Attributes:
+        read: seconds to read all rows.
+        column: seconds to multiply all rows with one column, in float64.
+        blocks: number of blocks measured.
+    """
+
+    read: float
+    column: float
+    blocks: int
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """The cost of a selection.
 
     Attributes:
         strategy: its name.
-        budget: how many items are to be picked.
-        items: how many rows the pool has.
-        columns: by representation, what one row is: ``features 64``.
-        row_bytes: how much one row of all representations takes.
-        block_bytes: how much one block takes, about.
-        cost: what the strategy says.
-        pace: measured, or None.
-        reader_bytes: what is kept of files that are decoded, besides the block.
+        budget: number of items to pick.
+        items: number of rows of the pool.
+        columns: by representation, the shape of one row: ``features 64``.
+        row_bytes: bytes of one row of all representations.
+        block_bytes: approximate bytes of one block.
+        cost: as the strategy declares it.
+        speed: measured, or None.
+        reader_bytes: memory of file readers besides the block.
     """
 
     strategy: str
@@ -49,28 +72,28 @@ class Plan:
     row_bytes: int
     block_bytes: int
     cost: Cost
-    pace: Pace | None = None
+    speed: ReadSpeed | None = None
     reader_bytes: int = 0
 
     @property
     def block_rows(self) -> int:
-        """How many rows a block has."""
+        """Rows per block."""
         return min(rows_per_block(self.row_bytes, self.block_bytes), max(self.items, 1))
 
     @property
     def blocks(self) -> int:
-        """In how many blocks the rows are read."""
+        """Number of blocks."""
         return max(math.ceil(self.items / self.block_rows), 1)
 
     @property
     def bytes_read(self) -> tuple[float, float]:
-        """The fewest and the most bytes that are read, in all passes."""
+        """The fewest and the most bytes read in all passes."""
         size = self.items * self.row_bytes
         return size * self.cost.passes[0], size * self.cost.passes[1]
 
     @property
     def memory(self) -> float:
-        """Bytes above Python's own, at the most."""
+        """Upper estimate of the bytes above Python's own."""
         block = self.block_rows * max(self.row_bytes, LEAST_ROW)
         kept = self.items * self.cost.item_bytes
         held = self.cost.held_bytes + self.reader_bytes
@@ -78,91 +101,81 @@ class Plan:
 
     @property
     def least_memory(self) -> float:
-        """The same if what lies beside the rows goes to disk."""
+        """The same if the state of the blocks goes to disk."""
         return self.memory - self.items * self.cost.state_bytes
 
     @property
     def seconds(self) -> float | None:
-        """How long it takes, about; None where nothing was measured or told."""
-        if self.pace is None or not math.isfinite(self.cost.expected):
+        """Estimated time; None if nothing was measured or the passes are unknown."""
+        if self.speed is None or not math.isfinite(self.cost.expected):
             return None
-        return self.cost.expected * self.pace.read + self.cost.columns * self.pace.column
+        return self.cost.expected * self.speed.read + self.cost.columns * self.speed.column
 
-    def short(self) -> Iterator[str]:
+    def describe_briefly(self) -> Iterator[str]:
         """Two lines: the pool, and how often it is read in how much memory."""
-        cut = f"{self.blocks:,} blocks of {size_text(self.block_rows * self.row_bytes)}"
+        cut = f"{self.blocks:,} blocks of {format_size(self.block_rows * self.row_bytes)}"
         cut = f"in {cut}" if self.blocks > 1 else "in one block"
-        total = size_text(self.items * self.row_bytes)
+        total = format_size(self.items * self.row_bytes)
         yield f"pool: {self.items:,} items ({self.columns}), {total}, read {cut}"
-        memory = f"about {size_text(self.memory)} above Python's own"
-        yield f"plan: {self.strategy} reads the rows {times_text(self.cost)}; {memory}"
+        memory = f"about {format_size(self.memory)} above Python's own"
+        yield f"plan: {self.strategy} reads the rows {describe_passes(self.cost)}; {memory}"
 
-    def lines(self) -> Iterator[str]:
-        """All that is known, a line each."""
-        yield from self.short()
-        yield f"bytes read: {self._bytes_text()}"
+    def describe_fully(self) -> Iterator[str]:
+        """Everything known, one line each."""
+        yield from self.describe_briefly()
+        yield f"bytes read: {self._describe_bytes()}"
         kept = f"{self.cost.item_bytes:,.0f} bytes per item"
-        kept += f" ({size_text(self.items * self.cost.item_bytes)})"
+        kept += f" ({format_size(self.items * self.cost.item_bytes)})"
         if self.cost.held_bytes:
-            kept += f", and {size_text(self.cost.held_bytes)}"
+            kept += f", and {format_size(self.cost.held_bytes)}"
         if self.cost.state_bytes:
-            kept += f"; {size_text(self.items * self.cost.state_bytes)} may go to disk"
+            kept += f"; {format_size(self.items * self.cost.state_bytes)} may go to disk"
         yield f"kept in memory: {kept}{': ' if self.cost.holds else ''}{self.cost.holds}"
-        if self.pace is not None:
-            pace = f"all rows are read in {seconds_text(self.pace.read)}"
-            pace += f" and multiplied with {TIMED_COLUMNS} columns in "
-            pace += seconds_text(TIMED_COLUMNS * self.pace.column)
-            said = (
-                "cannot be told" if self.seconds is None else f"about {seconds_text(self.seconds)}"
-            )
-            yield f"time: {said} ({pace}, by {self.pace.blocks} of the blocks)"
+        if self.speed is not None:
+            speed = f"all rows are read in {format_seconds(self.speed.read)}"
+            speed += f" and multiplied with {TIMED_COLUMNS} columns in "
+            speed += format_seconds(TIMED_COLUMNS * self.speed.column)
+            total = "unknown" if self.seconds is None else f"about {format_seconds(self.seconds)}"
+            yield f"time: {total} ({speed}, measured on {self.speed.blocks} of the blocks)"
 
-    def _bytes_text(self) -> str:
-        """In the same words as the passes."""
+    def _describe_bytes(self) -> str:
         low, high = self.bytes_read
         if low == high:
-            return size_text(low)
+            return format_size(low)
         if not math.isfinite(high):
-            return f"{size_text(low)}, more if it needs to"
-        usual = size_text(self.items * self.row_bytes * self.cost.expected)
-        usual = f", as a rule about {usual}" if self.cost.usual is not None else ""
-        return f"at most {size_text(high)}{usual}"
+            return f"{format_size(low)}, more if needed"
+        usual = format_size(self.items * self.row_bytes * self.cost.expected)
+        usual = f", usually about {usual}" if self.cost.usual is not None else ""
+        return f"at most {format_size(high)}{usual}"
 
 
-def plan(
-    strategy: Strategy,
-    given: Mapping[str, Any],
-    budget: int,
-    *,
-    timed: bool = False,
-    block_bytes: int = BLOCK_BYTES,
-) -> Plan | None:
-    """What a selection will take, from the shapes of the files; None without any.
+def check_needs(strategy: Strategy, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The representations that the strategy will read; an error if they are missing or lists."""
+    names = strategy.match_needs(given)
+    for name in names:
+        if isinstance(given[name], list | tuple) and not strategy.several:
+            raise BadInput(
+                f"{strategy.name} takes one array of {name}; got a list of {len(given[name])}: "
+                "concatenate their columns, or use a strategy for several models; if they are "
+                "parts of one pool, give their folder, or a pattern in quotes"
+            )
+    return names
+
+
+def plan_selection(
+    strategy: Strategy, given: Mapping[str, Any], budget: int
+) -> SelectionPlan | None:
+    """Plan a selection from the shapes of arrays and files; None without any.
 
     Args:
-        strategy: what will run, with its options.
+        strategy: with its options.
         given: representations by name, as `labelwise.select` takes them.
-        budget: how many items to pick.
-        timed: whether to read and multiply a few blocks, which takes about a second.
-        block_bytes: how much memory one block takes, about.
-
-    >>> import labelwise
-    >>> import numpy as np
-    >>> features = np.zeros((1000, 16), dtype=np.float32)
-    >>> found = plan(labelwise.strategies()["k_center"], {"features": features}, 10)
-    >>> found.cost.passes, found.bytes_read
-    ((2, 12), (128000, 768000))
+        budget: number of items to pick.
     """
-    names = needed(strategy, given) or tuple(given)[:1]
+    names = check_needs(strategy, given) or tuple(given)[:1]
     if not names:
         return None
-    return plan_sources(
-        strategy,
-        open_sources({name: given[name] for name in names}),
-        budget,
-        timed=timed,
-        block_bytes=block_bytes,
-    )
+    return plan_sources(strategy, open_sources({name: given[name] for name in names}), budget)
 
 
 def plan_sources(
@@ -172,8 +185,16 @@ def plan_sources(
     *,
     timed: bool = False,
     block_bytes: int = BLOCK_BYTES,
-) -> Plan:
-    """What a selection from opened sources will take; the arguments are those of `plan`."""
+) -> SelectionPlan:
+    """Plan a selection from opened sources.
+
+    Args:
+        strategy: with its options.
+        sources: the representations that it reads.
+        budget: number of items to pick.
+        timed: measure the speed of the rows, which takes up to a second.
+        block_bytes: approximate bytes of one block.
+    """
     shapes = row_shapes(sources)
     every = [source for _, source in flatten_sources(sources)]
     items, row_bytes = every[0].shape[0], sum(source.bytes_per_row for source in every)
@@ -181,10 +202,15 @@ def plan_sources(
         f"{name} {' and '.join('x'.join(map(str, shape)) or '1' for shape in several)}"
         for name, several in shapes.items()
     ]
-    cost = _cost(strategy, Job(items, budget, shapes, strategy.options, block_bytes))
-    if not strategy.needs:  # its rows are read all the same, to check them
+    job = Job(items, budget, shapes, strategy.options, block_bytes)
+    try:
+        cost = strategy.costs(job)
+    except (TypeError, ValueError, LookupError, ArithmeticError):
+        # Invalid options are rejected by the strategy's own check.
+        cost = replace(strategy, cost=None).costs(job)
+    if not strategy.needs:  # the rows are read once, to check them
         cost = replace(cost, passes=(1, 1))
-    return Plan(
+    return SelectionPlan(
         strategy.name,
         budget,
         items,
@@ -192,7 +218,7 @@ def plan_sources(
         row_bytes,
         block_bytes,
         cost,
-        pace(sources, items, row_bytes, block_bytes) if timed else None,
+        measure_speed(sources, items, row_bytes, block_bytes) if timed else None,
         sum(source.held_bytes for source in every),
     )
 
@@ -205,98 +231,155 @@ def row_shapes(sources: Sources) -> dict[str, tuple[tuple[int, ...], ...]]:
     }
 
 
-def _cost(strategy: Strategy, job: Job) -> Cost:
-    """What the strategy says; what its form says if it makes nothing of the options.
+def measure_speed(
+    sources: Sources, items: int, row_bytes: int, block_bytes: int = BLOCK_BYTES
+) -> ReadSpeed:
+    """Read a few blocks and multiply them in float64, as most strategies do."""
+    step = min(rows_per_block(row_bytes, block_bytes), max(items, 1))
+    starts = sorted({0, max(items - step, 0), max(items // 2 - step, 0)})[:TIMED_BLOCKS]
+    read = column = 0.0
+    rows = blocks = 0
+    for start in starts:
+        ids = RowNumbers(start, min(start + step, items))
+        begin = time.perf_counter()
+        block = BlockRows(sources, start, ids)
+        values = [block[name] for name in block]
+        read += time.perf_counter() - begin
+        for value in values:
+            column += sum(map(_time_product, value if isinstance(value, list) else [value]))
+        rows, blocks = rows + len(ids), blocks + 1
+        if read + TIMED_COLUMNS * column > TIMED_SECONDS:
+            break
+    share = items / max(rows, 1)
+    return ReadSpeed(read * share, column * share, blocks)
 
-    Options that are no good are refused by the strategy itself, in its own words.
-    """
-    try:
-        return strategy.costs(job)
-    except (TypeError, ValueError, LookupError, ArithmeticError):
-        return replace(strategy, cost=None).costs(job)
+
+def _time_product(array: Any) -> float:
+    """Seconds to multiply the rows of an array with one column of several."""
+    xp = namespace(array)
+    rows = xp.reshape(array, (len(array), -1))
+    width = rows.shape[1]
+    count = min(TIMED_COLUMNS, max(width, 1))
+    columns = xp.astype(xp.ones_like(rows[:1]), xp.float64)
+    columns = xp.matrix_transpose(xp.broadcast_to(columns, (count, width)))
+    begin = time.perf_counter()
+    for first in range(0, max(len(rows), 1), TIMED_ROWS):
+        product = xp.matmul(float64(rows[first : first + TIMED_ROWS]), columns)
+    to_numpy(product[:1])  # waits for a GPU
+    return (time.perf_counter() - begin) / float(count)
 
 
-def needed(strategy: Strategy, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The first set of representations that the strategy can work with and that is given."""
-    names = strategy.match_needs(given)
-    for name in names:
-        if isinstance(given[name], list | tuple) and not strategy.several:
-            raise BadInput(
-                f"{strategy.name} takes one array of {name}; got a list of {len(given[name])}: "
-                "concatenate their columns, or use a strategy for several models (lewis); if they "
-                "are parts of one pool, give their folder, or a pattern in quotes"
-            )
-    return names
-
-
-def check_memory(found: Plan, limit: float, given: Mapping[str, Any]) -> None:
-    """Refuse a selection that would not fit in memory, and say what would.
+def check_memory(plan: SelectionPlan, limit: float, given: Mapping[str, Any]) -> None:
+    """Reject a selection that does not fit in memory, and name ways that do.
 
     Args:
-        found: the plan.
-        limit: how many bytes it may take.
-        given: representations by name; what is proposed can work with them.
+        plan: of the selection.
+        limit: bytes that it may use.
+        given: representations by name; the proposed strategies work with them.
     """
-    if found.least_memory <= limit:
+    if plan.least_memory <= limit:
         return
-    what = f": it keeps {found.cost.holds}" if found.cost.holds else ""
-    ways = [*_instead(found, limit, given), *_preselect(found, limit, given), "raise memory"]
+    what = f": it keeps {plan.cost.holds}" if plan.cost.holds else ""
+    ways = ["raise memory"]
+    # Fewer items fit, if a strategy that keeps little preselects them.
+    per_item = plan.cost.item_bytes - plan.cost.state_bytes
+    few = int((limit - plan.least_memory) / max(per_item, 1)) + plan.items
+    if few >= max(plan.budget, 1):
+        leading_digit = few // 10 ** (len(str(few)) - 1) * 10 ** (len(str(few)) - 1)
+        count = max(leading_digit, plan.budget)
+        small = [s for s in strategies().values() if isinstance(s, ScoreStrategy) or not s.needs]
+        if by := [s.name for s in small if _fits(s, count, limit, given)]:
+            ways.insert(0, f"preselect {count:,} items with {' or '.join(by)} and give it those")
+    if others := [n for n in plan.cost.instead if _fits(get(n), plan.budget, limit, given)]:
+        ways.insert(0, f"use {' or '.join(others)}, which does not")
     raise BadInput(
-        f"{found.strategy} would take about {size_text(found.least_memory)} of memory for "
-        f"{found.items:,} items but {size_text(limit)} may be taken{what}; {', or '.join(ways)}"
+        f"{plan.strategy} would take about {format_size(plan.least_memory)} of memory for "
+        f"{plan.items:,} items but {format_size(limit)} may be used{what}; {', or '.join(ways)}"
     )
 
 
-def _instead(found: Plan, limit: float, given: Mapping[str, Any]) -> Iterator[str]:
-    """To use a strategy for the same purpose that fits."""
-    others = [name for name in found.cost.instead if _fits(name, found.budget, limit, given)]
-    if others:
-        yield f"use {' or '.join(others)}, which need not"
-
-
-def _preselect(found: Plan, limit: float, given: Mapping[str, Any]) -> Iterator[str]:
-    """To give it the best items of a strategy that fits."""
-    per_item = found.cost.item_bytes - found.cost.state_bytes
-    few = int((limit - found.least_memory) / max(per_item, 1)) + found.items
-    if few < max(found.budget, 1):
-        return
-    count = max(_rounded(few), found.budget)
-    by = [name for name in PRESELECT if _fits(name, count, limit, given)]
-    if by:
-        yield f"preselect {count:,} items with {' or '.join(by)} and give it those rows"
-
-
-def _fits(name: str, budget: int, limit: float, given: Mapping[str, Any]) -> bool:
-    """Whether a strategy can work with what is given, within the limit."""
+def _fits(strategy: Strategy, budget: int, limit: float, given: Mapping[str, Any]) -> bool:
+    """Whether a strategy works with the given representations within the limit."""
     try:
-        other = plan(get(name), given, budget)
-    except LabelwiseError:  # it needs something else
+        other = plan_selection(strategy, given, budget)
+    except LabelwiseError:  # it needs another representation
         return False
     return other is not None and other.least_memory <= limit
 
 
-def _rounded(count: int) -> int:
-    """The number with its first digit alone."""
-    digits = len(str(count)) - 1
-    return int(str(count)[0]) * int("1" + "0" * digits)
+def find_free_memory() -> int:
+    """Bytes that this process can use without swapping; limits of its container count.
+
+    >>> find_free_memory() > 0
+    True
+    """
+    return max(min([_find_machine_memory(), *_find_container_memory()]), 1)
 
 
-def times_text(cost: Cost) -> str:
-    """How often the rows are read, in words.
+def _find_machine_memory() -> int:
+    """Free memory including the file cache; all memory if that is unknown."""
+    try:
+        for line in MEMORY_INFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30  # unknown: assume a small machine
 
-    >>> times_text(Cost(passes=(2, 2))), times_text(Cost(passes=(2, 11), usual=3))
-    ('twice', 'at most 11 times, as a rule about 3')
+
+def _find_container_memory() -> list[int]:
+    """Memory left in the control groups (versions 1 and 2) that limit this process."""
+    try:
+        lines = [line.split(":", 2) for line in CGROUP_LIST.read_text().splitlines()]
+    except OSError:
+        return []
+    left = []
+    for _, controllers, path in lines:
+        if controllers not in ("", "memory"):
+            continue
+        top = CGROUP_MOUNT / controllers
+        group = top / path.strip("/")
+        for folder in (group, *(parent for parent in group.parents if parent.is_relative_to(top))):
+            left += _read_group_memory(folder)
+    return left
+
+
+def _read_group_memory(folder: Path) -> list[int]:
+    """Memory left in one control group; empty if it has no limit."""
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        try:
+            most = int((folder / limit).read_text())
+            now = int((folder / used).read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):  # no such file, or "max": no limit
+            continue
+        cached = stat.get("total_inactive_file", stat.get("inactive_file", "0"))
+        return [most - now + int(cached)]
+    return []
+
+
+def describe_passes(cost: Cost) -> str:
+    """The number of passes over the rows, in words.
+
+    >>> describe_passes(Cost(passes=(2, 2))), describe_passes(Cost(passes=(2, 11), usual=3))
+    ('twice', 'at most 11 times, usually about 3')
     """
     low, high = cost.passes
     if low == high:
         return {1: "once", 2: "twice"}.get(int(low), f"{low:,.0f} times")
     if not math.isfinite(high):
         return "several times, depending on the data"
-    usual = f", as a rule about {cost.expected:,.0f}" if cost.usual is not None else ""
+    usual = f", usually about {cost.expected:,.0f}" if cost.usual is not None else ""
     return f"at most {high:,.0f} times{usual}"
 
 
-def size_text(count: float) -> str:
+def format_size(count: float) -> str:
     """A number of bytes in the largest unit that keeps it above 1."""
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
@@ -305,10 +388,10 @@ def size_text(count: float) -> str:
     return f"{count:.1f} GiB"
 
 
-def seconds_text(seconds: float) -> str:
-    """A time in the unit that people would use.
+def format_seconds(seconds: float) -> str:
+    """A time in a readable unit.
 
-    >>> [seconds_text(value) for value in (0.0123, 4.5, 250, 9000)]
+    >>> [format_seconds(value) for value in (0.0123, 4.5, 250, 9000)]
     ['0.01 seconds', '4.5 seconds', '4 minutes', '2.5 hours']
     """
     if seconds < 120:

@@ -1,11 +1,10 @@
-"""Selection: which items to label, in order, and how much each should weigh."""
+"""Selection: the items to label, in order, with their weights."""
 
 import csv
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from labelwise.arrays import Floats, Ids
 from labelwise.errors import BadInput, MissingDependency
+from labelwise.files import to_json, write_atomically
 
 FORMATS = (".csv", ".jsonl", ".parquet")
 
@@ -23,11 +23,12 @@ class Selection:
 
     Attributes:
         ids: ``(b,)`` int64, all different.
-        weights: ``(b,)``, how many pool items each pick stands for (the sum is about the pool's
-            size), or None where the method gives none.
+        weights: ``(b,)``, the number of pool items that each pick represents (the sum is about the
+            pool's size), or None if the method has none.
         counts: ``(b,)``, how often a sampler with replacement drew each item, or None.
         scores: ``(b,)``, the strategy's score of each pick when it was picked, or None.
         info: diagnostics of the method; plain values that JSON can hold.
+        keys: the items' original keys if they are not integers; ``ids`` are then their hashes.
 
     Example:
         >>> import numpy as np
@@ -43,6 +44,7 @@ class Selection:
     counts: Ids | None = None
     scores: Floats | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
+    keys: list[Any] | None = None
 
     def __post_init__(self) -> None:
         if len(np.unique(self.ids)) != len(self.ids):
@@ -56,7 +58,7 @@ class Selection:
         return len(self.ids)
 
     def training_weights(self) -> Floats:
-        """The weights scaled to mean 1, ``(b,)``; all ones where the method gives none."""
+        """The weights scaled to mean 1, ``(b,)``; all ones if the method has none."""
         if self.weights is None or not len(self.ids):
             return np.ones(len(self.ids))
         mean = self.weights.mean()
@@ -65,18 +67,17 @@ class Selection:
         return np.asarray(self.weights / mean)
 
     def effective_size(self) -> float:
-        """``(sum w)^2 / sum w^2``: how many equally weighted items are worth as much."""
+        """``(sum w)^2 / sum w^2``: the number of equally weighted items with the same variance."""
         weights = self.training_weights()
         squares = float(weights @ weights)
         return float(weights.sum()) ** 2 / squares if squares else 0.0
 
     def columns(self) -> dict[str, list[Any]]:
         """The table that `save` writes: id, weight, count, score and rank, one entry per pick."""
-        nothing = [None] * len(self.ids)
+        table: dict[str, list[Any]] = {"id": self.ids.tolist() if self.keys is None else self.keys}
         given = {"weight": self.weights, "count": self.counts, "score": self.scores}
-        table: dict[str, list[Any]] = {"id": self.ids.tolist()}
         for name, values in given.items():
-            table[name] = nothing if values is None else values.tolist()
+            table[name] = [None] * len(self.ids) if values is None else values.tolist()
         table["rank"] = list(range(len(self.ids)))
         return table
 
@@ -89,32 +90,19 @@ class Selection:
         return pandas.DataFrame(self.columns())
 
     def save(self, path: str | Path) -> None:
-        """Write the picks as .csv, .jsonl or .parquet; the file appears whole or not at all."""
+        """Write the picks as .csv, .jsonl or .parquet; the file is replaced atomically."""
         path = Path(path)
         check_format(path)
         if not path.parent.is_dir():
-            raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        os.close(handle)
-        part = Path(name)
-        try:
+            raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
+        with write_atomically(path) as part:
             _WRITERS[path.suffix](self.columns(), part)
-            part.chmod(0o666 & ~_umask())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file name that `Selection.save` cannot write."""
+    """Reject a file name that `Selection.save` cannot write."""
     if path.suffix not in FORMATS:
         raise BadInput(f"cannot write {path.name!r}; end the name in {', '.join(FORMATS)}")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _write_csv(table: dict[str, list[Any]], path: Path) -> None:
@@ -127,7 +115,7 @@ def _write_csv(table: dict[str, list[Any]], path: Path) -> None:
 def _write_jsonl(table: dict[str, list[Any]], path: Path) -> None:
     with path.open("w") as file:
         for line in zip(*table.values(), strict=True):
-            file.write(json.dumps(dict(zip(table, line, strict=True))) + "\n")
+            file.write(json.dumps(to_json(dict(zip(table, line, strict=True)))) + "\n")
 
 
 def _write_parquet(table: dict[str, list[Any]], path: Path) -> None:
@@ -138,9 +126,12 @@ def _write_parquet(table: dict[str, list[Any]], path: Path) -> None:
         raise MissingDependency(
             "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
         ) from error
+    ids = table["id"]
+    if not all(isinstance(key, int | str | bytes | date) for key in ids):
+        table = {**table, "id": [str(key) for key in ids]}
     schema = pyarrow.schema(
         [
-            ("id", pyarrow.int64()),
+            ("id", pyarrow.array(table["id"]).type if ids else pyarrow.int64()),
             ("weight", pyarrow.float64()),
             ("count", pyarrow.int64()),
             ("score", pyarrow.float64()),

@@ -25,7 +25,7 @@ from labelwise.arrays import Ids
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
 from labelwise.pool.blocks import Progress, add_results
-from labelwise.pool.change_guard import Machine, Seen, see
+from labelwise.pool.change_guard import FileState, Machine, find_files
 from labelwise.pool.division import Division
 from labelwise.pool.part_worker import Answer, Dumps, name_of, packed, size, unpacked
 from labelwise.pool.parts import Values, as_sent, cut_part
@@ -147,10 +147,10 @@ class HeldShards:
         parts = self._division.parts
         self._progress = progress
         self._opened = [-1] * parts  # which generation of its worker holds a part
-        self._seen: dict[tuple[int, Machine], Seen] = {}  # a part's files, as they were at first
-        self._seen_here: Seen | None = None
+        self._seen: dict[tuple[int, Machine], FileState] = {}  # as first seen
+        self._seen_here: FileState | None = None
         with suppress(LabelwiseError, OSError):  # the workers may see what is not here
-            self._seen_here = see(self._values)
+            self._seen_here = FileState.read(find_files(self._values))
         self._log: list[tuple[str, bytes]] = []
         self.traffic: dict[str, Traffic] = {}
         self.restore_state = 0
@@ -279,13 +279,15 @@ class HeldShards:
         self._opened[number] = self._crew.generations[number]
         return sent
 
-    def _compare(self, number: int, seen: Seen | None) -> None:
+    def _compare(self, number: int, seen: FileState | None) -> None:
         """Refuse files that are not what they were; nothing is seen by a call that is repeated."""
         if seen is None:
             return
-        first = self._seen.setdefault((number, seen.by), seen)
-        if unlike := seen.unlike(first) or (self._seen_here and seen.unlike(self._seen_here)):
-            raise BadInput(unlike)
+        first = self._seen.setdefault((number, seen.machine), seen)
+        if change := seen.describe_difference(first) or (
+            self._seen_here and seen.describe_difference(self._seen_here)
+        ):
+            raise BadInput(change)
 
     def _restore(self, lost: dict[int, str]) -> None:
         stage = f"restoring {len(lost)} of {len(self._opened)} parts"

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from labelwise.pool.representations import open_sources
-from labelwise.selection.fingerprint import ROWS, describe, digest
+from labelwise.selection.checkpoint import SUMMED_ROWS as ROWS
+from labelwise.selection.checkpoint import describe_ids, describe_pool
 from tests.pool.object_store import object_store
 
 
 def facts(value):
     given = {"features": value}
-    return describe(given, open_sources(given))
+    return describe_pool(given, open_sources(given))
 
 
 @pytest.fixture
@@ -140,6 +141,16 @@ def test_several_models_have_facts_each(rows):
 
 
 def test_ids_are_told_apart_by_value_and_order():
-    assert digest(None) is None
-    assert digest([1, 2, 3]) == digest(np.array([1, 2, 3]))
-    assert len({digest([1, 2, 3]), digest([3, 2, 1]), digest([1, 2, 4]), digest([1, 2])}) == 4
+    assert describe_ids(None) is None
+    assert describe_ids([1, 2, 3]) == describe_ids(np.array([1, 2, 3]))
+    assert (
+        len(
+            {
+                describe_ids([1, 2, 3]),
+                describe_ids([3, 2, 1]),
+                describe_ids([1, 2, 4]),
+                describe_ids([1, 2]),
+            }
+        )
+        == 4
+    )
