@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.campaign.folder.ingest import _alone
+from labelwise.campaign.folder.ingest import lock_campaign
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
 from tests.campaign.sources import DIGITS, TOPICS, content, write_digits, write_texts
@@ -21,7 +21,7 @@ def test_new_files_get_new_ids_and_gone_ones_are_not_asked_for(digits):
         digits.items.path(item).unlink()
     write_digits(digits.source, range(100, 104))
     grown = digits.refresh()
-    assert grown.new == 4 and set(grown.gone) == set(picks[:2]) and not grown.back
+    assert grown.new == 4 and set(grown.missing) == set(picks[:2]) and not grown.returned
     again = Project.open(digits.home)
     assert [again.items.describe(item)["name"] for item in range(60)] == names
     assert sorted(again.items.describe(i)["name"][-8:-4] for i in range(60, 64)) == [
@@ -42,7 +42,7 @@ def test_a_file_that_comes_back_is_asked_for_again(digits):
     digits.refresh()
     assert picks[0] not in digits.desk().ledger().waiting
     path.write_bytes(whole)
-    assert digits.refresh().back == (picks[0],)
+    assert digits.refresh().returned == (picks[0],)
     assert picks[0] in digits.desk().ledger().waiting
 
 
@@ -54,7 +54,7 @@ def test_rows_added_to_a_table_are_embedded_like_those_before(tmp_path):
     added = [lines[5], json.dumps({"text": "soup with bread"})]  # a row of before, and a new one
     (tmp_path / "notes.jsonl").write_text("\n".join([*added, *lines[1:]]) + "\n")
     grown = project.refresh()
-    assert grown.new == 2 and grown.gone == (0,)
+    assert grown.new == 2 and grown.missing == (0,)
     assert [project.items.text(item)[:4] for item in (40, 41)] == [
         "soup",
         project.items.text(5)[:4],
@@ -70,10 +70,10 @@ def test_a_feature_file_may_only_grow_at_its_end(tmp_path):
     np.save(tmp_path / "f.npy", np.concatenate([rows, rows[:2] + 1]))
     assert project.refresh().new == 2 and len(Project.open(tmp_path / "c").items) == 32
     np.save(tmp_path / "f.npy", rows)
-    with pytest.raises(BadInput, match="has 30 rows, and had 32"):
+    with pytest.raises(BadInput, match="has 30 rows but had 32"):
         project.refresh()
     np.save(tmp_path / "f.npy", np.concatenate([rows[::-1], rows[:2]]))
-    with pytest.raises(BadInput, match="rows may only be added at its end"):
+    with pytest.raises(BadInput, match="rows may only be added at the end"):
         project.refresh()
 
 
@@ -92,8 +92,8 @@ def test_broken_pictures_are_listed_and_left_out_only_if_asked(tmp_path):
         Project.start(source, home=tmp_path / "c")
     assert not [path.name for path in tmp_path.iterdir() if path.name.strip(".").startswith("c")]
     project = Project.start(source, home=tmp_path / "c", skip_broken=True)
-    assert set(project.grown.broken) == {"part0/bad.png", "cut.png"}
-    assert len(project.items) == len(project.inputs) == project.grown.new == 9
+    assert set(project.ingested.broken) == {"part0/bad.png", "cut.png"}
+    assert len(project.items) == len(project.inputs) == project.ingested.new == 9
     for item in project.items:
         number = int(project.items.describe(item)["name"][-8:-4])
         assert (DIGITS[number].reshape(8, 8) * 15 - project.inputs[item, 0]).max() == 0
@@ -126,7 +126,7 @@ def test_inputs_written_before_a_crash_do_not_count(digits):
 def test_two_refreshes_at_once_do_not_write_over_one_another(digits):
     write_digits(digits.source, range(60, 70))
     before = content(digits.home)
-    with _alone(digits.home), pytest.raises(BadInput, match="another process adds items to"):
+    with lock_campaign(digits.home), pytest.raises(BadInput, match="another process adds items to"):
         digits.refresh()
     assert content(digits.home) == before
     assert digits.refresh().new == 10

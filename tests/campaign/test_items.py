@@ -64,7 +64,7 @@ def test_a_list_that_was_edited_or_emptied_is_refused(tmp_path):
     write_items(tmp_path / MANIFEST, [{"text": "a"}, {"text": "b"}])
     lines = (tmp_path / MANIFEST).read_bytes().splitlines(keepends=True)
     (tmp_path / MANIFEST).write_bytes(b"".join(reversed(lines)))
-    with pytest.raises(BadInput, match=r"line 1 of .* is of another item"):
+    with pytest.raises(BadInput, match=r"line 1 of .* belongs to another item"):
         Items(tmp_path, "texts", tmp_path).text(0)
     (tmp_path / MANIFEST).write_bytes(b"")
     with pytest.raises(BadInput, match="is empty"):
@@ -79,7 +79,7 @@ def test_a_picture_is_found_by_its_id_alone(tmp_path):
     (source / "a.png").unlink()
     with pytest.raises(UnknownName, match=r"the file of item 0 is gone: a\.png"):
         items.path(0)
-    with pytest.raises(BadInput, match="are images; none has a text"):
+    with pytest.raises(BadInput, match="are images and have no text"):
         items.text(0)
 
 

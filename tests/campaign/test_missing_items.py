@@ -8,7 +8,12 @@ from PIL import Image
 
 from labelwise.campaign import export
 from labelwise.campaign.folder import missing_items
-from labelwise.campaign.folder.missing_items import GONE, KEEPER, closed_ids, missing
+from labelwise.campaign.folder.missing_items import (
+    MISSING_REASON,
+    SYSTEM_ANNOTATOR,
+    closed_items,
+    find_missing,
+)
 from labelwise.campaign.project import Project
 from labelwise.record.events import Asked, Resolved
 
@@ -53,7 +58,7 @@ def test_a_picture_that_is_gone_with_one_of_two_labels_keeps_it_and_closes_its_b
     ledger = desk.ledger()
     assert not ledger.open_batches and ledger.labels == dict.fromkeys(range(6), "owl")
     assert desk.lend("bob", 5) == []
-    assert closed_ids(ledger) == [5]
+    assert closed_items(ledger) == [5]
     assert pictures.close_missing() == []
 
 
@@ -66,8 +71,8 @@ def test_without_a_label_it_is_skipped_and_a_tie_stays_on_record(pictures):
     assert pictures.close_missing() == [0, 1]
     ledger = desk.ledger()
     assert {item: (skip.by, skip.reason) for item, skip in ledger.skipped.items()} == {
-        0: (KEEPER, GONE),
-        1: (KEEPER, GONE),
+        0: (SYSTEM_ANNOTATOR, MISSING_REASON),
+        1: (SYSTEM_ANNOTATOR, MISSING_REASON),
     }
     assert ledger.votes[0] == {"ann": "owl", "bob": "wren"} and list(ledger.waiting) == [2, 3, 4, 5]
 
@@ -76,13 +81,13 @@ def test_what_comes_back_waits_for_the_labels_that_it_still_wants(pictures):
     desk = pictures.desk()
     desk.tell({2: "owl"}, by="ann")
     remove(pictures, 2, 3)
-    assert set(pictures.refresh().gone) == {2, 3}
+    assert set(pictures.refresh().missing) == {2, 3}
     assert list(desk.ledger().waiting) == [0, 1, 4, 5]
     put_back(pictures, 2, 3)
     grown = pictures.refresh()
-    assert (grown.gone, set(grown.back), grown.new) == ((), {2, 3}, 0)
+    assert (grown.missing, set(grown.returned), grown.new) == ((), {2, 3}, 0)
     ledger = desk.ledger()
-    assert list(ledger.waiting) == [0, 1, 2, 3, 4, 5] and closed_ids(ledger) == []
+    assert list(ledger.waiting) == [0, 1, 2, 3, 4, 5] and closed_items(ledger) == []
     desk.tell({2: "wren"}, by="bob")
     assert [entry.id for entry in desk.ledger().disagreements()] == [2]
 
@@ -91,8 +96,8 @@ def test_a_refresh_leaves_alone_what_a_person_of_that_name_settled(pictures):
     desk = pictures.desk()
     desk.tell({0: "owl"}, by="ann")
     desk.tell({0: "wren"}, by="bob")
-    desk.resolve({0: "wren"}, by=KEEPER)
-    assert pictures.refresh().back == ()
+    desk.resolve({0: "wren"}, by=SYSTEM_ANNOTATOR)
+    assert pictures.refresh().returned == ()
     assert desk.ledger().labels[0] == "wren"
 
 
@@ -106,7 +111,7 @@ def test_a_folder_that_is_away_as_a_whole_closes_nothing(pictures):
     pictures.source.rmdir()
     away.rename(pictures.source)
     remove(pictures, 1)
-    assert missing(pictures.items, [0, 1, 2]) == [1]
+    assert find_missing(pictures.items, [0, 1, 2]) == [1]
 
 
 def test_texts_are_kept_by_the_campaign_and_never_missing(tmp_path):

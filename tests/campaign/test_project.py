@@ -14,7 +14,7 @@ from sklearn.datasets import load_diabetes, load_wine
 from labelwise.campaign import defaults
 from labelwise.campaign import project as module
 from labelwise.campaign.folder import description
-from labelwise.campaign.folder.description import ENVIRONMENT, without_password
+from labelwise.campaign.folder.description import STORAGE_VARIABLE, remove_password
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
@@ -43,7 +43,7 @@ def test_a_folder_of_pictures_becomes_a_campaign(digits, tmp_path):
     assert paths == sorted(paths) and len(paths) == 60
     wanted = [(DIGITS[int(path[-8:-4])] * 15).reshape(1, 8, 8) for path in paths]
     np.testing.assert_array_equal(digits.inputs, wanted)
-    assert digits.grown.new == 60 and digits.grown.notes[0] == "60 pictures in 3 folders"
+    assert digits.ingested.new == 60 and digits.ingested.notes[0] == "60 pictures in 3 folders"
     settings = digits.desk().settings
     assert (settings.strategy, settings.batch, settings.validation) == ("badge", 10, 0.2)
     assert not list(tmp_path.glob(".c.*"))
@@ -185,7 +185,7 @@ def test_the_folder_and_its_source_may_move_together_or_be_said_to_have_moved(di
     project = Project.open(tmp_path / "far" / "c")
     assert project.items.path(0).is_file()
     project.source.rename(tmp_path / "elsewhere")
-    with pytest.raises(BadInput, match="if it was moved, say where to"):
+    with pytest.raises(BadInput, match="if it was moved, give its new place"):
         project.refresh()
     with pytest.raises(BadInput, match=r"has no pictures|none of the 60 pictures"):
         project.repoint(write_digits(tmp_path / "others", range(300, 302)))
@@ -193,7 +193,7 @@ def test_the_folder_and_its_source_may_move_together_or_be_said_to_have_moved(di
         project.repoint(write_table(tmp_path / "t.csv", [[1]], [2], ["a", "b"]))
     next((tmp_path / "elsewhere").rglob("*.png")).unlink()
     assert project.repoint(tmp_path / "elsewhere") == 1
-    assert len(project.refresh().gone) == 1
+    assert len(project.refresh().missing) == 1
 
 
 def test_a_campaign_is_found_from_the_current_folder(tmp_path, monkeypatch):
@@ -204,9 +204,9 @@ def test_a_campaign_is_found_from_the_current_folder(tmp_path, monkeypatch):
     project = Project.start("f.npy")
     assert project.home.name == "f.labelwise"
     assert Project.open().home == project.home == Project.open("f").home
-    with pytest.raises(UnknownName, match="g is no campaign's folder"):
+    with pytest.raises(UnknownName, match="g is not a campaign's folder"):
         Project.open("g")
-    with pytest.raises(BadInput, match=r"f\.labelwise is there already; .*--refresh"):
+    with pytest.raises(BadInput, match=r"f\.labelwise exists already; .*--refresh"):
         Project.start("f.npy")
     Project.start("f.npy", name="two words/more")
     with pytest.raises(BadInput, match=r"several campaigns here: f\.labelwise, two-words-more"):
@@ -226,18 +226,20 @@ def test_a_password_is_not_written_down(digits, make_postgres_url, tmp_path):
     again = Project.open(project.home)
     assert dict(again.desk().ledger().labels) == {3: "7"}
     again.close()
-    with pytest.raises(BadInput, match="a campaign called 'team' already; give this one another"):
+    with pytest.raises(
+        BadInput, match="already has a campaign called 'team'; give this one another"
+    ):
         Project.start(digits.source, home=tmp_path / "q", name="team", storage=secret)
     assert not (tmp_path / "q").exists()
 
 
 def test_the_environment_says_where_the_record_is(digits, sqlite_url, tmp_path, monkeypatch):
-    monkeypatch.setenv(ENVIRONMENT, sqlite_url)
+    monkeypatch.setenv(STORAGE_VARIABLE, sqlite_url)
     with pytest.raises(UnknownName, match="no campaign called 'digits'"):
         Project.open(digits.home).classes  # noqa: B018
     started = Project.start(digits.source, home=tmp_path / "p", classes=["a", "b"])
     assert not (started.home / "record.db").exists()
-    monkeypatch.delenv(ENVIRONMENT)
+    monkeypatch.delenv(STORAGE_VARIABLE)
     assert Project.open(tmp_path / "p").classes == ("a", "b")
 
 
@@ -254,7 +256,7 @@ def test_the_environment_says_where_the_record_is(digits, sqlite_url, tmp_path, 
     ],
 )
 def test_a_password_is_taken_out_of_a_url(url, kept):
-    assert without_password(url) == kept
+    assert remove_password(url) == kept
 
 
 def test_a_record_elsewhere_is_found_from_any_folder(digits, tmp_path, monkeypatch):
@@ -276,7 +278,7 @@ def test_a_record_elsewhere_is_found_from_any_folder(digits, tmp_path, monkeypat
         ({"classes": ["a"]}, "two classes or more"),
         ({"batch": 0}, "batch must be a whole number"),
         ({"overlaps": 2}, "no setting 'overlaps'"),
-        ({"storage": "memory://"}, "a storage that stays"),
+        ({"storage": "memory://"}, "a persistent storage"),
         ({"module": "no_such:thing"}, "no_such cannot be imported"),
         ({"side": 1}, "a side of 4 or more"),
     ],
@@ -293,7 +295,7 @@ def test_sources_that_are_none_are_refused(tmp_path):
     np.save(tmp_path / "nan.npy", np.array([[1.0], [np.nan]]))
     for name, message in [
         ("none", "no file or folder"),
-        ("a.pdf", "its kind is unknown"),
+        ("a.pdf", "unknown file type"),
         ("pictures.npy", r"shape \(3, 4, 4\); give numbers \(items, features\), or a folder"),
         ("nan.npy", "NaN or infinite numbers, first in row 1"),
     ]:
@@ -342,5 +344,7 @@ def test_opening_a_campaign_to_label_imports_no_torch(digits):
 def test_a_name_that_a_shared_storage_has_is_not_taken_over(digits, sqlite_url, tmp_path):
     Project.start(digits.source, home=tmp_path / "p", name="team", storage=sqlite_url).close()
     other = write_digits(tmp_path / "other", range(5))
-    with pytest.raises(BadInput, match="a campaign called 'team' already; give this one another"):
+    with pytest.raises(
+        BadInput, match="already has a campaign called 'team'; give this one another"
+    ):
         Project.start(other, home=tmp_path / "q", name="team", storage=sqlite_url)

@@ -37,7 +37,7 @@ def test_a_new_user_is_told_what_was_found_and_what_to_type(here, capsys):
     assert (code, wrong) == (0, "")
     assert said.splitlines() == [
         "photos: 12 pictures in 2 folders",
-        "  left out, no pictures: 1 .txt",
+        "  left out, not images: 1 .txt",
         "  the model sees them as 8 x 8, grey",
         "Campaign photos is in photos.labelwise: 12 items.",
         "  classes: even, odd",
@@ -124,7 +124,7 @@ def test_what_is_new_and_gone_is_said_after_a_refresh(here, capsys):
     write_digits(here, [3])
     assert "  available again: 1 item\n" in answer(capsys, "start", "photos", "--refresh")[1]
     code, _, wrong = answer(capsys, "start", "photos", "--classes", "a,b")
-    assert code == 1 and "photos.labelwise is there already" in wrong and "--refresh" in wrong
+    assert code == 1 and "photos.labelwise exists already" in wrong and "--refresh" in wrong
 
 
 def test_a_source_that_moved_is_pointed_to(here, capsys):
@@ -147,7 +147,7 @@ def test_a_source_that_moved_is_pointed_to(here, capsys):
         ("start photos --classes a", "two classes or more"),
         ("start photos --strategy bagde", "bagde"),
         ("start photos --regression --classes a,b", "a regression has no classes"),
-        ("start photos --refresh", "photos.labelwise is no campaign's folder"),
+        ("start photos --refresh", "photos.labelwise is not a campaign's folder"),
         ("start photos --validation 1.5", "validation is a share from 0 to below 1; got 1.5"),
         ("start photos --storage labels.db", "a storage is given as a URL"),
     ],

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.folder.missing_items import KEEPER
+from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.record.events import Event, Label, Resolved, Told
 
@@ -57,7 +57,7 @@ def label_rows(
             {"by": by, "label": vote, **_time(told.get((item, by)))}
             for by, vote in ledger.votes.get(item, {}).items()
         ]
-        if item in ledger.resolutions and ledger.resolutions[item].by != KEEPER:
+        if item in ledger.resolutions and ledger.resolutions[item].by != SYSTEM_ANNOTATOR:
             by, at = ledger.resolutions[item].by, _when(settled.get(item))
         else:
             agreeing = [vote for vote in votes if vote["label"] == label]

@@ -1,18 +1,18 @@
-r"""A campaign as a folder: what is labelled, how it is embedded, the record, and the models.
+r"""A campaign in a folder: its items, their inputs, the record, and the models.
 
 ==================  ===============================================================================
-file                holds
+file                contents
 ==================  ===============================================================================
-campaign.json       name, kind, source, storage and embedding; never a password
+campaign.json       name, kind, source, storage and embedding; no password
 items.jsonl         the items by id; see `labelwise.campaign.folder.items`
-inputs.npy          what the network sees: pictures as bytes, or rows of numbers
-embedding.npz       how texts or numbers become rows; not for pictures
+inputs.npy          inputs of the network: images as bytes, or rows of numbers
+embedding.npz       embedding of texts or numbers; not for images
 record.db           the record, unless the campaign has another storage
 models/             a folder per training
 ==================  ===============================================================================
 
-Starting is growing from nothing: the same steps find what is new, embed it like what was there
-before, and add it under new ids. The folder appears whole or not at all.
+Starting a campaign ingests all items of the source; a refresh ingests the new ones with the same
+steps. The folder is created completely or not at all.
 """
 
 import os
@@ -33,22 +33,22 @@ from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.defaults import make_settings
 from labelwise.campaign.desk import Desk
 from labelwise.campaign.folder.description import (
-    ENVIRONMENT,
-    FACTS,
+    DESCRIPTION,
     INPUTS,
     RECORD,
+    STORAGE_VARIABLE,
     TFIDF,
-    Facts,
-    form_of,
-    place_of,
-    seen_from,
-    storage_url,
-    without_password,
+    CampaignDescription,
+    choose_storage_url,
+    find_source_form,
+    make_relative,
+    remove_password,
+    resolve_path,
 )
-from labelwise.campaign.folder.ingest import Grown, grow
+from labelwise.campaign.folder.ingest import IngestResult, ingest_items
 from labelwise.campaign.folder.items import Items
-from labelwise.campaign.folder.missing_items import closed, missing, refreshed
-from labelwise.campaign.folder.new_items import find_pictures
+from labelwise.campaign.folder.missing_items import close_items, find_missing, update_missing
+from labelwise.campaign.folder.new_items import find_images
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.learner import Learner
@@ -59,7 +59,7 @@ from labelwise.record.events import Label
 from labelwise.record.storage import Storage, check_name, open_storage
 from labelwise.rounds import DeferredLearner
 
-ENDING = ".labelwise"
+SUFFIX = ".labelwise"
 
 
 class Project:
@@ -67,8 +67,8 @@ class Project:
 
     Attributes:
         home: the folder.
-        facts: what its ``campaign.json`` says.
-        grown: what the start found; None for a campaign that was opened.
+        description: the contents of its ``campaign.json``.
+        ingested: the result of the start; None for a campaign that was opened.
 
     Example:
         >>> import tempfile
@@ -82,10 +82,10 @@ class Project:
         ('oak', 'fir')
     """
 
-    def __init__(self, home: Path, facts: Facts) -> None:
+    def __init__(self, home: Path, description: CampaignDescription) -> None:
         """Use `start` or `open`."""
-        self.home, self.facts = home, facts
-        self.grown: Grown | None = None
+        self.home, self.description = home, description
+        self.ingested: IngestResult | None = None
         self._url: str | None = None
         self._storage: Storage | None = None
 
@@ -111,129 +111,129 @@ class Project:
         progress: Progress | None = None,
         **settings: Any,
     ) -> "Project":
-        """Make a campaign from a folder of pictures, a table, or a file of features.
+        """Start a campaign from a folder of images, a table, or a file of features.
 
         Args:
-            source: a folder of pictures, which may have folders in it; a .csv, .tsv, .jsonl or
-                .parquet table; a .npy or .npz file of features.
+            source: a folder of images, with subfolders; a .csv, .tsv, .jsonl or .parquet table; a
+                .npy or .npz file of features.
             home: the campaign's folder; NAME.labelwise in the current folder if None.
             name: of the campaign; that of the source if None.
-            classes: their names; None leaves them to be told later.
-            text: columns of texts, which are put together.
-            columns: columns of numbers; all that are numeric if none are named.
+            classes: their names; None to set them later.
+            text: columns of texts, which are joined.
+            columns: columns of numbers; all numeric ones if empty.
             without: columns that are not used.
             strategy: what chooses the batches; see `labelwise.campaign.defaults` if None.
-            batch: how many items a batch has.
-            storage: a URL; a file in the campaign's folder if None. A password is not kept.
-            features: a .npy or .npz file with a row per item, for the network to see in the place
-                of pictures or texts; pictures are in the alphabetical order of their paths.
+            batch: number of items per batch.
+            storage: a URL; a file in the campaign's folder if None. A password is not stored.
+            features: a .npy or .npz file with a row per item, used as the network's input instead
+                of images or texts; images are in the alphabetical order of their paths.
             embedding: of texts: ``"tfidf"``, or a model of sentence-transformers.
-            module: ``package.module:function``; called with the shape of an item and the number
-                of outputs, it gives a torch module.
-            side: the largest side that pictures are scaled to.
-            skip_broken: leave out what cannot be read, in place of refusing it.
+            module: ``package.module:function`` that returns a torch module for the shape of an
+                item and the number of outputs.
+            side: the largest side of scaled images.
+            skip_broken: leave out unusable items instead of raising an error.
             progress: called as ``progress(stage, done, total)``.
             **settings: see `Settings` and `labelwise.campaign.defaults`.
         """
-        path, url = Path(source), storage_url(storage)
-        form = form_of(path)
+        path, url = Path(source), choose_storage_url(storage)
+        form = find_source_form(path)
         chosen = make_settings(strategy, classes, batch=batch, **settings)
-        name = name or _name_of(path)
+        name = name or _name_source(path)
         check_name(name)
-        place = Path(home) if home is not None else folder_of(path, name)
+        place = Path(home) if home is not None else default_folder(path, name)
         if place.exists():
             raise BadInput(
-                f"{place} is there already; go on with labelwise label -c {_quoted(place)}, add "
-                f"new items with labelwise start {_quoted(source)} --refresh --out "
-                f"{_quoted(place)}, or give another folder with --out"
+                f"{place} exists already; continue with labelwise label -c {_quote(place)}, add "
+                f"new items with labelwise start {_quote(source)} --refresh --out {_quote(place)}, "
+                "or give another folder with --out"
             )
-        facts = Facts(
+        description = CampaignDescription(
             name=name,
             form=form,
-            source=seen_from(place, path),
+            source=make_relative(place, path),
             text=(text,) if isinstance(text, str) else tuple(text or ()),
             columns=tuple(columns),
-            features=None if features is None else seen_from(place, Path(features)),
+            features=None if features is None else make_relative(place, Path(features)),
             embedding=embedding,
             module=module,
-            storage=None if url is None else without_password(url),
+            storage=None if url is None else remove_password(url),
         )
         place.parent.mkdir(parents=True, exist_ok=True)
         made = place.parent / f".{place.name}.{uuid4().hex[:8]}"
         made.mkdir()
         try:
-            project = cls(made, facts)
+            project = cls(made, description)
             project._url = url
-            project.facts, grown = grow(
+            project.description, ingested = ingest_items(
                 made,
-                facts,
+                description,
                 without=without,
                 side=side,
                 skip_broken=skip_broken,
                 progress=progress,
             )
             if module is not None:
-                project._builder(module)(project.inputs.shape[1:], 2)  # fails now or never
-            project._begin(chosen)
+                project._load_builder(module)(project.inputs.shape[1:], 2)  # fail early
+            project._write_start(chosen)
             made.rename(place)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
-        started = cls(place, project.facts)
-        started.grown, started._url = grown, url
+        started = cls(place, project.description)
+        started.ingested, started._url = ingested, url
         return started
 
     @classmethod
     def open(cls, home: str | Path | None = None) -> "Project":
-        """The campaign in a folder.
+        """Open the campaign in a folder.
 
         Args:
-            home: the folder, with or without its ending. If None, the current folder, or the only
-                one in it that is a campaign's.
+            home: the folder, with or without its suffix. If None, the current folder, or the only
+                campaign in it.
         """
-        place = _find() if home is None else Path(home)
-        beside = place.parent / (place.name + ENDING)
-        if not (place / FACTS).is_file() and (beside / FACTS).is_file():
-            place = beside
-        if not (place / FACTS).is_file():
-            raise UnknownName(f"{place} is no campaign's folder; labelwise start makes one")
-        return cls(place, Facts.read(place))
+        place = _find_campaign() if home is None else Path(home)
+        with_suffix = place.parent / (place.name + SUFFIX)
+        if not (place / DESCRIPTION).is_file() and (with_suffix / DESCRIPTION).is_file():
+            place = with_suffix
+        if not (place / DESCRIPTION).is_file():
+            raise UnknownName(f"{place} is not a campaign's folder; labelwise start makes one")
+        return cls(place, CampaignDescription.read(place))
 
     @property
     def name(self) -> str:
         """The campaign's name in its storage."""
-        return self.facts.name
+        return self.description.name
 
     @property
     def kind(self) -> str:
         """``"images"``, ``"texts"`` or ``"numbers"``."""
-        return self.facts.kind
+        return self.description.kind
 
     @property
     def source(self) -> Path:
-        """Where the items come from."""
-        return place_of(self.home, self.facts.source)
+        """The source of the items."""
+        return resolve_path(self.home, self.description.source)
 
     @property
     def classes(self) -> tuple[Label, ...] | None:
-        """The classes in order, as they are now; None where they are not told yet."""
+        """The current classes in order; None if they are not set yet."""
         return self.desk().settings.classes
 
     @cached_property
     def items(self) -> Items:
-        """The items, and what people see of them."""
+        """The items of the campaign."""
         return Items(self.home, self.kind, self.source)
 
     @property
     def inputs(self) -> NDArray[Any]:
-        """What the network sees, ``(n, ...)``; a mapped file."""
-        held: NDArray[Any] = np.load(self.home / INPUTS, mmap_mode="r", allow_pickle=False)
-        return held[: len(self.items)]
+        """The inputs of the network, ``(n, ...)``; a mapped file."""
+        inputs: NDArray[Any] = np.load(self.home / INPUTS, mmap_mode="r", allow_pickle=False)
+        return inputs[: len(self.items)]
 
     def storage(self) -> Storage:
-        """Where the record is: as the environment says, or as the campaign was started."""
+        """The storage of the record: of the environment variable, or of the campaign."""
         if self._storage is None:
-            url = self._url or os.environ.get(ENVIRONMENT) or self.facts.storage
+            url = self._url or os.environ.get(STORAGE_VARIABLE) or self.description.storage
             record = (self.home / RECORD).absolute()
             if url is None and not record.is_file():
                 raise UnknownName(f"there is no record {record}; was it moved or removed?")
@@ -241,13 +241,13 @@ class Project:
         return self._storage
 
     def close(self) -> None:
-        """Let go of the record; it is opened again when it is needed."""
+        """Close the record; it is opened again when needed."""
         if self._storage is not None:
             self._storage.close()
             self._storage = None
 
     def desk(self) -> Desk:
-        """The campaign as the people who label see it; needs no model."""
+        """The record of the campaign and the actions of annotators; needs no model."""
         return Desk(self.name, self.storage())
 
     def campaign(self, *, progress: Progress | None = None, device: str = "auto") -> Campaign:
@@ -255,9 +255,9 @@ class Project:
 
         Args:
             progress: called as ``progress(stage, done, total)``.
-            device: where to train: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+            device: for training: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         """
-        settings, inputs, module = self.desk().settings, self.inputs, self.facts.module
+        settings, inputs, module = self.desk().settings, self.inputs, self.description.module
 
         def make_learner() -> Learner:
             learner: Learner = _defaults().default_learner(
@@ -265,7 +265,7 @@ class Project:
                 inputs,
                 None if settings.classes is None else len(settings.classes),
                 regression=settings.regression,
-                module=None if module is None else self._builder(module),
+                module=None if module is None else self._load_builder(module),
                 device=device,
                 progress=progress,
             )
@@ -277,73 +277,72 @@ class Project:
             self.name, Pool(items), learner, self.storage(), home=self.home, progress=progress
         )
 
-    def refresh(self, *, skip_broken: bool = False, progress: Progress | None = None) -> Grown:
-        """Add what is new in the source under new ids, and note what is gone.
+    def refresh(
+        self, *, skip_broken: bool = False, progress: Progress | None = None
+    ) -> IngestResult:
+        """Add new items of the source under new ids, and close missing ones.
 
-        Items that are gone keep their ids and labels, and want no further label; those that come
-        back are asked for again.
+        Missing items keep their ids and labels and need no further label; items that return wait
+        for labels again.
 
         Args:
-            skip_broken: leave out what cannot be read, in place of refusing it.
+            skip_broken: leave out unusable items instead of raising an error.
             progress: called as ``progress(stage, done, total)``.
         """
-        self.facts, grown = grow(self.home, self.facts, skip_broken=skip_broken, progress=progress)
+        self.description, result = ingest_items(
+            self.home, self.description, skip_broken=skip_broken, progress=progress
+        )
         self.__dict__.pop("items", None)
         desk = self.desk()
         desk.start(len(self.items))
-        gone, back = desk.commit(lambda ledger, now: refreshed(ledger, grown.gone, now))
-        return replace(grown, gone=gone, back=back)
+        returned = desk.commit(lambda ledger, now: update_missing(ledger, result.missing, now))
+        return replace(result, returned=returned)
 
     def close_missing(self, desk: Desk | None = None) -> list[int]:
-        """Close what waits for labels and cannot be shown, as its picture is gone.
+        """Close waiting items whose image is missing; they would keep their batch open forever.
 
-        Such an item would keep its batch open for ever. It keeps the label that it has, if any,
-        and waits again after a `refresh` that finds it.
+        An item keeps its label, if any, and waits again after a `refresh` that finds it.
 
         Args:
-            desk: of this campaign, if there is one at hand that has read the record.
+            desk: of this campaign, if one that has read the record exists.
 
         Returns:
-            The ids of what was closed.
+            The ids of the closed items.
         """
         desk = desk or self.desk()
-        gone = missing(self.items, desk.look(lambda ledger: list(ledger.waiting)))
-        if gone:
-            desk.commit(lambda ledger, now: (closed(ledger, gone, now), None))
-        return gone
+        missing = find_missing(self.items, desk.look(lambda ledger: list(ledger.waiting)))
+        if missing:
+            desk.commit(lambda ledger, now: (close_items(ledger, missing, now), None))
+        return missing
 
     def repoint(self, source: str | Path) -> int:
-        """Say where the source is now.
-
-        Returns:
-            How many items are not there.
-        """
-        path, missing = Path(source), 0
-        if form_of(path) != self.facts.form:
-            raise BadInput(f"the campaign was started from a {self.facts.form}; {path} is none")
-        if self.facts.form == "folder":
-            there = set(find_pictures(path).paths)
-            missing = sum(self.items.entry(item)["path"] not in there for item in self.items)
+        """Set the new place of the source; return the number of items that are not there."""
+        path, missing, form = Path(source), 0, self.description.form
+        if find_source_form(path) != form:
+            raise BadInput(f"the campaign was started from a {form}; {path} is not a {form}")
+        if form == "folder":
+            found = set(find_images(path).paths)
+            missing = sum(self.items.entry(item)["path"] not in found for item in self.items)
             if missing == len(self.items):
                 raise BadInput(
-                    f"none of the {missing:,} pictures is in {path}; is it the right one?"
+                    f"none of the {missing:,} pictures is in {path}; is it the right folder?"
                 )
-        self.facts = replace(self.facts, source=seen_from(self.home, path))
-        self.facts.write(self.home)
+        self.description = replace(self.description, source=make_relative(self.home, path))
+        self.description.write(self.home)
         self.__dict__.pop("items", None)
         return missing
 
-    def _builder(self, module: str) -> Any:
-        """The function that builds networks; files beside the campaign's folder are found too."""
+    def _load_builder(self, module: str) -> Any:
+        """Load the function that builds networks, also from next to the campaign's folder."""
         return _defaults().load_builder(module, places=[self.home.absolute().parent])
 
-    def _begin(self, settings: Settings) -> None:
-        """Write the first event; the folder has not got its name yet."""
+    def _write_start(self, settings: Settings) -> None:
+        """Write the first event; the folder still has a temporary name."""
         record = open_storage(self._url or f"sqlite:///{(self.home / RECORD).absolute()}")
         try:
             if record.length(self.name):
                 raise BadInput(
-                    f"the storage has a campaign called {self.name!r} already; give this one "
+                    f"the storage already has a campaign called {self.name!r}; give this one "
                     "another name (--name)"
                 )
             Desk(self.name, record).start(len(self.items), **settings.to_dict())
@@ -361,37 +360,37 @@ def _defaults() -> Any:
     return defaults
 
 
-def folder_of(source: Path, name: str | None = None) -> Path:
-    """The folder that a campaign gets unless another is given.
+def default_folder(source: Path, name: str | None = None) -> Path:
+    """The folder of a campaign if none is given.
 
     Example:
-        >>> folder_of(Path("data/reviews.csv")).name
+        >>> default_folder(Path("data/reviews.csv")).name
         'reviews.labelwise'
     """
-    return Path(re.sub(r"[^\w.-]+", "-", name or _name_of(source)) + ENDING)
+    return Path(re.sub(r"[^\w.-]+", "-", name or _name_source(source)) + SUFFIX)
 
 
-def _quoted(path: str | Path) -> str:
+def _quote(path: str | Path) -> str:
     return shlex.quote(str(path))
 
 
-def _name_of(source: Path) -> str:
+def _name_source(source: Path) -> str:
     whole = source.resolve().name
     return whole if source.is_dir() else Path(whole).stem
 
 
-def _find() -> Path:
-    """The campaign's folder that a user means without saying so."""
+def _find_campaign() -> Path:
+    """The campaign in or at the current folder."""
     here = Path()
-    if (here / FACTS).is_file():
+    if (here / DESCRIPTION).is_file():
         return here
-    found = sorted(path.parent for path in here.glob(f"*{ENDING}/{FACTS}"))
+    found = sorted(path.parent for path in here.glob(f"*{SUFFIX}/{DESCRIPTION}"))
     if not found:
         raise UnknownName("there is no campaign here; labelwise start makes one")
     if len(found) > 1:
         names = ", ".join(map(str, found))
         raise BadInput(
             f"there are several campaigns here: {names}; choose one with --campaign, as in "
-            f"-c {_quoted(found[0])}"
+            f"-c {_quote(found[0])}"
         )
     return found[0]

@@ -115,10 +115,10 @@ def start_campaign(
     ] = False,
 ) -> None:
     """Create a campaign."""
-    from labelwise.campaign.project import Project, folder_of
+    from labelwise.campaign.project import Project, default_folder
 
     if refresh or moved:
-        project = Project.open(out or folder_of(source, name))
+        project = Project.open(out or default_folder(source, name))
         if moved:
             _move_source(project, source)
         if refresh:
@@ -177,13 +177,13 @@ def _print_limited(lines: Sequence[str]) -> None:
 
 def _print_campaign(project: "Project", storage: str | None) -> None:
     """Print the items found, the settings, and the next command."""
-    grown, settings = project.grown, project.desk().settings
-    assert grown is not None  # it is None only after opening an existing campaign
-    print(f"{escape_text(project.source.name)}: {grown.notes[0]}")
-    for note in grown.notes[1:]:
+    ingested, settings = project.ingested, project.desk().settings
+    assert ingested is not None  # it is None only after opening an existing campaign
+    print(f"{escape_text(project.source.name)}: {ingested.notes[0]}")
+    for note in ingested.notes[1:]:
         print(f"  {escape_text(note)}")
-    _print_broken(grown)
-    items = format_count(grown.new, "item")
+    _print_broken(ingested)
+    items = format_count(ingested.new, "item")
     print(f"Campaign {escape_text(project.name)} is in {project.home}: {items}.")
     if settings.classes is not None:
         print(f"  classes: {escape_text(', '.join(map(str, settings.classes)))}")
@@ -197,7 +197,7 @@ def _print_campaign(project: "Project", storage: str | None) -> None:
         f"  {format_count(settings.batch, 'item')} per batch, chosen by {settings.strategy}"
         f"{share if settings.validation else ''}"
     )
-    if storage is not None and project.facts.storage != storage and "@" in storage:
+    if storage is not None and project.description.storage != storage and "@" in storage:
         print("  the password is not stored: set LABELWISE_STORAGE for the other commands")
     print(f"Next: labelwise label{_format_campaign_option(project)}")
 
@@ -214,10 +214,10 @@ def _format_campaign_option(project: "Project") -> str:
     return f" -c {quote_path(os.path.relpath(project.home))}"
 
 
-def _print_broken(grown: Any) -> None:
-    if grown.broken:
-        print(f"  left out, because they cannot be used: {len(grown.broken):,}")
-        _print_limited([f"{name}: {reason}" for name, reason in grown.broken.items()])
+def _print_broken(ingested: Any) -> None:
+    if ingested.broken:
+        print(f"  left out, because they cannot be used: {len(ingested.broken):,}")
+        _print_limited([f"{name}: {reason}" for name, reason in ingested.broken.items()])
 
 
 def _move_source(project: "Project", source: Path) -> None:
@@ -235,16 +235,16 @@ def _refresh_items(project: "Project", source: Path, skip_broken: bool) -> None:
             "add --moved"
         )
     with show_progress() as progress, _list_broken_items():
-        grown = project.refresh(skip_broken=skip_broken, progress=progress)
-    new = format_count(grown.new, "new item")
+        ingested = project.refresh(skip_broken=skip_broken, progress=progress)
+    new = format_count(ingested.new, "new item")
     print(f"{escape_text(project.name)}: {new}, {len(project.items):,} in all")
-    _print_broken(grown)
-    if grown.gone:
-        print(f"  missing, and no longer asked for: {format_count(len(grown.gone), 'item')}")
-        found = [project.items.describe(item) for item in grown.gone[: _MAX_LISTED + 1]]
+    _print_broken(ingested)
+    if ingested.missing:
+        print(f"  missing, and no longer asked for: {format_count(len(ingested.missing), 'item')}")
+        found = [project.items.describe(item) for item in ingested.missing[: _MAX_LISTED + 1]]
         _print_limited([f"{about['id']}: {escape_text(_name_item(about), 60)}" for about in found])
-    if grown.back:
-        print(f"  available again: {format_count(len(grown.back), 'item')}")
+    if ingested.returned:
+        print(f"  available again: {format_count(len(ingested.returned), 'item')}")
 
 
 def _name_item(about: Any) -> str:

@@ -159,7 +159,7 @@ def show_status(
 
 
 def _format_work(ledger: "Ledger") -> Lines:
-    from labelwise.campaign.folder.missing_items import closed_ids
+    from labelwise.campaign.folder.missing_items import closed_items
 
     lines = [("labelled", f"{len(ledger.labels):,} of {ledger.items:,}")]
     for batch in ledger.open_batches:
@@ -170,7 +170,7 @@ def _format_work(ledger: "Ledger") -> Lines:
         lines.append((f"batch {len(ledger.batches)}", "complete"))
     if ledger.skipped:
         lines.append(("skipped", f"{len(ledger.skipped):,}"))
-    gone = len(closed_ids(ledger))
+    gone = len(closed_items(ledger))
     if gone:
         lines.append(("missing", f"{format_count(gone, 'item')}: files or rows were removed"))
     return lines
@@ -270,7 +270,7 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
 
 def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, Any]:
     from labelwise.campaign.costs import campaign_cost
-    from labelwise.campaign.folder.missing_items import annotators, closed_ids
+    from labelwise.campaign.folder.missing_items import annotators, closed_items
     from labelwise.campaign.forecast import forecast_batch, learning_curve
     from labelwise.campaign.stopping import advise, should_stop
     from labelwise.record.agreement import agreement
@@ -284,7 +284,7 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
         "items": ledger.items,
         "labelled": len(ledger.labels),
         "skipped": len(ledger.skipped),
-        "gone": len(closed_ids(ledger)),
+        "gone": len(closed_items(ledger)),
         "waiting": len(ledger.waiting),
         "disputed": len(ledger.disagreements()),
         "batches": [

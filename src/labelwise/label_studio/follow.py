@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.folder.missing_items import KEEPER
+from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
 from labelwise.label_studio.formats import Said
 from labelwise.label_studio.order import read_json, write_json
@@ -183,7 +183,7 @@ def departures(
     skip = ledger.skipped.get(item)
     left = [by for by in ledger.votes.get(item, {}) if by not in owned]
     if not left and (skip is None or skip.by in owned):
-        events.append(Skipped(now, item, KEEPER, DELETED))
+        events.append(Skipped(now, item, SYSTEM_ANNOTATOR, DELETED))
     return events
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from labelwise.campaign.project import ENDING, Project
+from labelwise.campaign.project import SUFFIX, Project
 from labelwise.errors import BadInput
 from labelwise.label_studio.follow import Owned, forget
 from labelwise.label_studio.visit import Places, Visit
@@ -24,7 +24,7 @@ def start(visit: Visit) -> Project:
     project = Project.start(
         tasks.source,
         home=visit.home,
-        name=visit.home.name.removesuffix(ENDING),
+        name=visit.home.name.removesuffix(SUFFIX),
         classes=layout.classes,
         text="text" if layout.kind == "texts" else None,
         strategy=wishes.strategy,
@@ -33,8 +33,8 @@ def start(visit: Visit) -> Project:
         skip_broken=wishes.skip_broken,
         progress=visit.progress,
     )
-    assert project.grown is not None
-    tasks.drop_pictures(project.grown.broken)
+    assert project.ingested is not None
+    tasks.drop_pictures(project.ingested.broken)
     visit.done.started, visit.done.new = True, len(project.items)
     return project
 
@@ -54,9 +54,9 @@ def grow(visit: Visit, project: Project) -> None:
     if new:
         tasks.add(visit.client, new, skip_broken=skip, progress=visit.progress)
     if len(tasks.here()) > len(project.items):
-        grown = project.refresh(skip_broken=skip, progress=visit.progress)
-        tasks.drop_pictures(grown.broken)
-        visit.done.new = grown.new
+        ingested = project.refresh(skip_broken=skip, progress=visit.progress)
+        tasks.drop_pictures(ingested.broken)
+        visit.done.new = ingested.new
 
 
 def keep_settings(visit: Visit, project: Project) -> None:

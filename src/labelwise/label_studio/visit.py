@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.project import ENDING, Project
+from labelwise.campaign.project import SUFFIX, Project
 from labelwise.label_studio.client import Client
 from labelwise.label_studio.formats import Layout
 from labelwise.label_studio.tasks import Tasks
@@ -129,7 +129,7 @@ def campaign_folder(home: Path) -> Path:
     >>> str(campaign_folder(Path("reviews")))
     'reviews.labelwise'
     """
-    return home if home.name.endswith(ENDING) else home.with_name(home.name + ENDING)
+    return home if home.name.endswith(SUFFIX) else home.with_name(home.name + SUFFIX)
 
 
 def tasks_folder(home: Path) -> Path:
@@ -138,4 +138,4 @@ def tasks_folder(home: Path) -> Path:
     >>> str(tasks_folder(Path("reviews.labelwise")))
     'reviews.tasks'
     """
-    return home.with_name(home.name.removesuffix(ENDING) + ".tasks")
+    return home.with_name(home.name.removesuffix(SUFFIX) + ".tasks")

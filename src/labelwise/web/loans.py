@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from labelwise.campaign import operations
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.folder.missing_items import closed
+from labelwise.campaign.folder.missing_items import close_items
 from labelwise.record.events import Event, Lent
 from labelwise.record.group_commit import Operation
 from labelwise.record.ledger import Ledger
@@ -123,7 +123,7 @@ class Loans:
         def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], list[Place]]:
             back = operations.returned(ledger, gone, by=by.name, now=now)
             loans, places = lend(ledger, now)
-            return [*back, *closed(ledger, gone, now), *loans], places
+            return [*back, *close_items(ledger, gone, now), *loans], places
 
         return decide
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.folder.missing_items import missing
+from labelwise.campaign.folder.missing_items import find_missing
 from labelwise.campaign.runner import sign_process
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Event, TrainingFailed
@@ -87,7 +87,7 @@ class Site:
         lent in their place. The files are looked at outside the record's lock: a disk may be slow.
         """
         for _ in range(ROUNDS):
-            gone = missing(self.project.items, [place.id for place in places])
+            gone = find_missing(self.project.items, [place.id for place in places])
             if not gone:
                 break
             _say_closed(gone)

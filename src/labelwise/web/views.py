@@ -9,7 +9,7 @@ from urllib.parse import quote
 from labelwise.campaign import stopping
 from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.explanations import explain_pick
-from labelwise.campaign.folder.missing_items import annotators, closed_ids
+from labelwise.campaign.folder.missing_items import annotators, closed_items
 from labelwise.campaign.forecast import forecast_batch, learning_curve
 from labelwise.campaign.settings import Settings
 from labelwise.record.events import Asked, Event, kind_of
@@ -96,7 +96,7 @@ def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastStat
         items=ledger.items,
         labelled=len(ledger.labels),
         skipped=len(ledger.skipped),
-        gone=len(closed_ids(ledger)),
+        gone=len(closed_items(ledger)),
         disagreements=len(ledger.disagreements()),
         batch=_batch(ledger),
         budget=_budget(ledger, settings),

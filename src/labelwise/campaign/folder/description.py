@@ -1,6 +1,6 @@
-"""A campaign's files, what its ``campaign.json`` says, and how paths are written there.
+"""The files of a campaign's folder, its description in ``campaign.json``, and paths in it.
 
-`labelwise.campaign.project` lists what the files hold.
+`labelwise.campaign.project` lists the contents of the files.
 """
 
 import json
@@ -11,33 +11,34 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from labelwise.errors import BadInput
+from labelwise.files import write_text
 from labelwise.media.tables import ARRAYS, TABLES
 
 FORMAT = 1
-FACTS, INPUTS, EMBEDDING, RECORD = "campaign.json", "inputs.npy", "embedding.npz", "record.db"
+DESCRIPTION, INPUTS, EMBEDDING, RECORD = "campaign.json", "inputs.npy", "embedding.npz", "record.db"
 
-ENVIRONMENT = "LABELWISE_STORAGE"
-"""The variable whose storage takes the place of the campaign's own."""
+STORAGE_VARIABLE = "LABELWISE_STORAGE"
+"""Environment variable with a storage URL that replaces the campaign's own."""
 
 TFIDF = "tfidf"
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What ``campaign.json`` says.
+class CampaignDescription:
+    """The contents of ``campaign.json``.
 
     Attributes:
         name: of the campaign.
         form: of the source: ``"folder"``, ``"table"`` or ``"array"``.
-        source: the folder or file; as seen from the campaign's folder where both are near.
+        source: path of the source, relative to the campaign's folder if both are nearby.
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
         text: columns of texts.
         columns: columns of numbers.
-        features: a file of features given for the items, or None.
+        features: path of a file with features for the items, or None.
         embedding: of texts: ``"tfidf"``, or a model of sentence-transformers.
-        module: ``package.module:function`` that builds the network, or None for the usual one.
-        shape: of one picture as the network sees it.
-        storage: a URL without a password; None for the file in the folder.
+        module: ``package.module:function`` that builds the network, or None for the default.
+        shape: of one image as the network sees it.
+        storage: URL without a password; None for the file in the folder.
     """
 
     name: str
@@ -53,27 +54,27 @@ class Facts:
     storage: str | None = None
 
     def write(self, home: Path) -> None:
-        """Write the file, whole or not at all."""
-        partial = home / f"{FACTS}.partial"
-        partial.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n")
-        partial.replace(home / FACTS)
+        """Write the file atomically. ASCII also holds file names that are not valid text."""
+        content = json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
+        write_text(home / DESCRIPTION, content + "\n")
 
     @classmethod
-    def read(cls, home: Path) -> "Facts":
+    def read(cls, home: Path) -> "CampaignDescription":
         """Read the file of a campaign's folder."""
         try:
-            held: dict[str, Any] = json.loads((home / FACTS).read_text())
-            number = int(held.pop("format"))
-            held |= {name: tuple(held[name]) for name in ("text", "columns", "shape")}
+            content: dict[str, Any] = json.loads((home / DESCRIPTION).read_text())
+            number = int(content.pop("format"))
+            content |= {name: tuple(content[name]) for name in ("text", "columns", "shape")}
             if number <= FORMAT:
-                return cls(**held)
+                return cls(**content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadInput(f"{home / FACTS} does not describe a campaign ({error})") from error
+            path = home / DESCRIPTION
+            raise BadInput(f"{path} does not describe a campaign ({error})") from error
         raise BadInput(f"{home} was made by a newer labelwise (format {number}); update labelwise")
 
 
-def form_of(path: Path) -> str:
-    """Folder, table or array."""
+def find_source_form(path: Path) -> str:
+    """The form of a source: ``"folder"``, ``"table"`` or ``"array"``."""
     if path.is_dir():
         return "folder"
     if not path.is_file():
@@ -83,25 +84,25 @@ def form_of(path: Path) -> str:
     if path.suffix.lower() in ARRAYS:
         return "array"
     known = ", ".join((*TABLES, *ARRAYS))
-    raise BadInput(f"{path} is no folder, and its kind is unknown; give one of {known}")
+    raise BadInput(f"{path} has an unknown file type; give a folder or one of {known}")
 
 
-def seen_from(home: Path, path: Path) -> str:
-    """A path as the campaign's folder writes it: what is beside it may move along with it."""
+def make_relative(home: Path, path: Path) -> str:
+    """Make a path relative if it is near the campaign's folder, so that both can move together."""
     near = path.absolute().is_relative_to(home.absolute().parent)
     return os.path.relpath(path.absolute(), home.absolute()) if near else str(path.absolute())
 
 
-def place_of(home: Path, path: str) -> Path:
-    """The path that `seen_from` wrote."""
+def resolve_path(home: Path, path: str) -> Path:
+    """The absolute path of one written by `make_relative`."""
     return Path(os.path.normpath(home.absolute() / path))
 
 
-def without_password(url: str) -> str:
-    """A storage's URL as it may be written down.
+def remove_password(url: str) -> str:
+    """Remove the password from a storage URL.
 
     Example:
-        >>> without_password("postgresql+psycopg://ann:secret@db.example/labels")
+        >>> remove_password("postgresql+psycopg://ann:secret@db.example/labels")
         'postgresql+psycopg://ann@db.example/labels'
     """
     parts = urlsplit(url)
@@ -113,12 +114,12 @@ def without_password(url: str) -> str:
     return urlunsplit((parts.scheme, netloc, parts.path, urlencode(kept), ""))
 
 
-def storage_url(url: str | None) -> str | None:
-    """The storage that a new campaign shall have; a file's path does not depend on where one is."""
-    url = url or os.environ.get(ENVIRONMENT)
+def choose_storage_url(url: str | None) -> str | None:
+    """Storage URL for a new campaign; relative SQLite paths are made absolute."""
+    url = url or os.environ.get(STORAGE_VARIABLE)
     if url is None:
         return None
     if url.startswith("memory:"):
-        raise BadInput("a campaign in a folder needs a storage that stays; leave out memory://")
+        raise BadInput("a campaign in a folder needs a persistent storage; leave out memory://")
     file = url.removeprefix("sqlite:///")
     return f"sqlite:///{Path(file).absolute()}" if file != url else url

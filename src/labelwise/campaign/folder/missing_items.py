@@ -1,9 +1,8 @@
-"""Items that are not there any more: they want no further label, and keep those that they have.
+"""Missing items: their file or row is gone. They need no further label and keep their labels.
 
-Nobody can label what nobody can see, so an item whose file or row is gone must not keep its batch
-open. Without a label that stands it is skipped. With one, as where one of two people had labelled
-it, that label is settled: it counts, and no other is waited for. Both are signed by `KEEPER`, and
-both end when the item is back.
+An item that cannot be shown must not keep its batch open. An item without a label is skipped. One
+with a label, such as that of the first of two annotators, is resolved to it: the label counts and
+no other is needed. Both actions are recorded by `SYSTEM_ANNOTATOR` and end when the item returns.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,14 +13,14 @@ from labelwise.record.events import Event, Resolved, Skipped, Withdrawn
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import AnnotatorWork
 
-KEEPER, GONE = "labelwise", "its file or row is gone"
-"""Who closes items that are not there any more, and why."""
+SYSTEM_ANNOTATOR, MISSING_REASON = "labelwise", "its file or row is gone"
+"""Name and reason of the actions that close missing items; stored in records."""
 
 _PROBES = 50
 
 
-def closed(ledger: Ledger, gone: Iterable[int], now: float) -> list[Event]:
-    """What closes items that are gone; nothing for those that are done.
+def close_items(ledger: Ledger, missing: Iterable[int], now: float) -> list[Event]:
+    """Events that close missing items; none for items that are done.
 
     Example:
         >>> from labelwise.record.events import Asked, Started, Told
@@ -31,71 +30,71 @@ def closed(ledger: Ledger, gone: Iterable[int], now: float) -> list[Event]:
         ...     Asked(1.0, 1, (4, 7)),
         ...     Told(2.0, 7, "owl", "ann"),
         ... ])
-        >>> for event in closed(ledger, [4, 7], now=3.0):
-        ...     ledger.apply(event)
+        >>> ledger.extend(close_items(ledger, [4, 7], now=3.0))
         >>> list(ledger.waiting), ledger.labels, ledger.skipped[4].reason
         ([], {7: 'owl'}, 'its file or row is gone')
     """
     events: list[Event] = []
-    for item in gone:
+    for item in missing:
         if item in ledger.labels:
             if item in ledger.waiting:
-                events.append(Resolved(now, item, ledger.labels[item], KEEPER))
+                events.append(Resolved(now, item, ledger.labels[item], SYSTEM_ANNOTATOR))
         elif item not in ledger.skipped:
-            events.append(Skipped(now, item, KEEPER, GONE))
+            events.append(Skipped(now, item, SYSTEM_ANNOTATOR, MISSING_REASON))
     return events
 
 
-def closed_ids(ledger: Ledger) -> list[int]:
-    """The items that are closed because they are gone, those that were skipped first."""
-    skipped = [
-        item for item, skip in ledger.skipped.items() if (skip.by, skip.reason) == (KEEPER, GONE)
-    ]
-    # Who is really called so may have settled a disagreement; that has all its labels.
-    settled = [
+def closed_items(ledger: Ledger) -> list[int]:
+    """The items that were closed because they are missing, skipped ones first."""
+    mark = (SYSTEM_ANNOTATOR, MISSING_REASON)
+    skipped = [item for item, skip in ledger.skipped.items() if (skip.by, skip.reason) == mark]
+    # A person with this name may have resolved a disagreement; that item has all its votes.
+    resolved = [
         item
-        for item, word in ledger.resolutions.items()
-        if word.by == KEEPER and len(ledger.votes.get(item, ())) < ledger.overlap
+        for item, resolution in ledger.resolutions.items()
+        if resolution.by == SYSTEM_ANNOTATOR and len(ledger.votes.get(item, ())) < ledger.overlap
     ]
-    return [*skipped, *settled]
+    return [*skipped, *resolved]
 
 
 def annotators(ledger: Ledger) -> dict[str, AnnotatorWork]:
-    """What everyone did, without the one who only closes what is gone."""
+    """The work of every annotator, without the one that only closes missing items."""
     return {
-        by: work for by, work in ledger.per_annotator.items() if by != KEEPER or work.labels > 0
+        by: work
+        for by, work in ledger.per_annotator.items()
+        if by != SYSTEM_ANNOTATOR or work.labels > 0
     }
 
 
-def refreshed(
-    ledger: Ledger, gone: Sequence[int], now: float
-) -> tuple[list[Event], tuple[tuple[int, ...], tuple[int, ...]]]:
-    """What closes the items that are gone and reopens all others; which are gone, and back."""
-    away = set(gone)
-    back = [item for item in closed_ids(ledger) if item not in away]
-    events = [*closed(ledger, gone, now), *(Withdrawn(now, item, KEEPER) for item in back)]
-    return events, (tuple(gone), tuple(back))
+def update_missing(
+    ledger: Ledger, missing: Sequence[int], now: float
+) -> tuple[list[Event], tuple[int, ...]]:
+    """Events that close missing items and reopen the others, and the ids of the reopened ones."""
+    still = set(missing)
+    returned = [item for item in closed_items(ledger) if item not in still]
+    reopening = [Withdrawn(now, item, SYSTEM_ANNOTATOR) for item in returned]
+    return [*close_items(ledger, missing, now), *reopening], tuple(returned)
 
 
-def missing(items: Items, ids: Iterable[int]) -> list[int]:
-    """Those whose picture is not there, which nobody could be shown.
+def find_missing(items: Items, ids: Iterable[int]) -> list[int]:
+    """The items whose image file is missing.
 
-    If none of some other pictures is there either, the folder is away and not the pictures, as
-    with a disk that is not mounted: then none is said to be missing.
+    If all of some other files are missing as well, the whole folder is unavailable, as with a disk
+    that is not mounted: then no item counts as missing.
     """
     if items.kind != "images":
         return []
-    found = [item for item in ids if not _is_there(items, item)]
+    found = [item for item in ids if not _has_file(items, item)]
     step = max(1, len(items) // _PROBES)
-    if found and not any(_is_there(items, item) for item in range(0, len(items), step)):
+    if found and not any(_has_file(items, item) for item in range(0, len(items), step)):
         return []
     return found
 
 
-def _is_there(items: Items, item: int) -> bool:
+def _has_file(items: Items, item: int) -> bool:
     try:
         return items.path(item).is_file()
     except UnknownName:
         return False
-    except BadInput:  # it leads out of the folder, which is another matter
+    except BadInput:  # the path leads out of the folder, which is another problem
         return True

@@ -1,6 +1,6 @@
-"""What a source has that a campaign does not have yet: new pictures of a folder, rows of a table.
+"""New items of a source: images of a folder, or rows of a table, that a campaign does not have.
 
-A picture is known by its path, a row by its text or its numbers.
+An image is identified by its path, a row by its text or its numbers.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ from labelwise.media.tables import (
 
 
 @dataclass(frozen=True)
-class Found:
-    """The pictures in a folder.
+class FolderImages:
+    """The images in a folder.
 
     Attributes:
-        paths: relative to it, with / between folders, in alphabetical order.
-        refused: links that lead out of it, with what is wrong.
-        others: how many files are no pictures, by their ending.
+        paths: relative to it, separated by /, in alphabetical order.
+        refused: links that lead out of it, with the reason.
+        others: number of other files by suffix.
     """
 
     paths: Sequence[str]
@@ -42,17 +42,17 @@ class Found:
     others: Mapping[str, int]
 
 
-def find_pictures(folder: Path) -> Found:
-    """Look for pictures in a folder and all folders in it.
+def find_images(folder: Path) -> FolderImages:
+    """Find the images in a folder and its subfolders.
 
-    Hidden files, and the folders of campaigns, are passed over; links to folders are not followed.
+    Hidden files and folders of campaigns are ignored; links to folders are not followed.
 
     Example:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> for name in ("b.png", "a.JPG", "notes.txt", ".hidden.png"):
         ...     _ = (folder / name).write_bytes(b"")
-        >>> found = find_pictures(folder)
+        >>> found = find_images(folder)
         >>> found.paths, found.others
         (['a.JPG', 'b.png'], {'.txt': 1})
     """
@@ -64,82 +64,82 @@ def find_pictures(folder: Path) -> Found:
         here = Path(place)
         for name in sorted(folders):
             if (here / name).is_symlink() and not (here / name).resolve().is_relative_to(real):
-                refused[_relative(here / name, real)] = "a link that leads out of the folder"
+                refused[_posix_path(here / name, real)] = "a link that leads out of the folder"
         folders[:] = [n for n in folders if not n.startswith(".") and not n.endswith(".labelwise")]
         for name in files:
             file = here / name
             if name.startswith("."):
                 continue
             if file.suffix.lower() not in IMAGE_SUFFIXES:
-                ending = file.suffix.lower() or "no ending"
-                others[ending] = others.get(ending, 0) + 1
+                suffix = file.suffix.lower() or "no suffix"
+                others[suffix] = others.get(suffix, 0) + 1
             elif file.is_symlink() and not file.resolve().is_relative_to(real):
-                refused[_relative(file, real)] = "a link that leads out of the folder"
+                refused[_posix_path(file, real)] = "a link that leads out of the folder"
             else:
-                paths.append(_relative(file, real))
-    return Found(sorted(paths), refused, others)
+                paths.append(_posix_path(file, real))
+    return FolderImages(sorted(paths), refused, others)
 
 
-def _relative(path: Path, folder: Path) -> str:
+def _posix_path(path: Path, folder: Path) -> str:
     return str(PurePosixPath(*path.relative_to(folder).parts))
 
 
 @dataclass(frozen=True)
-class Arrivals:
-    """What a source has that a campaign does not have yet.
+class NewItems:
+    """The new items of a source.
 
     Attributes:
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
-        entries: of the new items, for the list; None where they need no list.
+        entries: of the new items, for ``items.jsonl``; None if they need no list.
         values: of the new items: paths, texts, or an array ``(n, d)``.
-        gone: ids of items that the source had before.
-        broken: what is wrong with items that cannot be used.
-        notes: what was found and decided, in sentences.
+        missing: ids of known items that the source does not have any more.
+        broken: unusable items and the reason.
+        notes: findings and decisions, in sentences.
     """
 
     kind: str
     entries: Sequence[Mapping[str, Any]] | None
     values: Any
-    gone: Sequence[int]
+    missing: Sequence[int]
     broken: Mapping[str, str]
     notes: Sequence[str]
 
 
-def new_pictures(folder: Path, known: Iterable[Mapping[str, Any]]) -> Arrivals:
-    """Pictures that are not among the known entries, by their paths."""
-    found = find_pictures(folder)
+def find_new_images(folder: Path, known: Iterable[Mapping[str, Any]]) -> NewItems:
+    """Find the images whose paths are not among the known entries."""
+    found = find_images(folder)
     before = {str(entry["path"]): item for item, entry in enumerate(known)}
-    there = set(found.paths)
+    current = set(found.paths)
     new = [path for path in found.paths if path not in before]
-    if not there and not before:
-        some = f"; it has {_counts(found.others)}" if found.others else ""
+    if not current and not before:
+        some = f"; it has {_format_counts(found.others)}" if found.others else ""
         broken = f"; {len(found.refused)} links lead out of it" if found.refused else ""
         raise BadInput(f"{folder} has no pictures{some}{broken}")
-    gone = [item for path, item in before.items() if path not in there]
+    missing = [item for path, item in before.items() if path not in current]
     folders = len({path.rpartition("/")[0] for path in new})
     notes = [f"{len(new):,} pictures" + (f" in {folders:,} folders" if folders > 1 else "")]
     if found.others:
-        notes.append(f"left out, no pictures: {_counts(found.others)}")
-    return Arrivals("images", [{"path": path} for path in new], new, gone, found.refused, notes)
+        notes.append(f"left out, not images: {_format_counts(found.others)}")
+    return NewItems("images", [{"path": path} for path in new], new, missing, found.refused, notes)
 
 
-def new_rows(
+def find_new_rows(
     path: Path,
     known: Iterable[Mapping[str, Any]],
     *,
     text: Sequence[str] = (),
     columns: Sequence[str] = (),
     without: Sequence[str] = (),
-) -> tuple[Arrivals, ChosenColumns]:
-    """Rows of a table that are not among the known entries, and the columns that make an item.
+) -> tuple[NewItems, ChosenColumns]:
+    """Find the rows of a table that are not among the known entries, and the columns used.
 
-    A row is known by its text, or by its numbers, so that other columns may change or be added;
-    the same row twice is two items.
+    A row is identified by its text or its numbers, so other columns may change or be added. Equal
+    rows are separate items.
     """
     table = read_table(path)
     chosen = choose_columns(path, table, text=text, columns=columns, without=without)
     if chosen.numeric and not columns:
-        _check_no_prose(path, table, chosen, without)
+        _reject_mixed_columns(path, table, chosen, without)
     values: Any
     if chosen.text:
         values = join_texts(table, chosen.text)
@@ -147,88 +147,81 @@ def new_rows(
     else:
         numbers = [convert_numeric_column(path, name, table[name]) for name in chosen.numeric]
         values = np.concatenate(numbers, axis=1)
-        entries = [{"row": _plain(row)} for row in iterate_rows(table)]
+        entries = [{"row": _to_json_row(row)} for row in iterate_rows(table)]
     before: dict[bytes, list[int]] = {}
     for item, entry in enumerate(known):
-        before.setdefault(_key(entry, chosen), []).append(item)
+        before.setdefault(_hash_entry(entry, chosen), []).append(item)
     for items in before.values():
         items.reverse()
     new = []
     for place, entry in enumerate(entries):
-        same = before.get(_key(entry, chosen))
+        same = before.get(_hash_entry(entry, chosen))
         if same:
             same.pop()
         else:
             new.append(place)
-    gone = sorted(item for items in before.values() for item in items)
-    broken = {f"row {place + 1}": _wrong(entries[place], values[place]) for place in new}
+    missing = sorted(item for items in before.values() for item in items)
+    broken = {f"row {place + 1}": _find_problem(entries[place], values[place]) for place in new}
     broken = {name: reason for name, reason in broken.items() if reason}
     usable = [place for place in new if f"row {place + 1}" not in broken]
     kept = [entries[place] for place in usable]
     some = [values[place] for place in usable] if chosen.text else values[usable]
     kind = "texts" if chosen.text else "numbers"
     notes = [f"{len(new):,} {'texts' if chosen.text else 'rows'}", *chosen.notes]
-    return Arrivals(kind, kept, some, gone, broken, notes), chosen
+    return NewItems(kind, kept, some, missing, broken, notes), chosen
 
 
-def _check_no_prose(
+def _reject_mixed_columns(
     path: Path, table: Columns, chosen: ChosenColumns, without: Sequence[str]
 ) -> None:
-    """Refuse to take the numbers beside texts for the items, as an id and a date of reviews."""
+    """Reject numbers next to texts, such as the id and date of reviews, as the items."""
     others = [name for name in table if name not in chosen.numeric and name not in without]
     prose = [name for name in others if _is_prose(table[name])]
     if prose:
         raise BadInput(
             f"{path} has texts ({abbreviate_names(prose)}) and numbers "
-            f"({abbreviate_names(chosen.numeric)}); "
-            f"say which are to be labelled: --text {prose[0]} or --columns "
-            f"{','.join(chosen.numeric[:12])}"
+            f"({abbreviate_names(chosen.numeric)}); choose what to label: --text {prose[0]} or "
+            f"--columns {','.join(chosen.numeric[:12])}"
         )
 
 
 def _is_prose(values: Sequence[Any]) -> bool:
-    """Whether a column reads like sentences: five words or more as a rule, mostly different."""
+    """Whether a column contains sentences: five words on average, mostly different."""
     texts = [value for value in values if isinstance(value, str)]
     words = sum(len(text.split()) for text in texts)
     return words >= 5 * len(values) and len(set(texts)) > len(values) / 2
 
 
-def _wrong(entry: Mapping[str, Any], value: Any) -> str:
-    """What is wrong with a row; nothing as a rule."""
-    if "text" in entry:
-        return _wrong_text(entry["text"])
-    return "" if np.isfinite(value).all() else "an infinite number"
-
-
-def _wrong_text(text: str) -> str:
-    if not text:
+def _find_problem(entry: Mapping[str, Any], value: Any) -> str:
+    """The problem with a row, or an empty text."""
+    if "text" not in entry:
+        return "" if np.isfinite(value).all() else "an infinite number"
+    if not entry["text"]:
         return "an empty text"
     try:
-        text.encode()
-    except UnicodeEncodeError:  # JSON can write it, and nothing else can
-        return "half a character, which is no text"
+        entry["text"].encode()
+    except UnicodeEncodeError:  # a lone surrogate, which only JSON can write
+        return "half a character, which is not valid text"
     return ""
 
 
-def _key(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
-    """What an item of a table is known by."""
+def _hash_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
+    """The identity of an item of a table."""
     known = entry["text"] if chosen.text else [entry["row"].get(name) for name in chosen.numeric]
     return hashlib.sha256(json.dumps(known).encode()).digest()
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as JSON holds it: dates and the like become texts, NaN and infinity nothing."""
-    whole = json.dumps(row, default=str).encode()
-    plain: dict[str, Any] = json.loads(whole, parse_constant=lambda _: None)
-    return {name: _whole_text(value) for name, value in plain.items()}
+def _to_json_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as JSON values: dates become texts, NaN and infinity null, lone surrogates marks."""
+    text = json.dumps(row, default=str)
+    values: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+    return {
+        name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for name, value in values.items()
+    }
 
 
-def _whole_text(value: Any) -> Any:
-    """A text without half characters, which could not be sent; all else as it is."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-
-
-def _counts(others: Mapping[str, int]) -> str:
+def _format_counts(others: Mapping[str, int]) -> str:
     most = sorted(others.items(), key=lambda entry: (-entry[1], entry[0]))
     words = [f"{count:,} {ending}" for ending, count in most[:5]]
     return ", ".join(words) + (", ..." if len(most) > 5 else "")
