@@ -118,7 +118,7 @@ def test_the_item_and_all_its_classes_fit_on_a_phone_without_scrolling(make, vis
 def test_tapping_labels_an_item(make, visit):
     page = visit(make(5).url, **PHONE)
     first = shown(page)
-    page.get_by_role("button", name=str(KINDS[first]), exact=True).add_tap()
+    page.get_by_role("button", name=str(KINDS[first]), exact=True).tap()
     page.wait_for_function(
         "first => document.querySelector('.stage').dataset.item !== first", arg=str(first)
     )

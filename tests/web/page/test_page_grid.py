@@ -81,7 +81,7 @@ def test_a_tap_selects_on_a_phone(make, visit):
     labelling = make(10)
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
     page = open_grid(labelling, visit, **phone)
-    tiles(page).nth(1).add_tap()
+    tiles(page).nth(1).tap()
     until(lambda: len(ids(page, selected=True)) == 1)  # a tap counts some time after the touch
-    page.get_by_role("button", name="9", exact=True).add_tap()
+    page.get_by_role("button", name="9", exact=True).tap()
     until(lambda: [list(said.values()) for said in labelling.votes().values()] == [["9"]])

@@ -173,7 +173,7 @@ def test_an_item_without_a_guess_says_so(make, visit):
 def test_the_page_says_why_an_item_was_chosen_and_how_far_the_batch_is(make, visit):
     page = visit(make(12).url)
     shown(page)
-    page.get_by_text("Drawn at random: there is no model yet that could choose.").wait_for()
+    page.get_by_text("Drawn at random: there is no trained model yet.").wait_for()
     press_and_see(page, "1")
     page.get_by_text("1 of 12").first.wait_for()
 
