@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from labelwise.benchmark.results import append, read
+from labelwise.benchmark.results import append_result, read_results
 from labelwise.benchmark.runs import run_experiment
 from labelwise.errors import BadInput
 from tests.benchmark.tiny_runs import plain, tiny
@@ -42,7 +42,7 @@ def test_stopped_anywhere_it_goes_on_and_gives_the_same_numbers(tmp_path, kind):
         try:
             lines = run_experiment(protocol, path, strategies=names, seeds=2, progress=stop)
         except Stop:
-            assert len(read(path)) == most
+            assert len(read_results(path)) == most
     assert plain(lines) == plain(whole)
     assert len(path.read_text().splitlines()) == len(whole)  # nothing was written twice
     assert run_experiment(protocol, path, strategies=names, seeds=2) == lines
@@ -71,12 +71,12 @@ COMMAND = "import labelwise.cli.benchmark; from labelwise.cli import main; main(
 KILLED = """
 import os, signal
 from labelwise.benchmark import runs
-append = runs.append
+append_result = runs.append_result
 def append_four(path, line):
-    append(path, line)
+    append_result(path, line)
     if path.read_bytes().count(b"\\n") == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-runs.append = append_four
+runs.append_result = append_four
 """
 
 
@@ -92,15 +92,15 @@ def test_killed_in_the_middle_the_same_command_goes_on(tmp_path):
         return subprocess.run(command, env=environment, stdout=subprocess.DEVNULL).returncode
 
     assert start(KILLED + COMMAND, path) == -signal.SIGKILL
-    assert len(read(path)) == 4
+    assert len(read_results(path)) == 4
     assert start(COMMAND, path) == start(COMMAND, tmp_path / "whole.jsonl") == 0
-    assert plain(read(path)) == plain(read(tmp_path / "whole.jsonl"))
-    assert len(read(path)) == 24
+    assert plain(read_results(path)) == plain(read_results(tmp_path / "whole.jsonl"))
+    assert len(read_results(path)) == 24
 
 
 def test_picks_that_do_not_come_out_again_are_an_error(tmp_path):
     protocol, path = STATEFUL["trained on"][0], tmp_path / "r.jsonl"
     lines = run_experiment(protocol, tmp_path / "whole.jsonl", strategies=["bandit"], seeds=1)
-    append(path, replace(lines[0], picks=lines[0].picks[::-1]))
+    append_result(path, replace(lines[0], picks=lines[0].picks[::-1]))
     with pytest.raises(BadInput, match="picks other items than its line says"):
         run_experiment(protocol, path, strategies=["bandit"], seeds=1)

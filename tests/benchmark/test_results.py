@@ -11,10 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.benchmark import results
-from labelwise.benchmark.results import Round, append, from_json, read, to_json
+from labelwise.benchmark.results import (
+    RoundResult,
+    append_result,
+    format_line,
+    parse_line,
+    read_results,
+)
 from labelwise.errors import BadInput, LabelwiseWarning
 
-FULL = Round(
+FULL = RoundResult(
     "sparse-table2-mnist",
     "small",
     "mnist",
@@ -45,7 +51,7 @@ FULL = Round(
 def make_round(number, **changes):
     values = {"labels": 20 + 10 * number, "metric": "accuracy", "value": 0.5 + 0.1 * number}
     values |= changes
-    return Round("toy", "small", "digits", "mlp", "random", 0, number, **values)
+    return RoundResult("toy", "small", "digits", "mlp", "random", 0, number, **values)
 
 
 @pytest.fixture
@@ -61,13 +67,13 @@ def test_the_doctests_pass():
 def test_every_field_comes_back_as_it_was_written(path):
     rounds = [FULL, make_round(0), make_round(1)]
     for entry in rounds:
-        append(path, entry)
-    assert read(path) == rounds
-    assert [type(entry.picks) for entry in read([path])] == [tuple, tuple, tuple]
+        append_result(path, entry)
+    assert read_results(path) == rounds
+    assert [type(entry.picks) for entry in read_results([path])] == [tuple, tuple, tuple]
 
 
 def test_a_line_holds_the_documented_names_and_the_format(path):
-    append(path, FULL)
+    append_result(path, FULL)
     line = json.loads(path.read_text())
     assert line["format"] == 1
     assert line["picks"] == [7, 5] and line["weights"] == [30.0, 10.5]
@@ -78,39 +84,41 @@ def test_a_line_holds_the_documented_names_and_the_format(path):
 @given(st.floats(), st.one_of(st.none(), st.floats()))
 def test_numbers_that_json_lacks_survive(value, imbalance):
     entry = make_round(0, value=value, imbalance=imbalance)
-    line = to_json(entry)
+    line = format_line(entry)
     assert not re.search(r"[:,] (NaN|-?Infinity)", line)
-    assert repr(from_json(line)) == repr(entry)
+    assert repr(parse_line(line)) == repr(entry)
 
 
 def test_numbers_of_numpy_are_written_as_numbers():
     entry = make_round(0, value=np.float32(0.5), picks=np.array([4, 2]), options={"k": np.int64(3)})
-    assert from_json(to_json(entry)) == make_round(0, value=0.5, picks=(4, 2), options={"k": 3})
+    assert parse_line(format_line(entry)) == make_round(
+        0, value=0.5, picks=(4, 2), options={"k": 3}
+    )
 
 
 def test_an_unfinished_last_line_is_left_out_and_said(path):
-    append(path, make_round(0))
+    append_result(path, make_round(0))
     with path.open("a") as file:
-        file.write(to_json(make_round(1))[:40])
+        file.write(format_line(make_round(1))[:40])
     with pytest.warns(LabelwiseWarning, match="line 2 of .* is unfinished"):
-        assert read(path) == [make_round(0)]
+        assert read_results(path) == [make_round(0)]
 
 
 def test_appending_cuts_an_unfinished_line_off_and_says_so(path):
-    append(path, make_round(0, picks=tuple(range(3000)), weights=None))
+    append_result(path, make_round(0, picks=tuple(range(3000)), weights=None))
     before = path.read_bytes()
-    path.write_bytes(before + to_json(make_round(1, picks=tuple(range(5000)))).encode())
+    path.write_bytes(before + format_line(make_round(1, picks=tuple(range(5000)))).encode())
     with pytest.warns(LabelwiseWarning, match="unfinished line; they were cut off"):
-        append(path, make_round(1))
-    assert path.read_bytes() == before + to_json(make_round(1)).encode() + b"\n"
+        append_result(path, make_round(1))
+    assert path.read_bytes() == before + format_line(make_round(1)).encode() + b"\n"
 
 
 def test_a_file_with_nothing_but_an_unfinished_line_starts_anew(path):
     path.parent.mkdir()
     path.write_text('{"format": 1, "exp')
     with pytest.warns(LabelwiseWarning, match="18 bytes"):
-        append(path, make_round(0))
-    assert read(path) == [make_round(0)]
+        append_result(path, make_round(0))
+    assert read_results(path) == [make_round(0)]
 
 
 @pytest.mark.parametrize(
@@ -130,38 +138,38 @@ def test_a_file_with_nothing_but_an_unfinished_line_starts_anew(path):
     ],
 )
 def test_other_corruption_is_refused_with_its_line_number(path, change, words):
-    lines = [to_json(make_round(number)) for number in range(3)]
+    lines = [format_line(make_round(number)) for number in range(3)]
     path.parent.mkdir()
     path.write_text("\n".join([lines[0], change(lines[1]), lines[2], ""]))
     with pytest.raises(BadInput, match=f"line 2 of .*results.jsonl .*{words}"):
-        read(path)
+        read_results(path)
 
 
 def test_bytes_that_are_no_text_are_refused(path):
     path.parent.mkdir()
     path.write_bytes(b"\xff\xfe\n")
-    with pytest.raises(BadInput, match=r"line 1 of .* mend or remove it"):
-        read(path)
+    with pytest.raises(BadInput, match=r"line 1 of .* repair or remove it"):
+        read_results(path)
 
 
 def test_a_missing_file_is_named(path):
     with pytest.raises(BadInput, match=r"there is no results file .*results\.jsonl"):
-        read(path)
+        read_results(path)
 
 
 def test_a_round_that_is_there_twice_is_taken_once(path):
-    append(path, make_round(0, value=math.nan))
-    append(path, make_round(1))
-    with pytest.warns(LabelwiseWarning, match="2 rounds are there more than once"):
-        assert len(read([path, path])) == 2
+    append_result(path, make_round(0, value=math.nan))
+    append_result(path, make_round(1))
+    with pytest.warns(LabelwiseWarning, match="2 rounds occur more than once"):
+        assert len(read_results([path, path])) == 2
 
 
 def test_a_round_with_two_values_is_refused_with_both_places(path, tmp_path):
-    append(path, make_round(0))
+    append_result(path, make_round(0))
     other = tmp_path / "other.jsonl"
-    append(other, make_round(0, value=0.7))
+    append_result(other, make_round(0, value=0.7))
     with pytest.raises(BadInput, match=r"0\.5 in line 1 of .* and 0\.7 in line 1 of .*other"):
-        read([path, other])
+        read_results([path, other])
 
 
 def test_runs_differ_by_options_but_not_by_their_order():
@@ -171,8 +179,8 @@ def test_runs_differ_by_options_but_not_by_their_order():
 
 
 def test_a_line_from_before_the_code_was_noted_is_read():
-    line = json.loads(to_json(FULL))
+    line = json.loads(format_line(FULL))
     del line["code"]
-    old = from_json(json.dumps(line))
+    old = parse_line(json.dumps(line))
     assert old.code == "" and old.key == FULL.key
-    assert FULL.code == from_json(to_json(FULL)).code == "0.1.0+0123456789ab"
+    assert FULL.code == parse_line(format_line(FULL)).code == "0.1.0+0123456789ab"

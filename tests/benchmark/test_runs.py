@@ -11,7 +11,7 @@ from labelwise.benchmark import devices, models, rounds, runs
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.models import network_seeds
 from labelwise.benchmark.protocol import Entrant, changed
-from labelwise.benchmark.results import append, read
+from labelwise.benchmark.results import append_result, read_results
 from labelwise.benchmark.rounds import Run, Stage, play
 from labelwise.benchmark.runs import run_experiment
 from labelwise.benchmark.scenes import prepare
@@ -30,7 +30,7 @@ def test_every_round_is_a_complete_line(tmp_path):
     lines = run_experiment(
         tiny(), tmp_path / "r.jsonl", strategies=["margin", "sparse_greedy"], seeds=1
     )
-    assert read(tmp_path / "r.jsonl") == lines
+    assert read_results(tmp_path / "r.jsonl") == lines
     margin, sparse = lines[:3], lines[3:]
     assert [line.labels for line in margin] == [30, 40, 50]
     assert [len(line.picks) for line in sparse] == [10, 10, 0]
@@ -147,7 +147,7 @@ def test_a_file_of_another_protocol_is_not_gone_on_with(tmp_path):
         run_experiment(tiny(batch=20), path, strategies=["random"], seeds=1)
     other = tmp_path / "s.jsonl"
     for line in lines[1:]:
-        append(other, line)
+        append_result(other, line)
     with pytest.raises(BadInput, match="round 0 of random, seed 0, is missing"):
         run_experiment(tiny(), other, strategies=["random"], seeds=1)
 
@@ -184,6 +184,6 @@ def test_the_command_lists_and_runs_experiments(tmp_path, capsys, monkeypatch):
     shown = capsys.readouterr()
     assert "reduced: 2,000 items" in shown.out and "rounds: 24 of 24" in shown.err
     assert "labelwise benchmark report results.jsonl" in shown.out
-    assert len(read(Path("results.jsonl"))) == 24
+    assert len(read_results(Path("results.jsonl"))) == 24
     assert command(["benchmark", "run", "sparse-tabel2"]) == 1
     assert "no experiment is called 'sparse-tabel2'" in capsys.readouterr().err

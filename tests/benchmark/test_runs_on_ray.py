@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import labelwise.cli.benchmark  # noqa: F401  (adds its commands)
-from labelwise.benchmark.results import read
+from labelwise.benchmark.results import read_results
 from labelwise.benchmark.runs import run_experiment
 from labelwise.cli import run as command
 from labelwise.errors import BadInput, LabelwiseWarning
@@ -29,7 +29,7 @@ def test_ray_gives_the_lines_of_processes(actors, expected, tmp_path):
     path = tmp_path / "r.jsonl"
     found = run_experiment(tiny(), path, strategies=NAMES, seeds=2, workers=2, on="ray")
     assert plain(found) == plain(expected)
-    assert plain(read(path)) == plain(expected)
+    assert plain(read_results(path)) == plain(expected)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -38,7 +38,7 @@ def test_the_command_spreads_runs_over_ray(actors, tmp_path):
     paths = [tmp_path / "here.jsonl", tmp_path / "there.jsonl"]
     assert command([*given, "--workers", "1", "--out", str(paths[0])]) == 0
     assert command([*given, "--workers", "1", "--on", "ray", "--out", str(paths[1])]) == 0
-    here, there = map(read, paths)
+    here, there = map(read_results, paths)
     assert len(here) > 2 and plain(here) == plain(there)
 
 

@@ -4,7 +4,7 @@ import json
 
 from labelwise.benchmark.protocol import changed
 from labelwise.benchmark.protocols import get
-from labelwise.benchmark.results import to_json
+from labelwise.benchmark.results import format_line
 
 FAST = {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.0, "batch_size": 32, "epochs": 8}
 
@@ -20,7 +20,7 @@ def tiny(name="sparse-table2-mnist", **changes):
 
 def without_time(line):
     """What a line says, but for what may differ between two runs: times, memory and threads."""
-    content = json.loads(to_json(line))
+    content = json.loads(format_line(line))
     for name in ("seconds", "peak_megabytes", "started", "device"):
         del content[name]
     return content

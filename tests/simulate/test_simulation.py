@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from labelwise.benchmark.devices import find_device
-from labelwise.benchmark.results import read
+from labelwise.benchmark.results import read_results
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.simulate import make_plan, run_plan, simulate, simulation
 from labelwise.simulate.own_data import own_data
@@ -45,7 +45,11 @@ def test_an_interrupted_simulation_goes_on_with_the_same_numbers(tmp_path):
         DATA, plan, tmp_path / "b.jsonl", seeds=2, device="cpu", progress=lambda *n: told.append(n)
     )
     assert told[0] == ("rounds", 5, 12) and told[-1] == ("rounds", 12, 12) and len(told) == 8
-    assert plain(again) == plain(whole) == plain(sorted_like(whole, read(tmp_path / "b.jsonl")))
+    assert (
+        plain(again)
+        == plain(whole)
+        == plain(sorted_like(whole, read_results(tmp_path / "b.jsonl")))
+    )
     untouched = (tmp_path / "b.jsonl").read_bytes()
     run_plan(DATA, plan, tmp_path / "b.jsonl", seeds=2, device="cpu")
     assert (tmp_path / "b.jsonl").read_bytes() == untouched

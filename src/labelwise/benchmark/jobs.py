@@ -15,13 +15,13 @@ from joblib.externals import loky
 
 from labelwise.benchmark.devices import find_device, one_thread
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round, RunKey
+from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.rounds import Run, Stage, key_of, play
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import LabelwiseError
 from labelwise.pool.ray.processes import ray_processes
 
-Known = Mapping[RunKey, Sequence[Round]]
+Known = Mapping[RunKey, Sequence[RoundResult]]
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """What tells libraries to compute on one thread, before they are loaded."""
@@ -40,7 +40,7 @@ class Job:
         """What its lines in a results file have in common."""
         return key_of(self.protocol, self.entrant, self.seed)
 
-    def lines(self, stage: Stage, known: Sequence[Round]) -> Iterator[Round]:
+    def lines(self, stage: Stage, known: Sequence[RoundResult]) -> Iterator[RoundResult]:
         """The lines that are not there yet."""
         if self.protocol.study is not None:
             study = STUDIES[self.protocol.study].lines
@@ -60,7 +60,7 @@ class Failure(NamedTuple):
 
 def spread(
     jobs: Sequence[Job], known: Known, device: str, workers: int | None, on: str | None = None
-) -> Iterator[Round | Failure]:
+) -> Iterator[RoundResult | Failure]:
     """Runs one after the other in each of several processes; lines as they come."""
     count = None if workers is None else min(workers, len(jobs))
     if on is None and count == 1:
@@ -70,7 +70,7 @@ def spread(
     if not jobs:
         return
     waiting = deque(jobs)
-    running: dict[Future[Round | LabelwiseError | None], tuple[Job, Any]] = {}
+    running: dict[Future[RoundResult | LabelwiseError | None], tuple[Job, Any]] = {}
 
     def send(job: Job, process: Any) -> None:
         running[process.submit(_told, job, known[job.key], device)] = job, process
@@ -82,7 +82,7 @@ def spread(
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 job, process = running.pop(future)
                 line = future.result()
-                if isinstance(line, Round):
+                if isinstance(line, RoundResult):
                     yield line  # it is among the known lines when we go on
                     send(job, process)
                     continue
@@ -108,7 +108,9 @@ def _processes(count: int | None, device: str, on: str | None) -> Iterator[list[
             pool.shutdown(wait=True, kill_workers=True)
 
 
-def _told(job: Job, lines: Sequence[Round], device: str) -> Round | LabelwiseError | None:
+def _told(
+    job: Job, lines: Sequence[RoundResult], device: str
+) -> RoundResult | LabelwiseError | None:
     """What `_step` returns or raises, in a process beside others."""
     one_thread()
     try:
@@ -117,7 +119,7 @@ def _told(job: Job, lines: Sequence[Round], device: str) -> Round | LabelwiseErr
         return error
 
 
-def _alone(job: Job, known: Known, device: str) -> Iterator[Round | Failure]:
+def _alone(job: Job, known: Known, device: str) -> Iterator[RoundResult | Failure]:
     """A run in this process."""
     try:
         while (line := _step(job, known[job.key], device)) is not None:
@@ -131,7 +133,7 @@ _current: dict[str, Any] = {}
 stage, which the next run of the same seed finds as it is."""
 
 
-def _step(job: Job, lines: Sequence[Round], device: str) -> Round | None:
+def _step(job: Job, lines: Sequence[RoundResult], device: str) -> RoundResult | None:
     """The next line of a run, or None if it has all; goes on with the run that was begun here."""
     place = job.protocol, job.key, len(lines)
     if _current.get("place") != place:
@@ -141,6 +143,6 @@ def _step(job: Job, lines: Sequence[Round], device: str) -> Round | None:
             stage = _current["stage"] = Stage(job.protocol, find_device(device))
         _current["rest"] = job.lines(stage, lines)
     _current["place"] = None  # after an error there is nothing to go on with
-    line: Round | None = next(_current["rest"], None)
+    line: RoundResult | None = next(_current["rest"], None)
     _current["place"] = None if line is None else (job.protocol, job.key, len(lines) + 1)
     return line

@@ -23,7 +23,7 @@ from labelwise.benchmark.batched import Task, fit_together
 from labelwise.benchmark.devices import Clock, Device
 from labelwise.benchmark.models import make_models, make_picker, near_items
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round, RunKey
+from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.scenes import Scene, prepare
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport
@@ -121,7 +121,7 @@ class Run:
         self._reports = reports
         self._seconds["train"] = sum(report.seconds for report in reports)
 
-    def play(self) -> Round:
+    def play(self) -> RoundResult:
         """Measure, buy, and say so in a line; the networks are trained."""
         values = self._measure()
         labels = len(self._first) + len(self._bought)
@@ -132,7 +132,7 @@ class Run:
             batch = self._select()
             picks, weights = self._buy(batch)
             size = None if batch.weights is None else batch.effective_size()
-        line = Round(
+        line = RoundResult(
             **key_fields(self.protocol, self.entrant, self.seed),
             round=self.round,
             labels=labels,
@@ -156,7 +156,7 @@ class Run:
         self.round += 1
         return line
 
-    def replay(self, line: Round) -> None:
+    def replay(self, line: RoundResult) -> None:
         """Buy what a line says; where later picks depend on it, choose again and compare."""
         picks = np.array(line.picks, dtype=np.int64)
         weights = None if line.weights is None else np.array(line.weights)
@@ -265,10 +265,10 @@ class Run:
 
 def play(
     runs: Sequence[Run],
-    known: Mapping[RunKey, Sequence[Round]] | None = None,
+    known: Mapping[RunKey, Sequence[RoundResult]] | None = None,
     *,
     on_cpu: bool = False,
-) -> Iterator[Round]:
+) -> Iterator[RoundResult]:
     """Rounds of several runs side by side, line by line.
 
     Args:
@@ -317,7 +317,7 @@ def key_fields(protocol: Protocol, entrant: Entrant, seed: int) -> dict[str, Any
 def key_of(protocol: Protocol, entrant: Entrant, seed: int) -> RunKey:
     """The key of a run in a results file."""
     fields = key_fields(protocol, entrant, seed)
-    return Round(**fields, round=0, labels=0, metric="", value=0.0).key
+    return RoundResult(**fields, round=0, labels=0, metric="", value=0.0).key
 
 
 def seed_of(*numbers: int) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from labelwise.benchmark.devices import Device, find_device
 from labelwise.benchmark.jobs import Failure, Job, Known, spread
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round, RunKey, append, read
+from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
 from labelwise.benchmark.rounds import Run, Stage, play
 from labelwise.benchmark.scenes import check_data
 from labelwise.benchmark.selecting import options_of
@@ -36,7 +36,7 @@ def run_experiment(
     workers: int | None = 1,
     on: str | None = None,
     progress: Progress | None = None,
-) -> list[Round]:
+) -> list[RoundResult]:
     """Run an experiment, or what is left of it.
 
     Args:
@@ -81,9 +81,9 @@ def run_experiment(
 
 
 def write_lines(
-    source: Iterator[Round | Failure],
+    source: Iterator[RoundResult | Failure],
     path: str | Path,
-    known: Mapping[RunKey, list[Round]],
+    known: Mapping[RunKey, list[RoundResult]],
     total: int,
     progress: Progress | None,
 ) -> list[Failure]:
@@ -104,7 +104,7 @@ def write_lines(
         if isinstance(line, Failure):
             failures.append(line)
             continue
-        append(path, line)
+        append_result(path, line)
         known[line.key].append(line)
         done += 1
         tell("rounds", done, total)
@@ -113,7 +113,7 @@ def write_lines(
 
 def _lines(
     jobs: Sequence[Job], known: Known, device: str, workers: int | None, on: str | None
-) -> Iterator[Round | Failure]:
+) -> Iterator[RoundResult | Failure]:
     """The lines of all runs as they come."""
     if on is not None:
         return spread(jobs, known, "cuda" if device == "cuda" else "cpu", workers, on)
@@ -137,12 +137,12 @@ def _say(failures: Sequence[Failure], count: int) -> None:
 
 def known_lines(
     protocol: Protocol, path: str | Path, jobs: Sequence[Job]
-) -> dict[RunKey, list[Round]]:
+) -> dict[RunKey, list[RoundResult]]:
     """The lines of runs that a results file holds, round after round, checked."""
-    found: dict[RunKey, list[Round]] = {job.key: [] for job in jobs}
+    found: dict[RunKey, list[RoundResult]] = {job.key: [] for job in jobs}
     if not Path(path).is_file():
         return found
-    for line in read(path):
+    for line in read_results(path):
         if line.key in found:
             found[line.key].append(line)
     for lines in found.values():
@@ -163,7 +163,7 @@ def known_lines(
     return found
 
 
-def _side_by_side(jobs: Sequence[Job], known: Known, device: Device) -> Iterator[Round]:
+def _side_by_side(jobs: Sequence[Job], known: Known, device: Device) -> Iterator[RoundResult]:
     """All runs in this process, round after round."""
     seeds = len({job.seed for job in jobs})
     stage = Stage(jobs[0].protocol, device, keep=seeds)

@@ -23,7 +23,7 @@ from labelwise.errors import BadInput, MissingDependency
 if TYPE_CHECKING:
     from labelwise.benchmark.datasets import DatasetStatus
     from labelwise.benchmark.protocol import Protocol
-    from labelwise.benchmark.results import Round
+    from labelwise.benchmark.results import RoundResult
 
 benchmark_group = typer.Typer(
     no_args_is_help=True, help="Run published experiments on real data, and report the results."
@@ -151,13 +151,13 @@ def _print_protocol(protocol: "Protocol", strategies: Sequence[str] | None, seed
     print(f"reduced: {protocol.reduced or 'nothing'}", flush=True)
 
 
-def _print_results(rounds: "Sequence[Round]") -> None:
+def _print_results(rounds: "Sequence[RoundResult]") -> None:
     """Print the mean over seeds of the last measurement and of the area, per strategy."""
     import numpy as np
 
     from labelwise.benchmark.statistics import area
 
-    runs: dict[str, dict[int, list[Round]]] = {}
+    runs: dict[str, dict[int, list[RoundResult]]] = {}
     for line in rounds:
         options = ", ".join(f"{name}={value}" for name, value in line.options.items())
         label = f"{line.strategy} ({options})" if options else line.strategy
@@ -210,27 +210,29 @@ def write_benchmark_report(
     if figures is not None:
         check_output_folder(figures)
     try:
-        from labelwise.benchmark.report.writing import BASELINES, write_report
+        from labelwise.benchmark.report.page import BASELINES, write_report
     except ImportError as error:
         raise MissingDependency(
             f"the report needs matplotlib ({error}); run pip install 'labelwise[demo]'"
         ) from error
-    from labelwise.benchmark.report.experiment import experiments
-    from labelwise.benchmark.report.words import lede
-    from labelwise.benchmark.results import read
+    from labelwise.benchmark.report.experiment import group_experiments
+    from labelwise.benchmark.report.texts import summarise_findings
+    from labelwise.benchmark.results import read_results
 
-    rounds = read(results)
+    rounds = read_results(results)
     names = tuple(baseline or BASELINES)
-    present = {name for entry in experiments(rounds, up_to=up_to) for name in entry.strategies}
+    found = group_experiments(rounds, up_to=up_to)
+    present = {name for entry in found for name in entry.strategies}
     if baseline and not present & set(baseline):
         raise BadInput(
             f"none of the baselines {', '.join(names)} was run; "
             f"choose from {', '.join(sorted(present))}"
         )
-    found = write_report(rounds, out, baselines=names, up_to=up_to, csv=csv, figures=figures)
-    for entry in found:
+    reported = write_report(rounds, out, baselines=names, up_to=up_to, csv=csv, figures=figures)
+    for entry in reported:
         experiment = entry.experiment
-        print(f"{experiment.name} ({experiment.dataset}, {experiment.network}): {lede(entry)}")
+        name = f"{experiment.name} ({experiment.dataset}, {experiment.network})"
+        print(f"{name}: {summarise_findings(entry)}")
         for note in experiment.notes:
             print(f"  {note}")
     print(f"The whole report: {out}")

@@ -104,10 +104,10 @@ def run_simulation(
     """Estimate how many labels each strategy would have saved."""
     set_results_file(results)
     try:
-        from labelwise.benchmark.report.writing import write_report
+        from labelwise.benchmark.report.page import write_report
         from labelwise.simulate import make_plan, run_plan
         from labelwise.simulate.own_data import read_own_data
-        from labelwise.simulate.words import savings
+        from labelwise.simulate.savings import compute_savings
     except ImportError as error:
         raise MissingDependency(
             f"simulations need torch, scikit-learn and matplotlib ({error}); "
@@ -150,7 +150,7 @@ def run_simulation(
             workers=count_cores() if workers is None else workers,
             progress=progress,
         )
-    _print_savings(savings(lines), plan, seeds)
+    _print_savings(compute_savings(lines), plan, seeds)
     write_report(
         lines,
         out,
@@ -197,22 +197,22 @@ def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None
 
 
 def _print_savings(found: Any, plan: "Protocol", seeds: int) -> None:
-    from labelwise.benchmark.report.words import Unit
-    from labelwise.simulate.words import caveats, conclusion, interval_text
+    from labelwise.benchmark.report.texts import MetricUnit
+    from labelwise.simulate.savings import describe_conclusion, format_interval, list_caveats
 
     console = make_table_console()
     if found:
-        unit, first = Unit(plan.metric), found[0]
+        unit, first = MetricUnit(plan.metric), found[0]
         head = ("strategy", "labels needed", "saved", "95 % interval", f"last {unit.name}")
-        rows = [("random", f"{first.baseline:,.0f}", "", "", unit.text(first.target), "")]
+        rows = [("random", f"{first.baseline:,.0f}", "", "", unit.format(first.target), "")]
         for entry in found:
-            cells = (*entry.cells, interval_text(entry.saved), unit.text(entry.final))
+            cells = (*entry.cells, format_interval(entry.saved), unit.format(entry.final))
             rows.append((entry.strategy, *cells, entry.verdict.replace("unclear", "no evidence")))
         print_table((*head, "verdict"), rows)
     for entry in found:
         console.print(f"- {entry.sentence}", highlight=False, markup=False, soft_wrap=True)
-    print(conclusion(found, seeds=seeds))
-    for note in caveats(found, seeds=seeds, tested=plan.test or 0):
+    print(describe_conclusion(found, seeds=seeds))
+    for note in list_caveats(found, seeds=seeds, tested=plan.test or 0):
         console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -234,9 +234,8 @@ def run_demo(
     page with curves and images.
     """
     try:
-        from labelwise.demo import BASELINE, Plan, accuracies_by_strategy, run_all
-        from labelwise.demo.comparison import compare
-        from labelwise.demo.page import table, write_report
+        from labelwise.demo.page import make_rows, write_demo_page
+        from labelwise.demo.runs import DemoPlan, compare_strategies, group_accuracies, run_demo
     except ImportError as error:
         raise MissingDependency(
             f"the demo needs torch, scikit-learn and matplotlib ({error}); "
@@ -245,7 +244,7 @@ def run_demo(
     check_output_file(out, make_folder=True)
     given: dict[str, Any] = {"seeds": seeds, "labels": labels, "workers": workers}
     given["strategies"] = tuple(strategy) if strategy else None
-    plan = Plan(**{name: value for name, value in given.items() if value is not None})
+    plan = DemoPlan(**{name: value for name, value in given.items() if value is not None})
     if plan.labels > DIGITS - plan.held_out:
         raise BadInput(
             f"--labels must be at most {DIGITS - plan.held_out}, the images that are not held out "
@@ -253,9 +252,11 @@ def run_demo(
         )
     begin = time.perf_counter()
     with show_progress(plain=True) as progress:
-        runs = run_all(plan, progress)
-    comparisons = compare(plan.counts, accuracies_by_strategy(runs), BASELINE)
-    write_report(out, plan, runs, comparisons, time.perf_counter() - begin)
-    head, *lines = table(plan, comparisons)
-    print_table(head, lines)
+        runs = run_demo(plan, progress)
+    comparisons = compare_strategies(plan.counts, group_accuracies(runs))
+    write_demo_page(out, plan, runs, comparisons, time.perf_counter() - begin)
+    head, *rows = make_rows(plan, comparisons)
+    print_table(
+        head, [[c if isinstance(c, str) else f"{c[0]} ({c[1]})" for c in row] for row in rows]
+    )
     print(f"In brackets: 95 % intervals over {plan.seeds} seeds. Curves and images: {out}")

@@ -16,7 +16,7 @@ from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.benchmark.jobs import Job
 from labelwise.benchmark.models import near_items
 from labelwise.benchmark.protocol import Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.rounds import Run, Stage, play
 from labelwise.benchmark.scenes import SPLIT, Scene
 from labelwise.learners.embedding import Standardizer, TfidfEmbedding
@@ -79,7 +79,7 @@ class OwnJob(Job):
 
     home: Path
 
-    def lines(self, stage: Stage, known: Sequence[Round]) -> Iterator[Round]:
+    def lines(self, stage: Stage, known: Sequence[RoundResult]) -> Iterator[RoundResult]:
         """The lines that are not there yet; the given stage only says on which device."""
         own = held.get("stage")
         if own is None or own.home != self.home or own.device != stage.device:
@@ -139,6 +139,6 @@ def _kept(home: Path) -> OwnData:
     return data
 
 
-def marked(line: Round, plan: Protocol) -> Round:
+def marked(line: RoundResult, plan: Protocol) -> RoundResult:
     """A line with the fingerprint of data and settings among its versions."""
     return replace(line, versions={**line.versions, "data": plan.settings["data"]})

@@ -30,14 +30,14 @@ from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.jobs import Failure, spread
 from labelwise.benchmark.networks import NETWORKS
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round, RunKey
+from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.rounds import Run, play
 from labelwise.benchmark.runs import known_lines, write_lines
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.pool.blocks import Progress
 from labelwise.simulate.own_data import OwnData, own_data
 from labelwise.simulate.own_scenes import OwnJob, OwnStage, held, keep, marked
-from labelwise.simulate.words import BASELINE, Saving, savings
+from labelwise.simulate.savings import BASELINE, LabelSaving, compute_savings
 from labelwise.strategies import get
 
 STRATEGIES = {
@@ -67,8 +67,8 @@ class Simulation:
 
     data: OwnData
     plan: Protocol
-    rounds: list[Round]
-    savings: tuple[Saving, ...]
+    rounds: list[RoundResult]
+    savings: tuple[LabelSaving, ...]
 
 
 def simulate(
@@ -120,7 +120,7 @@ def simulate(
         workers=workers,
         progress=progress,
     )
-    return Simulation(data, protocol, rounds, savings(rounds))
+    return Simulation(data, protocol, rounds, compute_savings(rounds))
 
 
 def make_plan(
@@ -206,7 +206,7 @@ def run_plan(
     device: str = "auto",
     workers: int = 1,
     progress: Progress | None = None,
-) -> list[Round]:
+) -> list[RoundResult]:
     """Replay, or what is left of it; the arguments are those of `simulate`.
 
     Returns:
@@ -246,7 +246,7 @@ def run_plan(
 
 def _play_all(
     jobs: Sequence[OwnJob],
-    known: dict[RunKey, list[Round]],
+    known: dict[RunKey, list[RoundResult]],
     path: Path,
     device: str,
     workers: int,
@@ -257,7 +257,7 @@ def _play_all(
     each = plan.rounds + 1
     waiting = [job for job in jobs if len(known[job.key]) < each]
     where = find_device(device)
-    source: Iterator[Round | Failure]
+    source: Iterator[RoundResult | Failure]
     if where.type == "cuda":
         source = _side_by_side(waiting, known, where)
     else:
@@ -269,8 +269,8 @@ def _play_all(
 
 
 def _side_by_side(
-    jobs: Sequence[OwnJob], known: Mapping[RunKey, Sequence[Round]], device: Any
-) -> Iterator[Round]:
+    jobs: Sequence[OwnJob], known: Mapping[RunKey, Sequence[RoundResult]], device: Any
+) -> Iterator[RoundResult]:
     if not jobs:
         return
     seeds = len({job.seed for job in jobs})
@@ -279,7 +279,7 @@ def _side_by_side(
         yield marked(line, jobs[0].protocol)
 
 
-def _check_known(path: Path, plan: Protocol, known: Mapping[RunKey, list[Round]]) -> None:
+def _check_known(path: Path, plan: Protocol, known: Mapping[RunKey, list[RoundResult]]) -> None:
     """Refuse to continue a file that was made from other data, settings or numbers of rounds."""
     for lines in known.values():
         del lines[plan.rounds + 1 :]  # of a longer simulation, what this one has too

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from labelwise.benchmark.report.experiment import experiments
-from labelwise.benchmark.report.findings import analyse
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.report.experiment import group_experiments
+from labelwise.benchmark.report.findings import analyse_experiment
+from labelwise.benchmark.results import RoundResult
 
 LABELS = (40, 80, 160, 320)
 HEIGHTS = np.array([0.5, 0.6, 0.7, 0.8])
@@ -22,7 +22,7 @@ def make_rounds(gains, seeds=5, *, noise=0.01, name="sparse-table2-mnist", **cha
         for seed in range(seeds):
             for number, labels in enumerate(LABELS):
                 value = HEIGHTS[number] + shared[seed] + (gain + own[seed]) * (number > 0)
-                entry = Round(
+                entry = RoundResult(
                     name,
                     "small",
                     "mnist",
@@ -45,8 +45,8 @@ def make_rounds(gains, seeds=5, *, noise=0.01, name="sparse-table2-mnist", **cha
 
 
 def find(rounds, baselines=("random", "badge")):
-    (experiment,) = experiments(rounds)
-    return analyse(experiment, baselines)
+    (experiment,) = group_experiments(rounds)
+    return analyse_experiment(experiment, baselines)
 
 
 def as_errors(rounds):

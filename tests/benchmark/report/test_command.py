@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import labelwise.cli.benchmark  # noqa: F401  (adds the commands)
-from labelwise.benchmark.results import append
+from labelwise.benchmark.results import append_result
 from labelwise.cli import run
 from tests.benchmark.report.made_up import make_rounds
 from tests.benchmark.report.outline import outline
@@ -16,7 +16,7 @@ from tests.benchmark.report.outline import outline
 def results_file(tmp_path):
     path = tmp_path / "results.jsonl"
     for entry in make_rounds({"random": 0.0, "badge": 0.1}, 2):
-        append(path, entry)
+        append_result(path, entry)
     return path
 
 
@@ -43,7 +43,7 @@ def test_the_command_takes_baselines_and_a_limit(results_file, capsys):
 def test_a_baseline_is_named_as_the_report_names_it(results_file, capsys):
     for entry in make_rounds({"lewis": 0.0, "again": 0.1}, 2):
         p = {"lewis": 1.0, "again": 2.0}[entry.strategy]
-        append(results_file, replace(entry, strategy="lewis", options={"p": p}))
+        append_result(results_file, replace(entry, strategy="lewis", options={"p": p}))
     page = results_file.with_name("page.html")
     command = ["benchmark", "report", str(results_file), "--out", str(page), "--baseline"]
     assert run([*command, "lewis (p=2.0)"]) == 0

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labelwise.benchmark.report.experiment import experiments
-from labelwise.benchmark.report.findings import analyse, overall
-from labelwise.benchmark.report.tables import area_table
+from labelwise.benchmark.report.experiment import group_experiments
+from labelwise.benchmark.report.findings import analyse_experiment, combine_findings
+from labelwise.benchmark.report.tables import make_area_table
 from labelwise.benchmark.statistics import area
 from tests.benchmark.report.made_up import LABELS, as_errors, find, make_rounds
 
@@ -33,8 +33,8 @@ def test_labels_needed_and_saved_without_noise():
     assert found.target == pytest.approx(0.97 * 0.9)
     assert badge.needed.value == pytest.approx(160 + 160 * 0.73)
     assert random.needed.value == np.inf
-    assert badge.needed_random.value == pytest.approx(160.0)
-    assert random.needed_random.value == 320.0
+    assert badge.needed_baseline.value == pytest.approx(160.0)
+    assert random.needed_baseline.value == 320.0
     assert badge.saved.value == 1.0 and random.saved.value == -np.inf
 
 
@@ -48,23 +48,23 @@ def test_a_saving_is_taken_against_the_best_other_baseline():
 
 def test_a_clear_gain_with_many_seeds_is_better_and_with_few_only_likely():
     gains = {"random": 0.0, "badge": 0.1, "lewis": -0.1}
-    many = {c.strategy: c.verdict for c in find(make_rounds(gains, 10)).contrasts["random"]}
-    few = {c.strategy: c.verdict for c in find(make_rounds(gains, 5)).contrasts["random"]}
+    many = {c.strategy: c.verdict for c in find(make_rounds(gains, 10)).comparisons["random"]}
+    few = {c.strategy: c.verdict for c in find(make_rounds(gains, 5)).comparisons["random"]}
     assert many == {"badge": "better", "lewis": "worse"}
     assert few == {"badge": "likely better", "lewis": "likely worse"}
 
 
 def test_corrected_p_values_count_all_comparisons_with_the_baseline():
     found = find(make_rounds({"random": 0.0, "badge": 0.1, "lewis": 0.1, "margin": 0.1}))
-    assert [entry.p_flip for entry in found.contrasts["random"]] == [0.1875] * 3
-    assert {entry.family for entry in found.contrasts["random"]} == {3}
+    assert [entry.p_flip for entry in found.comparisons["random"]] == [0.1875] * 3
+    assert {entry.family for entry in found.comparisons["random"]} == {3}
 
 
 def test_errors_turn_every_comparison_round():
     rounds = make_rounds({"random": 0.0, "badge": 0.1, "lewis": 0.02})
     high, low = find(rounds), find(as_errors(rounds))
     assert high.names == low.names
-    for ours, theirs in zip(high.contrasts["random"], low.contrasts["random"], strict=True):
+    for ours, theirs in zip(high.comparisons["random"], low.comparisons["random"], strict=True):
         assert ours.area.gain.value == pytest.approx(theirs.area.gain.value)
         assert ours.verdict == theirs.verdict
     np.testing.assert_array_equal(high.wins, low.wins)
@@ -95,14 +95,14 @@ def test_several_models_have_a_spread():
     rounds = make_rounds({"random": 0.0, "lewis": 0.1})
     rounds = [replace(e, values=(e.value - 0.02, e.value + 0.02)) for e in rounds]
     assert [entry.spread for entry in find(rounds).costs] == pytest.approx([0.02, 0.02])
-    assert "deviation over the models" in area_table(find(rounds)).head
+    assert "deviation over the models" in make_area_table(find(rounds)).head
 
 
 def test_seconds_of_a_first_batch_stand_beside_the_papers():
     rounds = [e for e in make_rounds({"random": 0.0, "badge": 0.1}) if e.round == 0]
     change = {"experiment": "sparse-table3-time", "dataset": "cifar10", "metric": "seconds"}
     rounds = [replace(e, **change, higher_is_better=False) for e in rounds]
-    found = area_table(find(rounds))
+    found = make_area_table(find(rounds))
     assert found.head[-1] == "paper (sparse, Table 3)"
     assert dict((row[0], row[-1]) for row in found.rows)["badge"] == ("1,207", "± 121.09")
 
@@ -111,7 +111,9 @@ def test_several_experiments_are_ranked_over_the_strategies_they_share():
     first = make_rounds({"random": 0.0, "badge": 0.1, "lewis": 0.2})
     second = make_rounds({"random": 0.0, "badge": 0.1}, dataset="cifar10")
     third = as_errors(make_rounds({"random": 0.0, "badge": 0.1}, dataset="casp"))
-    found = overall([analyse(entry) for entry in experiments(first + second + third)])
+    found = combine_findings(
+        [analyse_experiment(entry) for entry in group_experiments(first + second + third)]
+    )
     assert found.ranks.names == ("badge", "random") and found.ranks.data_sets == 3
     assert found.ranks.ranks.tolist() == [1.0, 2.0]
     assert found.left_out == ("lewis",)

@@ -9,15 +9,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from labelwise.benchmark.report import repeat_commands, write_report
-from labelwise.benchmark.report.figures import LIGHT, curves_figure, gains_figure
-from labelwise.benchmark.report.words import Unit, sentence
+from labelwise.benchmark.report.figures import LIGHT, draw_curves, draw_gains
+from labelwise.benchmark.report.texts import MetricUnit, describe_comparison
 from tests.benchmark.report.made_up import LABELS, as_errors, drop, find, make_rounds
 from tests.benchmark.report.outline import outline
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A page on two experiments, its numbers and its pictures."""
+    """A page on two group_experiments, its numbers and its pictures."""
     folder = tmp_path_factory.mktemp("report")
     gains = {"random": 0.0, "badge": 0.1, "lewis": 0.0}
     rounds = make_rounds(gains, validation_labels=500, options={"note": "<b>"})
@@ -42,8 +42,8 @@ def test_the_page_is_whole_and_needs_nothing_else(written):
 def test_the_page_says_what_was_found_missing_and_reduced(written):
     folder, (mnist, casp) = written
     texts = [text for _, text in outline(folder / "report.html").texts]
-    for contrast in mnist.contrasts["random"]:
-        assert sentence(contrast, Unit("accuracy")) in texts
+    for comparison in mnist.comparisons["random"]:
+        assert describe_comparison(comparison, MetricUnit("accuracy")) in texts
     assert any("no run of seed 4" in text for text in texts)
     assert any(text == "60 epochs" for text in texts)
     assert any("500 validation labels" in text for text in texts)
@@ -87,7 +87,7 @@ def test_the_csv_file_holds_every_number(written):
     assert float(line["value"]) == best.area.value and float(line["high"]) == best.area.high
     assert float(line["paper"]) == pytest.approx(0.9124)
     (line,) = [e for e in lines if e["quantity"] == "area_gain_t" and e["strategy"] == "badge"]
-    assert float(line["p_holm"]) == mnist.contrasts["random"][0].p_t
+    assert float(line["p_holm"]) == mnist.comparisons["random"][0].p_t
     curve = [e for e in lines if e["quantity"] == "curve" and e["strategy"] == "random"]
     assert [int(e["labels"]) for e in curve] == list(LABELS)
     assert {"wins", "seconds_first", "imbalance", "labels_needed", "final_gain"} <= {
@@ -106,7 +106,7 @@ def test_the_pictures_are_written_as_svg_and_png(written):
     assert "#1f5fd0" in next((folder / "pictures").glob("*_curves.svg")).read_text()
 
 
-@pytest.mark.parametrize("draw", [curves_figure, gains_figure])
+@pytest.mark.parametrize("draw", [draw_curves, draw_gains])
 def test_no_line_from_a_curve_to_its_name_crosses_a_name(draw):
     gains = {"random": 0.0, "badge": -0.2}  # and eight that end as good as together
     gains |= {f"a_long_name_{place}": 0.001 * place for place in range(8)}
@@ -143,7 +143,10 @@ def test_studies_over_models_or_epochs_do_not_speak_of_labels(tmp_path):
     write_report(drop(rounds, lambda e: e.seed == 1 and e.round == 3), tmp_path / "report.html")
     texts = [text for _, text in outline(tmp_path / "report.html").texts]
     assert any("40 to 320 models" in text for text in texts)
-    assert "lewis, seed 1: stops at 160 of 320 models; drawn, but not in areas and tests." in texts
+    assert (
+        "lewis, seed 1: stops at 160 of 320 models; shown in figures, but not in areas and tests."
+        in texts
+    )
     assert "Labels needed" not in [
         text for tag, text in outline(tmp_path / "report.html").texts if tag == "h2"
     ]
@@ -158,5 +161,5 @@ def test_the_page_names_the_code_what_is_mixed_and_what_is_not_tested(tmp_path):
     assert any(text.startswith("lewis has no run up to 320 labels") for text in texts)
     write_report(rounds + make_rounds({"margin": 0.1}), tmp_path / "two.html")
     texts = [text for _, text in outline(tmp_path / "two.html").texts]
-    assert "Code: 0.1.0+aaa; not noted." in texts
+    assert "Code: 0.1.0+aaa; not recorded." in texts
     assert any("2 versions of the code: 0.1.0+aaa" in text for text in texts)

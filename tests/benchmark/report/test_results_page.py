@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labelwise.benchmark.report.experiment import experiments
-from labelwise.benchmark.results import read
+from labelwise.benchmark.report.experiment import group_experiments
+from labelwise.benchmark.results import read_results
 from labelwise.benchmark.statistics import paired_difference
 from labelwise.errors import BadInput
 
@@ -47,7 +47,7 @@ def numbers(name, limit):
     """All areas and gains that a results file holds up to so many labels."""
     found = set()
     try:
-        parts = experiments(read(FOLDER / "benchmark" / name), up_to=limit)
+        parts = group_experiments(read_results(FOLDER / "benchmark" / name), up_to=limit)
     except BadInput:  # nothing has so few labels
         return found
     for part in parts:
@@ -106,7 +106,7 @@ def test_gains_on_the_pages_drawn_from_it_are_those_of_some_lines(page):
 def test_with_the_papers_alphas_the_first_batch_is_that_of_uncertainty_alone():
     first = [
         line
-        for line in read(FOLDER / "benchmark" / "sparse-fig4-ablation-medium.jsonl")
+        for line in read_results(FOLDER / "benchmark" / "sparse-fig4-ablation-medium.jsonl")
         if line.round == 0 and line.strategy != "random"
     ]
     for seed in range(5):

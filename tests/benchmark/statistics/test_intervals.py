@@ -1,4 +1,4 @@
-"""Bootstrap intervals against all resamples, and how often they cover."""
+"""Bootstrap intervals against all resample_seeds, and how often they cover."""
 
 import itertools
 
@@ -11,15 +11,15 @@ from labelwise.benchmark.statistics import (
     bootstrap,
     mean_estimate,
     paired_difference,
-    resamples,
-    tail,
+    resample_seeds,
+    tail_probability,
 )
 from labelwise.errors import BadInput
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_all_resamples_are_there_with_their_probabilities(seeds):
-    shares, chances = resamples(seeds)
+    shares, chances = resample_seeds(seeds)
     counted = {}
     for drawn in itertools.product(range(seeds), repeat=seeds):
         key = tuple(np.bincount(drawn, minlength=seeds))
@@ -114,5 +114,5 @@ def test_intervals_cover_as_often_as_the_module_says(seeds, trials, low, high):
 
 
 def test_the_tail_is_expanded_for_few_seeds():
-    assert tail(5) == pytest.approx(stats.norm.cdf(-np.sqrt(5 / 4) * 2.7764), rel=1e-3)
-    assert tail(1000) == pytest.approx(0.025, rel=0.01)
+    assert tail_probability(5) == pytest.approx(stats.norm.cdf(-np.sqrt(5 / 4) * 2.7764), rel=1e-3)
+    assert tail_probability(1000) == pytest.approx(0.025, rel=0.01)

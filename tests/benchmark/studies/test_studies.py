@@ -6,7 +6,7 @@ import pytest
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.protocol import changed
 from labelwise.benchmark.protocols import get
-from labelwise.benchmark.results import append
+from labelwise.benchmark.results import append_result
 from labelwise.benchmark.runs import run_experiment
 from labelwise.benchmark.studies.recovery import _problem
 from tests.benchmark.tiny_runs import plain
@@ -36,7 +36,7 @@ def test_studies_write_lines_too_and_go_on(tmp_path, name, dataset, changes, cou
     assert {line.metric for line in own} == {protocol.metric}
     part = tmp_path / "part.jsonl"
     for line in own[: count // 2]:
-        append(part, line)
+        append_result(part, line)
     again = run_experiment(protocol, part, strategies=entrants, seeds=1)
     if protocol.study != "first_query":  # whose value is a time
         assert plain(again) == plain(lines)

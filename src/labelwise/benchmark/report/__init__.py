@@ -1,15 +1,15 @@
-"""The report on results files: one HTML page, and on request a CSV file and pictures.
+"""The report on results files.
 
-=============  =================================================================================
-writing        the files: page, CSV and pictures
-experiment     rounds as arrays, and what is missing
-findings       what an experiment shows, with `labels_needed`, beside the `papers`' own numbers
-words, tables  findings as sentences and as rows of text
-figures        findings as pictures
-page, style    all of it as one page
-=============  =================================================================================
+==========  ======================================================================
+page        the report: page, CSV file and figures
+experiment  results as arrays, and missing results
+findings    analysis of an experiment; `papers` holds the printed values
+texts       formatted numbers and sentences
+tables      rows of text, and the CSV file
+figures     figures, with matplotlib
+==========  ======================================================================
 
-What writes is imported when it is asked for: those who only want findings need no Matplotlib.
+Writing is imported on demand, so that the analysis does not need matplotlib.
 """
 
 import importlib
@@ -19,7 +19,7 @@ __all__ = ["BASELINES", "repeat_commands", "write_figures", "write_report"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, when it is asked for."""
+    """Import the page module on demand."""
     if name not in __all__:
         raise AttributeError(f"labelwise.benchmark.report has no {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.writing"), name)
+    return getattr(importlib.import_module(f"{__name__}.page"), name)

@@ -1,38 +1,38 @@
-"""Rounds as arrays: one experiment, strategies by seeds by label counts, and what is missing."""
+"""The runs of one experiment as arrays: strategies by seeds by label counts."""
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, Ids
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import area
 from labelwise.errors import BadInput
 
 _AXES = {"lewis_total": "models", "approximation_ratio": "epochs"}
-"""Metrics of studies whose lines count something else than labels."""
+"""Metrics of studies whose results count something other than labels."""
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ExperimentRuns:
     """All runs of one experiment at one scale.
 
     Attributes:
-        name: of the protocol.
+        name: name of the protocol.
         scale: small, medium or full.
-        dataset: its name.
-        network: its name.
-        metric: what was measured.
-        higher_is_better: whether a larger value is better.
-        strategies: ``k`` names, with their options where a strategy was run with several.
-        seeds: ``s`` of them.
-        labels: ``(r,)``, every number of labels at which something was measured.
-        values: ``(k, s, r)``; nan where nothing was measured, or no finite number.
-        rounds: the lines it was made from, by strategy.
-        notes: what is missing, in sentences.
+        dataset: name of the data set.
+        network: name of the network.
+        metric: name of the metric.
+        higher_is_better: direction of the metric.
+        strategies: ``k`` names, with options where a strategy was run with several.
+        seeds: ``s`` seeds.
+        labels: ``(r,)``, all measured numbers of labels.
+        values: ``(k, s, r)``; nan where there is no finite measurement.
+        rounds: the results by strategy.
+        notes: sentences about missing or odd results.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Experiment:
     seeds: tuple[int, ...]
     labels: Ids
     values: Floats
-    rounds: dict[str, list[Round]]
+    rounds: dict[str, list[RoundResult]]
     notes: tuple[str, ...]
 
     @property
     def axis(self) -> str:
-        """What ``labels`` counts: labels, but in some studies models or epochs."""
+        """The unit of ``labels``: labels, but models or epochs in some studies."""
         return _AXES.get(self.metric, "labels")
 
     @property
@@ -63,47 +63,43 @@ class Experiment:
         curves: Floats = self.values[self.strategies.index(strategy)]
         return curves
 
-    def whole(self, strategy: str) -> NDArray[np.bool_]:
-        """``(s,)``: which runs lack nothing, from the first to the last number of labels.
+    def is_complete(self, strategy: str) -> NDArray[np.bool_]:
+        """``(s,)``: which runs have every measurement that any run of the strategy has.
 
-        A run has to have all that any run of its strategy has, so a strategy that buys its labels
-        in one go is whole with fewer measurements.
+        The first and the last number of labels are always required.
         """
-        there = np.isfinite(self.curves(strategy))
-        wanted = np.asarray(there.any(axis=0))
-        wanted[[0, -1]] = True
-        return np.asarray(there[:, wanted].all(axis=1))
+        measured = np.isfinite(self.curves(strategy))
+        required = np.asarray(measured.any(axis=0))
+        required[[0, -1]] = True
+        return np.asarray(measured[:, required].all(axis=1))
 
-    def areas(self, strategy: str, *, beside: str | None = None) -> Floats:
-        """``(s,)``, nan for runs that are not whole.
+    def areas(self, strategy: str, *, common_with: str | None = None) -> Floats:
+        """``(s,)``, nan for incomplete runs.
 
         Args:
             strategy: its name.
-            beside: only at numbers of labels at which this strategy was measured too. Fewer lines
-                lie lower under a curve that bends, so areas are compared over the same ones.
+            common_with: use only label counts at which this strategy was measured too, since the
+                trapezoid under a concave curve is lower with fewer points.
         """
-        curves, whole = self.curves(strategy), self.whole(strategy)
+        curves, complete = self.curves(strategy), self.is_complete(strategy)
         measured = np.isfinite(curves).any(axis=0)
-        if beside is not None:
-            measured &= np.isfinite(self.curves(beside)).any(axis=0)
+        if common_with is not None:
+            measured &= np.isfinite(self.curves(common_with)).any(axis=0)
         areas = np.full(len(curves), np.nan)
-        if whole.any():
-            areas[whole] = area(self.labels[measured], curves[whole][:, measured])
+        if complete.any():
+            areas[complete] = area(self.labels[measured], curves[complete][:, measured])
         return areas
 
     def finals(self, strategy: str) -> Floats:
-        """``(s,)``, the last measurement; nan for runs that are not whole."""
-        return np.where(self.whole(strategy), self.curves(strategy)[:, -1], np.nan)
+        """``(s,)``, the last measurement; nan for incomplete runs."""
+        return np.where(self.is_complete(strategy), self.curves(strategy)[:, -1], np.nan)
 
 
-def experiments(rounds: Iterable[Round], *, up_to: int | None = None) -> list[Experiment]:
-    """Sort rounds into experiments.
-
-    Args:
-        rounds: lines of results files.
-        up_to: leave out what was measured with more labels.
-    """
-    groups: dict[tuple[str, ...], list[Round]] = {}
+def group_experiments(
+    rounds: Iterable[RoundResult], *, up_to: int | None = None
+) -> list[ExperimentRuns]:
+    """Group results by experiment; ``up_to`` leaves out results with more labels."""
+    groups: dict[tuple[str, ...], list[RoundResult]] = {}
     for entry in rounds:
         if up_to is None or entry.labels <= up_to:
             key = (entry.experiment, entry.scale, entry.dataset, entry.network, entry.metric)
@@ -111,15 +107,15 @@ def experiments(rounds: Iterable[Round], *, up_to: int | None = None) -> list[Ex
     if not groups:
         limit = "" if up_to is None else f" with {up_to} labels or fewer"
         raise BadInput(f"there are no rounds{limit} to report on")
-    return [_experiment(group) for group in groups.values()]
+    return [_collect_runs(group) for group in groups.values()]
 
 
-def _experiment(group: Sequence[Round]) -> Experiment:
+def _collect_runs(group: Sequence[RoundResult]) -> ExperimentRuns:
     first = group[0]
     if len({entry.higher_is_better for entry in group}) > 1:
-        raise BadInput(f"{first.experiment}: {first.metric} is called better both high and low")
-    names = _names(group)
-    by_strategy: dict[str, list[Round]] = {}
+        raise BadInput(f"{first.experiment}: {first.metric} is better both high and low")
+    names = _name_strategies(group)
+    by_strategy: dict[str, list[RoundResult]] = {}
     for entry in sorted(group, key=lambda entry: (entry.seed, entry.round)):
         by_strategy.setdefault(names[entry.strategy, entry.key.options], []).append(entry)
     ordered = {name: by_strategy[name] for name in dict.fromkeys(names.values())}
@@ -136,7 +132,7 @@ def _experiment(group: Sequence[Round]) -> Experiment:
                     "the later one counts."
                 )
             values[where] = entry.value if np.isfinite(entry.value) else np.nan
-    found = Experiment(
+    found = ExperimentRuns(
         first.experiment,
         first.scale,
         first.dataset,
@@ -150,12 +146,12 @@ def _experiment(group: Sequence[Round]) -> Experiment:
         ordered,
         (),
     )
-    notes += [note for name in found.strategies for note in _missing(found, name)]
-    return Experiment(**{**vars(found), "notes": tuple(notes)})
+    notes += [note for name in found.strategies for note in _describe_missing(found, name)]
+    return replace(found, notes=tuple(notes))
 
 
-def _names(group: Sequence[Round]) -> dict[tuple[str, str], str]:
-    """What each strategy with its options is called: by its name alone where that is enough."""
+def _name_strategies(group: Sequence[RoundResult]) -> dict[tuple[str, str], str]:
+    """Display names by strategy and options; with options only where they are ambiguous."""
     kinds = dict.fromkeys((entry.strategy, entry.key.options) for entry in group)
     names = {}
     for strategy, options in kinds:
@@ -165,34 +161,36 @@ def _names(group: Sequence[Round]) -> dict[tuple[str, str], str]:
     return names
 
 
-def _missing(found: Experiment, name: str) -> list[str]:
-    """What the runs of one strategy lack, in sentences."""
-    there = np.isfinite(found.curves(name))
-    schedule = np.asarray(there.any(axis=0))
+def _describe_missing(found: ExperimentRuns, name: str) -> list[str]:
+    """Sentences about missing results of one strategy."""
+    measured = np.isfinite(found.curves(name))
+    schedule = np.asarray(measured.any(axis=0))
     notes = []
-    absent = [seed for seed, run in zip(found.seeds, there, strict=True) if not run.any()]
+    absent = [seed for seed, run in zip(found.seeds, measured, strict=True) if not run.any()]
     if absent:
-        notes.append(f"{name}: there is no run of seed {_list(absent)}.")
-    for seed, run, whole in zip(found.seeds, there, found.whole(name), strict=True):
+        notes.append(f"{name}: there is no run of seed {_join_numbers(absent)}.")
+    complete = found.is_complete(name)
+    for seed, run, whole in zip(found.seeds, measured, complete, strict=True):
         if not run.any() or whole:
             continue
         last = int(np.flatnonzero(run)[-1])
         holes = found.labels[: last + 1][(schedule & ~run)[: last + 1]].tolist()
-        what = []
+        parts = []
         if holes:
-            what.append(f"has no number at {_list(holes)} {found.axis}")
+            parts.append(f"has no number at {_join_numbers(holes)} {found.axis}")
         if not schedule[0]:
-            what.append(f"does not begin at {found.labels[0]} {found.axis}")
+            parts.append(f"does not begin at {found.labels[0]} {found.axis}")
         if last < len(found.labels) - 1:
-            what.append(f"stops at {found.labels[last]} of {found.labels[-1]} {found.axis}")
-        notes.append(f"{name}, seed {seed}: {', '.join(what)}; drawn, but not in areas and tests.")
-    if there.any() and schedule.sum() < len(found.labels):
+            parts.append(f"stops at {found.labels[last]} of {found.labels[-1]} {found.axis}")
+        text = f"{name}, seed {seed}: {', '.join(parts)}"
+        notes.append(f"{text}; shown in figures, but not in areas and tests.")
+    if measured.any() and schedule.sum() < len(found.labels):
         notes.append(
             f"{name} was measured at {schedule.sum()} of the {len(found.labels)} numbers of "
-            f"{found.axis}, so its area is a coarser one; differences to it are taken at these."
+            f"{found.axis}, so its area is less precise; differences to it use only these."
         )
     return notes
 
 
-def _list(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(str(number) for number in numbers)

@@ -1,10 +1,9 @@
-"""The report's pictures: learning curves, gains, differences, critical differences.
+"""Figures of the report: learning curves, gains, differences, critical differences.
 
-A figure is drawn in the colours of a palette. The page's palette consists of colours that nothing
-else has, which are replaced by the page's own, light or dark; files get plain colours.
+A figure is drawn with a palette. The palette of the page has unique placeholder colours, which are
+replaced by CSS variables for light and dark mode; files get the light palette.
 """
 
-import html
 import io
 import math
 from collections.abc import Sequence
@@ -16,14 +15,19 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from labelwise.arrays import Floats
-from labelwise.benchmark.report.findings import Contrast, Findings, plain
+from labelwise.benchmark.report.findings import (
+    ExperimentFindings,
+    StrategyComparison,
+    strip_options,
+)
 from labelwise.benchmark.report.papers import paper_curves
-from labelwise.benchmark.report.words import Unit
-from labelwise.benchmark.statistics import Ranks, mean_estimate
+from labelwise.benchmark.report.texts import MetricUnit
+from labelwise.benchmark.statistics import MeanRanks, mean_estimate
+from labelwise.pages import inline_svg
 
 
 @dataclass(frozen=True)
-class Palette:
+class ReportPalette:
     """Colours of text, grid and baseline, and of the strategies in turn."""
 
     ink: str
@@ -32,57 +36,33 @@ class Palette:
     series: tuple[str, ...]
 
 
-LIGHT = Palette(
-    "#1d2228",
-    "#dde1e4",
-    "#7d8790",
-    (
-        "#1f5fd0",
-        "#c2570c",
-        "#1d7f4b",
-        "#b5329a",
-        "#0b8a94",
-        "#8a5a2b",
-        "#6a45c4",
-        "#c3263a",
-        "#7c7a00",
-        "#45566b",
-    ),
-)
-DARK = Palette(
-    "#e6e8ea",
-    "#30363c",
-    "#8e99a3",
-    (
-        "#7db0ff",
-        "#ff9f5c",
-        "#62cf94",
-        "#f08adb",
-        "#4fd0da",
-        "#d9a877",
-        "#b79cff",
-        "#ff8c98",
-        "#cfca4a",
-        "#a9bbd0",
-    ),
-)
-PAGE = Palette("#010101", "#010102", "#010103", tuple(f"#0102{n:02d}" for n in range(10)))
-"""Stand-ins that ``svg`` replaces by the variables of the page."""
+# fmt: off
+LIGHT = ReportPalette("#1d2228", "#dde1e4", "#7d8790", (
+    "#1f5fd0", "#c2570c", "#1d7f4b", "#b5329a", "#0b8a94",
+    "#8a5a2b", "#6a45c4", "#c3263a", "#7c7a00", "#45566b",
+))
+DARK = ReportPalette("#e6e8ea", "#30363c", "#8e99a3", (
+    "#7db0ff", "#ff9f5c", "#62cf94", "#f08adb", "#4fd0da",
+    "#d9a877", "#b79cff", "#ff8c98", "#cfca4a", "#a9bbd0",
+))
+# fmt: on
+PAGE = ReportPalette("#010101", "#010102", "#010103", tuple(f"#0102{n:02d}" for n in range(10)))
+"""Placeholders that `to_svg` replaces by the CSS variables of the page."""
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))
 
 
-def variables(palette: Palette) -> str:
-    """The page's colour variables for a palette, as CSS."""
-    named = {"ink": palette.ink, "rule": palette.grid, "base": palette.base}
+def css_variables(palette: ReportPalette) -> str:
+    """CSS variables of a palette."""
+    named = {"rule": palette.grid, "base": palette.base}
     named |= {f"s{place}": colour for place, colour in enumerate(palette.series)}
     return " ".join(f"--{name}: {colour};" for name, colour in named.items())
 
 
-class Style:
-    """Which colour and dash each strategy has, the same in all pictures of a section."""
+class LineStyles:
+    """Colour and dash of each strategy, the same in all figures of a section."""
 
-    def __init__(self, names: Sequence[str], baseline: str | None, palette: Palette) -> None:
+    def __init__(self, names: Sequence[str], baseline: str | None, palette: ReportPalette) -> None:
         self.palette = palette
         self._lines = {}
         others = [name for name in names if name != baseline]
@@ -102,94 +82,96 @@ class Style:
         return str(self._lines[name]["color"])
 
 
-def curves_figure(findings: Findings, palette: Palette) -> Figure:
+def draw_curves(findings: ExperimentFindings, palette: ReportPalette) -> Figure:
     """Mean curves of all strategies, with their names at the ends."""
-    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
-    style = Style(findings.names, _baseline(findings), palette)
-    figure, axes = _axes(palette, (6.4, 4.2), experiment.axis, unit.name)
+    experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
+    styles = LineStyles(findings.names, findings.baseline, palette)
+    figure, axes = make_axes(palette, (6.4, 4.2), experiment.axis, unit.name)
     ends = {}
     for name in findings.names:
-        labels, mean, _, _ = band(experiment.labels, experiment.curves(name))
+        labels, mean, _, _ = mean_band(experiment.labels, experiment.curves(name))
         if len(labels):
-            axes.plot(labels, unit.scale * mean, **style.line(name))
+            axes.plot(labels, unit.scale * mean, **styles.line(name))
             ends[name] = float(unit.scale * mean[-1])
-    _end_labels(axes, ends, style)
-    _thousands(axes)
+    _label_ends(axes, ends, styles)
+    _format_thousands(axes)
     return figure
 
 
-def gains_figure(findings: Findings, palette: Palette) -> Figure | None:
-    """How much better every strategy is than the first baseline at every number of labels."""
-    baseline = _baseline(findings)
+def draw_gains(findings: ExperimentFindings, palette: ReportPalette) -> Figure | None:
+    """Gain of every strategy over the first baseline at every number of labels."""
+    baseline = findings.baseline
     if baseline is None or len(findings.names) < 2:
         return None
-    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
-    style = Style(findings.names, baseline, palette)
+    experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
+    styles = LineStyles(findings.names, baseline, palette)
     height = f"gain over {baseline}, {unit.difference}"
-    figure, axes = _axes(palette, (6.4, 4.2), experiment.axis, height)
-    axes.axhline(0, **style.line(baseline))
+    figure, axes = make_axes(palette, (6.4, 4.2), experiment.axis, height)
+    axes.axhline(0, **styles.line(baseline))
     ends = {baseline: 0.0}
     for name in findings.names:
         gain = experiment.sign * (experiment.curves(name) - experiment.curves(baseline))
-        labels, mean, _, _ = band(experiment.labels, gain)
+        labels, mean, _, _ = mean_band(experiment.labels, gain)
         if name != baseline and len(labels):
-            axes.plot(labels, unit.scale * mean, **style.line(name))
+            axes.plot(labels, unit.scale * mean, **styles.line(name))
             ends[name] = float(unit.scale * mean[-1])
-    _end_labels(axes, ends, style)
-    _thousands(axes)
+    _label_ends(axes, ends, styles)
+    _format_thousands(axes)
     return figure
 
 
-def panel_figure(findings: Findings, name: str, palette: Palette) -> Figure:
-    """One strategy beside the first baseline with their bands, and the paper's curve if any."""
-    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
-    baseline = _baseline(findings)
-    style = Style(findings.names, baseline, palette)
-    figure, axes = _axes(palette, (3.4, 2.6), experiment.axis, unit.name)
+def draw_panel(findings: ExperimentFindings, name: str, palette: ReportPalette) -> Figure:
+    """One strategy and the first baseline with their bands, and the paper's curve if any."""
+    experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
+    baseline = findings.baseline
+    styles = LineStyles(findings.names, baseline, palette)
+    figure, axes = make_axes(palette, (3.4, 2.6), experiment.axis, unit.name)
     for shown in dict.fromkeys(filter(None, (baseline, name))):
-        labels, mean, low, high = band(experiment.labels, experiment.curves(shown))
-        axes.plot(labels, unit.scale * mean, **style.line(shown))
-        colour = style.colour(shown)
+        labels, mean, low, high = mean_band(experiment.labels, experiment.curves(shown))
+        axes.plot(labels, unit.scale * mean, **styles.line(shown))
+        colour = styles.colour(shown)
         axes.fill_between(
             labels, unit.scale * low, unit.scale * high, color=colour, alpha=0.2, lw=0
         )
     printed = paper_curves(experiment.name, experiment.dataset)
-    if printed and plain(name) in printed.curves:
-        heights = [cell.value for cell in printed.curves[plain(name)]]
+    if printed and strip_options(name) in printed.curves:
+        heights = [cell.value for cell in printed.curves[strip_options(name)]]
         axes.plot(printed.labels, heights, "o", ms=3.5, mfc="none", mec=palette.ink, mew=0.8)
     axes.set_title(name, color=palette.ink, loc="left", fontweight="bold")
     axes.margins(x=0.02)
-    _thousands(axes)
+    _format_thousands(axes)
     return figure
 
 
-def differences_figure(contrasts: Sequence[Contrast], unit: Unit, palette: Palette) -> Figure:
+def draw_differences(
+    comparisons: Sequence[StrategyComparison], unit: MetricUnit, palette: ReportPalette
+) -> Figure:
     """Differences of areas to a baseline with their intervals, the best on top."""
-    height = 0.9 + 0.3 * len(contrasts)
-    baseline = contrasts[0].baseline
-    label = f"area minus that of {baseline}, {unit.difference} (right is better)"
-    figure, axes = _axes(palette, (6.4, height), label, "")
+    height = 0.9 + 0.3 * len(comparisons)
+    baseline = comparisons[0].baseline
+    label = f"area minus the area of {baseline}, {unit.difference} (right is better)"
+    figure, axes = make_axes(palette, (6.4, height), label, "")
     axes.axvline(0, color=palette.base, lw=1.2, ls=(0, (4, 2)))
-    for place, contrast in enumerate(reversed(contrasts)):
-        gain = contrast.area.gain
-        colour = palette.base if contrast.verdict in ("unclear", "one seed") else palette.series[0]
-        if contrast.verdict.endswith("worse"):
+    for place, comparison in enumerate(reversed(comparisons)):
+        gain = comparison.area.gain
+        colour = palette.series[0] if comparison.significant else palette.base
+        if comparison.verdict.endswith("worse"):
             colour = palette.series[1]
         if not math.isnan(gain.low):
             ends = [unit.scale * gain.low, unit.scale * gain.high]
             axes.plot(ends, [place, place], color=colour, lw=2.4, solid_capstyle="round")
         axes.plot([unit.scale * gain.value], [place], "o", color=colour, ms=6)
-    axes.set_yticks(range(len(contrasts)), [entry.strategy for entry in reversed(contrasts)])
-    axes.set_ylim(-0.6, len(contrasts) - 0.4)
+    axes.set_yticks(range(len(comparisons)), [entry.strategy for entry in reversed(comparisons)])
+    axes.set_ylim(-0.6, len(comparisons) - 0.4)
     axes.grid(axis="y", visible=False)
     return figure
 
 
-def ranks_figure(ranks: Ranks, palette: Palette) -> Figure:
-    """Mean ranks on a line, with a bar over those that Nemenyi's test cannot tell apart."""
+def draw_ranks(ranks: MeanRanks, palette: ReportPalette) -> Figure:
+    """Mean ranks on a line, with a bar over those that do not differ by Nemenyi's test."""
     count = len(ranks.names)
     depth = (count + 1) // 2
-    figure, axes = _axes(palette, (7.4, 1.3 + 0.26 * depth + 0.12 * len(ranks.groups)), "", "")
+    figure, axes = make_axes(palette, (7.4, 1.3 + 0.26 * depth + 0.12 * len(ranks.groups)), "", "")
     axes.axis("off")
     low, high = 1.0, float(count)
     span = high - low
@@ -216,50 +198,45 @@ def ranks_figure(ranks: Ranks, palette: Palette) -> Figure:
         axes.plot(ends, [-0.22 * (place + 1)] * 2, color=palette.ink, lw=3, solid_capstyle="round")
     reach = min(ranks.critical_difference, span)
     axes.plot([low, low + reach], [1.0, 1.0], color=palette.ink, lw=1.4)
-    more = "" if reach == ranks.critical_difference else " (more than the line is long)"
+    more = "" if reach == ranks.critical_difference else " (longer than the axis)"
     text = f"critical difference {ranks.critical_difference:.2f}{more}"
     axes.text(low, 1.12, text, ha="left", va="bottom", **ink)
     axes.set_xlim(low - 0.45 * span, high + 0.45 * span)
     return figure
 
 
-def band(labels: Any, curves: Floats) -> tuple[Any, Floats, Floats, Floats]:
-    """Where something was measured, and the mean and interval there over the seeds that have it.
+def mean_band(labels: Any, curves: Floats) -> tuple[Any, Floats, Floats, Floats]:
+    """Measured numbers of labels, with mean, low and high end over the seeds that have them.
 
     Args:
         labels: ``(r,)``.
-        curves: ``(s, r)``, with nan where something is missing.
+        curves: ``(s, r)``, nan where a value is missing.
     """
-    there = np.isfinite(curves)
-    kept = np.flatnonzero(there.any(axis=0))
-    found = [mean_estimate(curves[there[:, place], place]) for place in kept]
+    measured = np.isfinite(curves)
+    kept = np.flatnonzero(measured.any(axis=0))
+    found = [mean_estimate(curves[measured[:, place], place]) for place in kept]
     low = [entry.value if math.isnan(entry.low) else entry.low for entry in found]
     high = [entry.value if math.isnan(entry.high) else entry.high for entry in found]
     means = np.array([entry.value for entry in found])
     return np.asarray(labels)[kept], means, np.array(low), np.array(high)
 
 
-def svg(figure: Figure, label: str) -> str:
-    """A figure drawn in the page's palette, as SVG text for the page."""
+def to_svg(figure: Figure, label: str) -> Any:
+    """A figure drawn with the page's palette as inline SVG."""
     text = io.StringIO()
     fonts: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": label}
-    nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
+    no_metadata = dict.fromkeys(["Date", "Creator", "Format", "Type"])
     with rc_context(fonts):
-        figure.savefig(text, format="svg", transparent=True, metadata=nothing)
-    found = text.getvalue()
-    wanted = {PAGE.ink: "currentColor", PAGE.grid: "var(--rule)", PAGE.base: "var(--base)"}
-    wanted |= {colour: f"var(--s{place})" for place, colour in enumerate(PAGE.series)}
-    for written, colour in wanted.items():
-        found = found.replace(written, colour)
-    named = f'<svg role="img" aria-label="{html.escape(label)}"'
-    return found[found.index("<svg") :].replace("<svg", named, 1)
+        figure.savefig(text, format="svg", transparent=True, metadata=no_metadata)
+    colours = {PAGE.ink: "currentColor", PAGE.grid: "var(--rule)", PAGE.base: "var(--base)"}
+    colours |= {colour: f"var(--s{place})" for place, colour in enumerate(PAGE.series)}
+    return inline_svg(text.getvalue(), label, colours)
 
 
-def _baseline(findings: Findings) -> str | None:
-    return findings.baselines[0] if findings.baselines else None
-
-
-def _axes(palette: Palette, size: tuple[float, float], x: str, y: str) -> tuple[Figure, Any]:
+def make_axes(
+    palette: ReportPalette, size: tuple[float, float], x: str, y: str
+) -> tuple[Figure, Any]:
+    """A figure with one plot and light axes."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlabel(x, color=palette.ink)
@@ -271,12 +248,12 @@ def _axes(palette: Palette, size: tuple[float, float], x: str, y: str) -> tuple[
     return figure, axes
 
 
-def _thousands(axes: Any) -> None:
+def _format_thousands(axes: Any) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def _end_labels(axes: Any, ends: dict[str, float], style: Style) -> None:
-    """Names right of the plot, at the heights of the curves' ends but never over each other."""
+def _label_ends(axes: Any, ends: dict[str, float], styles: LineStyles) -> None:
+    """Write names right of the plot at the ends of the curves, without overlap."""
     if not ends:
         return
     axes.margins(x=0.01)
@@ -300,13 +277,13 @@ def _end_labels(axes: Any, ends: dict[str, float], style: Style) -> None:
             xytext=(1.06, height),
             xycoords=axes.get_yaxis_transform(),
             textcoords=axes.get_yaxis_transform(),
-            color=style.colour(name),
+            color=styles.colour(name),
             fontsize=9,
             va="center",
             annotation_clip=False,
             arrowprops={
                 "arrowstyle": "-",
-                "color": style.colour(name),
+                "color": styles.colour(name),
                 "lw": 0.6,
                 "shrinkA": 2,
                 "patchA": None,

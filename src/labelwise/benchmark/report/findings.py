@@ -1,52 +1,57 @@
-"""What an experiment shows: areas, labels needed, differences, wins, seconds, imbalance.
+"""Results of the analysis of an experiment: areas, labels needed, differences, wins, costs.
 
-Every comparison is paired: it uses the seeds whose runs are whole in both strategies. The
+Every comparison is paired: it uses the seeds whose runs are complete for both strategies. The
 differences of all strategies to one baseline are one family for Holm's correction.
+
+Numbers of labels come from mean curves over seeds. Their targets (the best final mean, or a
+baseline's) depend on the runs too, so they are recomputed in every bootstrap resample.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelwise.arrays import Floats
-from labelwise.benchmark.report.experiment import Experiment
-from labelwise.benchmark.report.labels_needed import (
-    labels_for_final,
-    labels_for_share,
-    saving,
-    share_target,
-)
+from labelwise.benchmark.report.experiment import ExperimentRuns
 from labelwise.benchmark.report.papers import PaperTable, paper_table
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import (
-    Difference,
     Estimate,
-    Ranks,
-    holm,
+    MeanRanks,
+    PairedDifference,
+    bootstrap,
+    correct_holm,
+    label_saving,
+    labels_needed,
     mean_estimate,
     mean_ranks,
     paired_difference,
+    saving_target,
     win_matrix,
 )
 
 LEVEL = 0.05
-"""Of the tests that a verdict goes by, after correction."""
+"""Significance level of the tests, after correction."""
+
+SHARE = 0.97
+"""Share of the best final mean: the target of the ally paper."""
 
 
 @dataclass(frozen=True)
-class Summary:
-    """One strategy by itself; estimates are None where no run is whole.
+class StrategySummary:
+    """Measures of one strategy; estimates are None without a complete run.
 
     Attributes:
         strategy: its name.
-        runs: whole runs.
-        area: mean area under the curve, in the metric's unit.
+        runs: number of complete runs.
+        area: mean area under the curve, in the unit of the metric.
         area_deviation: its standard deviation over seeds, nan for one.
         final: mean of the last measurement.
         needed: labels to reach the share of the best final mean.
         saved: label saving against the best other baseline, or None without one.
-        needed_random: labels to reach what the first baseline reaches with all its labels.
+        needed_baseline: labels to reach the final value of the first baseline.
     """
 
     strategy: str
@@ -56,27 +61,27 @@ class Summary:
     final: Estimate | None = None
     needed: Estimate | None = None
     saved: Estimate | None = None
-    needed_random: Estimate | None = None
+    needed_baseline: Estimate | None = None
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """One strategy against a baseline; ``area`` decides, ``final`` is told beside it.
+class StrategyComparison:
+    """One strategy against a baseline; the area decides the verdict.
 
     Attributes:
         strategy: its name.
-        baseline: the other's.
-        area: differences of areas.
-        final: differences of the last measurements.
-        p_flip: of the area's sign-flip test, corrected.
-        p_t: of its t test, corrected.
-        family: how many comparisons the correction counts.
+        baseline: name of the baseline.
+        area: difference of areas.
+        final: difference of the last measurements.
+        p_flip: corrected p-value of the area's sign-flip test.
+        p_t: corrected p-value of the area's t test.
+        family: number of comparisons that the correction counts.
     """
 
     strategy: str
     baseline: str
-    area: Difference
-    final: Difference
+    area: PairedDifference
+    final: PairedDifference
     p_flip: float
     p_t: float
     family: int
@@ -85,7 +90,7 @@ class Contrast:
     def verdict(self) -> str:
         """Better, likely better, unclear, likely worse, worse, or "one seed".
 
-        Likely: the t test finds it, and the sign-flip test cannot with so few seeds.
+        Likely: significant by the t test, and too few seeds for the sign-flip test.
         """
         gain, seeds = self.area.gain, self.area.seeds
         if seeds < 2:
@@ -96,20 +101,24 @@ class Contrast:
         powerless = 2.0 ** (1 - seeds) * self.family > LEVEL
         return f"likely {side}" if powerless and self.p_t <= LEVEL else "unclear"
 
+    @property
+    def significant(self) -> bool:
+        """Whether a test supports the difference."""
+        return self.verdict not in ("unclear", "one seed")
+
 
 @dataclass(frozen=True)
-class Costs:
-    """What a strategy took, means over seeds; nan where nothing was noted.
+class StrategyCosts:
+    """Costs of a strategy, means over seeds; nan where nothing was recorded.
 
     Attributes:
         strategy: its name.
         first: seconds to represent and select for the first batch.
-        batch: the same, over all batches.
-        train: seconds of training, per round.
-        megabytes: the largest peak.
+        batch: seconds to represent and select, mean over all batches.
+        train: seconds of training per round.
+        megabytes: largest peak memory.
         imbalance: largest over smallest class count with all labels.
-        effective: effective size of a batch, or of all picks in one shot up to it, as a share;
-            nan without weights.
+        effective: effective size of the weights as a share of the picks; nan without weights.
         spread: standard deviation over the models with all labels; nan for one model.
     """
 
@@ -124,25 +133,25 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """All that one section of the report says.
+class ExperimentFindings:
+    """Everything that one section of the report contains.
 
     Attributes:
         experiment: the runs.
         summaries: per strategy, the best area first.
-        baselines: those of the wanted baselines that were run.
-        contrasts: per baseline, in the order of the summaries.
+        baselines: the requested baselines that were run.
+        comparisons: per baseline, in the order of the summaries.
         wins: ``(k, k)``, in the order of the summaries.
         costs: in the order of the summaries.
-        target: what 97 % of the best final mean is; nan if that means nothing.
+        target: 97 % of the best final mean; nan where that is meaningless.
     """
 
-    experiment: Experiment
-    summaries: tuple[Summary, ...]
+    experiment: ExperimentRuns
+    summaries: tuple[StrategySummary, ...]
     baselines: tuple[str, ...]
-    contrasts: dict[str, tuple[Contrast, ...]]
+    comparisons: dict[str, tuple[StrategyComparison, ...]]
     wins: Floats
-    costs: tuple[Costs, ...]
+    costs: tuple[StrategyCosts, ...]
     target: float
 
     @property
@@ -150,62 +159,63 @@ class Findings:
         """The strategies, the best area first."""
         return tuple(summary.strategy for summary in self.summaries)
 
+    @property
+    def baseline(self) -> str | None:
+        """The first baseline that was run."""
+        return self.baselines[0] if self.baselines else None
+
     def untested(self, baseline: str) -> tuple[str, ...]:
-        """Strategies that no seed compares with a baseline, so that no correction counts them."""
-        tested = {contrast.strategy for contrast in self.contrasts[baseline]}
+        """Strategies without a seed in common with a baseline."""
+        tested = {comparison.strategy for comparison in self.comparisons[baseline]}
         return tuple(name for name in self.names if name != baseline and name not in tested)
 
     def printed(self, quantity: str) -> PaperTable | None:
-        """What the paper prints for this experiment; ``final`` is of the metric, whatever it is."""
+        """The paper's values for this experiment; ``final`` means the metric."""
         if quantity == "final" and self.experiment.metric in ("seconds", "imbalance"):
             quantity = self.experiment.metric
         found = paper_table(self.experiment.name, self.experiment.dataset, quantity)
-        known = found and set(found.values) & {plain(name) for name in self.names}
+        known = found and set(found.values) & {strip_options(name) for name in self.names}
         return found if known else None
 
 
-def analyse(experiment: Experiment, baselines: Sequence[str] = ("random", "badge")) -> Findings:
-    """Compute all that the report says about an experiment.
-
-    Args:
-        experiment: the runs.
-        baselines: what to compare with, the first of them for the plain sentences.
-    """
-    there = tuple(name for name in baselines if name in experiment.strategies)
-    summaries = [_summary(experiment, name, there) for name in experiment.strategies]
-    summaries.sort(key=lambda entry: -experiment.sign * entry.area.value if entry.area else np.inf)
-    names = tuple(entry.strategy for entry in summaries)
-    later = {name: experiment.sign * experiment.curves(name)[:, 1:] for name in names}
-    return Findings(
-        experiment,
-        tuple(summaries),
-        there,
-        {baseline: _contrasts(experiment, names, baseline) for baseline in there},
-        win_matrix([later], names),
-        tuple(_costs(experiment, name) for name in names),
-        share_target(experiment),
-    )
-
-
 @dataclass(frozen=True)
-class Overall:
-    """What several experiments show together.
+class CombinedFindings:
+    """Results over several experiments.
 
     Attributes:
-        names: the strategies that any experiment has, the best mean rank first where there is one.
-        wins: ``(k, k)``, the mean over experiments.
+        names: all strategies, the best mean rank first.
+        wins: ``(k, k)``, mean over experiments.
         ranks: of the strategies that all experiments have; None if there are too few.
-        left_out: strategies that have no whole run in some experiment.
+        left_out: strategies without a complete run in some experiment.
     """
 
     names: tuple[str, ...]
     wins: Floats
-    ranks: Ranks | None
+    ranks: MeanRanks | None
     left_out: tuple[str, ...]
 
 
-def overall(findings: Sequence[Findings]) -> Overall:
-    """Put experiments together: mean ranks of the areas, and the mean of the win matrices."""
+def analyse_experiment(
+    experiment: ExperimentRuns, baselines: Sequence[str] = ("random", "badge")
+) -> ExperimentFindings:
+    """Compute all results of an experiment; the first baseline is used in the summary."""
+    run = tuple(name for name in baselines if name in experiment.strategies)
+    summaries = [_summarise(experiment, name, run) for name in experiment.strategies]
+    summaries.sort(key=lambda entry: -experiment.sign * entry.area.value if entry.area else np.inf)
+    names = tuple(entry.strategy for entry in summaries)
+    return ExperimentFindings(
+        experiment,
+        tuple(summaries),
+        run,
+        {baseline: _compare(experiment, names, baseline) for baseline in run},
+        win_matrix([_later_curves(experiment, names)], names),
+        tuple(_collect_costs(experiment, name) for name in names),
+        _share_target(experiment),
+    )
+
+
+def combine_findings(findings: Sequence[ExperimentFindings]) -> CombinedFindings:
+    """Mean ranks of the areas and mean of the win matrices over experiments."""
     every = tuple(dict.fromkeys(name for entry in findings for name in entry.names))
     areas = [
         {
@@ -221,88 +231,181 @@ def overall(findings: Sequence[Findings]) -> Overall:
         ranks = mean_ranks([[part[name] for name in common] for part in areas], common)
     first = ranks.names if ranks else ()
     names = (*first, *(name for name in every if name not in first))
-    curves = [
-        {name: entry.experiment.sign * entry.experiment.curves(name)[:, 1:] for name in entry.names}
-        for entry in findings
-    ]
+    curves = [_later_curves(entry.experiment, entry.names) for entry in findings]
     left_out = tuple(name for name in every if name not in common)
-    return Overall(names, win_matrix(curves, names), ranks, left_out)
+    return CombinedFindings(names, win_matrix(curves, names), ranks, left_out)
 
 
-def plain(name: str) -> str:
+def strip_options(name: str) -> str:
     """A strategy's name without its options."""
     return name.partition(" (")[0]
 
 
-def _summary(experiment: Experiment, name: str, baselines: Sequence[str]) -> Summary:
+def _later_curves(experiment: ExperimentRuns, names: Sequence[str]) -> dict[str, Floats]:
+    """Curves after the first round, higher is better."""
+    return {name: experiment.sign * experiment.curves(name)[:, 1:] for name in names}
+
+
+def _summarise(experiment: ExperimentRuns, name: str, baselines: Sequence[str]) -> StrategySummary:
     areas, finals = experiment.areas(name), experiment.finals(name)
-    whole = np.isfinite(areas)
-    runs = int(whole.sum())
+    complete = np.isfinite(areas)
+    runs = int(complete.sum())
     if not runs:
-        return Summary(name, 0)
-    return Summary(
+        return StrategySummary(name, 0)
+    return StrategySummary(
         name,
         runs,
-        mean_estimate(areas[whole]),
-        float(areas[whole].std(ddof=1)) if runs > 1 else float("nan"),
-        mean_estimate(finals[whole]),
-        labels_for_share(experiment, name),
-        saving(experiment, name, baselines),
-        labels_for_final(experiment, name, baselines[0]) if baselines else None,
+        mean_estimate(areas[complete]),
+        float(areas[complete].std(ddof=1)) if runs > 1 else float("nan"),
+        mean_estimate(finals[complete]),
+        _estimate_needed(experiment, name),
+        _estimate_saving(experiment, name, baselines),
+        estimate_needed_for(experiment, name, baselines[0]) if baselines else None,
     )
 
 
-def _contrasts(experiment: Experiment, names: Sequence[str], baseline: str) -> tuple[Contrast, ...]:
+def _compare(
+    experiment: ExperimentRuns, names: Sequence[str], baseline: str
+) -> tuple[StrategyComparison, ...]:
+    higher = experiment.higher_is_better
     pairs = {}
     for name in names:
-        shared = experiment.whole(name) & experiment.whole(baseline)
+        shared = shared_seeds(experiment, name, baseline)
         if name == baseline or not shared.any():
             continue
-        areas = experiment.areas(name, beside=baseline), experiment.areas(baseline, beside=name)
+        areas = (
+            experiment.areas(name, common_with=baseline),
+            experiment.areas(baseline, common_with=name),
+        )
         finals = experiment.finals(name), experiment.finals(baseline)
         pairs[name] = tuple(
-            paired_difference(
-                ours[shared], theirs[shared], higher_is_better=experiment.higher_is_better
-            )
+            paired_difference(ours[shared], theirs[shared], higher_is_better=higher)
             for ours, theirs in (areas, finals)
         )
-    flips = holm([area.p_flip if area.seeds > 1 else np.nan for area, _ in pairs.values()])
-    scores = holm([area.p_t for area, _ in pairs.values()])
+    flips = correct_holm([area.p_flip if area.seeds > 1 else np.nan for area, _ in pairs.values()])
+    scores = correct_holm([area.p_t for area, _ in pairs.values()])
     family = int(np.isfinite(scores).sum())
     return tuple(
-        Contrast(name, baseline, area, final, float(flip), float(score), family)
+        StrategyComparison(name, baseline, area, final, float(flip), float(score), family)
         for (name, (area, final)), flip, score in zip(pairs.items(), flips, scores, strict=True)
     )
 
 
-def _costs(experiment: Experiment, name: str) -> Costs:
-    rounds = experiment.rounds[name]
-    bought = [entry for entry in rounds if entry.picks]
-    most = int(experiment.labels[-1])
-    return Costs(
-        name,
-        _mean(_query_seconds(entry) for entry in bought if entry.round == 0),
-        _mean(_query_seconds(entry) for entry in bought),
-        _mean(entry.seconds.get("train", np.nan) for entry in rounds),
-        max((entry.peak_megabytes for entry in rounds if entry.peak_megabytes), default=np.nan),
-        _mean(
-            np.nan if entry.imbalance is None else entry.imbalance
-            for entry in rounds
-            if entry.labels == most
-        ),
-        _mean(_effective_shares(bought)),
-        _mean(
-            float(np.std(entry.values))
-            for entry in rounds
-            if entry.labels == most and len(entry.values) > 1
-        ),
+# Labels needed.
+
+SeedMask = NDArray[np.bool_]
+
+
+def estimate_needed_for(experiment: ExperimentRuns, name: str, baseline: str) -> Estimate | None:
+    """Labels to reach a baseline's final value; None without a shared seed."""
+    seeds = shared_seeds(experiment, name, baseline)
+    if not seeds.any():
+        return None
+    finals = experiment.finals(baseline)[seeds]
+    return bootstrap(
+        lambda shares: mean_labels_needed(experiment, name, seeds, shares, shares @ finals),
+        int(seeds.sum()),
     )
 
 
-def _effective_shares(bought: Sequence[Round]) -> Iterator[float]:
-    """The effective size of what each round's weights are of, as a share of it.
+def _share_target(experiment: ExperimentRuns) -> float:
+    """The share of the best final mean; nan where that is meaningless."""
+    seeds = np.ones(len(experiment.seeds), dtype=bool)
+    shares = np.full((1, len(seeds)), 1 / len(seeds))
+    return float(_share_targets(experiment, seeds, shares)[0])
 
-    That is a batch; but a strategy that picks in one shot weighs all its picks up to now anew.
+
+def _estimate_needed(experiment: ExperimentRuns, name: str) -> Estimate | None:
+    """Labels to reach the share of the best final mean; None without complete runs or target."""
+    seeds = experiment.is_complete(name)
+    if not seeds.any() or not np.isfinite(_share_target(experiment)):
+        return None
+
+    def needed(shares: Floats) -> Floats:
+        targets = _share_targets(experiment, seeds, shares)
+        return mean_labels_needed(experiment, name, seeds, shares, targets)
+
+    return bootstrap(needed, int(seeds.sum()))
+
+
+def _estimate_saving(
+    experiment: ExperimentRuns, name: str, baselines: Sequence[str]
+) -> Estimate | None:
+    """Label saving against the best of the other baselines; None without pairs."""
+    others = [other for other in baselines if other != name and experiment.is_complete(other).any()]
+    seeds = shared_seeds(experiment, name, *others)
+    if not others or not seeds.any() or not np.isfinite(_share_target(experiment)):
+        return None
+
+    def saved(shares: Floats) -> Floats:
+        targets = _share_targets(experiment, seeds, shares)
+        ours = mean_labels_needed(experiment, name, seeds, shares, targets)
+        theirs = [mean_labels_needed(experiment, other, seeds, shares, targets) for other in others]
+        found: Floats = label_saving(ours, np.min(theirs, axis=0))
+        return found
+
+    return bootstrap(saved, int(seeds.sum()))
+
+
+def shared_seeds(experiment: ExperimentRuns, *names: str) -> SeedMask:
+    """Seeds with complete runs of all these strategies."""
+    return np.asarray(np.all([experiment.is_complete(name) for name in names], axis=0))
+
+
+def mean_labels_needed(
+    experiment: ExperimentRuns, name: str, seeds: SeedMask, shares: Floats, targets: Floats
+) -> Floats:
+    """Labels at which the mean curve under every row of shares reaches its target: ``(m,)``."""
+    curves = experiment.curves(name)[seeds]
+    measured = np.isfinite(curves).all(axis=0)
+    found: Floats = labels_needed(
+        experiment.labels[measured],
+        shares @ curves[:, measured],
+        targets,
+        higher_is_better=experiment.higher_is_better,
+    )
+    return found
+
+
+def _share_targets(experiment: ExperimentRuns, seeds: SeedMask, shares: Floats) -> Floats:
+    """The target under every row of shares, ``(m,)``, from complete runs."""
+    finals = np.stack([experiment.finals(name)[seeds] for name in experiment.strategies])
+    measured = np.isfinite(finals)
+    weights = shares @ measured.T
+    sums = shares @ np.where(measured, finals, 0.0).T
+    means = np.full(sums.shape, np.nan)
+    np.divide(sums, weights, out=means, where=weights > 0)
+    known = ~np.isnan(means).all(axis=1)
+    targets = np.full(len(shares), np.nan)
+    targets[known] = saving_target(
+        means[known].T, share=SHARE, higher_is_better=experiment.higher_is_better
+    )
+    return targets
+
+
+# Costs.
+
+
+def _collect_costs(experiment: ExperimentRuns, name: str) -> StrategyCosts:
+    rounds = experiment.rounds[name]
+    bought = [entry for entry in rounds if entry.picks]
+    last = [entry for entry in rounds if entry.labels == int(experiment.labels[-1])]
+    return StrategyCosts(
+        name,
+        _mean_known(_query_seconds(entry) for entry in bought if entry.round == 0),
+        _mean_known(_query_seconds(entry) for entry in bought),
+        _mean_known(entry.seconds.get("train", np.nan) for entry in rounds),
+        max((entry.peak_megabytes for entry in rounds if entry.peak_megabytes), default=np.nan),
+        _mean_known(np.nan if entry.imbalance is None else entry.imbalance for entry in last),
+        _mean_known(_effective_shares(bought)),
+        _mean_known(float(np.std(entry.values)) for entry in last if len(entry.values) > 1),
+    )
+
+
+def _effective_shares(bought: Sequence[RoundResult]) -> Iterator[float]:
+    """Effective size of each round's weights as a share of the weighted picks.
+
+    These are the picks of a batch; in one-shot runs all picks up to that round.
     """
     picks: dict[int, int] = {}
     for entry in bought:
@@ -312,13 +415,13 @@ def _effective_shares(bought: Sequence[Round]) -> Iterator[float]:
             yield entry.effective_size / picks[entry.seed]
 
 
-def _query_seconds(entry: Round) -> float:
-    """Of representing and selecting together; nan if neither was noted."""
+def _query_seconds(entry: RoundResult) -> float:
+    """Seconds of representing and selecting; nan if neither was recorded."""
     parts = [entry.seconds[name] for name in ("represent", "select") if name in entry.seconds]
     return sum(parts) if parts else float("nan")
 
 
-def _mean(values: Iterable[float]) -> float:
-    """The mean of what is not nan; nan if nothing is left."""
+def _mean_known(values: Iterable[float]) -> float:
+    """The mean of the values that are not nan; nan if there are none."""
     known = [value for value in values if not np.isnan(value)]
     return float(np.mean(known)) if known else float("nan")

@@ -1,314 +1,337 @@
-"""The report's page: one HTML file that needs nothing else, in light and dark."""
+"""The report on results files: one HTML page, and on request a CSV file and figures.
 
-import html
-import math
+It compares strategies under the same seeds and shows the papers' numbers where there are any. It
+also works on incomplete results: it pairs the existing runs and lists the missing ones.
+"""
+
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 
-from labelwise.arrays import Floats
+from matplotlib.figure import Figure
+
+from labelwise.benchmark import protocols
+from labelwise.benchmark.report.experiment import ExperimentRuns, group_experiments
 from labelwise.benchmark.report.figures import (
     DARK,
     LIGHT,
     PAGE,
-    curves_figure,
-    differences_figure,
-    gains_figure,
-    panel_figure,
-    ranks_figure,
-    svg,
-    variables,
+    css_variables,
+    draw_curves,
+    draw_differences,
+    draw_gains,
+    draw_panel,
+    draw_ranks,
+    to_svg,
 )
-from labelwise.benchmark.report.findings import Findings, Overall
+from labelwise.benchmark.report.findings import (
+    CombinedFindings,
+    ExperimentFindings,
+    analyse_experiment,
+    combine_findings,
+)
 from labelwise.benchmark.report.papers import paper_curves
-from labelwise.benchmark.report.style import DEFINITIONS, FRAME, STYLE
 from labelwise.benchmark.report.tables import (
-    Cell,
-    Table,
-    area_table,
-    balance_table,
-    costs_table,
-    differences_table,
-    labels_table,
+    make_area_table,
+    make_balance_table,
+    make_cost_table,
+    make_difference_table,
+    make_gain_table,
+    make_label_table,
+    write_csv,
 )
-from labelwise.benchmark.report.words import (
-    Unit,
-    caveats,
-    lede,
-    mixed_text,
-    ranks_text,
-    sentence,
-    untested_text,
+from labelwise.benchmark.report.texts import (
+    MetricUnit,
+    describe_caveats,
+    describe_code_versions,
+    describe_comparison,
+    describe_ranks,
+    describe_untested,
+    summarise_findings,
 )
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
+from labelwise.files import write_text
+from labelwise.pages import render_page
+
+BASELINES = ("random", "badge")
+"""Default baselines; the first one that was run is used in the summary."""
 
 
-def page(
-    findings: Sequence[Findings],
-    together: Overall,
+def write_report(
+    rounds: Iterable[RoundResult],
+    out: Path | str,
     *,
-    title: str,
-    commands: Sequence[str] = (),
-) -> str:
-    """The whole page as text.
+    baselines: Sequence[str] = BASELINES,
+    up_to: int | None = None,
+    title: str | None = None,
+    commands: Sequence[str] | None = None,
+    csv: Path | str | None = None,
+    figures: Path | str | None = None,
+) -> list[ExperimentFindings]:
+    """Write the report atomically.
 
     Args:
-        findings: one per experiment.
-        together: what they show together; told where there are several.
-        title: of the page.
-        commands: that repeat the runs and the report.
+        rounds: results, from `read_results`.
+        out: path of the page.
+        baselines: strategies to compare with, as far as they were run.
+        up_to: leave out results with more labels.
+        title: title of the page; the experiment's name by default.
+        commands: commands that repeat it; the benchmark commands by default.
+        csv: a file for all numbers.
+        figures: a folder for the figures, as .svg and .png.
+
+    Returns:
+        The findings, one entry per experiment.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> rounds = [
+        ...     RoundResult(
+        ...         "toy", "small", "digits", "mlp", name, seed, at, 10 + 10 * at, "accuracy", y
+        ...     )
+        ...     for name, gain in (("random", 0.0), ("margin", 0.05))
+        ...     for seed in range(5)
+        ...     for at, y in enumerate((0.5, 0.6 + gain, 0.7 + gain))
+        ... ]
+        >>> (found,) = write_report(rounds, folder / "report.html")
+        >>> found.comparisons["random"][0].verdict
+        'likely better'
     """
-    several = len(findings) > 1
-    parts = [f"<h1>{_text(title)}</h1>"]
-    if several:
-        parts += [_contents(findings), _together(findings, together)]
-    parts += [_section(entry, titled=several) for entry in findings]
-    parts += [DEFINITIONS]
-    if commands:
-        lines = "".join(f"<p><code>{_text(command)}</code></p>" for command in commands)
-        parts.append(f"<h2>To repeat it</h2>{lines}")
-    style = STYLE.replace("LIGHT", variables(LIGHT)).replace("DARK", variables(DARK))
-    return FRAME.format(title=_text(title), style=style, body="\n".join(parts))
-
-
-def _contents(findings: Sequence[Findings]) -> str:
-    lines = [
-        f'<li><a href="#{_anchor(entry)}">{_text(_name(entry))}</a>: {_text(lede(entry))}</li>'
-        for entry in findings
+    found = [
+        analyse_experiment(entry, baselines) for entry in group_experiments(rounds, up_to=up_to)
     ]
-    return f"<nav><ul>{''.join(lines)}</ul></nav>"
+    combined = combine_findings(found)
+    names = list(dict.fromkeys(entry.experiment.name for entry in found))
+    page = render_page(
+        "benchmark.html",
+        title=title or (names[0] if len(names) == 1 else f"{len(found)} experiments"),
+        commands=repeat_commands(found) if commands is None else commands,
+        sections=[_describe_section(entry) for entry in found],
+        combined=_describe_combined(found, combined) if len(found) > 1 else None,
+        light=css_variables(LIGHT),
+        dark=css_variables(DARK),
+    )
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, page)
+    if csv is not None:
+        write_csv(Path(csv), found)
+    if figures is not None:
+        write_figures(Path(figures), found, combined)
+    return found
 
 
-def _together(findings: Sequence[Findings], together: Overall) -> str:
-    parts = [
-        "<section><h2>All experiments together</h2>",
-        f"<p>{_text(ranks_text(together))}</p>",
+def repeat_commands(
+    findings: Sequence[ExperimentFindings], results: str = "results.jsonl"
+) -> list[str]:
+    """The commands that repeat the papers' experiments and the report."""
+    known = protocols.experiments()
+    runs: dict[str, tuple[dict[str, None], int]] = {}
+    for entry in findings:
+        experiment = entry.experiment
+        if experiment.name not in known:
+            continue
+        command = f"labelwise benchmark run {experiment.name} --scale {experiment.scale}"
+        if experiment.dataset != known[experiment.name].dataset:
+            command += f" --dataset {experiment.dataset}"
+        chosen = dict.fromkeys(r.strategy for rs in experiment.rounds.values() for r in rs)
+        names, seeds = runs.get(command, ({}, 0))
+        runs[command] = (names | chosen, max(seeds, max(experiment.seeds) + 1))  # seeds from 0
+    commands = [
+        f"{command} --strategies {','.join(names)} --seeds {seeds} --out {results}"
+        for command, (names, seeds) in runs.items()
     ]
-    if together.ranks is not None:
+    return [*commands, f"labelwise benchmark report {results} --out report.html"]
+
+
+def write_figures(
+    folder: Path, findings: Sequence[ExperimentFindings], combined: CombinedFindings
+) -> list[Path]:
+    """Write the figures as .svg and .png files; returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, Figure | None] = {}
+    for entry in findings:
+        unit, stem = MetricUnit(entry.experiment.metric), _identify(entry.experiment, "_")
+        drawn[f"{stem}_curves"] = draw_curves(entry, LIGHT)
+        drawn[f"{stem}_gains"] = draw_gains(entry, LIGHT)
+        for name in entry.names:
+            drawn[f"{stem}_curve_{_clean_name(name)}"] = draw_panel(entry, name, LIGHT)
+        for baseline, comparisons in entry.comparisons.items():
+            if comparisons:
+                figure = draw_differences(comparisons, unit, LIGHT)
+                drawn[f"{stem}_differences_{_clean_name(baseline)}"] = figure
+    if combined.ranks is not None:
+        drawn["critical_difference"] = draw_ranks(combined.ranks, LIGHT)
+    paths = []
+    for name, drawing in drawn.items():
+        for suffix in (".svg", ".png") if drawing is not None else ():
+            paths.append(folder / f"{name}{suffix}")
+            drawing.savefig(paths[-1], dpi=200)  # type: ignore[union-attr]
+    return paths
+
+
+def _describe_combined(
+    findings: Sequence[ExperimentFindings], combined: CombinedFindings
+) -> dict[str, Any]:
+    """The data of the section on all experiments."""
+    figure = None
+    if combined.ranks is not None:
         label = "critical-difference plot: mean ranks of the strategies"
-        figure = svg(ranks_figure(together.ranks, PAGE), label)
-        parts.append(f'<figure class="wide">{figure}</figure>')
-    if together.left_out:
-        names = _text(", ".join(together.left_out))
-        parts.append(f'<p class="note">Not ranked, as not in every experiment: {names}.</p>')
-    parts.append("<h3>Gain in area over the first baseline</h3>")
-    parts.append(_table(_gains(findings, together.names)))
-    parts.append(
-        '<p class="note">In each metric’s unit; above zero is better. * is borne out by a test, '
-        "corrected for the comparisons of its experiment.</p>"
-    )
-    parts += ["<h3>Wins over all experiments</h3>", _wins(together.names, together.wins)]
-    return "\n".join([*parts, "</section>"])
+        figure = to_svg(draw_ranks(combined.ranks, PAGE), label)
+    titles = [_name_section(entry.experiment) for entry in findings]
+    return {
+        "ranks": describe_ranks(combined),
+        "figure": figure,
+        "left_out": ", ".join(combined.left_out),
+        "gains": make_gain_table(findings, combined.names, titles),
+        "wins": _format_wins(combined.names, combined.wins),
+    }
 
 
-def _gains(findings: Sequence[Findings], names: Sequence[str]) -> Table:
-    """Strategies by experiments; a star marks what a test bears out."""
-    rows = []
-    for name in names:
-        row: list[Cell] = [name]
-        for entry in findings:
-            unit = Unit(entry.experiment.metric)
-            found = [c for c in entry.contrasts.get(_first(entry), ()) if c.strategy == name]
-            star = "*" if found and found[0].verdict not in ("unclear", "one seed") else ""
-            row.append(f"{unit.text(found[0].area.gain.value, '+')}{star}" if found else "–")
-        rows.append(tuple(row))
-    return Table(("strategy", *(_name(entry) for entry in findings)), tuple(rows))
+def _describe_section(findings: ExperimentFindings) -> dict[str, Any]:
+    """The data of the section on one experiment."""
+    experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
+    several = len(experiment.labels) > 1
+    main = findings.comparisons.get(findings.baseline or "", ())
+    untested = [describe_untested(findings, name) for name in findings.comparisons]
+    comparisons = [
+        {
+            "baseline": baseline,
+            "sentences": [
+                (entry.verdict.split()[-1], describe_comparison(entry, unit)) for entry in entries
+            ],
+            "figure": to_svg(
+                draw_differences(entries, unit, PAGE), f"differences of areas to {baseline}"
+            ),
+            "table": make_difference_table(entries, unit),
+        }
+        for baseline, entries in findings.comparisons.items()
+        if entries
+    ]
+    rounds = [entry for entries in experiment.rounds.values() for entry in entries]
+    return {
+        "name": _name_section(experiment),
+        "anchor": _identify(experiment, "-"),
+        "summary": summarise_findings(findings),
+        "setting": _describe_setting(experiment),
+        "reduced": sorted({entry.reduced for entry in rounds} - {""}),
+        "mixed": describe_code_versions(experiment),
+        "notes": experiment.notes,
+        "comparisons": comparisons,
+        "caveats": [*describe_caveats(experiment, main), *filter(None, untested)],
+        "curves": _draw_section_curves(findings) if several else None,
+        "areas": make_area_table(findings),
+        "area_notes": _describe_paper(findings, ("area", "final")),
+        "labels": make_label_table(findings) if several and experiment.axis == "labels" else None,
+        "wins": (
+            _format_wins(findings.names, findings.wins)
+            if several and len(findings.names) > 1
+            else None
+        ),
+        "costs": make_cost_table(findings),
+        "cost_notes": _describe_paper(findings, ("seconds",)),
+        "balance": make_balance_table(findings),
+        "balance_notes": _describe_paper(findings, ("imbalance",)),
+        "facts": _describe_facts(experiment, rounds),
+    }
 
 
-def _section(findings: Findings, *, titled: bool) -> str:
-    experiment = findings.experiment
-    unit = Unit(experiment.metric)
-    parts = [f'<section id="{_anchor(findings)}">']
-    parts += [f"<h2>{_text(_name(findings))}</h2>"] if titled else []
-    parts += [f'<p class="lede">{_text(lede(findings))}</p>', _setting(findings)]
-    level = "h3" if titled else "h2"
-    parts += [f"<{level}>What beat what</{level}>", _sentences(findings)]
-    if len(experiment.labels) > 1:
-        parts += [f"<{level}>Learning curves</{level}>", _curves(findings)]
-    areas = _table(area_table(findings)) + _paper_note(findings, ("area", "final"))
-    parts += [f"<{level}>Area under the curve</{level}>", areas]
-    for baseline, contrasts in findings.contrasts.items():
-        if contrasts:
-            figure = svg(
-                differences_figure(contrasts, unit, PAGE), f"differences of areas to {baseline}"
-            )
-            parts += [
-                f"<{level}>Paired differences to {_text(baseline)}</{level}>",
-                f'<figure class="wide">{figure}</figure>',
-                _table(differences_table(contrasts, unit)),
-            ]
-    if len(experiment.labels) > 1 and experiment.axis == "labels":
-        parts += [f"<{level}>Labels needed</{level}>", _table(labels_table(findings))]
-    if len(experiment.labels) > 1 and len(findings.names) > 1:
-        parts += [f"<{level}>Wins, round by round</{level}>", _wins(findings.names, findings.wins)]
-    costs = _table(costs_table(findings)) + _paper_note(findings, ("seconds",))
-    parts += [f"<{level}>What a batch costs</{level}>", costs]
-    balance = _table(balance_table(findings)) + _paper_note(findings, ("imbalance",))
-    parts += [f"<{level}>Balance of the labelled set</{level}>", balance]
-    parts += [f"<{level}>What was run</{level}>", _facts(findings)]
-    return "\n".join([*parts, "</section>"])
+def _describe_setting(experiment: ExperimentRuns) -> str:
+    seeds = f"{len(experiment.seeds)} seed{'s' if len(experiment.seeds) > 1 else ''}"
+    labels = f"{experiment.labels[0]:,} to {experiment.labels[-1]:,} {experiment.axis}"
+    facts = (experiment.dataset, experiment.network, f"scale {experiment.scale}", seeds, labels)
+    return " · ".join(facts)
 
 
-def _setting(findings: Findings) -> str:
-    experiment = findings.experiment
-    reduced = {entry.reduced for entries in experiment.rounds.values() for entry in entries}
-    reduced.discard("")
-    facts = [experiment.dataset, experiment.network, f"scale {experiment.scale}"]
-    facts.append(f"{len(experiment.seeds)} seed{'s' if len(experiment.seeds) > 1 else ''}")
-    facts.append(f"{experiment.labels[0]:,} to {experiment.labels[-1]:,} {experiment.axis}")
-    text = f'<p class="note">{_text(" · ".join(facts))}</p>'
-    for what in sorted(reduced):
-        text += f'<p class="warn"><b>Reduced against the paper:</b> {_text(what)}</p>'
-    if mixed := mixed_text(experiment):
-        text += f'<p class="warn"><b>Mixed:</b> {_text(mixed)}</p>'
-    if experiment.notes:
-        lines = "".join(f"<li>{_text(note)}</li>" for note in experiment.notes)
-        text += f'<div class="warn"><b>Missing or odd in these results:</b><ul>{lines}</ul></div>'
-    return text
-
-
-def _sentences(findings: Findings) -> str:
-    unit = Unit(findings.experiment.metric)
-    text = ""
-    for baseline, contrasts in findings.contrasts.items():
-        if contrasts:
-            lines = "".join(
-                f'<li class="{entry.verdict.split()[-1]}">{_text(sentence(entry, unit))}</li>'
-                for entry in contrasts
-            )
-            text += f"<h4>Against {_text(baseline)}</h4><ul class=says>{lines}</ul>"
-    notes = caveats(findings.experiment, findings.contrasts.get(_first(findings), ()))
-    notes += [note for name in findings.contrasts if (note := untested_text(findings, name))]
-    text += "".join(f'<p class="note">{_text(note)}</p>' for note in notes)
-    return text or '<p class="note">Nothing could be compared.</p>'
-
-
-def _curves(findings: Findings) -> str:
-    figures = [curves_figure(findings, PAGE), gains_figure(findings, PAGE)]
-    wide = "".join(
-        f"<figure>{svg(figure, label)}</figure>"
-        for figure, label in zip(figures, ("mean curves", "gains over the baseline"), strict=True)
-        if figure is not None
-    )
-    names = [name for name in findings.names if name != _first(findings)] or findings.names
-    panels = "".join(
-        f"<figure>{svg(panel_figure(findings, name, PAGE), f'{name} with its band')}</figure>"
-        for name in names
-    )
+def _draw_section_curves(findings: ExperimentFindings) -> dict[str, Any]:
+    gains = draw_gains(findings, PAGE)
+    names = [name for name in findings.names if name != findings.baseline] or findings.names
     note = "Above: means over seeds. Below: every strategy "
-    note += f"beside {_first(findings)} (dashed grey), " if _first(findings) else ""
+    note += f"and {findings.baseline} (dashed grey), " if findings.baseline else ""
     note += "with the 95 % interval of each mean."
     printed = paper_curves(findings.experiment.name, findings.experiment.dataset)
-    note += f" Circles are the paper’s ({printed.where})." if printed else ""
-    return (
-        f'<div class="pair">{wide}</div><p class="note">{_text(note)}</p>'
-        f'<div class="panels">{panels}</div>'
+    note += f" Circles are from the paper ({printed.where})." if printed else ""
+    return {
+        "means": to_svg(draw_curves(findings, PAGE), "mean curves"),
+        "gains": None if gains is None else to_svg(gains, "gains over the baseline"),
+        "panels": [
+            to_svg(draw_panel(findings, name, PAGE), f"{name} with its band") for name in names
+        ],
+        "note": note,
+    }
+
+
+def _format_wins(names: Sequence[str], wins: Any) -> dict[str, Any]:
+    """Rows of name and percentages; None where two strategies were never compared."""
+    rows = [
+        (name, [None if share != share else round(100 * float(share)) for share in row])
+        for name, row in zip(names, wins, strict=True)
+    ]
+    return {"names": names, "rows": rows}
+
+
+def _describe_facts(experiment: ExperimentRuns, rounds: Sequence[RoundResult]) -> list[str]:
+    def join_distinct(values: Iterable[str]) -> str:
+        return "; ".join(sorted(set(values)))
+
+    versions = (
+        ", ".join(f"{name} {version}" for name, version in entry.versions.items()) or "not recorded"
+        for entry in rounds
     )
-
-
-def _wins(names: Sequence[str], wins: Floats) -> str:
-    head = "".join(f"<th>{_text(name)}</th>" for name in names)
-    rows = []
-    for row, name in enumerate(names):
-        cells = "".join(_win(float(wins[row, column])) for column in range(len(names)))
-        rows.append(f"<tr><td>{_text(name)}</td>{cells}</tr>")
-    return (
-        f'<div class="scroll"><table class="wins"><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-        '<p class="note">% of the rounds in which the row’s strategy was significantly better '
-        "than the column’s (paired t, 5 %, without correction).</p>"
-    )
-
-
-def _win(share: float) -> str:
-    if math.isnan(share):
-        return "<td></td>"
-    return f'<td style="--share:{70 * share:.0f}%">{100 * share:.0f}</td>'
-
-
-def _facts(findings: Findings) -> str:
-    rounds = [entry for entries in findings.experiment.rounds.values() for entry in entries]
-    first = rounds[0]
     facts = [
         f"{len(rounds):,} rounds of {len({entry.key for entry in rounds})} runs; seeds "
-        + ", ".join(str(seed) for seed in findings.experiment.seeds)
-        + ".",
-        f"Devices: {'; '.join(sorted({entry.device for entry in rounds}))}. Versions: "
-        + "; ".join(sorted({_versions(entry) for entry in rounds}))
-        + ".",
-        f"Code: {'; '.join(sorted({entry.code or 'not noted' for entry in rounds}))}.",
+        + f"{', '.join(map(str, experiment.seeds))}.",
+        f"Devices: {join_distinct(entry.device for entry in rounds)}. "
+        f"Versions: {join_distinct(versions)}.",
+        f"Code: {join_distinct(entry.code or 'not recorded' for entry in rounds)}.",
     ]
     times = sorted(entry.started for entry in rounds if entry.started)
     if times:
-        facts.append(f"Run from {_time(times[0])} to {_time(times[-1])}.")
-    validation = {entry.validation_labels for entry in rounds}
-    if validation != {0}:
-        most = max(validation)
-        facts.append(
-            f"Up to {most:,} validation labels are used beside those on the axes, uncounted there."
-        )
-    for name, entries in findings.experiment.rounds.items():
+        facts.append(f"Run from {_format_time(times[0])} to {_format_time(times[-1])}.")
+    validation = max(entry.validation_labels for entry in rounds)
+    if validation:
+        facts.append(f"Up to {validation:,} validation labels are used that the axes do not count.")
+    for name, entries in experiment.rounds.items():
         if entries[0].options:
             options = ", ".join(f"{key}={value}" for key, value in entries[0].options.items())
             facts.append(f"Options of {name}: {options}.")
-    if first.values and len(first.values) > 1:
-        facts.append(f"A measurement is the mean over {len(first.values)} models.")
-    return "<ul>" + "".join(f"<li>{_text(fact)}</li>" for fact in facts) + "</ul>"
+    if len(rounds[0].values) > 1:
+        facts.append(f"A measurement is the mean over {len(rounds[0].values)} models.")
+    return facts
 
 
-def _versions(entry: Round) -> str:
-    return ", ".join(f"{name} {version}" for name, version in entry.versions.items()) or "not noted"
-
-
-def _time(text: str) -> str:
+def _format_time(text: str) -> str:
     try:
         return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M")
     except ValueError:
         return text
 
 
-def _paper_note(findings: Findings, quantities: Sequence[str]) -> str:
+def _describe_paper(findings: ExperimentFindings, quantities: Sequence[str]) -> list[str]:
+    """Notes on the paper's numbers in a table."""
     tables = [table for table in map(findings.printed, quantities) if table]
-    notes = dict.fromkeys(f"{table.where}: {table.note}" for table in tables if table.note)
-    text = "".join(f'<p class="note">{_text(note)}.</p>' for note in notes)
+    notes = list(dict.fromkeys(f"{table.where}: {table.note}." for table in tables if table.note))
     if tables and findings.experiment.scale != "full":
-        text += (
-            f'<p class="note">Our run is at scale {_text(findings.experiment.scale)}, so the '
-            "paper’s numbers stand here for orientation only.</p>"
+        notes.append(
+            f"Our run is at scale {findings.experiment.scale}, so the paper’s numbers are for "
+            "orientation only."
         )
-    return text
+    return notes
 
 
-def _table(table: Table) -> str:
-    head = "".join(f"<th>{_text(name)}</th>" for name in table.head)
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _cell(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return f"<td>{_text(cell)}</td>"
-    return f"<td>{_text(cell[0])} <small>{_text(cell[1])}</small></td>"
-
-
-def _first(findings: Findings) -> str:
-    return findings.baselines[0] if findings.baselines else ""
-
-
-def _name(findings: Findings) -> str:
-    experiment = findings.experiment
+def _name_section(experiment: ExperimentRuns) -> str:
     extra = "" if experiment.dataset in experiment.name else f", {experiment.dataset}"
     return f"{experiment.name}{extra}"
 
 
-def _anchor(findings: Findings) -> str:
-    experiment = findings.experiment
-    text = "-".join((experiment.name, experiment.scale, experiment.dataset, experiment.network))
-    return re.sub(r"[^A-Za-z0-9]+", "-", f"{text}-{experiment.metric}")
+def _identify(experiment: ExperimentRuns, separator: str) -> str:
+    parts = [experiment.name, experiment.scale, experiment.dataset, experiment.network]
+    if separator == "-":  # an anchor, which must be unique on the page
+        parts.append(experiment.metric)
+    return separator.join(_clean_name(part) for part in parts)
 
 
-def _text(text: str) -> str:
-    return html.escape(text)
+def _clean_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.=-]+", "-", text).strip("-")

@@ -1,140 +1,173 @@
-"""The report's tables as rows of text, for the page; and all numbers as one CSV file.
-
-A cell is text, or text with a second, smaller one beside it (an interval, a deviation).
-"""
+"""Tables of the report as rows of text, and all numbers as one CSV file."""
 
 import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from labelwise.benchmark.report.experiment import Experiment
-from labelwise.benchmark.report.figures import band
-from labelwise.benchmark.report.findings import Contrast, Costs, Findings, Summary, plain
-from labelwise.benchmark.report.papers import PaperTable, Printed
-from labelwise.benchmark.report.words import (
-    Unit,
-    labels_text,
-    p_text,
-    saving_text,
-    seconds_text,
+from labelwise.benchmark.report.figures import mean_band
+from labelwise.benchmark.report.findings import (
+    ExperimentFindings,
+    StrategyComparison,
+    StrategySummary,
+    strip_options,
+)
+from labelwise.benchmark.report.papers import PaperTable, PrintedValue
+from labelwise.benchmark.report.texts import (
+    MetricUnit,
+    format_labels,
+    format_p_value,
+    format_saving,
+    format_seconds,
 )
 from labelwise.benchmark.statistics import Estimate
 
-Cell = str | tuple[str, str]
+TableCell = str | tuple[str, str]
+"""Text, or text with a smaller addition (an interval, a deviation)."""
+
 NOTHING = "–"
 
 
 @dataclass(frozen=True)
-class Table:
-    """A head and rows of cells; the first cell of a row names it."""
+class ReportTable:
+    """A head and rows of cells; the first cell of a row is its name."""
 
     head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
 
 
-def area_table(findings: Findings) -> Table:
-    """Areas and last measurements, beside the paper's."""
-    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
-    printed = {name: findings.printed(name) for name in ("area", "final")}
+def _make_table(columns: dict[str, Sequence[TableCell] | None]) -> ReportTable:
+    """A table from its columns by head; columns that are None are left out."""
+    kept = {head: cells for head, cells in columns.items() if cells is not None}
+    return ReportTable(tuple(kept), tuple(zip(*kept.values(), strict=True)))
+
+
+def make_area_table(findings: ExperimentFindings) -> ReportTable:
+    """Areas and last measurements, with those of the paper."""
+    experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
+    summaries = findings.summaries
     models = any(not math.isnan(entry.spread) for entry in findings.costs)
-    head = ["strategy", "runs", f"area, {unit.name}"]
-    head += [f"paper ({printed['area'].where})"] if printed["area"] else []
-    head += [f"{unit.name} at {experiment.labels[-1]:,} {experiment.axis}"]
-    head += ["deviation over the models"] if models else []
-    head += [f"paper ({printed['final'].where})"] if printed["final"] else []
-    rows = []
-    for entry, costs in zip(findings.summaries, findings.costs, strict=True):
-        row: list[Cell] = [entry.strategy, str(entry.runs)]
-        spread = f"± {unit.text(entry.area_deviation)}"
-        row.append((unit.text(entry.area.value), spread) if entry.area else NOTHING)
-        row += _paper(printed["area"], entry.strategy)
-        row.append(_with_interval(entry.final, unit))
-        row += [unit.text(costs.spread)] if models else []
-        row += _paper(printed["final"], entry.strategy)
-        rows.append(tuple(row))
-    return Table(tuple(head), tuple(rows))
+    area_paper, final_paper = (findings.printed(name) for name in ("area", "final"))
+    areas: list[TableCell] = [
+        (unit.format(entry.area.value), f"± {unit.format(entry.area_deviation)}")
+        if entry.area
+        else NOTHING
+        for entry in summaries
+    ]
+    columns = {
+        "strategy": findings.names,
+        "runs": [str(entry.runs) for entry in summaries],
+        f"area, {unit.name}": areas,
+        _paper_head(area_paper): _paper_column(area_paper, findings.names),
+        f"{unit.name} at {experiment.labels[-1]:,} {experiment.axis}": [
+            _with_interval(entry.final, unit) for entry in summaries
+        ],
+        "deviation over the models": (
+            [unit.format(entry.spread) for entry in findings.costs] if models else None
+        ),
+    }
+    table = _make_table(columns)
+    if final_paper is None:
+        return table
+    cells = _paper_column(final_paper, findings.names) or ()
+    rows = tuple((*row, cell) for row, cell in zip(table.rows, cells, strict=True))
+    return ReportTable((*table.head, _paper_head(final_paper)), rows)
 
 
-def differences_table(contrasts: Sequence[Contrast], unit: Unit) -> Table:
+def make_difference_table(
+    comparisons: Sequence[StrategyComparison], unit: MetricUnit
+) -> ReportTable:
     """Paired differences to one baseline."""
-    head = (
-        "strategy",
-        f"area, {unit.difference}",
-        f"at the end, {unit.difference}",
-        "ahead",
-        "p, sign flips",
-        "p, t test",
-        "verdict",
+    return _make_table(
+        {
+            "strategy": [entry.strategy for entry in comparisons],
+            f"area, {unit.difference}": [
+                _with_interval(entry.area.gain, unit, "+") for entry in comparisons
+            ],
+            f"at the end, {unit.difference}": [
+                _with_interval(entry.final.gain, unit, "+") for entry in comparisons
+            ],
+            "ahead": [f"{entry.area.ahead} of {entry.area.seeds}" for entry in comparisons],
+            "p, sign flips": [format_p_value(entry.p_flip) for entry in comparisons],
+            "p, t test": [format_p_value(entry.p_t) for entry in comparisons],
+            "verdict": [entry.verdict.replace("unclear", "no evidence") for entry in comparisons],
+        }
     )
-    rows = tuple(
-        (
-            entry.strategy,
-            _with_interval(entry.area.gain, unit, "+"),
-            _with_interval(entry.final.gain, unit, "+"),
-            f"{entry.area.ahead} of {entry.area.seeds}",
-            p_text(entry.p_flip),
-            p_text(entry.p_t),
-            "no evidence" if entry.verdict == "unclear" else entry.verdict,
-        )
-        for entry in contrasts
+
+
+def make_label_table(findings: ExperimentFindings) -> ReportTable:
+    """Labels needed and saved."""
+    unit, limit = MetricUnit(findings.experiment.metric), int(findings.experiment.labels[-1])
+    summaries, shared = findings.summaries, not math.isnan(findings.target)
+    baseline = findings.baseline
+    return _make_table(
+        {
+            "strategy": findings.names,
+            f"labels to {unit.format(findings.target)} (97 % of the best)": (
+                [_labels_cell(entry.needed, limit) for entry in summaries] if shared else None
+            ),
+            "saved against the best baseline": (
+                [_saving_cell(entry, limit) for entry in summaries] if shared and baseline else None
+            ),
+            f"labels to the final value of {baseline}": (
+                [_labels_cell(entry.needed_baseline, limit) for entry in summaries]
+                if baseline
+                else None
+            ),
+        }
     )
-    return Table(head, rows)
 
 
-def labels_table(findings: Findings) -> Table:
-    """Labels needed, and saved."""
-    experiment, unit = findings.experiment, Unit(findings.experiment.metric)
-    limit = int(experiment.labels[-1])
-    head = ["strategy"]
-    shared = not math.isnan(findings.target)
-    if shared:
-        head += [f"labels to {unit.text(findings.target)} (97 % of the best)"]
-        head += ["saved against the best baseline"] if findings.baselines else []
-    if findings.baselines:
-        head += [f"labels to what {findings.baselines[0]} has at the end"]
-    rows = []
-    for entry in findings.summaries:
-        row: list[Cell] = [entry.strategy]
-        if shared:
-            row.append(_labels(entry.needed, limit))
-            row += [_saving(entry, limit)] if findings.baselines else []
-        if findings.baselines:
-            row.append(_labels(entry.needed_random, limit))
-        rows.append(tuple(row))
-    return Table(tuple(head), tuple(rows))
-
-
-def costs_table(findings: Findings) -> Table:
+def make_cost_table(findings: ExperimentFindings) -> ReportTable:
     """Seconds and memory."""
-    printed = findings.printed("seconds")
-    head = ["strategy", "first batch, s"]
-    head += [f"paper ({printed.where})"] if printed else []
-    head += ["a batch, s", "training a round, s", "peak memory, MB"]
-    rows = []
-    for entry in findings.costs:
-        row: list[Cell] = [entry.strategy, seconds_text(entry.first)]
-        row += _paper(printed, entry.strategy)
-        row += [seconds_text(entry.batch), seconds_text(entry.train)]
-        row.append(NOTHING if math.isnan(entry.megabytes) else f"{entry.megabytes:,.0f}")
-        rows.append(tuple(row))
-    return Table(tuple(head), tuple(rows))
+    printed, costs = findings.printed("seconds"), findings.costs
+    return _make_table(
+        {
+            "strategy": findings.names,
+            "first batch, s": [format_seconds(entry.first) for entry in costs],
+            _paper_head(printed): _paper_column(printed, findings.names),
+            "a batch, s": [format_seconds(entry.batch) for entry in costs],
+            "training a round, s": [format_seconds(entry.train) for entry in costs],
+            "peak memory, MB": [_format_known(entry.megabytes, "{:,.0f}") for entry in costs],
+        }
+    )
 
 
-def balance_table(findings: Findings) -> Table:
+def make_balance_table(findings: ExperimentFindings) -> ReportTable:
     """Class imbalance, and how evenly the picks are weighted."""
-    printed = findings.printed("imbalance")
-    head = ["strategy", f"imbalance at {findings.experiment.labels[-1]:,} labels"]
-    head += [f"paper ({printed.where})"] if printed else []
-    head += ["effective share of a batch"]
+    printed, costs = findings.printed("imbalance"), findings.costs
+    imbalance = [
+        "a class is missing" if math.isinf(entry.imbalance) else _format_known(entry.imbalance)
+        for entry in costs
+    ]
+    return _make_table(
+        {
+            "strategy": findings.names,
+            f"imbalance at {findings.experiment.labels[-1]:,} labels": imbalance,
+            _paper_head(printed): _paper_column(printed, findings.names),
+            "effective share of a batch": [
+                _format_known(100 * entry.effective, "{:.0f} %") for entry in costs
+            ],
+        }
+    )
+
+
+def make_gain_table(
+    findings: Sequence[ExperimentFindings], names: Sequence[str], titles: Sequence[str]
+) -> ReportTable:
+    """Gains in area over the first baseline, strategies by experiments; * is significant."""
     rows = []
-    for entry in findings.costs:
-        row: list[Cell] = [entry.strategy, _imbalance(entry)]
-        row += _paper(printed, entry.strategy)
-        even = NOTHING if math.isnan(entry.effective) else f"{100 * entry.effective:.0f} %"
-        rows.append((*row, even))
-    return Table(tuple(head), tuple(rows))
+    for name in names:
+        row = [name]
+        for entry in findings:
+            unit, found = MetricUnit(entry.experiment.metric), entry.comparisons
+            own = [c for c in found.get(entry.baseline or "", ()) if c.strategy == name]
+            star = "*" if own and own[0].significant else ""
+            row.append(f"{unit.format(own[0].area.gain.value, '+')}{star}" if own else NOTHING)
+        rows.append(tuple(row))
+    return ReportTable(("strategy", *titles), tuple(rows))
 
 
 CSV_HEAD = (
@@ -143,134 +176,124 @@ CSV_HEAD = (
 )
 
 
-def write_csv(path: Path, findings: Sequence[Findings]) -> None:
-    """Write every number of the report, one per line, in the metric's own unit."""
+def write_csv(path: Path, findings: Sequence[ExperimentFindings]) -> None:
+    """Write every number of the report, one per line, in the unit of the metric."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, CSV_HEAD, restval="", lineterminator="\n")
         writer.writeheader()
         for entry in findings:
-            head = _columns(entry.experiment)
-            writer.writerows(head | line for line in _lines(entry))
+            experiment = entry.experiment
+            head = {name: getattr(experiment, name) for name in CSV_HEAD[1:5]}
+            head["experiment"] = experiment.name
+            writer.writerows(head | line for line in _iterate_numbers(entry))
 
 
-def _columns(experiment: Experiment) -> dict[str, object]:
-    names = ("scale", "dataset", "network", "metric")
-    return {"experiment": experiment.name} | {name: getattr(experiment, name) for name in names}
-
-
-def _lines(findings: Findings) -> Iterator[dict[str, object]]:
-    experiment = findings.experiment
-    unit = Unit(experiment.metric)
+def _iterate_numbers(findings: ExperimentFindings) -> Iterator[dict[str, Any]]:
+    experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
     printed = {name: findings.printed(name) for name in ("area", "final")}
     for name in findings.names:
-        for labels, *numbers in zip(*band(experiment.labels, experiment.curves(name)), strict=True):
-            line = {"strategy": name, "quantity": "curve", "labels": int(labels)}
-            yield line | dict(zip(("value", "low", "high"), numbers, strict=True))
+        band = mean_band(experiment.labels, experiment.curves(name))
+        for labels, value, low, high in zip(*band, strict=True):
+            numbers = {"labels": int(labels), "value": value, "low": low, "high": high}
+            yield {"strategy": name, "quantity": "curve"} | numbers
     for entry in findings.summaries:
-        parts = {"area": entry.area, "final": entry.final, "labels_needed": entry.needed}
-        parts |= {"label_saving": entry.saved, "labels_needed_for_baseline": entry.needed_random}
-        for quantity, estimate in parts.items():
+        estimates = {
+            "area": entry.area,
+            "final": entry.final,
+            "labels_needed": entry.needed,
+            "label_saving": entry.saved,
+            "labels_needed_for_baseline": entry.needed_baseline,
+        }
+        for quantity, estimate in estimates.items():
             if estimate is None:
                 continue
             line = {"strategy": entry.strategy, "quantity": quantity, "seeds": entry.runs}
-            extra: dict[str, object] = {}
             if quantity == "area":
-                extra["deviation"] = entry.area_deviation
-            cell = _printed(printed.get(quantity), entry.strategy)
-            if cell:
-                extra["paper"] = cell.value / unit.scale
-            yield line | _numbers(estimate) | extra
-    for contrasts in findings.contrasts.values():
-        for contrast in contrasts:
-            yield from _contrast_lines(contrast)
-    yield from _other_lines(findings)
-
-
-def _contrast_lines(contrast: Contrast) -> Iterator[dict[str, object]]:
-    line = {"strategy": contrast.strategy, "against": contrast.baseline}
-    gain = _numbers(contrast.area.gain) | {"seeds": contrast.area.seeds}
-    for test, p, corrected in (
-        ("flips", contrast.area.p_flip, contrast.p_flip),
-        ("t", contrast.area.p_t, contrast.p_t),
-    ):
-        yield line | gain | {"quantity": f"area_gain_{test}", "p": p, "p_holm": corrected}
-    yield (
-        line
-        | _numbers(contrast.final.gain)
-        | {
-            "quantity": "final_gain",
-            "seeds": contrast.final.seeds,
-            "p": contrast.final.p_flip,
-        }
-    )
-
-
-def _other_lines(findings: Findings) -> Iterator[dict[str, object]]:
+                line["deviation"] = entry.area_deviation
+            if cell := _find_printed(printed.get(quantity), entry.strategy):
+                line["paper"] = cell.value / unit.scale
+            yield line | vars(estimate)
+    for comparisons in findings.comparisons.values():
+        for comparison in comparisons:
+            yield from _iterate_comparison(comparison)
     for row, first in enumerate(findings.names):
         for column, second in enumerate(findings.names):
             if first != second:
-                line: dict[str, object] = {"strategy": first, "against": second}
-                yield line | {"quantity": "wins", "value": findings.wins[row, column]}
-    for entry in findings.costs:
-        names = ("first", "batch", "train", "megabytes", "imbalance", "effective", "spread")
-        for name in names:
-            quantity = f"seconds_{name}" if name in ("first", "batch", "train") else name
-            if not math.isnan(getattr(entry, name)):
-                line = {"strategy": entry.strategy, "quantity": quantity}
-                yield line | {"value": getattr(entry, name)}
+                value = findings.wins[row, column]
+                yield {"strategy": first, "against": second, "quantity": "wins", "value": value}
+    for costs in findings.costs:
+        for name, value in vars(costs).items():
+            if name != "strategy" and not math.isnan(value):
+                quantity = f"seconds_{name}" if name in ("first", "batch", "train") else name
+                yield {"strategy": costs.strategy, "quantity": quantity, "value": value}
 
 
-def _numbers(estimate: Estimate) -> dict[str, object]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+def _iterate_comparison(comparison: StrategyComparison) -> Iterator[dict[str, Any]]:
+    line = {"strategy": comparison.strategy, "against": comparison.baseline}
+    area, final = comparison.area, comparison.final
+    for quantity, difference, p, corrected in (
+        ("area_gain_flips", area, area.p_flip, comparison.p_flip),
+        ("area_gain_t", area, area.p_t, comparison.p_t),
+        ("final_gain", final, final.p_flip, ""),
+    ):
+        tests = {"quantity": quantity, "seeds": difference.seeds, "p": p, "p_holm": corrected}
+        yield line | vars(difference.gain) | tests
 
 
-def _with_interval(estimate: Estimate | None, unit: Unit, sign: str = "") -> Cell:
+def _with_interval(estimate: Estimate | None, unit: MetricUnit, sign: str = "") -> TableCell:
     if estimate is None:
         return NOTHING
-    value = unit.text(estimate.value, sign)
+    value = unit.format(estimate.value, sign)
     if math.isnan(estimate.low):
         return value
-    return value, f"{unit.text(estimate.low, sign)} to {unit.text(estimate.high, sign)}"
+    return value, f"{unit.format(estimate.low, sign)} to {unit.format(estimate.high, sign)}"
 
 
-def _labels(estimate: Estimate | None, limit: int) -> Cell:
+def _labels_cell(estimate: Estimate | None, limit: int) -> TableCell:
     if estimate is None:
         return NOTHING
-    value = labels_text(estimate.value, limit)
+    value = format_labels(estimate.value, limit)
     if math.isnan(estimate.low):
         return value
-    return value, f"{labels_text(estimate.low, limit)} to {labels_text(estimate.high, limit)}"
+    return value, f"{format_labels(estimate.low, limit)} to {format_labels(estimate.high, limit)}"
 
 
-def _saving(entry: Summary, limit: int) -> Cell:
+def _saving_cell(entry: StrategySummary, limit: int) -> TableCell:
     estimate = entry.saved
     if estimate is None:
         return NOTHING
-    value = saving_text(estimate.value)
-    if estimate.value == 1 and entry.needed is not None:  # the baseline needs more than all labels
-        value = f"over {saving_text(1 - entry.needed.value / limit)}"
+    value = format_saving(estimate.value)
+    if estimate.value == 1 and entry.needed is not None:  # the baseline never reached the target
+        value = f"over {format_saving(1 - entry.needed.value / limit)}"
     if math.isnan(estimate.low):
         return value
-    return value, f"{saving_text(estimate.low)} to {saving_text(estimate.high)}"
+    return value, f"{format_saving(estimate.low)} to {format_saving(estimate.high)}"
 
 
-def _imbalance(entry: Costs) -> str:
-    if math.isnan(entry.imbalance):
-        return NOTHING
-    return f"{entry.imbalance:.2f}" if math.isfinite(entry.imbalance) else "a class is missing"
+def _format_known(value: float, pattern: str = "{:.2f}") -> str:
+    return NOTHING if math.isnan(value) else pattern.format(value)
 
 
-def _printed(table: PaperTable | None, strategy: str) -> Printed | None:
-    return table.values.get(plain(strategy)) if table else None
+def _find_printed(table: PaperTable | None, strategy: str) -> PrintedValue | None:
+    return table.values.get(strip_options(strategy)) if table else None
 
 
-def _paper(table: PaperTable | None, strategy: str) -> list[Cell]:
-    """The paper's cell, if the table has such a column at all."""
+def _paper_head(table: PaperTable | None) -> str:
+    return f"paper ({table.where})" if table else "paper"
+
+
+def _paper_column(table: PaperTable | None, names: Sequence[str]) -> list[TableCell] | None:
+    """The paper's values, or None if it prints nothing."""
     if table is None:
-        return []
-    cell = _printed(table, strategy)
-    if cell is None:
-        return [NOTHING]
-    value = f"{cell.value:,.0f}" if cell.value >= 1000 else f"{cell.value:.2f}"
-    return [(value, f"± {cell.deviation:.2f}") if cell.deviation is not None else value]
+        return None
+    cells: list[TableCell] = []
+    for name in names:
+        printed = _find_printed(table, name)
+        if printed is None:
+            cells.append(NOTHING)
+            continue
+        value = f"{printed.value:,.0f}" if printed.value >= 1000 else f"{printed.value:.2f}"
+        deviation = printed.deviation
+        cells.append(value if deviation is None else (value, f"± {deviation:.2f}"))
+    return cells

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.studies import encoders, growth, network, query, ratio, recovery
 
 
@@ -28,7 +28,7 @@ from labelwise.benchmark.studies import encoders, growth, network, query, ratio,
 class Study:
     """A runner: ``lines(protocol, entrant, seed, device)``, and how many lines it gives."""
 
-    lines: Callable[[Protocol, Entrant, int, Device], Iterator[Round]]
+    lines: Callable[[Protocol, Entrant, int, Device], Iterator[RoundResult]]
     rounds: Callable[[Protocol], int]
 
 

@@ -17,7 +17,7 @@ from labelwise.arrays import Floats
 from labelwise.benchmark.devices import Clock, Device
 from labelwise.benchmark.encoders.heads import SUFFIX, HeadRun, HeadStage, of_protocol, together
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.rounds import play
 from labelwise.benchmark.studies.growth import model_weights, power, totals
 from labelwise.benchmark.studies.lines import line
@@ -28,7 +28,7 @@ ORDER = 19
 
 def encoder_growth(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[Round]:
+) -> Iterator[RoundResult]:
     """How the sum of the largest weights grows with the encoders that a batch must serve.
 
     The encoders come in an order that the seed draws, so that the mean over seeds does not depend
@@ -61,6 +61,6 @@ def _weights(
 
 def encoder_heads(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
-) -> Iterator[Round]:
+) -> Iterator[RoundResult]:
     """Rounds of buying labels for linear layers on the encoders."""
     yield from play([HeadRun(HeadStage(protocol, device), entrant, seed)])

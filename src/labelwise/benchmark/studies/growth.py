@@ -9,13 +9,15 @@ from labelwise.arrays import Array, Floats, to_numpy
 from labelwise.benchmark.devices import Clock, Device
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.scenes import prepare
 from labelwise.benchmark.studies.lines import line
 from labelwise.kernels import leverage_scores, lewis_weights
 
 
-def growth(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[Round]:
+def growth(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
     """How the sum of the largest weights grows with the models that a batch must serve.
 
     The option ``p`` is that of the Lewis weights; with ``curve="ranks"`` it is the sum of the

@@ -5,7 +5,7 @@ import datetime
 from labelwise.benchmark import devices
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.rounds import key_fields
 
 
@@ -18,9 +18,9 @@ def line(
     labels: int,
     value: float,
     seconds: float,
-) -> Round:
+) -> RoundResult:
     """A line with one measurement, whose ``seconds`` count as those of selecting."""
-    return Round(
+    return RoundResult(
         **key_fields(protocol, entrant, seed),
         round=number,
         labels=labels,

@@ -31,7 +31,7 @@ from scipy.optimize import minimize
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.devices import Clock, Device
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.studies.lines import line
 from labelwise.selection.entry import select
 from labelwise.strategies import get
@@ -115,7 +115,9 @@ def make_problem(protocol: Protocol, seed: int) -> Problem:
     return Problem(inputs, values, first, rng.choice([-1.0, 1.0], size=sizes["hidden"]))
 
 
-def network(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[Round]:
+def network(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
     """The error of a network trained on few labels beyond that of one trained on all."""
     clock = Clock(device)
     for number, (budget, value) in enumerate(network_values(protocol, entrant, seed)):

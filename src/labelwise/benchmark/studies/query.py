@@ -14,7 +14,7 @@ from labelwise.benchmark.batched import fit_together
 from labelwise.benchmark.devices import Clock, Device
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.rounds import PICKING, TRAINING, seed_of
 from labelwise.benchmark.scenes import Scene, prepare
 from labelwise.benchmark.studies.lines import line
@@ -44,7 +44,9 @@ class Represented(NamedTuple):
     seconds: Mapping[str, float]
 
 
-def first_query(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[Round]:
+def first_query(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
     """Seconds to represent the pool and pick the first batch; the training is not counted."""
     picked, seconds = query(protocol, entrant, seed, device)
     value = seconds["represent"] + seconds["select"]

@@ -12,7 +12,7 @@ from labelwise.benchmark.batched import Trainee, fit_together
 from labelwise.benchmark.devices import Clock, Device, on_device
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.scenes import prepare
 from labelwise.benchmark.studies.lines import line
 from labelwise.learners.gradients import summed_gradient
@@ -22,7 +22,7 @@ BATCH = 256
 """Items of a batch that gradients are summed over."""
 
 
-def ratio(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[Round]:
+def ratio(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[RoundResult]:
     """The approximation ratio of random batches, after more and more epochs of training.
 
     The option ``b`` is the size of the batches. A network that is trained for more epochs passes

@@ -29,7 +29,7 @@ from labelwise.arrays import Floats, to_numpy
 from labelwise.benchmark.devices import Clock, Device
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.scenes import prepare
 from labelwise.benchmark.studies.lines import line
 from labelwise.selection.entry import select
@@ -43,7 +43,9 @@ _kept: dict[str, Any] = {}
 after the other, look at the same."""
 
 
-def recovery(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[Round]:
+def recovery(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
     """The error of weighted least squares on few labels beyond that on all."""
     clock = Clock(device)
     for number, (budget, value) in enumerate(recovery_values(protocol, entrant, seed, device)):

@@ -5,15 +5,20 @@ import doctest
 import numpy as np
 import pytest
 
-from labelwise.benchmark.report.experiment import experiments
-from labelwise.benchmark.results import Round
+from labelwise.benchmark.report.experiment import group_experiments
+from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import Estimate, bootstrap, label_saving, labels_needed
 from labelwise.errors import BadInput
-from labelwise.simulate import simulation, words
-from labelwise.simulate.words import caveats, conclusion, savings
+from labelwise.simulate import savings, simulation
+from labelwise.simulate.savings import (
+    compute_savings,
+    describe_conclusion,
+    format_interval,
+    list_caveats,
+)
 
 
-@pytest.mark.parametrize("tested", [simulation, words])
+@pytest.mark.parametrize("tested", [simulation, savings])
 def test_the_examples_of_the_docstrings_run(tested):
     found = doctest.testmod(tested)
     assert found.attempted > 0 and found.failed == 0
@@ -30,7 +35,7 @@ def curves(gains, seeds=5, noise=0.01, higher=True):
                 value = value if higher else 1.5 - value
                 metric = "accuracy" if higher else "mse"
                 made.append(
-                    Round(
+                    RoundResult(
                         "simulate",
                         "own data",
                         "x",
@@ -50,9 +55,9 @@ def curves(gains, seeds=5, noise=0.01, higher=True):
 @pytest.mark.parametrize("higher", [True, False])
 def test_savings_are_those_of_the_statistics(higher):
     lines = curves({"good": 0.08, "bad": -0.2}, higher=higher)
-    (experiment,) = experiments(lines)
+    (experiment,) = group_experiments(lines)
     labels, theirs = experiment.labels, experiment.curves("random")
-    found = {entry.strategy: entry for entry in savings(lines)}
+    found = {entry.strategy: entry for entry in compute_savings(lines)}
     for name, entry in found.items():
         ours = experiment.curves(name)
 
@@ -75,39 +80,39 @@ def test_savings_are_those_of_the_statistics(higher):
 
 
 def test_sentences_say_what_the_numbers_say():
-    good, bad = savings(curves({"good": 0.08, "bad": -0.2}))
+    good, bad = compute_savings(curves({"good": 0.08, "bad": -0.2}))
     needed, most = good.needed.value, good.baseline
     assert good.sentence.startswith(f"good needs {needed:.0f} of the {most:.0f} labels that random")
     assert f"saves {100 * good.saved.value:.0f} % (95 % interval" in good.sentence
-    assert bad.sentence.startswith("bad does not reach with 120 labels what random reaches")
+    assert bad.sentence.startswith("bad does not reach the final value of random")
     few = "Better than random over the whole curve, as far as 5 seeds can show: good."
-    assert conclusion([good, bad], seeds=5) == few
-    assert conclusion([bad], seeds=5) == "No strategy beats random clearly here."
-    (many,) = savings(curves({"good": 0.08}, seeds=8))
-    assert conclusion([many], seeds=8) == "Better than random over the whole curve: good."
-    (alike,) = savings(curves({"alike": 0.0}, noise=0.03))
-    assert conclusion([alike], seeds=5) == "No strategy beats random clearly here."
-    (lonely,) = savings(curves({"good": 0.08}, seeds=1))
-    assert lonely.sentence.endswith("one seed shows nothing") and not lonely.clear
+    assert describe_conclusion([good, bad], seeds=5) == few
+    assert describe_conclusion([bad], seeds=5) == "No strategy beats random clearly here."
+    (many,) = compute_savings(curves({"good": 0.08}, seeds=8))
+    assert describe_conclusion([many], seeds=8) == "Better than random over the whole curve: good."
+    (alike,) = compute_savings(curves({"alike": 0.0}, noise=0.03))
+    assert describe_conclusion([alike], seeds=5) == "No strategy beats random clearly here."
+    (lonely,) = compute_savings(curves({"good": 0.08}, seeds=1))
+    assert lonely.sentence.endswith("one seed is not enough to tell") and not lonely.clear
 
 
 def test_intervals_that_are_open_are_put_in_words():
-    assert words.interval_text(Estimate(-np.inf, -np.inf, -np.inf)) == "never there"
-    assert words.interval_text(Estimate(0.1, -np.inf, 0.2)) == "never there to 20 %"
-    assert words.interval_text(Estimate(0.1, np.nan, np.nan)) == ""
+    assert format_interval(Estimate(-np.inf, -np.inf, -np.inf)) == "never there"
+    assert format_interval(Estimate(0.1, -np.inf, 0.2)) == "never there to 20 %"
+    assert format_interval(Estimate(0.1, np.nan, np.nan)) == ""
 
 
 def test_caveats_go_by_seeds_strategies_and_test_items():
-    found = savings(curves({"good": 0.08, "bad": -0.2}))
-    few = caveats(found, seeds=3, tested=40)
+    found = compute_savings(curves({"good": 0.08, "bad": -0.2}))
+    few = list_caveats(found, seeds=3, tested=40)
     assert [part in " ".join(few) for part in ("at most 75 %", "best of 2", "40 test items")] == [
         True
     ] * 3
-    assert caveats(found[:1], seeds=10, tested=500) == []
+    assert list_caveats(found[:1], seeds=10, tested=500) == []
 
 
 def test_savings_need_random_and_one_simulation():
     with pytest.raises(BadInput, match="random was not run"):
-        savings([line for line in curves({"good": 0.1}) if line.strategy != "random"])
-    with pytest.raises(BadInput, match="lines of 2"):
-        savings(curves({}) + curves({"good": 0.1}, higher=False))
+        compute_savings([line for line in curves({"good": 0.1}) if line.strategy != "random"])
+    with pytest.raises(BadInput, match="those of 2"):
+        compute_savings(curves({}) + curves({"good": 0.1}, higher=False))

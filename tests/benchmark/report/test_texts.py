@@ -5,14 +5,14 @@ import doctest
 import numpy as np
 import pytest
 
-from labelwise.benchmark.report import papers, words, writing
-from labelwise.benchmark.report.findings import Contrast
-from labelwise.benchmark.report.words import Unit, lede, sentence
+from labelwise.benchmark.report import page, papers, texts
+from labelwise.benchmark.report.findings import StrategyComparison
+from labelwise.benchmark.report.texts import MetricUnit, describe_comparison, summarise_findings
 from labelwise.benchmark.statistics import paired_difference
 from tests.benchmark.report.made_up import find, make_rounds
 
 
-@pytest.mark.parametrize("module", [papers, words, writing])
+@pytest.mark.parametrize("module", [papers, texts, page])
 def test_the_doctests_pass(module):
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0
@@ -20,22 +20,24 @@ def test_the_doctests_pass(module):
 
 def test_a_strategy_that_does_not_beat_random_is_said_plainly():
     found = find(make_rounds({"random": 0.0, "lewis": 0.0}))
-    (contrast,) = found.contrasts["random"]
-    text = sentence(contrast, Unit("accuracy"))
-    gain = contrast.area.gain
+    (comparison,) = found.comparisons["random"]
+    text = describe_comparison(comparison, MetricUnit("accuracy"))
+    gain = comparison.area.gain
     assert gain.low < 0 < gain.high
     assert text == (
         f"No evidence that lewis beats random here: {100 * gain.value:+.2f} points, "
         f"95 % interval {100 * gain.low:+.2f} to {100 * gain.high:+.2f}."
     )
-    assert "no evidence of beating random: lewis" in lede(found).lower()
+    assert "no evidence of beating random: lewis" in summarise_findings(found).lower()
 
 
 def test_one_seed_and_no_baseline_claim_nothing():
-    (contrast,) = find(make_rounds({"random": 0.0, "badge": 0.1}, 1)).contrasts["random"]
-    assert sentence(contrast, Unit("accuracy")).startswith("One seed shows nothing")
+    (comparison,) = find(make_rounds({"random": 0.0, "badge": 0.1}, 1)).comparisons["random"]
+    assert describe_comparison(comparison, MetricUnit("accuracy")).startswith(
+        "One seed is not enough"
+    )
     found = find(make_rounds({"margin": 0.0, "lewis": 0.1}))
-    assert found.contrasts == {} and lede(found).startswith("No baseline was run")
+    assert found.comparisons == {} and summarise_findings(found).startswith("No baseline was run")
 
 
 def test_a_gain_that_does_not_survive_correction_is_no_evidence():
@@ -43,8 +45,8 @@ def test_a_gain_that_does_not_survive_correction_is_no_evidence():
     measured = paired_difference(differences, np.zeros(10))
     assert measured.gain.low > 0 and 0.05 / 5 < measured.p_flip < 0.05
     tests = 5 * measured.p_flip, 5 * measured.p_t
-    contrast = Contrast("lewis", "random", measured, measured, *tests, 5)
-    assert contrast.verdict == "unclear"
-    text = sentence(contrast, Unit("mse"))
+    comparison = StrategyComparison("lewis", "random", measured, measured, *tests, 5)
+    assert comparison.verdict == "unclear"
+    text = describe_comparison(comparison, MetricUnit("mse"))
     assert text.startswith("No evidence that lewis beats random here: +0.31 mse")
     assert "excludes 0, but not after correction" in text

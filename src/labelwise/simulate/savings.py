@@ -1,0 +1,211 @@
+r"""Labels that every strategy saves in a simulation, as numbers and sentences.
+
+The target is the final value of random. A strategy saves
+:math:`1 - n_{strategy} / n_{random}`, with n the labels at which the mean curve first reaches the target. Target and labels are recomputed in
+every bootstrap resample of the seeds. Whether a strategy beats random is decided by the paired
+differences of the whole curves, corrected for the number of strategies, as in every report.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from labelwise.arrays import Floats
+from labelwise.benchmark.report.experiment import group_experiments
+from labelwise.benchmark.report.findings import (
+    ExperimentFindings,
+    StrategyComparison,
+    analyse_experiment,
+    mean_labels_needed,
+    shared_seeds,
+)
+from labelwise.benchmark.report.texts import MetricUnit
+from labelwise.benchmark.results import RoundResult
+from labelwise.benchmark.statistics import Estimate, bootstrap, label_saving
+from labelwise.errors import BadInput
+
+BASELINE = "random"
+
+
+@dataclass(frozen=True)
+class LabelSaving:
+    """One strategy against random.
+
+    Attributes:
+        strategy: its name.
+        needed: labels at which it reaches the final value of random; inf if it never does.
+        baseline: labels at which random reaches it, on the mean curve.
+        saved: share of random's labels that it saves; -inf if it never reaches the target.
+        target: final value of random.
+        final: final value of the strategy.
+        most: number of all labels.
+        verdict: better, likely better, unclear, likely worse, worse, or one seed.
+        metric: name of the metric.
+    """
+
+    strategy: str
+    needed: Estimate
+    baseline: float
+    saved: Estimate
+    target: float
+    final: float
+    most: int
+    verdict: str
+    metric: str
+
+    @property
+    def clear(self) -> bool:
+        """Whether it beats random."""
+        return self.verdict in ("better", "likely better")
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """Labels needed and the share saved, for a table."""
+        if not math.isfinite(self.needed.value):
+            return f"over {self.most:,}", "not reached"
+        return f"{self.needed.value:,.0f}", f"{100 * self.saved.value:.0f} %"
+
+    @property
+    def sentence(self) -> str:
+        """One sentence about the saving."""
+        unit = MetricUnit(self.metric)
+        target = f"{unit.format(self.target)} {'% ' if unit.percent else ''}{self.metric}"
+        if not math.isfinite(self.needed.value):
+            return (
+                f"{self.strategy} does not reach the final value of random ({target}) with "
+                f"{self.most:,} labels"
+            )
+        text = (
+            f"{self.strategy} needs {self.needed.value:,.0f} of the {self.baseline:,.0f} labels "
+            f"that random needs for {target}: {format_share(self.saved)}"
+        )
+        return text if self.clear else f"{text}; {_DOUBTS[self.verdict]}"
+
+
+_DOUBTS = {
+    "one seed": "one seed is not enough to tell",
+    "unclear": "not clearly better over the whole curve",
+    "likely worse": "behind random over the whole curve",
+    "worse": "behind random over the whole curve",
+}
+
+
+def format_share(saved: Estimate) -> str:
+    """A saving with its interval.
+
+    Example:
+        >>> format_share(Estimate(0.38, 0.2, 0.5))
+        'saves 38 % (95 % interval 20 to 50 %)'
+        >>> format_share(Estimate(-0.1, -math.inf, 0.05))
+        'takes 10 % more (95 % interval of the saving: never there to 5 %)'
+    """
+    if saved.value < 0:
+        text, about = f"takes {-100 * saved.value:.0f} % more", "95 % interval of the saving:"
+    else:
+        text, about = f"saves {100 * saved.value:.0f} %", "95 % interval"
+    return text if math.isnan(saved.low) else f"{text} ({about} {format_interval(saved)})"
+
+
+def format_interval(saved: Estimate) -> str:
+    """The ends of a saving's interval; infinite where the target is never reached."""
+    if math.isnan(saved.low):
+        return ""
+    low, high = (
+        f"{100 * end:.0f}" if math.isfinite(end) else "never there"
+        for end in (saved.low, saved.high)
+    )
+    return f"{low} to {high} %" if math.isfinite(saved.high) else low
+
+
+def compute_savings(
+    rounds: Iterable[RoundResult], *, baseline: str = BASELINE
+) -> tuple[LabelSaving, ...]:
+    """Compare all strategies of one simulation with the baseline, the largest saving first.
+
+    Example:
+        >>> rounds = [
+        ...     RoundResult("simulate", "own", "x", "mlp", name, seed, at, 10 * at, "accuracy", y)
+        ...     for name, gain in (("random", 0.0), ("margin", 0.2))
+        ...     for seed in range(5)
+        ...     for at, y in enumerate((0.5, 0.6 + gain, 0.7 + gain), start=1)
+        ... ]
+        >>> [found] = compute_savings(rounds)
+        >>> print(found.sentence)
+        margin needs 17 of the 30 labels that random needs for 70.00 % accuracy: saves 44 % \
+(95 % interval 44 to 44 %)
+    """
+    found = group_experiments(rounds)
+    if len(found) != 1:
+        raise BadInput(f"give the results of one simulation; got those of {len(found)}")
+    if baseline not in found[0].strategies:
+        raise BadInput(f"{baseline} was not run, so there is nothing to compare with")
+    findings = analyse_experiment(found[0], (baseline,))
+    made = [_compute_saving(findings, entry) for entry in findings.comparisons[baseline]]
+    return tuple(sorted(made, key=lambda entry: (-entry.saved.value, -entry.saved.low)))
+
+
+def _compute_saving(findings: ExperimentFindings, comparison: StrategyComparison) -> LabelSaving:
+    experiment, pair = findings.experiment, (comparison.strategy, comparison.baseline)
+    seeds = shared_seeds(experiment, *pair)
+    finals = experiment.finals(comparison.baseline)[seeds]
+
+    def needed(name: str, shares: Floats) -> Floats:
+        return mean_labels_needed(experiment, name, seeds, shares, shares @ finals)
+
+    def saved(shares: Floats) -> Floats:
+        share: Floats = label_saving(*(needed(name, shares) for name in pair))
+        return share
+
+    count = int(seeds.sum())
+    ours, theirs = (
+        bootstrap(lambda shares, name=name: needed(name, shares), count)  # type: ignore[misc]
+        for name in pair
+    )
+    return LabelSaving(
+        comparison.strategy,
+        ours,
+        theirs.value,
+        bootstrap(saved, count),
+        float(finals.mean()),
+        float(experiment.finals(comparison.strategy)[seeds].mean()),
+        int(experiment.labels[-1]),
+        comparison.verdict,
+        experiment.metric,
+    )
+
+
+def describe_conclusion(found: Sequence[LabelSaving], *, seeds: int) -> str:
+    """The strategies that beat random, and whether the number of seeds suffices."""
+    if not found:
+        return "Nothing was compared with random."
+    names = [entry.strategy for entry in found if entry.clear]
+    if not names:
+        return "No strategy beats random clearly here."
+    likely = any(entry.verdict == "likely better" for entry in found)
+    how = f", as far as {seeds} seeds can show" if likely else ""
+    return f"Better than random over the whole curve{how}: {', '.join(names)}."
+
+
+def list_caveats(found: Sequence[LabelSaving], *, seeds: int, tested: int) -> list[str]:
+    """Caveats for a number of seeds and of test items."""
+    notes = []
+    if seeds < 2:
+        notes.append("One seed gives no interval and no test; run 5 or more.")
+    elif seeds < 5:
+        notes.append(
+            f"With {seeds} seeds a nominal 95 % interval covers at most "
+            f"{100 * (1 - 2.0 ** (1 - seeds)):.0f} %; treat it as a hint, and run 5 or more."
+        )
+    elif seeds < 8:
+        notes.append(f"With {seeds} seeds a nominal 95 % interval covers about 92 to 94 %.")
+    if len(found) > 1:
+        notes.append(
+            f"The best of {len(found)} strategies looks better than it is, because chance helped "
+            "it to the top. To be sure, compare it alone with random with more seeds."
+        )
+    if tested < 100:
+        notes.append(
+            f"Every measurement uses only {tested} test items; differences of a few points are a "
+            "few items."
+        )
+    return notes
