@@ -1,8 +1,8 @@
 r"""Labels that every strategy saves in a simulation, as numbers and sentences.
 
-The target is the final value of random. A strategy saves
-:math:`1 - n_{strategy} / n_{random}`, with n the labels at which the mean curve first reaches the target. Target and labels are recomputed in
-every bootstrap resample of the seeds. Whether a strategy beats random is decided by the paired
+The target is the final value of random. A strategy saves :math:`1 - n / n_{random}`, with n the
+labels at which the mean curve first reaches the target. Target and labels are recomputed in every
+bootstrap resample of the seeds. Whether a strategy beats random is decided by the paired
 differences of the whole curves, corrected for the number of strategies, as in every report.
 """
 
