@@ -58,7 +58,7 @@ def test_many_seeds_give_students_interval_nearly():
 
 
 def test_no_seed_is_refused():
-    with pytest.raises(BadInput, match="needs a seed"):
+    with pytest.raises(BadInput, match="at least one seed"):
         mean_estimate([])
 
 
