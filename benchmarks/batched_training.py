@@ -18,21 +18,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from labelwise.benchmark.batched import Task, Trainee, fit_together
-from labelwise.benchmark.devices import Clock, described, find_device, on_device
-from labelwise.benchmark.networks import make
+from labelwise.benchmark.batched import BatchableLearner, TrainingTask, fit_together
+from labelwise.benchmark.devices import DeviceClock, described, find_device, move_items
+from labelwise.benchmark.networks import make_network
 from labelwise.learners.inputs import ItemSubset
 
 POOL, SIDE, CLASSES, SEED = 2000, 28, 10, 0
 
 
-def tasks(given: argparse.Namespace, count: int, pool, targets, device) -> list[Task]:
+def tasks(given: argparse.Namespace, count: int, pool, targets, device) -> list[TrainingTask]:
     """Networks with labels of their own, not yet trained."""
     made = []
     for number in range(count):
         chosen = np.random.default_rng([SEED, number]).permutation(POOL)[: given.labels]
-        learner = Trainee(
-            partial(make, given.network, (1, SIDE, SIDE), CLASSES),
+        learner = BatchableLearner(
+            partial(make_network, given.network, (1, SIDE, SIDE), CLASSES),
             kind=given.network,
             optimizer="sgd",
             lr=0.01,
@@ -41,11 +41,11 @@ def tasks(given: argparse.Namespace, count: int, pool, targets, device) -> list[
             batch_size=32,
             device=device,
         )
-        made.append(Task(learner, ItemSubset(pool, chosen), targets[chosen], None, number))
+        made.append(TrainingTask(learner, ItemSubset(pool, chosen), targets[chosen], None, number))
     return made
 
 
-def difference(one: list[Task], other: list[Task]) -> float:
+def difference(one: list[TrainingTask], other: list[TrainingTask]) -> float:
     """The largest difference between parameters of networks that should be the same."""
     pairs = [
         (task.learner.module.state_dict(), twin.learner.module.state_dict())
@@ -59,14 +59,14 @@ def difference(one: list[Task], other: list[Task]) -> float:
 def measure(given: argparse.Namespace, count: int, device) -> dict:
     """Both ways in turns; one by one only as many networks as it takes to know their speed."""
     rng = np.random.default_rng(SEED)
-    pool = on_device(rng.normal(size=(POOL, 1, SIDE, SIDE)).astype(np.float32), device)
+    pool = move_items(rng.normal(size=(POOL, 1, SIDE, SIDE)).astype(np.float32), device)
     targets = rng.integers(CLASSES, size=POOL)
     together, alone = [], []
     few = min(count, given.alone)
     gap = 0.0
     for repeat in range(given.repeats + 1):
         batch, single = (tasks(given, many, pool, targets, device) for many in (count, few))
-        clock = Clock(device)
+        clock = DeviceClock(device)
         fit_together(batch, on_cpu=True, limit=count)
         first = clock.lap()
         for task in single:

@@ -199,6 +199,8 @@ class Strategy(ABC):
         cost: passes and memory of a job, where the form alone does not tell.
         check: rejects options, budgets and shapes before any row is read.
         adapt: options that follow from the history of a campaign or benchmark run.
+        repeats_batches: whether `adapt` reads diagnostics of earlier batches, so that a benchmark
+            run can only be continued by selecting them again.
         explain: one sentence on why an item was picked, from `PickFacts` alone.
     """
 
@@ -213,6 +215,7 @@ class Strategy(ABC):
     cost: Callable[[Job], Cost] | None = None
     check: Callable[[Job], None] = field(default=lambda job: None)
     adapt: Callable[[History], dict[str, Any]] = field(default=lambda history: {})
+    repeats_batches: bool = False
     explain: Callable[[PickFacts], str] | None = None
 
     @property

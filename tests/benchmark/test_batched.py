@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from labelwise.benchmark import batched
-from labelwise.benchmark.batched import Task, Trainee, fit_together, grouped
+from labelwise.benchmark.batched import BatchableLearner, TrainingTask, fit_together, group_tasks
 from labelwise.benchmark.datasets import load
-from labelwise.benchmark.devices import on_device
-from labelwise.benchmark.networks import make
+from labelwise.benchmark.devices import move_items
+from labelwise.benchmark.networks import make_network
 from labelwise.errors import BadInput
 from labelwise.learners.ensemble.training import train_together
 from labelwise.learners.inputs import ItemSubset
@@ -23,7 +23,7 @@ from labelwise.learners.settings import LOSSES, TrainingSettings
 pytestmark = pytest.mark.usefixtures("double_precision")
 DIGITS = load("digits")
 CPU = torch.device("cpu")
-POOLS = [on_device(DIGITS.inputs, CPU), on_device(DIGITS.inputs.copy(), CPU)]
+POOLS = [move_items(DIGITS.inputs, CPU), move_items(DIGITS.inputs.copy(), CPU)]
 SGD = {"optimizer": "sgd", "lr": 0.01, "weight_decay": 5e-4, "epochs": 6, "batch_size": 32}
 MODES = ("one pool", "two pools", "arrays")
 
@@ -36,8 +36,8 @@ class Stepping(SnapshotMembers):
 
 
 def learner(network="lenet5", **options):
-    build = partial(make, network, (1, 8, 8), 10)
-    return Trainee(build, kind=network, **{**SGD, **options})
+    build = partial(make_network, network, (1, 8, 8), 10)
+    return BatchableLearner(build, kind=network, **{**SGD, **options})
 
 
 def tasks(mode="one pool", count=4, labels=70, weights=False, **options):
@@ -50,7 +50,9 @@ def tasks(mode="one pool", count=4, labels=70, weights=False, **options):
         inputs = DIGITS.inputs[positions] if mode == "arrays" else ItemSubset(pool, positions)
         shares = rng.uniform(0.2, 2, size=labels) if weights else None
         seed = max(number - 1, 0)
-        made.append(Task(learner(**options), inputs, DIGITS.targets[positions], shares, seed))
+        made.append(
+            TrainingTask(learner(**options), inputs, DIGITS.targets[positions], shares, seed)
+        )
     return made
 
 
@@ -112,7 +114,7 @@ def test_every_network_stops_by_its_own_validation_items():
             validation = DIGITS.inputs[held], DIGITS.targets[held]
             options = {"network": "mlp", "lr": 0.1, "epochs": 40, "patience": 2}
             own = learner(**options, validation=validation)
-            parts.append(Task(own, task.inputs, task.targets, None, task.seed))
+            parts.append(TrainingTask(own, task.inputs, task.targets, None, task.seed))
         return parts
 
     together, alone = made(), made()
@@ -135,17 +137,19 @@ def test_networks_that_are_trained_on_go_on_together():
 def test_only_networks_of_one_kind_and_size_are_put_together():
     mixed = [*tasks(), *tasks(labels=40), *tasks(network="mlp", count=1)]
     mixed += tasks(members=Stepping(), count=2)
-    groups = grouped(mixed, on_cpu=True, limit=3)
+    groups = group_tasks(mixed, on_cpu=True, limit=3)
     assert groups == [[0, 1, 2], [3], [4, 5, 6], [7], [8], [9], [10]]
     reports = fit_together(mixed, on_cpu=True, limit=3)
     assert [report.training_labels for report in reports] == [70] * 4 + [40] * 4 + [70] * 3
     # On a CPU nothing is gained, unless it is asked for.
-    assert grouped(mixed) == [[number] for number in range(11)]
+    assert group_tasks(mixed) == [[number] for number in range(11)]
 
 
 def test_members_that_only_look_at_the_end_are_there_after_a_batched_training():
     together = tasks(members=None)
-    own = [Task(learner(members=LaplaceMembers(count=5)), *astuple(task)) for task in together]
+    own = [
+        TrainingTask(learner(members=LaplaceMembers(count=5)), *astuple(task)) for task in together
+    ]
     assert not own[0].learner.alone and learner(members=Stepping()).alone
     fit_together(own, on_cpu=True)
     rows = own[0].learner.represent(DIGITS.inputs[:7], ["member_probabilities"])
@@ -157,7 +161,7 @@ def astuple(task):
 
 
 def test_sets_of_different_sizes_are_refused():
-    modules = [make("mlp", (1, 8, 8), 10) for _ in range(2)]
+    modules = [make_network("mlp", (1, 8, 8), 10) for _ in range(2)]
     sets = [
         place_labelled(POOLS[0], torch.from_numpy(DIGITS.targets), torch.ones(DIGITS.n), CPU),
         place_labelled(
@@ -176,12 +180,14 @@ def test_members_that_look_at_epochs_see_in_a_batch_what_they_see_alone():
     def made():
         options = [{"members": SnapshotMembers()}, {}, {"members": SnapshotMembers()}]
         return [
-            Task(learner("mlp", **own), DIGITS.inputs[:70], DIGITS.targets[:70], None, number)
+            TrainingTask(
+                learner("mlp", **own), DIGITS.inputs[:70], DIGITS.targets[:70], None, number
+            )
             for number, own in enumerate(options)
         ]
 
     together, alone = made(), made()
-    assert grouped(together, on_cpu=True) == [[0, 1, 2]]
+    assert group_tasks(together, on_cpu=True) == [[0, 1, 2]]
     fit_together(together, on_cpu=True)
     for task in alone:
         task.fit()

@@ -14,7 +14,7 @@ PACKAGE = Path(labelwise.__file__).parent
 
 
 def test_the_code_is_the_version_and_a_digest_of_the_package():
-    version, _, digest = devices.code().partition("+")
+    version, _, digest = devices.describe_code().partition("+")
     assert version == metadata.version("labelwise")
     assert digest == source_digest(PACKAGE) and len(digest) == 12
 

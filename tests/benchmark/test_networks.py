@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from labelwise.benchmark import networks
-from labelwise.benchmark.networks import FAMILY, NETWORKS, crop_and_flip, make
+from labelwise.benchmark.networks import FAMILY, NETWORKS, crop_and_flip, make_network
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.gradients import gradient_norms
 from labelwise.learners.network import find_head
@@ -27,11 +27,11 @@ def test_the_examples_run():
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_takes_images_of_any_side_and_ends_in_a_linear_layer(name):
-    for shape in SHAPES if parameters(make(name, SHAPES[0], 7)) < 2e6 else SHAPES[:1]:
-        module = make(name, shape, 7).eval()
+    for shape in SHAPES if parameters(make_network(name, SHAPES[0], 7)) < 2e6 else SHAPES[:1]:
+        module = make_network(name, shape, 7).eval()
         images = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
         assert module(images).shape == (3, 7)
-        assert all(layer.training for layer in make(name, shape, 7).modules())
+        assert all(layer.training for layer in make_network(name, shape, 7).modules())
         head = module.get_submodule(find_head(module, None, images))
         assert isinstance(head, nn.Linear) and head.out_features == 7
 
@@ -49,11 +49,11 @@ def test_every_network_takes_images_of_any_side_and_ends_in_a_linear_layer(name)
     ],
 )
 def test_the_papers_networks_have_the_number_of_parameters_they_should(name, shape, count):
-    assert parameters(make(name, shape, 10)) == count
+    assert parameters(make_network(name, shape, 10)) == count
 
 
 def test_a_residual_block_that_keeps_its_shape_passes_its_input_on():
-    network = make("resnet18_narrow", (3, 32, 32), 10).eval()
+    network = make_network("resnet18_narrow", (3, 32, 32), 10).eval()
     block = next(layer for layer in network if isinstance(layer, networks.Residual))
     for parameter in block.body.parameters():
         nn.init.zeros_(parameter)
@@ -64,10 +64,10 @@ def test_a_residual_block_that_keeps_its_shape_passes_its_input_on():
 
 
 def test_the_family_has_twelve_or_more_different_networks():
-    sizes = {name: parameters(make(name, (1, 28, 28), 10)) for name in FAMILY}
+    sizes = {name: parameters(make_network(name, (1, 28, 28), 10)) for name in FAMILY}
     assert len(set(sizes.values())) == len(sizes) >= 12
     kinds = {
-        name: tuple(type(layer).__name__ for layer in make(name, (1, 28, 28), 10).modules())
+        name: tuple(type(layer).__name__ for layer in make_network(name, (1, 28, 28), 10).modules())
         for name in FAMILY
     }
     assert len(set(kinds.values())) >= 10
@@ -75,7 +75,7 @@ def test_the_family_has_twelve_or_more_different_networks():
 
 
 def test_a_width_of_32_comes_before_the_bayesian_head():
-    network = make("bayesian_resnet18_narrow", (1, 28, 28), 10)
+    network = make_network("bayesian_resnet18_narrow", (1, 28, 28), 10)
     assert [type(layer) for layer in network][-3:] == [nn.Linear, nn.ReLU, nn.Linear]
     assert network[-1].in_features == 32
 
@@ -84,7 +84,7 @@ def test_a_width_of_32_comes_before_the_bayesian_head():
 def test_gradients_of_single_items_are_those_of_autograd(name):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        module = make(name, (1, 8, 8), 4).eval().double()
+        module = make_network(name, (1, 8, 8), 4).eval().double()
         images = torch.randn(3, 1, 8, 8, dtype=torch.float64)
     targets = torch.tensor([0, 3, 1])
     found = gradient_norms(module, images, targets, cross_entropy)
@@ -113,9 +113,9 @@ def test_augmented_images_are_shifted_or_flipped_copies():
 
 def test_wrong_names_and_shapes_are_refused():
     with pytest.raises(UnknownName, match="no network is called 'lenet'; choose from lenet5"):
-        make("lenet", (1, 28, 28), 10)
+        make_network("lenet", (1, 28, 28), 10)
     with pytest.raises(BadInput, match=r"vgg16 takes images .* got shape \(9,\)"):
-        make("vgg16", (9,), 10)
+        make_network("vgg16", (9,), 10)
     with pytest.raises(BadInput, match="1 output or more; got 0"):
-        make("mlp", (9,), 0)
-    assert make("mlp", (9,), 1)(torch.zeros(2, 9)).shape == (2, 1)
+        make_network("mlp", (9,), 0)
+    assert make_network("mlp", (9,), 1)(torch.zeros(2, 9)).shape == (2, 1)

@@ -6,14 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labelwise.benchmark import networks, protocol, protocols, scenes
+from labelwise.benchmark import networks, protocol, protocols, splits
 from labelwise.benchmark.datasets import CATALOGUE
-from labelwise.benchmark.networks import FAMILY, NETWORKS, make
-from labelwise.benchmark.protocol import SCALES, Entrant, changed
+from labelwise.benchmark.networks import FAMILY, NETWORKS, make_network
+from labelwise.benchmark.protocol import SCALES, Entrant, change_protocol
 from labelwise.benchmark.protocols import experiments, get
 from labelwise.benchmark.protocols.lewis import FAMILY as LEWIS_FAMILY
-from labelwise.benchmark.scenes import check_data, prepare
-from labelwise.benchmark.selecting import options_of
+from labelwise.benchmark.splits import check_data, split_dataset
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import BadInput, UnknownName
 from labelwise.strategies import get as get_strategy
@@ -24,10 +23,10 @@ NAMED = """sparse-table1-fashion sparse-table2-mnist sparse-table2-cifar10 spars
     ally-fig4-epsilon ally-fig5-redundancy ally-fig6-clusters lewis-fig1-growth lewis-fig2-vanilla
     lewis-fig3-finetune lewis-table5-imbalance bss-recovery""".split()
 
-TINY = changed(get("sparse-table2-mnist").at("small").on("digits"), pool=900, test=100)
+TINY = change_protocol(get("sparse-table2-mnist").at("small").on("digits"), pool=900, test=100)
 
 
-@pytest.mark.parametrize("module", [protocol, protocols, scenes, networks])
+@pytest.mark.parametrize("module", [protocol, protocols, splits, networks])
 def test_the_examples_run(module):
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0
@@ -46,11 +45,11 @@ def test_an_experiment_names_what_exists_at_every_scale(name):
         assert found.scale == scale
         assert set(found.networks) <= set(NETWORKS)
         if found.study is not None:
-            assert STUDIES[found.study].rounds(found) >= 1
+            assert STUDIES[found.study].count_rounds(found) >= 1
             continue
         assert found.dataset in CATALOGUE
         for entrant in found.entrants:
-            get_strategy(entrant.strategy).with_options(**options_of(found, entrant))
+            get_strategy(entrant.strategy).with_options(**entrant.options)
         entry = CATALOGUE[found.dataset]
         pool = min(found.pool or entry.train, entry.train - found.validation) * found.copies
         assert found.start + found.rounds * found.batch <= pool
@@ -64,7 +63,7 @@ def test_networks_take_the_rows_of_a_table_at_every_scale():
     for entry in found:
         for scale in SCALES:
             for name in entry.at(scale).networks:
-                make(name, CATALOGUE[entry.dataset].shape, 1)
+                make_network(name, CATALOGUE[entry.dataset].shape, 1)
 
 
 @pytest.mark.parametrize("name", experiments())
@@ -85,7 +84,7 @@ def test_table_2_is_as_the_paper_prints_it():
     assert wanted.items() <= dict(found.learner).items() and found.learner["weight_decay"] == 5e-4
     names = [entrant.strategy for entrant in found.entrants]
     assert {"random", "margin", "entropy", "k_center", "badge", "sparse_iht"} <= set(names)
-    assert found.entered(["sparse_iht"])[0].options == {"alpha": 1e-8, "beta": 1e-4}
+    assert found.choose_entrants(["sparse_iht"])[0].options == {"alpha": 1e-8, "beta": 1e-4}
 
 
 def test_a_change_of_scale_keeps_the_learners_other_settings():
@@ -100,7 +99,7 @@ def test_the_lewis_experiments_use_the_whole_family():
 
 def test_entrants_are_chosen_by_the_name_of_the_strategy():
     gamma = get("dynamics-fig5-gamma")
-    chosen = gamma.entered(["dynamics", "badge", "dynamics"])
+    chosen = gamma.choose_entrants(["dynamics", "badge", "dynamics"])
     assert [entrant.label for entrant in chosen] == [
         "dynamics (gamma=0.0)",
         "dynamics (gamma=1.0)",
@@ -108,9 +107,9 @@ def test_entrants_are_chosen_by_the_name_of_the_strategy():
         "dynamics (gamma=inf)",
         "badge",
     ]
-    assert gamma.entered(None) == gamma.entrants
+    assert gamma.choose_entrants(None) == gamma.entrants
     with pytest.raises(UnknownName, match="no strategy is called 'bagde'"):
-        gamma.entered(["bagde"])
+        gamma.choose_entrants(["bagde"])
 
 
 @pytest.mark.parametrize(
@@ -118,11 +117,11 @@ def test_entrants_are_chosen_by_the_name_of_the_strategy():
     [
         (lambda: get("sparse-table2-mnits"), "did you mean sparse-table2-mnist?"),
         (lambda: get("sparse-table2-mnist").at("tiny"), "choose from small, medium, full"),
-        (lambda: changed(TINY, epochs=3), "a protocol has no 'epochs'"),
-        (lambda: changed(TINY, weights="loss"), "weights must be one of none, mean, sum"),
-        (lambda: changed(TINY, metric="f1"), "no metric is called 'f1'"),
-        (lambda: changed(TINY, batch=0), "batch must be 1 or more; got 0"),
-        (lambda: changed(TINY, entrants=(Entrant("badge"),) * 2), "twice"),
+        (lambda: change_protocol(TINY, epochs=3), "a protocol has no 'epochs'"),
+        (lambda: change_protocol(TINY, weights="loss"), "weights must be one of none, mean, sum"),
+        (lambda: change_protocol(TINY, metric="f1"), "no metric is called 'f1'"),
+        (lambda: change_protocol(TINY, batch=0), "batch must be 1 or more; got 0"),
+        (lambda: change_protocol(TINY, entrants=(Entrant("badge"),) * 2), "twice"),
         (lambda: Entrant("badge", weights="yes"), "weights must be one of"),
     ],
 )
@@ -132,37 +131,37 @@ def test_what_is_wrong_is_refused(call, message):
 
 
 def test_the_data_of_a_seed_are_divided_without_overlap():
-    scene = prepare(replace(TINY, validation=200), seed=3)
+    scene = split_dataset(replace(TINY, validation=200), seed=3)
     assert len(scene.ids) == len(scene.inputs) == len(scene.targets) == 900
     assert (np.diff(scene.ids) > 0).all() and len(scene.test_inputs) == 100
     assert len(np.unique(scene.first)) == 40 and np.isin(scene.first, scene.ids).all()
     held = {row.tobytes() for row in scene.validation[0]}
     assert len(scene.validation[1]) == 200
     assert not held & {row.tobytes() for row in scene.inputs}
-    np.testing.assert_array_equal(scene.ids[scene.positions(scene.first)], scene.first)
+    np.testing.assert_array_equal(scene.ids[scene.find_positions(scene.first)], scene.first)
 
 
 def test_a_seed_decides_the_division_and_nothing_else_does():
-    one, again, other = (prepare(TINY, seed) for seed in (0, 0, 1))
+    one, again, other = (split_dataset(TINY, seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one.first, again.first)
     np.testing.assert_array_equal(one.inputs, again.inputs)
     assert one.first.tolist() != other.first.tolist()
     np.testing.assert_array_equal(one.test_inputs, other.test_inputs)
-    fewer = prepare(replace(TINY, rounds=1), 0)
+    fewer = split_dataset(replace(TINY, rounds=1), 0)
     np.testing.assert_array_equal(one.first, fewer.first)
 
 
 def test_images_are_standardised_by_the_training_items():
-    data = scenes.standardised("digits")
+    data = splits.load_standardized("digits")
     assert abs(data.inputs.mean()) < 1e-5 and abs(data.inputs.std() - 1) < 1e-5
     assert data.inputs.dtype == np.float32 and data.targets.dtype == np.int64
-    table = scenes.standardised("diabetes")
+    table = splits.load_standardized("diabetes")
     np.testing.assert_allclose(table.inputs.std(axis=0), 1, atol=1e-4)
     np.testing.assert_allclose(table.targets.std(axis=0), 1, atol=1e-4)
 
 
 def test_copies_have_ids_of_their_own_and_the_same_content():
-    scene = prepare(replace(TINY, copies=3), seed=0)
+    scene = split_dataset(replace(TINY, copies=3), seed=0)
     assert len(scene.ids) == 2700 and len(np.unique(scene.ids)) == 2700
     assert (np.diff(scene.ids) > 0).all()
     np.testing.assert_array_equal(scene.inputs[:900], scene.inputs[1800:])
@@ -174,7 +173,7 @@ def test_data_that_do_not_suit_are_refused_before_the_work():
         check_data(TINY.on("diabetes"))
     with pytest.raises(BadInput, match=r"buys 18000 labels, and digits leaves a pool of 437"):
         check_data(get("sparse-table2-cifar10").on("digits"))
-    with pytest.raises(BadInput, match="newsgroups holds texts"):
+    with pytest.raises(BadInput, match="newsgroups has texts"):
         check_data(TINY.on("newsgroups"))
 
 
@@ -194,5 +193,5 @@ def test_the_ablation_has_both_terms_in_balance_and_as_printed():
 def test_columns_in_small_units_are_standardised():
     rows = np.random.default_rng(0).normal(2e-9, 1e-9, size=(300, 1)) * np.ones((1, 2))
     rows[:, 1] = 7.0
-    found = scenes._standard(rows)(rows)
+    found = splits._fit_scale(rows)(rows)
     assert found[:, 0].std() == pytest.approx(1, rel=1e-4) and (found[:, 1] == 0).all()

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 import labelwise.cli.benchmark  # noqa: F401  (adds its commands)
-from labelwise.benchmark import devices, models, rounds, runs
+from labelwise.benchmark import benchmark_run, devices, models, runs
+from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.models import network_seeds
-from labelwise.benchmark.protocol import Entrant, changed
+from labelwise.benchmark.protocol import Entrant, change_protocol
 from labelwise.benchmark.results import append_result, read_results
-from labelwise.benchmark.rounds import Run, Stage, play
 from labelwise.benchmark.runs import run_experiment
-from labelwise.benchmark.scenes import prepare
+from labelwise.benchmark.splits import SplitCache, split_dataset
 from labelwise.cli import run as command
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from tests.benchmark.tiny_runs import tiny
 
 
-@pytest.mark.parametrize("module", [rounds, runs, models, devices])
+@pytest.mark.parametrize("module", [benchmark_run, runs, models, devices])
 def test_the_examples_run(module):
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0
@@ -42,7 +42,7 @@ def test_every_round_is_a_complete_line(tmp_path):
         assert set(line.seconds) == {"train", "represent", "select"} and line.seconds["train"] > 0
         assert line.peak_megabytes > 50 and line.imbalance >= 1 and line.started
         assert set(line.versions) == {"labelwise", "torch", "numpy"}
-        assert line.code == devices.code()
+        assert line.code == devices.describe_code()
     assert margin[0].weights is None and margin[0].effective_size is None
     assert len(sparse[0].weights) == 10 and 1 <= sparse[0].effective_size <= 10.001
     assert margin[0].validation_labels == 0  # only a calibration spends those labels
@@ -53,13 +53,13 @@ def test_every_round_is_a_complete_line(tmp_path):
 def test_the_measurement_is_the_accuracy_of_the_network_trained_on_what_was_bought(tmp_path):
     protocol = tiny()
     lines = run_experiment(protocol, tmp_path / "r.jsonl", strategies=["badge"], seeds=1)
-    scene = prepare(protocol, 0)
+    scene = split_dataset(protocol, 0)
     bought = np.concatenate([scene.first, *(line.picks for line in lines[:1])]).astype(int)
     assert len(set(bought.tolist())) == 40 and np.isin(bought, scene.ids).all()
-    places = scene.positions(bought)
-    stage = Stage(protocol, find_device("cpu"))
+    places = scene.find_positions(bought)
+    stage = SplitCache(protocol, find_device("cpu"))
     learner = models.make_models(protocol, Entrant("badge"), scene, stage.device).learners["mlp"]
-    seed = int(np.random.SeedSequence([0, 1, rounds.TRAINING]).generate_state(1)[0])
+    seed = int(np.random.SeedSequence([0, 1, benchmark_run.TRAINING]).generate_state(1)[0])
     learner.fit(scene.inputs[places], scene.targets[places], seed=seed)
     right = learner.predict(scene.test_inputs) == scene.test_targets
     assert lines[1].value == right.mean()
@@ -95,10 +95,10 @@ def test_all_strategies_of_a_seed_begin_alike(tmp_path):
 
 def weights_of(protocol, entrant):
     """What the second round trains with."""
-    run = Run(Stage(protocol, find_device("cpu")), entrant, 0)
-    lines = play([run])
+    run = BenchmarkRun(SplitCache(protocol, find_device("cpu")), entrant, 0)
+    lines = play_runs([run])
     line = next(lines)
-    return line, run.tasks()[0].weights
+    return line, run.begin_round()[0].weights
 
 
 @pytest.mark.parametrize("mode", ["none", "mean", "sum"])
@@ -135,7 +135,7 @@ def test_a_run_that_fails_is_left_and_the_others_go_on(tmp_path):
             protocol, tmp_path / "r.jsonl", strategies=["random", "ally"], seeds=1
         )
     assert len(caught) == 2 and len(lines) == 4 * 3
-    only = changed(protocol, entrants=(Entrant("ally", {"clusters": 50}),))
+    only = change_protocol(protocol, entrants=(Entrant("ally", {"clusters": 50}),))
     with pytest.raises(BadInput, match="clusters must be from 1 to the budget"):
         run_experiment(only, tmp_path / "s.jsonl", seeds=1)
 

@@ -2,7 +2,7 @@
 
 import json
 
-from labelwise.benchmark.protocol import changed
+from labelwise.benchmark.protocol import change_protocol
 from labelwise.benchmark.protocols import get
 from labelwise.benchmark.results import format_line
 
@@ -15,7 +15,7 @@ def tiny(name="sparse-table2-mnist", **changes):
     small = {"pool": 400, "test": 200, "start": 30, "batch": 10, "rounds": 2, "networks": ("mlp",)}
     small["validation"] = min(start.validation, 60)
     learner = {**start.learner, **FAST, **changes.pop("learner", {})}
-    return changed(start, **{**small, "learner": learner, **changes})
+    return change_protocol(start, **{**small, "learner": learner, **changes})
 
 
 def without_time(line):

@@ -3,10 +3,10 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
-from labelwise.simulate.own_data import own_data
+from labelwise.simulate.own_data import check_own_data
 
 DIGITS, KINDS = load_digits(return_X_y=True)
-DATA = own_data(DIGITS[:300], KINDS[:300], name="digits")
+DATA = check_own_data(DIGITS[:300], KINDS[:300], name="digits")
 TINY = {"rounds": 2, "batch": 10, "epochs": 4}
 TOPICS = {
     "garden": "rose soil seed water leaf tree flower root spade rain".split(),

@@ -20,7 +20,7 @@ def test_the_command_reads_folders_writes_the_page_and_goes_on(tmp_path, monkeyp
     said = capsys.readouterr().out
     assert "digits: 120 items (images), 2 classes" in said
     assert "24 items for testing, a pool of 96; 8 to 16 labels, 8 at a time" in said
-    assert "margin" in said and "With 2 seeds" in said and "24 test items only" in said
+    assert "margin" in said and "With 2 seeds" in said and "only 24 test items" in said
     page = (tmp_path / "simulate.html").read_text()
     assert "What active learning saves on digits" in page
     assert "labelwise simulate digits --strategies margin --seeds 2 --batch 8" in page

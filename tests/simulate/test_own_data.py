@@ -11,7 +11,7 @@ from PIL import Image
 
 from labelwise.errors import BadInput
 from labelwise.simulate import own_data as module
-from labelwise.simulate.own_data import own_data, read_own_data
+from labelwise.simulate.own_data import check_own_data, read_own_data
 
 ROWS = [
     {
@@ -133,7 +133,7 @@ def test_arrays_in_npz_and_npy_files(tmp_path):
 )
 def test_pictures_in_arrays_get_their_channels_first(shape, wanted):
     images = np.random.default_rng(0).integers(0, 255, shape).astype(np.uint8)
-    data = own_data(images, [0, 1] * 20)
+    data = check_own_data(images, [0, 1] * 20)
     assert data.kind == "images" and data.inputs.shape == wanted
     first = images[..., None] if images.ndim == 3 else images
     moved = first if shape == wanted else np.moveaxis(first, 3, 1)
@@ -143,13 +143,15 @@ def test_pictures_in_arrays_get_their_channels_first(shape, wanted):
 def test_amounts_are_told_from_classes():
     inputs = np.zeros((60, 2))
     fractions = np.arange(60) / 7
-    assert own_data(inputs, fractions).classes is None
-    np.testing.assert_allclose(own_data(inputs, fractions).targets[:, 0], fractions, rtol=1e-6)
-    assert own_data(inputs, [str(value) for value in fractions]).classes is None
-    assert own_data(inputs, np.arange(60) % 3 + 0.5).classes == ("0.5", "1.5", "2.5")
-    assert own_data(inputs, np.arange(60) % 12).classes[:3] == ("0", "1", "2")  # 10 after 9
-    assert own_data(inputs, np.arange(60) % 12, regression=True).classes is None
-    assert len(own_data(inputs, np.arange(60) % 25 / 4, regression=False).classes) == 25
+    assert check_own_data(inputs, fractions).classes is None
+    np.testing.assert_allclose(
+        check_own_data(inputs, fractions).targets[:, 0], fractions, rtol=1e-6
+    )
+    assert check_own_data(inputs, [str(value) for value in fractions]).classes is None
+    assert check_own_data(inputs, np.arange(60) % 3 + 0.5).classes == ("0.5", "1.5", "2.5")
+    assert check_own_data(inputs, np.arange(60) % 12).classes[:3] == ("0", "1", "2")  # 10 after 9
+    assert check_own_data(inputs, np.arange(60) % 12, regression=True).classes is None
+    assert len(check_own_data(inputs, np.arange(60) % 25 / 4, regression=False).classes) == 25
 
 
 def test_rows_without_a_label_are_counted_or_dropped(tmp_path):
@@ -194,7 +196,7 @@ def test_wrong_arrays_are_refused():
     inputs = np.zeros((40, 2))
     inputs[7, 1] = np.nan
     with pytest.raises(BadInput, match=r"1 of 40 rows of data hold NaN .* row 7"):
-        own_data(inputs, [0, 1] * 20)
+        check_own_data(inputs, [0, 1] * 20)
     clean = np.zeros((40, 2))
     for labels, message in [
         ([1] * 40, "all 40 items of data have the label '1'"),
@@ -203,13 +205,13 @@ def test_wrong_arrays_are_refused():
         (["a", ""] * 20, "20 of 40 rows of data have no label"),
     ]:
         with pytest.raises(BadInput, match=message):
-            own_data(clean, labels)
+            check_own_data(clean, labels)
     with pytest.raises(BadInput, match="the label inf; a regression needs finite numbers"):
-        own_data(clean, [*np.arange(39) / 7, np.inf], regression=True)
+        check_own_data(clean, [*np.arange(39) / 7, np.inf], regression=True)
     with pytest.raises(BadInput, match="10 items; a simulation needs 30 or more"):
-        own_data(clean[:10], [0, 1] * 5)
+        check_own_data(clean[:10], [0, 1] * 5)
     with pytest.raises(BadInput, match="inputs of shape"):
-        own_data(np.zeros(40), [0, 1] * 20)
+        check_own_data(np.zeros(40), [0, 1] * 20)
 
 
 def test_wrong_files_are_refused(tmp_path):
@@ -221,7 +223,7 @@ def test_wrong_files_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", inputs=np.zeros((3, 2)))
     for name, message in [
         ("", "folders of .* are train, not classes"),
-        ("train", "no pictures in folders"),
+        ("train", "no images in folders"),
         ("nowhere", "no file or folder"),
         ("broken.csv", "row 3 of .* has 1 fields but there are 2 columns"),
         ("x.pdf", "its kind is unknown"),
@@ -235,5 +237,5 @@ def test_wrong_files_are_refused(tmp_path):
 def test_a_file_that_is_no_picture_is_named(tmp_path):
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat" / "bad.png").write_text("no picture")
-    with pytest.raises(BadInput, match=r"bad\.png is no picture"):
+    with pytest.raises(BadInput, match=r"bad\.png is not an image"):
         read_own_data(tmp_path)

@@ -8,8 +8,8 @@ from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.results import read_results
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.simulate import make_plan, run_plan, simulate, simulation
-from labelwise.simulate.own_data import own_data
-from labelwise.simulate.own_scenes import OwnJob, keep, own_scene
+from labelwise.simulate.own_data import check_own_data
+from labelwise.simulate.own_splits import OwnDataJob, split_own_data, store_data
 from tests.benchmark.tiny_runs import without_time
 from tests.simulate.digits import DATA, DIGITS, KINDS, TINY, texts
 
@@ -28,7 +28,7 @@ def test_a_simulation_replays_paired_runs_and_buys_every_item_once():
     assert list(runs) == [(s, n) for n in range(2) for s in ("random", "margin")]
     for (_, seed), lines in runs.items():
         assert [line.labels for line in lines] == [10, 20, 30]
-        scene = own_scene(found.data, found.plan, seed)
+        scene = split_own_data(found.data, found.plan, seed)
         bought = [*scene.first, *lines[0].picks, *lines[1].picks]
         assert len(set(bought)) == 30 and set(bought) <= set(scene.ids) and not lines[2].picks
     for seed in range(2):
@@ -66,7 +66,7 @@ def test_other_data_or_settings_are_not_mixed_into_a_results_file(tmp_path):
     run_plan(DATA, make_plan(DATA, epochs=2, **options), path, seeds=1, device="cpu")
     with pytest.raises(BadInput, match="other data or settings; take another results file"):
         run_plan(DATA, make_plan(DATA, epochs=3, **options), path, seeds=1, device="cpu")
-    other = own_data(DIGITS[:300], np.roll(KINDS[:300], 1), name="digits")
+    other = check_own_data(DIGITS[:300], np.roll(KINDS[:300], 1), name="digits")
     with pytest.raises(BadInput, match="other data or settings"):
         run_plan(other, make_plan(other, epochs=2, **options), path, seeds=1, device="cpu")
 
@@ -89,7 +89,7 @@ def test_more_seeds_extend_a_results_file_and_more_rounds_need_another(tmp_path)
 @pytest.mark.usefixtures("one_thread")
 def test_processes_side_by_side_give_what_one_gives(tmp_path):
     inputs, names = texts(60)
-    data = own_data(inputs, names)
+    data = check_own_data(inputs, names)
     plan = make_plan(data, strategies=["margin"], rounds=1, batch=5, epochs=3)
     alone = run_plan(data, plan, seeds=2, device="cpu")
     spread = run_plan(data, plan, seeds=2, device="cpu", workers=2)
@@ -100,8 +100,8 @@ def test_processes_side_by_side_give_what_one_gives(tmp_path):
 def test_rounds_side_by_side_as_on_a_gpu_give_what_run_after_run_gives(tmp_path):
     plan = make_plan(DATA, strategies=["margin"], **TINY)
     alone = run_plan(DATA, plan, seeds=2, device="cpu")
-    jobs = [OwnJob(plan, e, seed, tmp_path) for seed in (0, 1) for e in plan.entrants]
-    keep(DATA, tmp_path, written=False)
+    jobs = [OwnDataJob(plan, e, seed, tmp_path) for seed in (0, 1) for e in plan.entrants]
+    store_data(DATA, tmp_path, written=False)
     known = {job.key: [line for line in alone if line.key == job.key][:1] for job in jobs}
     rest = list(simulation._side_by_side(jobs, known, find_device("cpu")))
     assert plain(sorted_like(alone, rest)) == plain([line for line in alone if line.round])

@@ -1,18 +1,17 @@
-"""Networks of many runs trained as one batched model, where the architecture allows.
+"""Train networks of many runs as one batched model, where the architecture allows it.
 
-Runs of the same round differ in what they have bought, but not in how much. Their networks have the
-same number of items, and so the same number of steps: they are stacked and trained by
-`labelwise.learners.ensemble.training`, each on its own items from its own first parameters. On a
-GPU, where a small network leaves most of the machine idle, many take little longer than one.
-
-The answer is that of `labelwise.TorchLearner.fit` one by one, up to rounding.
+Runs in the same round have different labelled items but the same number of them, so their networks
+need the same number of steps. They are stacked and trained by
+`labelwise.learners.ensemble.training`, each on its own items from its own initial parameters. On a
+GPU, which a small network does not fill, many take little longer than one. The result equals
+`labelwise.TorchLearner.fit` of each network up to rounding.
 """
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labelwise.benchmark.devices import Clock, Device
+from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.learner import FitReport
 from labelwise.learners.ensemble.training import can_stack, train_together
 from labelwise.learners.members import Members
@@ -22,19 +21,18 @@ from labelwise.learners.torch_learner import TorchLearner, TrainingStart
 from labelwise.learners.training import TrainingOutcome
 from labelwise.pool.blocks import Progress
 
-LARGEST = 1_000_000
-"""A network with more parameters keeps a GPU busy by itself."""
+LARGEST_BATCHED = 1_000_000
+"""A network with more parameters fills a GPU by itself."""
+
+STEP_METHODS = ("adapt", "factors", "extra", "stepped")
+"""Methods of members that take part in every training step."""
+
+EPOCH_METHODS = ("begin", "epoch_done")
+"""Methods of members that are called per epoch."""
 
 
-WATCHING = ("adapt", "factors", "extra", "stepped")
-"""The methods of members that touch every step of a training."""
-
-LOOKING = ("begin", "epoch_done")
-"""Those that look at it from epoch to epoch."""
-
-
-class Trainee(TorchLearner):
-    """A `TorchLearner` whose training can also be made by others, between `prepare` and `finish`.
+class BatchableLearner(TorchLearner):
+    """A `TorchLearner` whose training can run outside, between `prepare` and `finish`.
 
     Example:
         >>> import numpy as np
@@ -42,34 +40,34 @@ class Trainee(TorchLearner):
         >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
         >>> inputs = np.random.default_rng(0).normal(size=(60, 4))
         >>> targets = (inputs[:, 0] > 0).astype(int)
-        >>> learners = [Trainee(make, kind="small", epochs=10) for _ in range(2)]
-        >>> tasks = [Task(learner, inputs, targets, None, 0) for learner in learners]
+        >>> learners = [BatchableLearner(make, kind="small", epochs=10) for _ in range(2)]
+        >>> tasks = [TrainingTask(learner, inputs, targets, None, 0) for learner in learners]
         >>> [report.training_labels for report in fit_together(tasks)]
         [60, 60]
     """
 
     def __init__(self, make_module: Any, *, kind: Hashable, **options: Any) -> None:
-        """Remember how to train.
+        """Store the options.
 
         Args:
-            make_module: gives a new module, not yet trained, at every call.
-            kind: two learners of the same kind differ in nothing but their modules' state.
-            **options: those of `TorchLearner`.
+            make_module: returns a new untrained module at every call.
+            kind: learners of the same kind differ only in the state of their modules.
+            **options: of `TorchLearner`.
         """
         super().__init__(make_module, **options)
         self.kind = kind
 
     @property
     def alone(self) -> bool:
-        """Whether something looks at every step of the training, which must be made by itself."""
+        """Whether the training cannot be batched."""
         holds_out = isinstance(self._validation, tuple) or self._validation > 0
-        # Of a best epoch, members must be asked what goes back to it with the parameters.
-        return self._overridden(WATCHING) or (holds_out and self.watcher is not None)
+        # Restoring the best epoch would have to restore the state of the members too.
+        return self._overridden(STEP_METHODS) or (holds_out and self.watcher is not None)
 
     @property
     def watcher(self) -> Members | None:
-        """The members, if they look at the training from epoch to epoch."""
-        return self._members if self._overridden(LOOKING) else None
+        """The members, if they follow the epochs of the training."""
+        return self._members if self._overridden(EPOCH_METHODS) else None
 
     def _overridden(self, names: Sequence[str]) -> bool:
         own = Members if self._members is None else type(self._members)
@@ -77,71 +75,73 @@ class Trainee(TorchLearner):
 
     @property
     def device(self) -> Device:
-        """Where it is trained."""
+        """The device of the training."""
         return self._device
 
     @property
     def settings(self) -> TrainingSettings:
-        """How it is trained."""
+        """The settings of the training."""
         return self._settings
 
     def prepare(self, inputs: Any, targets: Any, weights: Any, *, seed: int) -> TrainingStart:
-        """All that `fit` does before the training itself."""
+        """The part of `fit` before the training."""
         with seed_torch(seed, self._device):
             return self._prepare(inputs, targets, weights, seed)
 
     def finish(
         self, start: TrainingStart, outcome: TrainingOutcome, *, seconds: float
     ) -> FitReport:
-        """All that `fit` does after it."""
+        """The part of `fit` after the training."""
         with seed_torch(start.seed, self._device):
             return replace(self._finish(start, outcome), seconds=seconds)
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What `fit` of a learner is to be called with."""
+class TrainingTask:
+    """A learner and the arguments of its `fit`."""
 
-    learner: Trainee
+    learner: BatchableLearner
     inputs: Any
     targets: Any
     weights: Any
     seed: int
 
     def fit(self) -> FitReport:
-        """Train it by itself."""
+        """Train the learner alone."""
         return self.learner.fit(self.inputs, self.targets, self.weights, seed=self.seed)
 
 
 def fit_together(
-    tasks: Sequence[Task],
+    tasks: Sequence[TrainingTask],
     *,
     on_cpu: bool = False,
     limit: int = 64,
     progress: Progress | None = None,
 ) -> list[FitReport]:
-    """Train learners, those of the same kind and number of items as one batched model.
+    """Train learners; those of the same kind and number of items as one batched model.
 
     Args:
-        tasks: any.
-        on_cpu: train together on a CPU too, where convolutions gain nothing by it.
-        limit: so many networks at most in one model.
+        tasks: the trainings.
+        on_cpu: batch on a CPU too, where it is not faster for convolutions.
+        limit: largest number of networks in one model.
         progress: called as ``progress("training", tasks done, tasks)``.
 
     Returns:
-        The reports in the order of the tasks; the seconds of a batched training are shared evenly.
+        The reports in the order of the tasks; the seconds of a batched training are divided evenly.
     """
     reports: dict[int, FitReport] = {}
-    for numbers in grouped(tasks, on_cpu=on_cpu, limit=limit):
-        found = _fit([tasks[number] for number in numbers], checked=on_cpu)
+    for numbers in group_tasks(tasks, on_cpu=on_cpu, limit=limit):
+        found = _fit_group([tasks[number] for number in numbers], checked=on_cpu)
         reports.update(zip(numbers, found, strict=True))
         if progress is not None:
             progress("training", len(reports), len(tasks))
     return [reports[number] for number in range(len(tasks))]
 
 
-def grouped(tasks: Sequence[Task], *, on_cpu: bool = False, limit: int = 64) -> list[list[int]]:
-    """The numbers of the tasks that can be trained together, group by group."""
+def group_tasks(
+    tasks: Sequence[TrainingTask], *, on_cpu: bool = False, limit: int = 64
+) -> list[list[int]]:
+    """Groups of task numbers that can be trained together."""
     groups: dict[Hashable, list[int]] = {}
     for number, task in enumerate(tasks):
         alone = task.learner.alone or not (on_cpu or task.learner.device.type == "cuda")
@@ -154,12 +154,12 @@ def grouped(tasks: Sequence[Task], *, on_cpu: bool = False, limit: int = 64) -> 
     ]
 
 
-def _fit(tasks: list[Task], *, checked: bool) -> list[FitReport]:
-    """Train learners of one kind together, or one by one where that cannot be."""
+def _fit_group(tasks: list[TrainingTask], *, checked: bool) -> list[FitReport]:
+    """Train learners of one kind together, or one by one where batching is impossible."""
     if len(tasks) == 1:
         return [tasks[0].fit()]
     settings, device = tasks[0].learner.settings, tasks[0].learner.device
-    clock = Clock(device)
+    clock = DeviceClock(device)
     starts = [
         task.learner.prepare(task.inputs, task.targets, task.weights, seed=task.seed)
         for task in tasks
@@ -167,7 +167,7 @@ def _fit(tasks: list[Task], *, checked: bool) -> list[FitReport]:
     modules = [start.module for start in starts]
     sets = [start.labelled for start in starts]
     size = sum(parameter.numel() for parameter in modules[0].parameters())
-    if size > LARGEST or not (checked or can_stack(modules, sets, settings, device)):
+    if size > LARGEST_BATCHED or not (checked or can_stack(modules, sets, settings, device)):
         return [task.fit() for task in tasks]
     held = [start.validation for start in starts if start.validation is not None]
     watchers = {number: task.learner.watcher for number, task in enumerate(tasks)}

@@ -1,4 +1,4 @@
-"""Where runs compute: the device, its clock, the most memory in use, and versions."""
+"""The device of a run: choice, clock, peak memory, and versions for results files."""
 
 import hashlib
 import platform
@@ -21,24 +21,24 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def find_device(name: str) -> Device:
-    """The device of that name; ``"auto"`` is a GPU where there is one."""
+    """The device of that name; ``"auto"`` chooses a GPU if there is one."""
     return choose_device(name)
 
 
-def on_device(inputs: Any, device: Device) -> Items:
-    """Items that lie on the device, if they fit there, so that no training has to move them."""
+def move_items(inputs: Any, device: Device) -> Items:
+    """Items on the device if they fit, so that trainings do not transfer them."""
     return move_to_device(as_items(inputs), device, torch.float32)
 
 
-def described(device: Device) -> str:
-    """The device in a few words, for a results file."""
+def describe_device(device: Device) -> str:
+    """Short description of the device."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"cpu, {torch.get_num_threads()} threads of {platform.machine()}"
 
 
-def versions() -> dict[str, str]:
-    """Of what numbers may depend on."""
+def list_versions() -> dict[str, str]:
+    """Versions of the packages that results depend on."""
     return {
         "labelwise": metadata.version("labelwise"),
         "torch": str(torch.__version__),
@@ -47,17 +47,14 @@ def versions() -> dict[str, str]:
 
 
 @cache
-def code() -> str:
-    """Version and digest of this package's own source, which tells lines of two states apart.
-
-    It is computed once in a process, in some hundredths of a second.
-    """
+def describe_code() -> str:
+    """Version and digest of the source of this package, computed once per process."""
     own = Path(__file__).resolve().parents[1]
-    return f"{metadata.version('labelwise')}+{source_digest(own)}"
+    return f"{metadata.version('labelwise')}+{digest_source(own)}"
 
 
-def source_digest(folder: Path) -> str:
-    """Twelve digits that change with any Python file under a folder, its name or its text."""
+def digest_source(folder: Path) -> str:
+    """Twelve digits that depend on the names and contents of all Python files under a folder."""
     parts = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         text = path.read_bytes().replace(b"\r\n", b"\n")
@@ -65,38 +62,38 @@ def source_digest(folder: Path) -> str:
     return parts.hexdigest()[:12]
 
 
-def one_thread() -> None:
-    """Compute on one thread from now on; for processes that run side by side."""
+def use_one_thread() -> None:
+    """Compute on one thread from now on, for processes that run in parallel."""
     torch.set_num_threads(1)
 
 
-class Clock:
-    """Seconds, stage by stage, with all work of the device done.
+class DeviceClock:
+    """Measures seconds after all work of the device is done.
 
-    >>> clock = Clock(torch.device("cpu"))
+    >>> clock = DeviceClock(torch.device("cpu"))
     >>> clock.lap() >= 0
     True
     """
 
     def __init__(self, device: Device) -> None:
-        """Begin."""
+        """Start measuring."""
         self._device = device
-        self._begin = self._now()
+        self._begin = self._read_time()
 
     def lap(self) -> float:
-        """Seconds since the beginning or the last lap."""
-        now = self._now()
-        passed, self._begin = now - self._begin, now
-        return passed
+        """Seconds since the start or the last lap."""
+        now = self._read_time()
+        seconds, self._begin = now - self._begin, now
+        return seconds
 
-    def _now(self) -> float:
+    def _read_time(self) -> float:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return time.perf_counter()
 
 
-def forget_peak(device: Device) -> None:
-    """Measure the most memory in use from now on, where that can be done."""
+def reset_peak_memory(device: Device) -> None:
+    """Measure peak memory from now on, where that is possible."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
@@ -105,7 +102,7 @@ def forget_peak(device: Device) -> None:
 
 
 def peak_megabytes(device: Device) -> float | None:
-    """The most memory in use: of the GPU, or of the process; None where it cannot be known."""
+    """Peak memory of the GPU or of the process; None where it is unknown."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**20
     with suppress(OSError, ValueError):

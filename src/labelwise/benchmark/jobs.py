@@ -1,7 +1,7 @@
-"""Runs that are to be made, in this process or spread over several.
+"""Benchmark runs as jobs, in this process or distributed over several.
 
-Processes have one thread each, and are those of this machine or of a Ray cluster. They report line
-by line to the one process that writes.
+Processes have one thread each and belong to this machine or to a Ray cluster. They report line by
+line to the one process that writes the results file.
 """
 
 from collections import deque
@@ -13,23 +13,24 @@ from typing import Any, NamedTuple
 
 from joblib.externals import loky
 
-from labelwise.benchmark.devices import find_device, one_thread
+from labelwise.benchmark.benchmark_run import BenchmarkRun, make_key, play_runs
+from labelwise.benchmark.devices import Device, find_device, use_one_thread
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey
-from labelwise.benchmark.rounds import Run, Stage, key_of, play
+from labelwise.benchmark.splits import SplitCache
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import LabelwiseError
 from labelwise.pool.ray.processes import ray_processes
 
-Known = Mapping[RunKey, Sequence[RoundResult]]
+KnownLines = Mapping[RunKey, Sequence[RoundResult]]
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""What tells libraries to compute on one thread, before they are loaded."""
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Environment variables that set the number of threads before libraries are loaded."""
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """A run that is to be made."""
+class BenchmarkJob:
+    """A run to be played."""
 
     protocol: Protocol
     entrant: Entrant
@@ -37,45 +38,62 @@ class Job:
 
     @property
     def key(self) -> RunKey:
-        """What its lines in a results file have in common."""
-        return key_of(self.protocol, self.entrant, self.seed)
+        """Identifies the run in a results file."""
+        return make_key(self.protocol, self.entrant, self.seed)
 
-    def lines(self, stage: Stage, known: Sequence[RoundResult]) -> Iterator[RoundResult]:
-        """The lines that are not there yet."""
-        if self.protocol.study is not None:
-            study = STUDIES[self.protocol.study].lines
-            for line in study(self.protocol, self.entrant, self.seed, stage.device):
-                if line.round >= len(known):
-                    yield line
+    def make_splits(self, device: Device, keep: int = 1) -> SplitCache:
+        """The data of the experiment."""
+        return SplitCache(self.protocol, device, keep)
+
+    def iterate_lines(
+        self, splits: SplitCache, known: Sequence[RoundResult]
+    ) -> Iterator[RoundResult]:
+        """The lines that are not recorded yet."""
+        if self.protocol.study is None:
+            yield from play_jobs([self], splits, {self.key: known})
             return
-        yield from play([Run(stage, self.entrant, self.seed)], {self.key: known})
+        study = STUDIES[self.protocol.study].lines
+        for line in study(self.protocol, self.entrant, self.seed, splits.device):
+            if line.round >= len(known):
+                yield line
 
 
-class Failure(NamedTuple):
-    """A run that could not go on."""
+def play_jobs(
+    jobs: Sequence[BenchmarkJob], splits: SplitCache, known: KnownLines
+) -> Iterator[RoundResult]:
+    """Play runs together in this process, round by round."""
+    return play_runs([BenchmarkRun(splits, job.entrant, job.seed) for job in jobs], known)
 
-    job: Job
+
+class JobFailure(NamedTuple):
+    """A run that failed."""
+
+    job: BenchmarkJob
     error: LabelwiseError
 
 
-def spread(
-    jobs: Sequence[Job], known: Known, device: str, workers: int | None, on: str | None = None
-) -> Iterator[RoundResult | Failure]:
-    """Runs one after the other in each of several processes; lines as they come."""
+def distribute_jobs(
+    jobs: Sequence[BenchmarkJob],
+    known: KnownLines,
+    device: str,
+    workers: int | None,
+    on: str | None = None,
+) -> Iterator[RoundResult | JobFailure]:
+    """Play runs one after the other in each of several processes; yields lines as they come."""
     count = None if workers is None else min(workers, len(jobs))
     if on is None and count == 1:
         for job in jobs:
-            yield from _alone(job, known, device)
+            yield from _play_here(job, known, device)
         return
     if not jobs:
         return
     waiting = deque(jobs)
-    running: dict[Future[RoundResult | LabelwiseError | None], tuple[Job, Any]] = {}
+    running: dict[Future[RoundResult | LabelwiseError | None], tuple[BenchmarkJob, Any]] = {}
 
-    def send(job: Job, process: Any) -> None:
-        running[process.submit(_told, job, known[job.key], device)] = job, process
+    def send(job: BenchmarkJob, process: Any) -> None:
+        running[process.submit(_play_remotely, job, known[job.key], device)] = job, process
 
-    with _processes(count, device, on) as processes:
+    with _open_processes(count, device, on) as processes:
         for process in processes[: len(jobs)]:
             send(waiting.popleft(), process)
         while running:
@@ -83,23 +101,23 @@ def spread(
                 job, process = running.pop(future)
                 line = future.result()
                 if isinstance(line, RoundResult):
-                    yield line  # it is among the known lines when we go on
+                    yield line  # the caller adds it to the known lines before we continue
                     send(job, process)
                     continue
                 if line is not None:
-                    yield Failure(job, line)
+                    yield JobFailure(job, line)
                 if waiting:
                     send(waiting.popleft(), process)
 
 
 @contextmanager
-def _processes(count: int | None, device: str, on: str | None) -> Iterator[list[Any]]:
-    """Processes that take functions by ``submit``: this machine's, or those of a cluster."""
+def _open_processes(count: int | None, device: str, on: str | None) -> Iterator[list[Any]]:
+    """Processes with a ``submit`` method, on this machine or on a cluster."""
     if on is not None:
         with ray_processes(on, count, gpus=int(device == "cuda")) as processes:
             yield list(processes)
         return
-    environment = dict.fromkeys(THREADS, "1")
+    environment = dict.fromkeys(THREAD_VARIABLES, "1")
     pools = [loky.ProcessPoolExecutor(1, timeout=None, env=environment) for _ in range(count or 1)]
     try:
         yield pools
@@ -108,41 +126,48 @@ def _processes(count: int | None, device: str, on: str | None) -> Iterator[list[
             pool.shutdown(wait=True, kill_workers=True)
 
 
-def _told(
-    job: Job, lines: Sequence[RoundResult], device: str
+def _play_remotely(
+    job: BenchmarkJob, lines: Sequence[RoundResult], device: str
 ) -> RoundResult | LabelwiseError | None:
-    """What `_step` returns or raises, in a process beside others."""
-    one_thread()
+    """The result or error of `_play_next` in a worker process."""
+    use_one_thread()
     try:
-        return _step(job, lines, device)
+        return _play_next(job, lines, device)
     except LabelwiseError as error:
         return error
 
 
-def _alone(job: Job, known: Known, device: str) -> Iterator[RoundResult | Failure]:
+def _play_here(
+    job: BenchmarkJob, known: KnownLines, device: str
+) -> Iterator[RoundResult | JobFailure]:
     """A run in this process."""
     try:
-        while (line := _step(job, known[job.key], device)) is not None:
+        while (line := _play_next(job, known[job.key], device)) is not None:
             yield line
     except LabelwiseError as error:
-        yield Failure(job, error)
+        yield JobFailure(job, error)
 
 
 _current: dict[str, Any] = {}
-"""The run that this process is at: its key, how many lines it has, the rest of its lines, and the
-stage, which the next run of the same seed finds as it is."""
+"""The run of this process: its position, the iterator of its remaining lines, and the splits, which
+the next run of the same seed reuses."""
 
 
-def _step(job: Job, lines: Sequence[RoundResult], device: str) -> RoundResult | None:
-    """The next line of a run, or None if it has all; goes on with the run that was begun here."""
-    place = job.protocol, job.key, len(lines)
-    if _current.get("place") != place:
-        _current["rest"] = None  # the old run's memory goes before the new one's comes
-        stage = _current.get("stage")
-        if stage is None or stage.protocol != job.protocol or str(stage.device) != device:
-            stage = _current["stage"] = Stage(job.protocol, find_device(device))
-        _current["rest"] = job.lines(stage, lines)
-    _current["place"] = None  # after an error there is nothing to go on with
+def _play_next(job: BenchmarkJob, lines: Sequence[RoundResult], device: str) -> RoundResult | None:
+    """The next line of a run, or None if it is complete; continues the run of this process."""
+    position = job.protocol, job.key, len(lines)
+    if _current.get("position") != position:
+        _current["rest"] = None  # free the memory of the previous run first
+        splits = _current.get("splits")
+        if splits is None or splits.protocol != job.protocol or str(splits.device) != device:
+            splits = _current["splits"] = job.make_splits(find_device(device))
+        _current["rest"] = job.iterate_lines(splits, lines)
+    _current["position"] = None  # an error leaves nothing to continue
     line: RoundResult | None = next(_current["rest"], None)
-    _current["place"] = None if line is None else (job.protocol, job.key, len(lines) + 1)
+    _current["position"] = None if line is None else (job.protocol, job.key, len(lines) + 1)
     return line
+
+
+def forget_runs() -> None:
+    """Free the data of the last run in this process."""
+    _current.clear()

@@ -1,14 +1,14 @@
 r"""The last layer of a frozen network, fitted exactly.
 
-With features :math:`x_i`, values :math:`y_i` in :math:`k` columns, weights :math:`w_i` and the
-weight decay :math:`\lambda`, training by gradient descent heads for
+With features :math:`x_i`, values :math:`y_i` in :math:`k` columns, weights :math:`w_i` and weight
+decay :math:`\lambda`, gradient descent converges to
 
 .. math:: \arg\min_{A, b} \; \frac{\sum_i w_i |A x_i + b - y_i|^2}{k \sum_i w_i}
           + \frac{\lambda}{2} \left( |A|^2 + |b|^2 \right) ,
 
-a least squares problem. It is solved, so that nothing depends on a learning rate that would have to
-suit the features of every network. Features are taken as they are: divided by their deviations,
-those that only a few items have would become so large that descent diverges.
+a least squares problem, which is solved directly, so that no learning rate has to suit the features
+of every network. Features are not standardised, because rare features divided by their deviations
+would become very large.
 
 Cost: ``O(m d^2)`` for m labels.
 """
@@ -20,22 +20,22 @@ import torch
 from torch import Tensor
 
 from labelwise.arrays import Floats
-from labelwise.benchmark.batched import Trainee
-from labelwise.benchmark.devices import Clock
+from labelwise.benchmark.batched import BatchableLearner
+from labelwise.benchmark.devices import DeviceClock
 from labelwise.learner import FitReport
 from labelwise.learners.training import TrainingOutcome
 
 
-class LastLayer(Trainee):
-    """A linear layer whose `fit` is the least squares solution; for a regression.
+class LastLayerLearner(BatchableLearner):
+    """A linear layer for regression whose `fit` is the least squares solution.
 
-    Of the options, only ``weight_decay`` counts in the fit.
+    Only the option ``weight_decay`` affects the fit.
 
     Example:
         >>> from functools import partial
-        >>> from labelwise.benchmark.networks import linear
+        >>> from labelwise.benchmark.networks import make_linear
         >>> features = np.array([[0.0], [1.0], [2.0]])
-        >>> learner = LastLayer(partial(linear, 1, 1), kind="line", loss="mse")
+        >>> learner = LastLayerLearner(partial(make_linear, 1, 1), kind="line", loss="mse")
         >>> learner.fit(features, 3 * features + 1, seed=0).converged
         True
         >>> learner.predict(np.array([[10.0]])).round(3).tolist()
@@ -44,17 +44,17 @@ class LastLayer(Trainee):
 
     @property
     def alone(self) -> bool:
-        """There is nothing to train together."""
+        """An exact fit is never batched."""
         return True
 
     def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
-        """Solve; the arguments are those of `TorchLearner.fit`."""
-        clock = Clock(self.device)
+        """Solve the problem; the arguments are those of `TorchLearner.fit`."""
+        clock = DeviceClock(self.device)
         start = self.prepare(inputs, targets, weights, seed=seed)
         labelled = start.labelled
-        rows = _exact(labelled.items.batch(np.arange(len(labelled))))
-        values, shares = _exact(labelled.targets), _exact(labelled.weights)
-        solution = ridge(rows, values, shares, self.settings.weight_decay)
+        rows = _to_float64(labelled.items.batch(np.arange(len(labelled))))
+        values, shares = _to_float64(labelled.targets), _to_float64(labelled.weights)
+        solution = solve_ridge(rows, values, shares, self.settings.weight_decay)
         loss = shares @ np.square(rows @ solution[:-1] + solution[-1] - values).mean(axis=1)
         layer = start.module[0]  # type: ignore[index]
         with torch.no_grad():
@@ -64,17 +64,17 @@ class LastLayer(Trainee):
         return self.finish(start, outcome, seconds=clock.lap())
 
 
-def ridge(features: Floats, values: Floats, weights: Floats, decay: float) -> Floats:
-    """The weighted least squares solution under a weight decay.
+def solve_ridge(features: Floats, values: Floats, weights: Floats, decay: float) -> Floats:
+    """The weighted least squares solution with weight decay.
 
     Args:
         features: ``(m, d)``.
         values: ``(m, k)``.
         weights: ``(m,)``.
-        decay: as an optimizer takes it.
+        decay: as in an optimizer.
 
     Returns:
-        ``(d + 1, k)``, the intercepts last; the smallest one where there are several.
+        ``(d + 1, k)``, the intercepts last; the solution of least norm.
     """
     rows = np.concatenate([features, np.ones((len(features), 1))], axis=1)
     roots = np.sqrt(weights / weights.sum())[:, None]
@@ -85,6 +85,6 @@ def ridge(features: Floats, values: Floats, weights: Floats, decay: float) -> Fl
     return solution
 
 
-def _exact(values: Tensor) -> Floats:
-    """On the host, in float64."""
+def _to_float64(values: Tensor) -> Floats:
+    """A NumPy array in float64."""
     return values.double().cpu().numpy()

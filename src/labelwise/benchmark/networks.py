@@ -1,7 +1,7 @@
 """The architectures of the papers, by name, for images of any side and any number of classes.
 
 ============================  ====================================================================
-name                          what
+name                          architecture
 ============================  ====================================================================
 lenet5                        two 5 x 5 convolutions, three linear layers; no normalisation
 vgg11, vgg16                  3 x 3 convolutions with batch normalisation, one linear layer
@@ -15,8 +15,8 @@ mlp                           two hidden layers of 256
 small_*                       a family of small networks of different kinds, for several models
 ============================  ====================================================================
 
-Every network ends in a linear layer, so that its features are what enters that layer. A stage that
-would shrink an image below one pixel keeps its size instead: the same names serve 8 x 8 digits.
+Every network ends in a linear layer; its features are the inputs of that layer. A stage that would
+shrink an image below one pixel keeps its size, so that the networks also take 8 x 8 digits.
 
 References: Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998.
 K. Simonyan, A. Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition",
@@ -40,59 +40,59 @@ Builder = Callable[[Shape, int], nn.Module]
 """``builder(shape of one item, outputs) -> module``."""
 
 
-def make(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
-    """A new network with random first parameters.
+def make_network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
+    """A new network with random parameters.
 
     Args:
         name: from `NETWORKS`.
-        shape: of one item: ``(channels, side, side)``, or ``(d,)`` for the perceptrons.
-        outputs: how many classes, or values of a regression.
+        shape: shape of one item: ``(channels, side, side)``, or ``(d,)`` for the perceptrons.
+        outputs: number of classes, or of values of a regression.
 
-    >>> network = make("lenet5", (1, 28, 28), 10)
+    >>> network = make_network("lenet5", (1, 28, 28), 10)
     >>> network(torch.zeros(3, 1, 28, 28)).shape
     torch.Size([3, 10])
     """
     if name not in NETWORKS:
-        raise UnknownName(f"no network is called {name!r}; choose from {', '.join(NETWORKS)}")
+        raise UnknownName(f"there is no network {name!r}; choose from {', '.join(NETWORKS)}")
     if outputs < 1:
-        raise BadInput(f"a network has 1 output or more; got {outputs}")
+        raise BadInput(f"outputs must be 1 or more; got {outputs}")
     if len(shape) != 3 and not name.startswith(PERCEPTRONS):
         raise BadInput(f"{name} takes images (channels, height, width); got shape {tuple(shape)}")
     return NETWORKS[name](tuple(shape), outputs)
 
 
-class Residual(nn.Module):
-    """What goes in, through a short way, plus what comes out of the body; then ReLU."""
+class ResidualBlock(nn.Module):
+    """ReLU of the sum of a body and a shortcut."""
 
     def __init__(self, body: nn.Module, short: nn.Module | None = None) -> None:
-        """``short`` changes what goes in where the body changes its shape; None leaves it."""
+        """``short`` adapts the input where the body changes its shape; None is the identity."""
         super().__init__()
         self.body = body
         self.short = nn.Identity() if short is None else short
         self.last = nn.ReLU()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``(b, ...)`` to what the body gives."""
+        """``(b, ...)`` to the shape of the body."""
         outputs: Tensor = self.last(self.body(inputs) + self.short(inputs))
         return outputs
 
 
-class Branches(nn.Module):
-    """Several ways through, their channels one after the other."""
+class ParallelBranches(nn.Module):
+    """Parallel modules whose outputs are concatenated along the channels."""
 
-    def __init__(self, *ways: nn.Module) -> None:
-        """The ways must agree in all but the channels."""
+    def __init__(self, *branches: nn.Module) -> None:
+        """The outputs must agree in all but the channels."""
         super().__init__()
-        self.ways = nn.ModuleList(ways)
+        self.branches = nn.ModuleList(branches)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """``(b, c, h, w)`` to ``(b, sum of the ways' channels, h', w')``."""
-        return torch.cat([way(inputs) for way in self.ways], dim=1)
+        """``(b, c, h, w)`` to ``(b, sum of the branches' channels, h', w')``."""
+        return torch.cat([branch(inputs) for branch in self.branches], dim=1)
 
 
 def lenet5(shape: Shape, outputs: int) -> nn.Module:
     """60 thousand parameters on 28 x 28; an image under 16 is padded before both convolutions."""
-    channels, side = shape[0], _side(shape)
+    channels, side = shape[0], _smallest_side(shape)
     pad = 2 if side < 32 else 0
     again = 2 if side < 16 else 0
     body = [*_convolution(channels, 6, 5, pad), nn.MaxPool2d(2)]
@@ -132,7 +132,7 @@ VGG = {
 def vgg(name: str, shape: Shape, outputs: int) -> nn.Module:
     """Stages of 3 x 3 convolutions; each stage halves the image while it is larger than a pixel."""
     body: list[nn.Module] = []
-    before, side = shape[0], _side(shape)
+    before, side = shape[0], _smallest_side(shape)
     for stage in VGG[name]:
         for after in stage:
             body += _normed(before, after, 3, 1)
@@ -144,7 +144,7 @@ def vgg(name: str, shape: Shape, outputs: int) -> nn.Module:
 
 
 def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Module:
-    """Four stages of two blocks; the first convolution is 3 x 3 and nothing is pooled before them.
+    """Four stages of two blocks; the first convolution is 3 x 3, without pooling.
 
     Args:
         width: channels of the first stage; 64 in the paper.
@@ -156,7 +156,7 @@ def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Mod
     before = width
     for stage in range(4):
         after = width * 2**stage
-        body += [_block(before, after, 1 if stage == 0 else 2), _block(after, after, 1)]
+        body += [_make_block(before, after, 1 if stage == 0 else 2), _make_block(after, after, 1)]
         before = after
     body += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     if last is not None:
@@ -165,13 +165,13 @@ def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Mod
     return nn.Sequential(*body, nn.Linear(before, outputs))
 
 
-def _block(before: int, after: int, stride: int) -> nn.Module:
-    """Two convolutions; the way round them is the identity wherever the shape stays."""
+def _make_block(before: int, after: int, stride: int) -> nn.Module:
+    """Two convolutions; the shortcut is the identity where the shape does not change."""
     inner = _normed(before, after, 3, 1, stride)
     body = nn.Sequential(*inner, *_normed(after, after, 3, 1)[:-1])
     if stride == 1 and before == after:
-        return Residual(body)
-    return Residual(body, nn.Sequential(*_normed(before, after, 1, 0, stride)[:-1]))
+        return ResidualBlock(body)
+    return ResidualBlock(body, nn.Sequential(*_normed(before, after, 1, 0, stride)[:-1]))
 
 
 def small_convolution(
@@ -183,7 +183,7 @@ def small_convolution(
 
 
 def small_deep(shape: Shape, outputs: int) -> nn.Module:
-    """Three convolutions with strides in place of poolings."""
+    """Three convolutions with strides instead of pooling."""
     body: list[nn.Module] = []
     for before, after in pairwise((shape[0], 12, 24, 32)):
         body += [nn.Conv2d(before, after, 3, 2, 1), nn.ReLU()]
@@ -202,13 +202,15 @@ def small_residual(channels: int, blocks: int, shape: Shape, outputs: int) -> nn
     body = [nn.Conv2d(shape[0], channels, 3, 2, 1), nn.ReLU()]
     for _ in range(blocks):
         inner = _convolution(channels, channels, 3, 1)
-        body.append(Residual(nn.Sequential(*inner, nn.Conv2d(channels, channels, 3, padding=1))))
+        body.append(
+            ResidualBlock(nn.Sequential(*inner, nn.Conv2d(channels, channels, 3, padding=1)))
+        )
     body.append(nn.AdaptiveAvgPool2d(2))
     return nn.Sequential(*body, nn.Flatten(), nn.Linear(4 * channels, outputs))
 
 
 def small_separable(shape: Shape, outputs: int) -> nn.Module:
-    """Convolutions of single channels, each followed by a mixing of them."""
+    """Depthwise separable convolutions."""
     body: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, 2, 1), nn.ReLU()]
     for before, after in pairwise((16, 32, 64)):
         body += [nn.Conv2d(before, before, 3, padding=1, groups=before), nn.ReLU()]
@@ -217,7 +219,7 @@ def small_separable(shape: Shape, outputs: int) -> nn.Module:
 
 
 def small_dilated(shape: Shape, outputs: int) -> nn.Module:
-    """Convolutions that look further and further apart."""
+    """Dilated convolutions."""
     body: list[nn.Module] = []
     for before, after, apart in ((shape[0], 12, 1), (12, 12, 2), (12, 16, 4)):
         body += [nn.Conv2d(before, after, 3, padding=apart, dilation=apart), nn.ReLU()]
@@ -226,28 +228,50 @@ def small_dilated(shape: Shape, outputs: int) -> nn.Module:
 
 
 def small_branches(shape: Shape, outputs: int) -> nn.Module:
-    """Convolutions of three sizes side by side."""
-    ways = [nn.Conv2d(shape[0], 8, kernel, padding=kernel // 2) for kernel in (1, 3, 5)]
-    body = [Branches(*ways), nn.ReLU(), nn.MaxPool2d(2), *_convolution(24, 16, 3, 1)]
+    """Parallel convolutions of three sizes."""
+    branches = [nn.Conv2d(shape[0], 8, kernel, padding=kernel // 2) for kernel in (1, 3, 5)]
+    body = [ParallelBranches(*branches), nn.ReLU(), nn.MaxPool2d(2), *_convolution(24, 16, 3, 1)]
     return _with_layers([*body, nn.AdaptiveAvgPool2d(3)], shape, (64,), outputs)
 
 
 def small_patches(shape: Shape, outputs: int) -> nn.Module:
-    """Patches of the image, embedded, and mixed in place and between channels."""
-    patch = max(1, _side(shape) // 7)
+    """Embedded patches, mixed within and between channels."""
+    patch = max(1, _smallest_side(shape) // 7)
     body = [nn.Conv2d(shape[0], 32, patch, patch), nn.GELU()]
     place = nn.Conv2d(32, 32, 5, padding=2, groups=32)
-    body += [Residual(nn.Sequential(place, nn.GELU())), nn.Conv2d(32, 48, 1), nn.GELU()]
+    body += [ResidualBlock(nn.Sequential(place, nn.GELU())), nn.Conv2d(32, 48, 1), nn.GELU()]
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(192, outputs))
 
 
-def linear(width: int, outputs: int) -> nn.Module:
-    """A linear layer on features that were computed before."""
+def make_linear(width: int, outputs: int) -> nn.Module:
+    """A linear layer on given features."""
     return nn.Sequential(nn.Linear(width, outputs))
 
 
+class ColumnSlice(nn.Module):
+    """Selects columns of the inputs."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        """From ``begin`` up to but not including ``end``."""
+        super().__init__()
+        self.begin, self.end = begin, end
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``(b, d)`` to ``(b, end - begin)``."""
+        return inputs[:, self.begin : self.end]
+
+
+def make_column_head(begin: int, end: int, outputs: int) -> nn.Module:
+    """A linear layer on some columns of the inputs.
+
+    >>> make_column_head(2, 5, 4)[1]
+    Linear(in_features=3, out_features=4, bias=True)
+    """
+    return nn.Sequential(ColumnSlice(begin, end), nn.Linear(end - begin, outputs))
+
+
 def crop_and_flip(images: Tensor) -> Tensor:
-    """Every image moved by up to an eighth of its side, zeros coming in, and half of them flipped.
+    """Shift every image by up to an eighth of its side, padded with zeros; flip half of them.
 
     >>> crop_and_flip(torch.ones(5, 1, 8, 8)).shape
     torch.Size([5, 1, 8, 8])
@@ -265,10 +289,10 @@ def crop_and_flip(images: Tensor) -> Tensor:
 
 
 AUGMENTATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"crop_and_flip": crop_and_flip}
-"""What may be done to training images, by name."""
+"""Augmentations of training images by name."""
 
 
-def _side(shape: Shape) -> int:
+def _smallest_side(shape: Shape) -> int:
     return min(shape[1], shape[2])
 
 
@@ -289,7 +313,7 @@ def _with_layers(
     outputs: int,
     act: Callable[[], nn.Module] = nn.ReLU,
 ) -> nn.Module:
-    """A body, hidden layers, and the head; how much the body gives is measured."""
+    """A body, hidden layers, and the head; the width of the body is measured."""
     layers: list[nn.Module] = [*body, nn.Flatten()]
     before = prod(shape)
     if body:
@@ -320,7 +344,7 @@ FAMILY: Mapping[str, Builder] = {
     "small_branches": small_branches,
     "small_patches": small_patches,
 }
-"""Networks of different kinds that train in seconds, for selections that must serve all of them."""
+"""Different networks that train in seconds, for selections for several models."""
 
 NETWORKS: Mapping[str, Builder] = {
     "lenet5": lenet5,
@@ -332,7 +356,7 @@ NETWORKS: Mapping[str, Builder] = {
     "bayesian_resnet18_32": partial(resnet18, 64, 32),
     "bayesian_resnet18_narrow": partial(resnet18, 16, 32),
     "cnn_512": wide_cnn,
-    "cnn": lenet5,  # on 32 x 32 they are one: no padding
+    "cnn": lenet5,  # the same without padding on 32 x 32
     "cnn_avgpool": average_cnn,
     "mlp": partial(perceptron, (256, 256), nn.ReLU),
     **FAMILY,
@@ -340,4 +364,4 @@ NETWORKS: Mapping[str, Builder] = {
 """All networks by name."""
 
 PERCEPTRONS = ("mlp", "small_perceptron")
-"""What the names of networks that take any shape begin with."""
+"""Prefixes of the names of networks that take any shape."""

@@ -174,7 +174,7 @@ class Protocol:
         reduced = "; ".join(part for part in (self.reduced, note) if part)
         return replace(self, dataset=dataset, reduced=reduced)
 
-    def entered(self, names: Sequence[str] | None) -> tuple[Entrant, ...]:
+    def choose_entrants(self, names: Sequence[str] | None) -> tuple[Entrant, ...]:
         """The entrants of these names, in their order.
 
         A name stands for all entrants of that strategy; a strategy that the protocol does not name
@@ -191,11 +191,11 @@ class Protocol:
         return tuple(found.values())
 
 
-def changed(protocol: Protocol, **changes: Any) -> Protocol:
+def change_protocol(protocol: Protocol, **changes: Any) -> Protocol:
     """The protocol with some fields changed, checked; for experiments of one's own.
 
     >>> from labelwise.benchmark.protocols import get
-    >>> changed(get("sparse-table2-mnist"), rounds=2).rounds
+    >>> change_protocol(get("sparse-table2-mnist"), rounds=2).rounds
     2
     """
     known = [item.name for item in fields(Protocol)]

@@ -1,25 +1,29 @@
-"""Running an experiment: all strategies and seeds, into a results file, continued where it stopped.
+"""Run an experiment: all strategies and seeds, into a results file that can be continued.
 
-On a CPU, runs are spread over processes (`labelwise.benchmark.jobs`), and every line is written by
-the one process that the others report to. On a GPU, all runs go side by side in one process, round
-after round, and small networks are trained as one batched model (`labelwise.benchmark.batched`).
+On a CPU, runs are distributed over processes (`labelwise.benchmark.jobs`), and one process writes
+every line. On a GPU, all runs advance together in one process, round by round, and small networks
+are trained as one batched model (`labelwise.benchmark.batched`).
 
-Given the same command again, a run goes on after its last line and gives the same lines as without
-the interruption, on the same machine. A run that fails is left where it is, with a warning, and the
-others go on; if all fail, that is an error.
+The same command continues each run after its last line and gives the same lines as without the
+interruption, on the same machine. A run that fails is left with a warning, and the others continue;
+if all fail, that is an error.
 """
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from labelwise.benchmark.devices import Device, find_device
-from labelwise.benchmark.jobs import Failure, Job, Known, spread
+from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.jobs import (
+    BenchmarkJob,
+    JobFailure,
+    KnownLines,
+    distribute_jobs,
+    play_jobs,
+)
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
-from labelwise.benchmark.rounds import Run, Stage, play
-from labelwise.benchmark.scenes import check_data
-from labelwise.benchmark.selecting import options_of
+from labelwise.benchmark.splits import check_data
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.pool.blocks import Progress
@@ -37,29 +41,28 @@ def run_experiment(
     on: str | None = None,
     progress: Progress | None = None,
 ) -> list[RoundResult]:
-    """Run an experiment, or what is left of it.
+    """Run an experiment, or the rest of it.
 
     Args:
-        protocol: at the scale and on the data set that are wanted.
-        path: the results file; lines are appended, and runs that it holds are continued.
+        protocol: at the wanted scale and on the wanted data set.
+        path: the results file; lines are appended, and its runs are continued.
         strategies: names; None for those of the protocol.
-        seeds: how many, from 0, or which.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; on a cluster ``"cuda"`` takes one GPU for each
+        seeds: a number, from 0, or the seeds.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; on a cluster ``"cuda"`` uses one GPU per
             process, and ``"auto"`` none.
-        workers: processes side by side on a CPU; with a cluster, None is one per CPU of it.
-        on: the Ray cluster that the processes belong to, as in `labelwise.select`; this machine's
-            own if None.
+        workers: parallel processes on a CPU; on a cluster, None is one per CPU.
+        on: the Ray cluster of the processes, as in `labelwise.select`; None for this machine.
         progress: called as ``progress("rounds", done, total)`` after every line.
 
     Returns:
-        All lines of these runs, those that were there before too.
+        All lines of these runs, including those of earlier calls.
 
     Example:
         >>> import tempfile
-        >>> from labelwise.benchmark.protocol import changed
+        >>> from labelwise.benchmark.protocol import change_protocol
         >>> from labelwise.benchmark.protocols import get
         >>> tiny = get("sparse-table2-mnist").at("small").on("digits")
-        >>> tiny = changed(tiny, rounds=1, learner={**tiny.learner, "epochs": 2})
+        >>> tiny = change_protocol(tiny, rounds=1, learner={**tiny.learner, "epochs": 2})
         >>> path = Path(tempfile.mkdtemp()) / "results.jsonl"
         >>> lines = run_experiment(tiny, path, strategies=["random", "margin"], seeds=2)
         >>> len(lines)
@@ -67,78 +70,79 @@ def run_experiment(
         >>> run_experiment(tiny, path, strategies=["random", "margin"], seeds=2) == lines
         True
     """
-    entrants = protocol.entered(strategies)
+    entrants = protocol.choose_entrants(strategies)
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    _check(protocol, entrants, chosen)
-    _check_workers(workers, on)
-    jobs = [Job(protocol, entrant, seed) for seed in chosen for entrant in entrants]
-    known = known_lines(protocol, path, jobs)
-    each = STUDIES[protocol.study].rounds(protocol) if protocol.study else protocol.rounds + 1
-    open_jobs = [job for job in jobs if len(known[job.key]) < each]
-    source = _lines(open_jobs, known, device, workers, on)
-    _say(write_lines(source, path, known, each * len(jobs), progress), len(open_jobs))
-    return [line for job in jobs for line in known[job.key]]
-
-
-def write_lines(
-    source: Iterator[RoundResult | Failure],
-    path: str | Path,
-    known: Mapping[RunKey, list[RoundResult]],
-    total: int,
-    progress: Progress | None,
-) -> list[Failure]:
-    """Append every line to the results file as it comes; the runs that could not go on.
-
-    Args:
-        source: lines as they come, and runs that failed.
-        path: the results file.
-        known: the lines it holds by run, to which the new ones are added.
-        total: how many lines there will be, with those.
-        progress: called as ``progress("rounds", done, total)``.
-    """
-    done = sum(len(lines) for lines in known.values())
-    tell = progress or (lambda stage, done, total: None)
-    tell("rounds", done, total)
-    failures = []
-    for line in source:
-        if isinstance(line, Failure):
-            failures.append(line)
-            continue
-        append_result(path, line)
-        known[line.key].append(line)
-        done += 1
-        tell("rounds", done, total)
-    return failures
-
-
-def _lines(
-    jobs: Sequence[Job], known: Known, device: str, workers: int | None, on: str | None
-) -> Iterator[RoundResult | Failure]:
-    """The lines of all runs as they come."""
-    if on is not None:
-        return spread(jobs, known, "cuda" if device == "cuda" else "cpu", workers, on)
-    where = find_device(device)
-    if jobs and where.type == "cuda" and jobs[0].protocol.study is None:
-        return _side_by_side(jobs, known, where)
-    return spread(jobs, known, str(where), workers)
-
-
-def _say(failures: Sequence[Failure], count: int) -> None:
-    """Warn of runs that failed; if all of ``count`` did, that is an error."""
-    if failures and len(failures) == count:
+    _check_request(protocol, entrants, chosen, workers, on)
+    jobs = [BenchmarkJob(protocol, entrant, seed) for seed in chosen for entrant in entrants]
+    known = read_known_lines(protocol, path, jobs)
+    study = STUDIES[protocol.study] if protocol.study else None
+    rounds = study.count_rounds(protocol) if study else protocol.rounds + 1
+    open_jobs = [job for job in jobs if len(known[job.key]) < rounds]
+    source = iterate_lines(open_jobs, known, device, workers, on)
+    failures = write_lines(source, path, known, rounds * len(jobs), progress)
+    if failures and len(failures) == len(open_jobs):
         raise failures[0].error
     for job, error in failures:
         warnings.warn(
             f"{job.entrant.label}, seed {job.seed}, stopped: {error}",
             LabelwiseWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
+    return [line for job in jobs for line in known[job.key]]
 
 
-def known_lines(
-    protocol: Protocol, path: str | Path, jobs: Sequence[Job]
+def iterate_lines(
+    jobs: Sequence[BenchmarkJob],
+    known: KnownLines,
+    device: str,
+    workers: int | None,
+    on: str | None = None,
+) -> Iterator[RoundResult | JobFailure]:
+    """The lines of all runs as they come."""
+    if on is not None:
+        return distribute_jobs(jobs, known, "cuda" if device == "cuda" else "cpu", workers, on)
+    where = find_device(device)
+    if jobs and where.type == "cuda" and jobs[0].protocol.study is None:
+        splits = jobs[0].make_splits(where, keep=len({job.seed for job in jobs}))
+        return play_jobs(jobs, splits, known)
+    return distribute_jobs(jobs, known, str(where), workers)
+
+
+def write_lines(
+    source: Iterator[RoundResult | JobFailure],
+    path: str | Path,
+    known: Mapping[RunKey, list[RoundResult]],
+    total: int,
+    progress: Progress | None,
+) -> list[JobFailure]:
+    """Append every line to the results file as it comes; returns the failed runs.
+
+    Args:
+        source: lines and failed runs as they come.
+        path: the results file.
+        known: the lines of the file by run, to which the new ones are added.
+        total: the final number of lines.
+        progress: called as ``progress("rounds", done, total)``.
+    """
+    done = sum(len(lines) for lines in known.values())
+    report = progress or (lambda stage, done, total: None)
+    report("rounds", done, total)
+    failures = []
+    for line in source:
+        if isinstance(line, JobFailure):
+            failures.append(line)
+            continue
+        append_result(path, line)
+        known[line.key].append(line)
+        done += 1
+        report("rounds", done, total)
+    return failures
+
+
+def read_known_lines(
+    protocol: Protocol, path: str | Path, jobs: Sequence[BenchmarkJob]
 ) -> dict[RunKey, list[RoundResult]]:
-    """The lines of runs that a results file holds, round after round, checked."""
+    """The recorded lines of runs by round, checked against the protocol."""
     found: dict[RunKey, list[RoundResult]] = {job.key: [] for job in jobs}
     if not Path(path).is_file():
         return found
@@ -151,27 +155,26 @@ def known_lines(
             if line.round != number:
                 raise BadInput(
                     f"round {number} of {line.strategy}, seed {line.seed}, is missing in {path}; "
-                    "remove that run's lines or take another file"
+                    "remove the lines of that run or choose another file"
                 )
             labels = protocol.start + number * protocol.batch
-            strange = line.reduced != protocol.reduced or line.metric != protocol.metric
-            if strange or (protocol.study is None and line.labels != labels):
+            differs = line.reduced != protocol.reduced or line.metric != protocol.metric
+            if differs or (protocol.study is None and line.labels != labels):
                 raise BadInput(
-                    f"{path} holds {line.experiment} ({line.scale}) by another protocol; take "
+                    f"{path} holds {line.experiment} ({line.scale}) by another protocol; choose "
                     "another results file"
                 )
     return found
 
 
-def _side_by_side(jobs: Sequence[Job], known: Known, device: Device) -> Iterator[RoundResult]:
-    """All runs in this process, round after round."""
-    seeds = len({job.seed for job in jobs})
-    stage = Stage(jobs[0].protocol, device, keep=seeds)
-    yield from play([Run(stage, job.entrant, job.seed) for job in jobs], known)
-
-
-def _check(protocol: Protocol, entrants: Sequence[Entrant], seeds: Sequence[int]) -> None:
-    """Refuse what could only fail later."""
+def _check_request(
+    protocol: Protocol,
+    entrants: Sequence[Entrant],
+    seeds: Sequence[int],
+    workers: int | None,
+    on: str | None,
+) -> None:
+    """Reject requests that would fail later."""
     check_data(protocol)
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         given = ", ".join(map(str, seeds)) or "none"
@@ -180,11 +183,8 @@ def _check(protocol: Protocol, entrants: Sequence[Entrant], seeds: Sequence[int]
         raise BadInput(f"{protocol.name} has no strategies to run; name some")
     for entrant in entrants:
         if protocol.study is None:
-            get(entrant.strategy).with_options(**options_of(protocol, entrant))
-
-
-def _check_workers(workers: int | None, on: str | None) -> None:
+            get(entrant.strategy).with_options(**entrant.options)
     if workers is None and on is None:
-        raise BadInput("workers is None but on names no cluster; say how many processes")
+        raise BadInput("workers is None but on names no cluster; set the number of processes")
     if workers is not None and workers < 1:
         raise BadInput(f"workers must be 1 or more; got {workers}")

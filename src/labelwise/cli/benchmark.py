@@ -139,7 +139,7 @@ def run_benchmark(
 
 
 def _print_protocol(protocol: "Protocol", strategies: Sequence[str] | None, seeds: int) -> None:
-    entrants = protocol.entered(strategies)
+    entrants = protocol.choose_entrants(strategies)
     labels = ""
     if protocol.study is None:
         last = protocol.start + protocol.rounds * protocol.batch

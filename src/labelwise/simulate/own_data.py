@@ -1,16 +1,16 @@
-"""A user's own labelled data: pictures in folders, tables of numbers or texts, feature files.
+"""Read a user's labelled data: images in folders, tables of numbers or texts, feature files.
 
 ==========================  =======================================================================
-what                        inputs and labels
+source                      inputs and labels
 ==========================  =======================================================================
-a folder                    ``DIR/class/picture.png``; the folders are the classes
+a folder                    ``DIR/class/image.png``; the folders are the classes
 .csv, .tsv, .jsonl,         one row per item; a column of labels, and text columns or numeric ones
 .parquet                    (in .jsonl and .parquet a column may hold lists of numbers)
 .npz                        arrays ``inputs`` or ``features``, and ``labels`` or ``targets``
 .npy                        one row per item; the labels are another .npy file
 ==========================  =======================================================================
 
-Nothing is repaired: a missing number or label is refused, with the column and the count.
+Nothing is repaired: missing numbers or labels are rejected with their column and count.
 """
 
 import math
@@ -39,10 +39,10 @@ from labelwise.media.tables import (
 )
 
 MANY_VALUES = 20
-"""Labels with a fraction and more different values than this are amounts, not classes."""
+"""Fractional labels with more distinct values than this are amounts, not classes."""
 
 FEWEST = 30
-"""With fewer items a simulation would say nothing."""
+"""Smallest number of items of a simulation."""
 
 _PARTS = {"train", "training", "test", "testing", "val", "valid", "validation"}
 _LABELS = ("labels", "targets", "label", "target", "y", "Y")
@@ -53,12 +53,12 @@ class OwnData:
     """Labelled items, checked.
 
     Attributes:
-        name: of the file or folder.
+        name: name of the file or folder.
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
         inputs: ``(n, channels, height, width)``, ``(n,)`` texts as objects, or ``(n, d)`` float64.
         targets: ``(n,)`` int64 classes from 0, or ``(n, 1)`` float32 values.
-        classes: their names in the order of their numbers; None for a regression.
-        notes: what was decided in reading, in sentences.
+        classes: names in the order of their numbers; None for a regression.
+        notes: decisions made while reading.
     """
 
     name: str
@@ -86,15 +86,15 @@ def read_own_data(
     r"""Read labelled data from a folder or file.
 
     Args:
-        path: a folder with a folder of pictures per class, or a .csv, .tsv, .jsonl, .parquet, .npz
+        path: a folder with a folder of images per class, or a .csv, .tsv, .jsonl, .parquet, .npz
             or .npy file.
         labels: the column of the labels; the array of a .npz file; the file for a .npy file.
-        text: the columns of texts, which are put together; none for a table of numbers.
+        text: the text columns, which are joined; none for a table of numbers.
         columns: the numeric columns to use; none for all.
         without: columns to leave out.
-        side: of the squares that pictures are scaled to.
+        side: side of the squares that images are scaled to.
         regression: whether labels are amounts; None decides by the labels.
-        drop_unlabelled: leave out rows without a label in place of refusing them.
+        drop_unlabelled: leave out rows without a label instead of rejecting them.
 
     Example:
         >>> import tempfile
@@ -111,25 +111,27 @@ def read_own_data(
             raise BadInput(
                 f"{path} is a folder, whose folders are the labels; leave out labels {labels!r}"
             )
-        inputs, names, notes = _folders(path, side)
-        return own_data(inputs, names, name=path.resolve().name, regression=False, notes=notes)
+        inputs, names, notes = _read_folders(path, side)
+        return check_own_data(
+            inputs, names, name=path.resolve().name, regression=False, notes=notes
+        )
     if not path.is_file():
         raise BadInput(f"there is no file or folder {path}")
     suffix = path.suffix.lower()
     if suffix in ARRAYS:
-        inputs, targets, notes = (_npy if suffix == ".npy" else _npz)(path, labels)
+        inputs, targets, notes = (_read_npy if suffix == ".npy" else _read_npz)(path, labels)
     elif suffix in TABLES:
-        inputs, targets, notes = _from_table(path, labels, text, columns, without)
+        inputs, targets, notes = _read_columns(path, labels, text, columns, without)
     else:
         known = ", ".join((*TABLES, *ARRAYS))
-        raise BadInput(f"{path} is no folder, and its kind is unknown; give one of {known}")
+        raise BadInput(f"{path} is not a folder or a known file type; give one of {known}")
     if drop_unlabelled:
-        inputs, targets, dropped = _labelled_only(inputs, targets)
+        inputs, targets, dropped = _drop_unlabelled(inputs, targets)
         notes = [*notes, f"left out {dropped} rows without a label"] if dropped else notes
-    return own_data(inputs, targets, name=path.name, regression=regression, notes=notes)
+    return check_own_data(inputs, targets, name=path.name, regression=regression, notes=notes)
 
 
-def own_data(
+def check_own_data(
     inputs: Any,
     targets: Any,
     *,
@@ -141,19 +143,19 @@ def own_data(
 
     Args:
         inputs: ``(n, d)`` numbers, ``(n, height, width)`` or ``(n, channels, height, width)`` or
-            ``(n, height, width, channels)`` pictures, or n texts.
+            ``(n, height, width, channels)`` images, or n texts.
         targets: ``(n,)`` labels of any kind.
-        name: for reports.
+        name: name for reports.
         regression: whether labels are amounts; None decides by the labels.
-        notes: to keep with the data.
+        notes: notes to store with the data.
 
     Example:
-        >>> data = own_data(np.zeros((60, 3)), ["yes", "no"] * 30)
+        >>> data = check_own_data(np.zeros((60, 3)), ["yes", "no"] * 30)
         >>> data.classes, data.targets[:3].tolist()
         (('no', 'yes'), [1, 0, 1])
     """
-    kind, rows = _checked_inputs(name, inputs)
-    values = _plain_labels(name, targets)
+    kind, rows = _check_inputs(name, inputs)
+    values = _list_labels(name, targets)
     if len(values) != len(rows):
         raise BadInput(f"{name} has {len(rows)} items but {len(values)} labels; give one each")
     missing = sum(map(is_missing, values))
@@ -164,14 +166,14 @@ def own_data(
         )
     if len(rows) < FEWEST:
         raise BadInput(f"{name} has {len(rows)} items; a simulation needs {FEWEST} or more")
-    amounts = _amounts(name, values, regression)
+    amounts = _parse_amounts(name, values, regression)
     if amounts is not None:
         return OwnData(name, kind, rows, amounts[:, None].astype(np.float32), None, tuple(notes))
-    classes, numbers = _classes(name, values)
+    classes, numbers = _number_classes(name, values)
     return OwnData(name, kind, rows, numbers, classes, tuple(notes))
 
 
-def _checked_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
+def _check_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
     if not isinstance(inputs, np.ndarray):
         inputs = as_text_array(list(inputs)) if are_texts(inputs) else np.asarray(inputs)
     if inputs.dtype.kind in "OUS":
@@ -182,7 +184,7 @@ def _checked_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
         raise BadInput(f"{name} has inputs of type {inputs.dtype}; give numbers or texts")
     if inputs.ndim not in (2, 3, 4) or not inputs.size:
         raise BadInput(
-            f"{name} has inputs of shape {inputs.shape}; give (n, d), or pictures "
+            f"{name} has inputs of shape {inputs.shape}; give (n, d), or images "
             "(n, channels, height, width)"
         )
     bad = ~np.isfinite(inputs.reshape(len(inputs), -1)).all(axis=1)
@@ -200,7 +202,7 @@ def _checked_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
     return "images", inputs if inputs.dtype == np.uint8 else inputs.astype(np.float32)
 
 
-def _plain_labels(name: str, targets: Any) -> list[Any]:
+def _list_labels(name: str, targets: Any) -> list[Any]:
     values = np.asarray(targets) if not isinstance(targets, list) else None
     if values is not None:
         if values.ndim == 2 and values.shape[1] == 1:
@@ -211,8 +213,8 @@ def _plain_labels(name: str, targets: Any) -> list[Any]:
     return list(targets)
 
 
-def _amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None:
-    """The labels as numbers, if they are amounts; None if they are classes."""
+def _parse_amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None:
+    """The labels as numbers if they are amounts; None if they are classes."""
     if wanted is False:
         return None
     numbers = [parse_number(value) for value in values]
@@ -233,7 +235,7 @@ def _amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None
     return amounts
 
 
-def _classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arrays]:
+def _number_classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arrays]:
     numeric = all(parse_number(value) is not None for value in values)
     key: Any = (lambda label: (parse_number(label), label)) if numeric else None
     names = [str(value).strip() for value in values]
@@ -247,23 +249,23 @@ def _classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arrays]:
     return tuple(order), np.array([where[label] for label in names], dtype=np.int64)
 
 
-def _labelled_only(inputs: Any, targets: Any) -> tuple[Any, Any, int]:
-    values = _plain_labels("data", targets)
+def _drop_unlabelled(inputs: Any, targets: Any) -> tuple[Any, Any, int]:
+    values = _list_labels("data", targets)
     keep = [place for place, value in enumerate(values) if not is_missing(value)]
     if len(keep) == len(values) or len(values) != len(inputs):
         return inputs, targets, 0
     return inputs[np.array(keep, dtype=np.intp)], [values[k] for k in keep], len(values) - len(keep)
 
 
-def _folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
-    """Pictures, and the folder that each lies in."""
+def _read_folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
+    """Images, and the folder of each."""
     found: list[tuple[Path, str]] = []
     for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
         files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in IMAGE_SUFFIXES)
         found += [(file, folder.name) for file in files]
     names = [name for _, name in found]
     if not found:
-        raise BadInput(f"{path} has no pictures in folders; put them as {path}/class/picture.png")
+        raise BadInput(f"{path} has no images in folders; put them as {path}/class/image.png")
     if set(map(str.lower, names)) <= _PARTS:
         parts = ", ".join(dict.fromkeys(names))
         raise BadInput(f"the folders of {path} are {parts}, not classes; give one of them")
@@ -271,16 +273,16 @@ def _folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
     form = find_image_format(files, side=side)
     if form.broken:
         file, reason = next(iter(form.broken.items()))
-        raise BadInput(f"{file} is no picture ({reason}); remove or mend it")
+        raise BadInput(f"{file} is not an image ({reason}); remove or repair it")
     pictures = np.empty((len(files), *form.shape), dtype=np.uint8)
     broken = read_images(files, pictures)
     if broken:
         file, reason = next(iter(broken.items()))
-        raise BadInput(f"{file} is no picture ({reason}); remove or mend it")
-    return pictures, names, [f"pictures scaled to {form}"]
+        raise BadInput(f"{file} is not an image ({reason}); remove or repair it")
+    return pictures, names, [f"images scaled to {form}"]
 
 
-def _npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
+def _read_npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
     if labels is None:
         raise BadInput(f"{path} holds no labels; name their file with --labels y.npy")
     if not Path(labels).is_file():
@@ -288,7 +290,7 @@ def _npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
     return load_arrays(path), load_arrays(Path(labels)), []
 
 
-def _npz(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
+def _read_npz(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
     arrays = load_arrays(path)
     assert isinstance(arrays, dict)
     wanted = (labels,) if labels is not None else _LABELS
@@ -300,14 +302,14 @@ def _npz(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
     return arrays[chosen], arrays[target], [f"inputs {chosen}, labels {target}"]
 
 
-def _from_table(
+def _read_columns(
     path: Path,
     labels: str | None,
     text: Sequence[str],
     columns: Sequence[str],
     without: Sequence[str],
 ) -> tuple[Any, list[Any], list[str]]:
-    """Inputs and labels from columns, and what was decided."""
+    """Inputs and labels from columns, and notes."""
     table = read_table(path)
     if labels is None:
         raise BadInput(

@@ -232,5 +232,6 @@ STRATEGY = Bandit(
     cost=_cost,
     check=check_job,
     adapt=adapt_options,
+    repeats_batches=True,
     explain=explain_pick,
 )

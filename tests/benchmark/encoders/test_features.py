@@ -13,7 +13,7 @@ from labelwise.benchmark.encoders import __main__ as command
 from labelwise.benchmark.encoders import features
 from labelwise.benchmark.encoders.features import choose_rows, encode, read_features
 from labelwise.errors import BadInput, UnknownName
-from tests.benchmark.encoders.conftest import toy
+from tests.benchmark.encoders.toy_encoders import toy
 
 COUNTS = 300, 100
 

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from labelwise.benchmark.protocol import Entrant, changed
+from labelwise.benchmark.protocol import Entrant, change_protocol
 from labelwise.benchmark.protocols import get
 from labelwise.benchmark.studies import network
-from labelwise.benchmark.studies.network import Problem, make_problem, network_values, student
+from labelwise.benchmark.studies.network import (
+    StudentProblem,
+    evaluate_student,
+    iterate_network,
+    make_problem,
+)
 
-SMALL = changed(
+SMALL = change_protocol(
     get("bss-teacher-student"),
     settings={**get("bss-teacher-student").settings, "items": 120, "hidden": 4, "budgets": (2, 6)},
 )
@@ -23,13 +28,13 @@ def test_the_example_runs():
 
 def test_gradients_are_those_of_the_student():
     problem = make_problem(SMALL, 0)
-    rows = problem.gradients()
+    rows = problem.compute_gradients()
     assert rows.shape == (120, 4 * 5)
     for item in (0, 17):
 
         def output(flat, item=item):
             shaped = flat.reshape(problem.first.shape)
-            return student(shaped, problem.signs, problem.inputs[item : item + 1])[0]
+            return evaluate_student(shaped, problem.signs, problem.inputs[item : item + 1])[0]
 
         wrong = check_grad(output, lambda _, item=item: rows[item], problem.first.ravel())
         assert wrong < 1e-6
@@ -38,12 +43,15 @@ def test_gradients_are_those_of_the_student():
 def test_a_student_finds_a_teacher_of_its_own_form_without_noise():
     problem = make_problem(SMALL, 1)
     truth = problem.first + 0.3 * np.random.default_rng(0).normal(size=problem.first.shape)
-    exact = Problem(
-        problem.inputs, student(truth, problem.signs, problem.inputs), problem.first, problem.signs
+    exact = StudentProblem(
+        problem.inputs,
+        evaluate_student(truth, problem.signs, problem.inputs),
+        problem.first,
+        problem.signs,
     )
     every = np.arange(120)
     found = exact.fit(every, np.ones(120))
-    assert exact.risk(found) < 1e-4 * exact.risk(exact.first)
+    assert exact.measure_risk(found) < 1e-4 * exact.measure_risk(exact.first)
 
 
 def test_a_weight_of_two_is_the_item_twice():
@@ -51,12 +59,12 @@ def test_a_weight_of_two_is_the_item_twice():
     ids, weights = np.arange(60), np.where(np.arange(60) < 20, 2.0, 1.0)
     twice = np.concatenate([ids, ids[:20]])
     first, second = problem.fit(ids, weights), problem.fit(twice, np.ones(80))
-    assert problem.risk(first) == pytest.approx(problem.risk(second), rel=1e-3)
+    assert problem.measure_risk(first) == pytest.approx(problem.measure_risk(second), rel=1e-3)
 
 
 def test_all_labels_leave_no_excess_risk_and_few_leave_much():
-    every = changed(SMALL, settings={**SMALL.settings, "budgets": (2, 6)})
-    values = dict(network_values(every, Entrant("random"), 0))
+    every = change_protocol(SMALL, settings={**SMALL.settings, "budgets": (2, 6)})
+    values = dict(iterate_network(every, Entrant("random"), 0))
     assert list(values) == [40, 120]
     assert values[120] == pytest.approx(0.0, abs=1e-9)
     assert values[40] > 0.01

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from labelwise.benchmark.devices import find_device
-from labelwise.benchmark.protocol import changed
+from labelwise.benchmark.protocol import change_protocol
 from labelwise.benchmark.protocols import get
 from labelwise.benchmark.results import append_result
 from labelwise.benchmark.runs import run_experiment
-from labelwise.benchmark.studies.recovery import _problem
+from labelwise.benchmark.studies.recovery import make_recovery_problem
 from tests.benchmark.tiny_runs import plain
 
 RATIO = {"epochs": (1, 8), "draws": 2}
@@ -26,7 +26,7 @@ RATIO = {"epochs": (1, 8), "draws": 2}
     ],
 )
 def test_studies_write_lines_too_and_go_on(tmp_path, name, dataset, changes, count):
-    protocol = changed(get(name).at("small").on(dataset), **changes)
+    protocol = change_protocol(get(name).at("small").on(dataset), **changes)
     path = tmp_path / "r.jsonl"
     entrants = [entrant.strategy for entrant in protocol.entrants[:1]]
     lines = run_experiment(protocol, path, strategies=entrants, seeds=1)
@@ -43,7 +43,7 @@ def test_studies_write_lines_too_and_go_on(tmp_path, name, dataset, changes, cou
 
 
 def test_t_lies_between_the_largest_rank_and_their_sum(tmp_path):
-    protocol = changed(
+    protocol = change_protocol(
         get("lewis-fig1-growth").at("small").on("digits"),
         start=60,
         networks=("mlp", "small_perceptron_64", "small_perceptron_96_48"),
@@ -57,16 +57,21 @@ def test_t_lies_between_the_largest_rank_and_their_sum(tmp_path):
 
 
 def test_the_budgets_of_trained_features_are_those_of_the_networks_width(tmp_path):
-    protocol = changed(get("bss-recovery-trained").at("small").on("digits"), pool=800, start=60)
+    protocol = change_protocol(
+        get("bss-recovery-trained").at("small").on("digits"), pool=800, start=60
+    )
     lines = run_experiment(protocol, tmp_path / "r.jsonl", strategies=["random"], seeds=2)
-    columns = {seed: _problem(protocol, seed, find_device("cpu"))[0].shape[1] for seed in (0, 1)}
+    columns = {
+        seed: make_recovery_problem(protocol, seed, find_device("cpu"))[0].shape[1]
+        for seed in (0, 1)
+    }
     assert columns[0] != columns[1] and max(columns.values()) < 85  # some are the same in all items
     for seed in columns:
         assert [line.labels for line in lines if line.seed == seed] == [2 * 85, 4 * 85, 8 * 85]
 
 
 def test_leverage_recovers_what_uniform_labels_miss(tmp_path):
-    protocol = changed(
+    protocol = change_protocol(
         get("bss-recovery").at("small"), settings={"items": 2000, "columns": 10, "budgets": (4, 8)}
     )
     lines = run_experiment(protocol, tmp_path / "r.jsonl", strategies=["random", "lewis"], seeds=6)

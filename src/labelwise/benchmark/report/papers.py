@@ -105,6 +105,7 @@ def _list_tables() -> list[tuple[str, tuple[str, ...], PaperTable]]:
 
 
 def _iterate_tables(printed: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], PaperTable]]:
+    names: tuple[str, ...]
     for number, entry in printed["sparse_areas"].items():
         for dataset, values in _parse_rows(entry["table"]).items():
             stem = f"sparse-table{number}-"

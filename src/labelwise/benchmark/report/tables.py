@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class ReportTable:
     rows: tuple[tuple[TableCell, ...], ...]
 
 
-def _make_table(columns: dict[str, Sequence[TableCell] | None]) -> ReportTable:
+def _make_table(columns: Mapping[str, Sequence[TableCell] | None]) -> ReportTable:
     """A table from its columns by head; columns that are None are left out."""
     kept = {head: cells for head, cells in columns.items() if cells is not None}
     return ReportTable(tuple(kept), tuple(zip(*kept.values(), strict=True)))

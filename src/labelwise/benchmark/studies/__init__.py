@@ -1,18 +1,16 @@
-"""Experiments that are no rounds of buying labels, with lines of the same form.
+"""Studies: experiments other than rounds of buying labels, with results of the same form.
 
-Every study is a function of its name in a module of this package.
-
-==============  =========================  =======================  ==============================
-study           ``labels`` of a line is    ``metric``               what
-==============  =========================  =======================  ==============================
-first_query     labels at the start        seconds                  how long the first batch takes
-growth          the number of models       lewis_total              T, or the sum of the ranks
-encoder_growth  the number of encoders     lewis_total              the same, of frozen encoders
-encoder_heads   labels                     accuracy                 linear layers on encoders
-ratio           the epochs of training     approximation_ratio      R of random batches
-recovery        labels                     excess_error             least squares on few labels
-network         labels                     excess_error             a network on few labels
-==============  =========================  =======================  ==============================
+==============  =====================  =======================  ==================================
+study           ``labels`` of a line   ``metric``               content
+==============  =====================  =======================  ==================================
+first_query     labels at the start    seconds                  time of the first batch
+growth          number of models       lewis_total              total weight, or sum of the ranks
+encoder_growth  number of encoders     lewis_total              the same for frozen encoders
+encoder_heads   labels                 accuracy                 linear layers on encoders
+ratio           epochs of training     approximation_ratio      R of random batches
+recovery        labels                 excess_error             least squares on few labels
+network         labels                 excess_error             a network on few labels
+==============  =====================  =======================  ==================================
 """
 
 from collections.abc import Callable, Iterator
@@ -21,28 +19,33 @@ from dataclasses import dataclass
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.studies import encoders, growth, network, query, ratio, recovery
+from labelwise.benchmark.studies.encoded import study_encoder_heads
+from labelwise.benchmark.studies.growth import study_encoder_growth, study_growth
+from labelwise.benchmark.studies.network import study_network
+from labelwise.benchmark.studies.query import study_first_query
+from labelwise.benchmark.studies.ratio import study_ratio
+from labelwise.benchmark.studies.recovery import study_recovery
 
 
 @dataclass(frozen=True)
 class Study:
-    """A runner: ``lines(protocol, entrant, seed, device)``, and how many lines it gives."""
+    """A function ``lines(protocol, entrant, seed, device)``, and its number of lines."""
 
     lines: Callable[[Protocol, Entrant, int, Device], Iterator[RoundResult]]
-    rounds: Callable[[Protocol], int]
+    count_rounds: Callable[[Protocol], int]
 
 
-def _budgets(protocol: Protocol) -> int:
+def _count_budgets(protocol: Protocol) -> int:
     return len(protocol.settings["budgets"])
 
 
 STUDIES = {
-    "first_query": Study(query.first_query, lambda protocol: 1),
-    "growth": Study(growth.growth, lambda protocol: len(protocol.networks)),
-    "encoder_growth": Study(encoders.encoder_growth, lambda it: len(it.settings["encoders"])),
-    "encoder_heads": Study(encoders.encoder_heads, lambda protocol: protocol.rounds + 1),
-    "ratio": Study(ratio.ratio, lambda protocol: len(protocol.settings["epochs"])),
-    "recovery": Study(recovery.recovery, _budgets),
-    "network": Study(network.network, _budgets),
+    "first_query": Study(study_first_query, lambda protocol: 1),
+    "growth": Study(study_growth, lambda protocol: len(protocol.networks)),
+    "encoder_growth": Study(study_encoder_growth, lambda it: len(it.settings["encoders"])),
+    "encoder_heads": Study(study_encoder_heads, lambda protocol: protocol.rounds + 1),
+    "ratio": Study(study_ratio, lambda protocol: len(protocol.settings["epochs"])),
+    "recovery": Study(study_recovery, _count_budgets),
+    "network": Study(study_network, _count_budgets),
 }
 """All studies by name."""

@@ -1,63 +1,94 @@
-"""Growth: what a batch must weigh to serve one model, two models, and so on."""
+"""Growth studies: total Lewis weight of a batch that serves one model, two models, and so on."""
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, to_numpy
-from labelwise.benchmark.devices import Clock, Device
+from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.scenes import prepare
-from labelwise.benchmark.studies.lines import line
+from labelwise.benchmark.splits import split_dataset
+from labelwise.benchmark.studies.encoded import SUFFIX, combine_encoders, load_encoded
+from labelwise.benchmark.studies.lines import make_line
 from labelwise.kernels import leverage_scores, lewis_weights
 
+ORDER = 19
+"""Random stream of the order of encoders."""
 
-def growth(
+
+def study_growth(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[RoundResult]:
-    """How the sum of the largest weights grows with the models that a batch must serve.
+    """Growth of the sum of the largest weights with the number of models.
 
-    The option ``p`` is that of the Lewis weights; with ``curve="ranks"`` it is the sum of the
-    models' ranks instead, which bounds it.
+    The option ``p`` is that of the Lewis weights; ``curve="ranks"`` gives the sum of the models'
+    ranks instead, which is an upper bound.
     """
-    clock = Clock(device)
-    models = _features_by_model(protocol, seed, device)
-    weights = (model_weights(features, power(entrant)) for features in models)
-    for number, value in enumerate(totals(weights, entrant)):
-        yield line(protocol, entrant, seed, device, number, number + 1, value, clock.lap())
+    models = _iterate_features(protocol, seed, device)
+    weights = (_compute_weights(features, _get_power(entrant)) for features in models)
+    yield from _make_lines(protocol, entrant, seed, device, weights)
 
 
-def power(entrant: Entrant) -> float:
+def study_encoder_growth(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
+    """The same for frozen encoders, in an order drawn by the seed."""
+    settings = protocol.settings
+    key = protocol.dataset.removesuffix(SUFFIX), tuple(settings["encoders"])
+    order = np.random.default_rng([seed, ORDER]).permutation(len(load_encoded(protocol).ends))
+    weights = (
+        _weigh_encoder(*key, settings.get("components"), int(place), _get_power(entrant))
+        for place in order
+    )
+    yield from _make_lines(protocol, entrant, seed, device, weights)
+
+
+def _make_lines(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device, weights: Iterable[Floats]
+) -> Iterator[RoundResult]:
+    """A line after every model: the sum of the items' largest weights, or of the ranks."""
+    clock = DeviceClock(device)
+    largest: Floats | None = None
+    ranks = 0.0
+    for number, own in enumerate(weights):
+        largest = own if largest is None else np.maximum(largest, own)
+        ranks += float(own.sum())
+        bounded = min(ranks, float(len(own)))
+        value = bounded if entrant.options.get("curve") == "ranks" else float(largest.sum())
+        yield make_line(protocol, entrant, seed, device, number, number + 1, value, clock.lap())
+
+
+def _get_power(entrant: Entrant) -> float:
     """The ``p`` of the Lewis weights."""
     return float(entrant.options.get("p", 2.0))
 
 
-def model_weights(features: Array, p: float) -> Floats:
+def _compute_weights(features: Array, p: float) -> Floats:
     """The Lewis weights of all items by one model, ``(n,)``."""
     weights = leverage_scores(features) if p == 2 else lewis_weights(features, p)
     return np.asarray(to_numpy(weights), dtype=np.float64)
 
 
-def totals(weights: Iterable[Floats], entrant: Entrant) -> Iterator[float]:
-    """The sum of the items' largest weights, or of the ranks, after every model's ``(n,)``."""
-    largest: Floats | None = None
-    ranks = 0.0
-    for own in weights:
-        largest = own if largest is None else np.maximum(largest, own)
-        ranks += float(own.sum())
-        bounded = min(ranks, float(len(own)))
-        yield bounded if entrant.options.get("curve") == "ranks" else float(largest.sum())
+@lru_cache(maxsize=64)
+def _weigh_encoder(
+    dataset: str, encoders: tuple[str, ...], components: int | None, number: int, p: float
+) -> Floats:
+    """The weights of all items by one encoder; seeds differ only in the order of the encoders."""
+    data = combine_encoders(dataset, encoders, components)
+    features = data.inputs[:, data.find_columns(number)].astype(np.float64)
+    return _compute_weights(features, p)
 
 
-def _features_by_model(protocol: Protocol, seed: int, device: Device) -> Iterator[Any]:
-    """The pool's features by network after network, each trained on the same first labels."""
-    scene = prepare(protocol, seed)
-    models = make_models(protocol, Entrant("random"), scene, device)
-    places = scene.positions(scene.first)
-    targets = np.eye(scene.outputs, dtype=np.float32)[scene.targets[places]]
-    for task in models.tasks(places, targets, None, seed):
+def _iterate_features(protocol: Protocol, seed: int, device: Device) -> Iterator[Any]:
+    """The pool's features by each network, trained on the same first labels."""
+    split = split_dataset(protocol, seed)
+    models = make_models(protocol, Entrant("random"), split, device)
+    places = split.find_positions(split.first)
+    targets = np.eye(split.outputs, dtype=np.float32)[split.targets[places]]
+    for task in models.make_tasks(places, targets, None, seed):
         task.fit()
         yield task.learner.represent(models.pool, ["features"])["features"]

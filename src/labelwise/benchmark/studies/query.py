@@ -1,97 +1,94 @@
-"""The first query: seconds to represent a pool and to pick the first batch from it.
+"""Study of the first query: seconds to represent a pool and to select the first batch from it.
 
 All strategies of a seed read the same network, so it is trained once, and one pass over the pool
-gives what any of them reads. The seconds of that pass count for every strategy that reads anything;
-the training is not counted.
+computes all representations. The seconds of that pass count for every strategy that reads any; the
+training is not counted.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from labelwise.benchmark import selecting
 from labelwise.benchmark.batched import fit_together
-from labelwise.benchmark.devices import Clock, Device
+from labelwise.benchmark.benchmark_run import PICKING, TRAINING, BatchSelector, mix_seed
+from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.rounds import PICKING, TRAINING, seed_of
-from labelwise.benchmark.scenes import Scene, prepare
-from labelwise.benchmark.studies.lines import line
+from labelwise.benchmark.splits import DataSplit, split_dataset
+from labelwise.benchmark.studies.lines import make_line
+from labelwise.learners.inputs import Items
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
 
 NAMES = ("features", "logits", "probabilities")
-"""What the one pass gives."""
+"""Representations of the one pass."""
 
 _kept: dict[str, Any] = {}
-"""The represented pool and what it was made for."""
+"""The last represented pool and its key."""
 
 
-class Represented(NamedTuple):
-    """A trained network and what it makes of the pool.
+class RepresentedPool(NamedTuple):
+    """A trained network and its representations of the pool.
 
     Attributes:
-        scene: the data of the seed.
+        split: the data of the seed.
+        items: the pool on the device.
         reader: the network.
         rows: representations by name.
         seconds: of the training, and of the pass over the pool.
     """
 
-    scene: Scene
+    split: DataSplit
+    items: Items
     reader: Any
     rows: Mapping[str, Any]
     seconds: Mapping[str, float]
 
 
-def first_query(
+def study_first_query(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> Iterator[RoundResult]:
-    """Seconds to represent the pool and pick the first batch; the training is not counted."""
-    picked, seconds = query(protocol, entrant, seed, device)
+    """Seconds to represent the pool and select the first batch, without the training."""
+    picked, seconds = query_batch(protocol, entrant, seed, device)
     value = seconds["represent"] + seconds["select"]
-    found = line(protocol, entrant, seed, device, 0, protocol.start, value, 0.0)
+    found = make_line(protocol, entrant, seed, device, 0, protocol.start, value, 0.0)
     yield replace(
         found,
-        seconds={name: round(passed, 6) for name, passed in seconds.items()},
+        seconds={name: round(value, 6) for name, value in seconds.items()},
         picks=tuple(picked.ids.tolist()),
     )
 
 
-def query(
+def query_batch(
     protocol: Protocol, entrant: Entrant, seed: int, device: Device
 ) -> tuple[Selection, dict[str, float]]:
     """The first batch, and the seconds of training, representing and selecting."""
-    made_for = protocol, seed, device
-    if _kept.get("made for") != made_for:
-        _kept.clear()  # the old pool's memory goes before the new one's comes
-        _kept["pool"] = _represented(protocol, seed, device)
-        _kept["made for"] = made_for
-    pool: Represented = _kept["pool"]
-    strategy = get(entrant.strategy).with_options(**selecting.options_of(protocol, entrant))
-    names = selecting.wanted(strategy, NAMES, bayesian=False) if strategy.needs else ()
-    clock = Clock(device)
-    picked = selecting.choose(
-        protocol,
-        entrant,
-        pool.scene,
-        {name: pool.rows[name] for name in names},
-        pool.scene.first,
-        protocol.batch,
-        seed=seed_of(seed, 0, PICKING),
-        reader=pool.reader,
+    key = protocol, seed, device
+    if _kept.get("key") != key:
+        _kept.clear()  # free the memory of the old pool first
+        _kept["pool"] = _represent_pool(protocol, seed, device)
+        _kept["key"] = key
+    pool: RepresentedPool = _kept["pool"]
+    strategy = get(entrant.strategy).with_options(**entrant.options)
+    names = strategy.match_needs(NAMES) if strategy.needs else ()
+    rows = {name: pool.rows[name] for name in names}
+    clock = DeviceClock(device)
+    picked = BatchSelector(protocol, entrant, pool.split, pool.items).select(
+        pool.reader, rows, pool.split.first, protocol.batch, seed=mix_seed(seed, 0, PICKING)
     )
-    passed = pool.seconds["represent"] if names else 0.0
-    return picked, {**pool.seconds, "represent": passed, "select": clock.lap()}
+    represent = pool.seconds["represent"] if names else 0.0
+    return picked, {**pool.seconds, "represent": represent, "select": clock.lap()}
 
 
-def _represented(protocol: Protocol, seed: int, device: Device) -> Represented:
-    scene = prepare(protocol, seed)
-    models = make_models(protocol, Entrant("random"), scene, device)
-    places = scene.positions(scene.first)
-    clock = Clock(device)
-    fit_together(models.tasks(places, scene.targets[places], None, seed_of(seed, 0, TRAINING)))
+def _represent_pool(protocol: Protocol, seed: int, device: Device) -> RepresentedPool:
+    split = split_dataset(protocol, seed)
+    models = make_models(protocol, Entrant("random"), split, device)
+    places = split.find_positions(split.first)
+    clock = DeviceClock(device)
+    seed = mix_seed(seed, 0, TRAINING)
+    fit_together(models.make_tasks(places, split.targets[places], None, seed))
     seconds = {"train": clock.lap()}
     rows = models.reader.represent(models.pool, list(NAMES))
     seconds["represent"] = clock.lap()
-    return Represented(scene, models.reader, rows, seconds)
+    return RepresentedPool(split, models.pool, models.reader, rows, seconds)

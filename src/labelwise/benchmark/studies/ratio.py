@@ -1,4 +1,4 @@
-"""Ratio: the approximation ratio of random batches while a network trains."""
+"""Study of the approximation ratio of random batches while a network trains."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,30 +8,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import to_numpy
-from labelwise.benchmark.batched import Trainee, fit_together
-from labelwise.benchmark.devices import Clock, Device, on_device
+from labelwise.benchmark.batched import BatchableLearner, fit_together
+from labelwise.benchmark.devices import Device, DeviceClock, move_items
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.scenes import prepare
-from labelwise.benchmark.studies.lines import line
+from labelwise.benchmark.splits import split_dataset
+from labelwise.benchmark.studies.lines import make_line
 from labelwise.learners.gradients import summed_gradient
 from labelwise.learners.network import evaluation_mode
 
 BATCH = 256
-"""Items of a batch that gradients are summed over."""
+"""Batch size of the summed gradient."""
 
 
-def ratio(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> Iterator[RoundResult]:
+def study_ratio(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
     """The approximation ratio of random batches, after more and more epochs of training.
 
-    The option ``b`` is the size of the batches. A network that is trained for more epochs passes
-    through the states of those before, so every line is a training of its own.
+    The option ``b`` is the size of the batches. Every line is a separate training.
     """
-    clock = Clock(device)
-    scene = prepare(protocol, seed)
-    places = scene.positions(scene.first)
-    left = np.setdiff1d(np.arange(len(scene.ids)), places)
+    clock = DeviceClock(device)
+    split = split_dataset(protocol, seed)
+    places = split.find_positions(split.first)
+    left = np.setdiff1d(np.arange(len(split.ids)), places)
     rng = np.random.default_rng([seed, int(entrant.options["b"])])
     draws = [
         rng.choice(left, size=int(entrant.options["b"]), replace=False)
@@ -39,27 +40,27 @@ def ratio(protocol: Protocol, entrant: Entrant, seed: int, device: Device) -> It
     ]
     for number, epochs in enumerate(protocol.settings["epochs"]):
         trained = replace(protocol, learner={**protocol.learner, "epochs": epochs})
-        models = make_models(trained, Entrant("random"), scene, device)
-        tasks = models.tasks(places, scene.targets[places], None, seed)
+        models = make_models(trained, Entrant("random"), split, device)
+        tasks = models.make_tasks(places, split.targets[places], None, seed)
         fit_together(tasks)
-        values = [_ratio(tasks[0].learner, scene.inputs[draw], device) for draw in draws]
+        values = [_measure_ratio(tasks[0].learner, split.inputs[draw], device) for draw in draws]
         value = float(np.mean(values))
-        yield line(protocol, entrant, seed, device, number, epochs, value, clock.lap())
+        yield make_line(protocol, entrant, seed, device, number, epochs, value, clock.lap())
 
 
-def _ratio(learner: Trainee, inputs: NDArray[Any], device: Device) -> float:
+def _measure_ratio(learner: BatchableLearner, inputs: NDArray[Any], device: Device) -> float:
     """``R`` of a batch, over the whole network, at the predicted labels."""
     names = ["gradient_norms", "gradient_products", "logits"]
     rows = {name: to_numpy(value) for name, value in learner.represent(inputs, names).items()}
-    items, labels = on_device(inputs, device), on_device(rows["logits"].argmax(axis=1), device)
+    items, labels = move_items(inputs, device), move_items(rows["logits"].argmax(axis=1), device)
     parts = np.array_split(np.arange(len(inputs)), -(-len(inputs) // BATCH))
     with evaluation_mode(learner.module):
-        together = summed_gradient(
+        total = summed_gradient(
             learner.module,
             [(items.batch(part), labels.batch(part)) for part in parts],
             learner.settings.loss,
         )
-    norm = sum(float(value.double().square().sum()) for value in together.values())
+    norm = sum(float(value.double().square().sum()) for value in total.values())
     cross = 2 * float(rows["gradient_products"].astype(np.float64).sum())
     apart = float(rows["gradient_norms"].astype(np.float64).sum())
     return (apart + cross) / (norm + cross) if norm + cross > 0 else float("nan")

@@ -3,19 +3,20 @@
 import pytest
 import torch
 
+from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
 from labelwise.benchmark.devices import find_device
-from labelwise.benchmark.protocol import Entrant, changed
+from labelwise.benchmark.protocol import Entrant, change_protocol
 from labelwise.benchmark.protocols import get
-from labelwise.benchmark.rounds import Run, Stage, play
 from labelwise.benchmark.runs import run_experiment
+from labelwise.benchmark.splits import SplitCache
 from labelwise.errors import BadInput
 from tests.benchmark.tiny_runs import plain, tiny
 
 
 def side_by_side(protocol, names, known=None, seeds=(0, 1)):
-    stage = Stage(protocol, find_device("cpu"), keep=len(seeds))
-    runs = [Run(stage, Entrant(name), seed) for seed in seeds for name in names]
-    return play(runs, known, on_cpu=True)
+    stage = SplitCache(protocol, find_device("cpu"), keep=len(seeds))
+    runs = [BenchmarkRun(stage, Entrant(name), seed) for seed in seeds for name in names]
+    return play_runs(runs, known, on_cpu=True)
 
 
 @pytest.mark.parametrize("name", ["sparse-table2-mnist", "dynamics-table2"])
@@ -35,10 +36,10 @@ def test_runs_side_by_side_are_batched_and_go_on_with_the_same_numbers(name):
 def test_runs_side_by_side_train_what_each_run_by_itself_trains():
     """A few steps in float64: longer trainings turn rounding into other networks."""
     protocol = tiny(networks=("lenet5",), learner={"epochs": 2}, rounds=1)
-    stage = Stage(protocol, find_device("cpu"), keep=2)
-    runs = [[Run(stage, Entrant("random"), seed) for seed in (0, 1)] for _ in range(2)]
-    together = list(play(runs[0], on_cpu=True))
-    alone = [line for run in runs[1] for line in play([run])]
+    stage = SplitCache(protocol, find_device("cpu"), keep=2)
+    runs = [[BenchmarkRun(stage, Entrant("random"), seed) for seed in (0, 1)] for _ in range(2)]
+    together = list(play_runs(runs[0], on_cpu=True))
+    alone = [line for run in runs[1] for line in play_runs([run])]
     picks = [{(line.seed, line.round): line.picks for line in part} for part in (together, alone)]
     assert picks[0] == picks[1]
     for ours, theirs in zip(*runs, strict=True):
@@ -49,11 +50,11 @@ def test_runs_side_by_side_train_what_each_run_by_itself_trains():
 
 def test_picking_all_at_once_buys_what_one_large_batch_buys():
     protocol = tiny("lewis-fig2-vanilla", networks=("mlp",), rounds=3)
-    run = Run(Stage(protocol, find_device("cpu")), Entrant("lewis", one_shot=True), 0)
-    lines = list(play([run]))
-    large = changed(protocol, batch=30, rounds=1)
-    run = Run(Stage(large, find_device("cpu")), Entrant("lewis", one_shot=True), 0)
-    (first, _) = play([run])
+    run = BenchmarkRun(SplitCache(protocol, find_device("cpu")), Entrant("lewis", one_shot=True), 0)
+    lines = list(play_runs([run]))
+    large = change_protocol(protocol, batch=30, rounds=1)
+    run = BenchmarkRun(SplitCache(large, find_device("cpu")), Entrant("lewis", one_shot=True), 0)
+    (first, _) = play_runs([run])
     assert [pick for line in lines for pick in line.picks] == list(first.picks)
     assert [line.seconds["represent"] > 0 for line in lines] == [True, False, False, False]
     assert [round(line.labels) for line in lines] == [30, 40, 50, 60]
@@ -61,13 +62,13 @@ def test_picking_all_at_once_buys_what_one_large_batch_buys():
 
 def test_a_strategy_without_that_property_cannot_pick_at_once():
     protocol = tiny(rounds=3)
-    run = Run(Stage(protocol, find_device("cpu")), Entrant("ally", one_shot=True), 0)
+    run = BenchmarkRun(SplitCache(protocol, find_device("cpu")), Entrant("ally", one_shot=True), 0)
     with pytest.raises(BadInput, match="cannot pick everything at once"):
-        list(play([run]))
+        list(play_runs([run]))
 
 
 def test_frozen_networks_only_learn_their_last_layers(tmp_path):
-    protocol = changed(
+    protocol = change_protocol(
         get("lewis-fig3-finetune-casp").at("small").on("diabetes"),
         pool=300,
         test=80,
@@ -81,7 +82,7 @@ def test_frozen_networks_only_learn_their_last_layers(tmp_path):
     assert all(line.metric == "mse" and len(line.values) == 2 for line in lines)
     assert all(line.value < 1.2 and line.imbalance is None for line in lines)
     assert all(line.options["one_shot"] for line in lines)
-    run = Run(Stage(protocol, find_device("cpu")), Entrant("random"), 0)
-    list(play([run]))
+    run = BenchmarkRun(SplitCache(protocol, find_device("cpu")), Entrant("random"), 0)
+    list(play_runs([run]))
     kinds = [len(list(learner.module)) for learner in run._models.learners.values()]
     assert kinds == [1, 1]

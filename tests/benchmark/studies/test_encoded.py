@@ -7,17 +7,23 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from labelwise.benchmark import networks
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.devices import find_device
-from labelwise.benchmark.encoders import encode, features, heads
-from labelwise.benchmark.encoders.heads import head_models, scene_of, together
-from labelwise.benchmark.models import near_items
+from labelwise.benchmark.encoders import encode, features
 from labelwise.benchmark.protocol import Entrant
 from labelwise.benchmark.protocols import get, lewis_encoders
+from labelwise.benchmark.splits import move_split
 from labelwise.benchmark.studies import STUDIES
-from labelwise.benchmark.studies.encoders import encoder_growth, encoder_heads
+from labelwise.benchmark.studies.encoded import (
+    combine_encoders,
+    make_heads,
+    split_encoded,
+    study_encoder_heads,
+)
+from labelwise.benchmark.studies.growth import study_encoder_growth
 from labelwise.errors import BadInput
-from tests.benchmark.encoders.conftest import toy
+from tests.benchmark.encoders.toy_encoders import toy
 
 NAMES = ("toy_6", "toy_12", "toy_20")
 CPU = find_device("cpu")
@@ -43,7 +49,7 @@ def tiny(name, **changes):
 HEADS = {"start": 30, "batch": 20, "rounds": 2}
 
 
-@pytest.mark.parametrize("module", [heads, lewis_encoders])
+@pytest.mark.parametrize("module", [networks, lewis_encoders])
 def test_the_examples_run(module):
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0
@@ -52,16 +58,16 @@ def test_the_examples_run(module):
 @pytest.mark.parametrize("name", lewis_encoders.EXPERIMENTS)
 def test_the_experiments_can_be_run_by_name(name):
     found = get(name)
-    assert STUDIES[found.study].rounds(found) == (
+    assert STUDIES[found.study].count_rounds(found) == (
         found.rounds + 1 if found.study == "encoder_heads" else len(found.settings["encoders"])
     )
 
 
 def test_features_stand_side_by_side_centred_and_scaled(encoded):
-    data = together("digits", NAMES)
+    data = combine_encoders("digits", NAMES)
     assert data.ends == (6, 18, 38) and data.inputs.shape == (400, 38)
     for number, width in enumerate((6, 12, 20)):
-        part = data.inputs[:, data.columns(number)]
+        part = data.inputs[:, data.find_columns(number)]
         assert part.shape[1] == width
         np.testing.assert_allclose(part.mean(axis=0), 0, atol=1e-5)
         assert np.square(part).mean() == pytest.approx(1, abs=1e-4)
@@ -69,7 +75,7 @@ def test_features_stand_side_by_side_centred_and_scaled(encoded):
 
 
 def test_few_directions_are_the_principal_ones(encoded):
-    data = together("digits", ("toy_20",), 5)
+    data = combine_encoders("digits", ("toy_20",), 5)
     found = encode(toy(20), "digits")
     wanted = PCA(5).fit(found.features).transform(found.test_features)
     wanted /= np.sqrt(np.square(PCA(5).fit_transform(found.features)).mean())
@@ -80,49 +86,51 @@ def test_encoders_of_other_items_are_refused(encoded, monkeypatch):
     path = encoded / "features" / "digits" / "toy_12-train-400.json"
     path.write_text(path.read_text().replace('"rows": [', '"rows": [-1, ').replace(", 1]", "]"))
     with pytest.raises(BadInput, match="toy_12 encoded other items of digits than toy_6"):
-        together("digits", NAMES)
+        combine_encoders("digits", NAMES)
 
 
 def test_the_items_of_a_seed_are_divided_without_overlap(encoded):
     protocol = tiny("lewis-fig2-encoders-cifar10", **HEADS, pool=200)
-    scene, again, other = (scene_of(protocol, seed) for seed in (0, 0, 1))
-    assert len(scene.ids) == 200 and len(np.unique(scene.first)) == 30
-    np.testing.assert_array_equal(scene.first, again.first)
-    assert scene.first.tolist() != other.first.tolist()
+    split, again, other = (split_encoded(protocol, seed) for seed in (0, 0, 1))
+    assert len(split.ids) == 200 and len(np.unique(split.first)) == 30
+    np.testing.assert_array_equal(split.first, again.first)
+    assert split.first.tolist() != other.first.tolist()
     data = load("digits")
-    np.testing.assert_array_equal(scene.targets, data.targets[scene.ids])
+    np.testing.assert_array_equal(split.targets, data.targets[split.ids])
     with pytest.raises(BadInput, match="buys 230 labels from a pool of 200"):
-        scene_of(replace(protocol, batch=100), 0)
+        split_encoded(replace(protocol, batch=100), 0)
 
 
 def test_a_model_sees_only_its_encoder(encoded):
     protocol = tiny("lewis-fig2-encoders-cifar10", **HEADS)
-    scene = scene_of(protocol, 0)
-    models = head_models(protocol, Entrant("random"), scene, CPU, near_items(scene, CPU))
-    for task in models.tasks(scene.positions(scene.first), scene.targets[:30], None, 0):
+    split = split_encoded(protocol, 0)
+    models = make_heads(protocol, Entrant("random"), split, CPU, move_split(split, CPU))
+    for task in models.make_tasks(split.find_positions(split.first), split.targets[:30], None, 0):
         task.fit()
-    data = together("digits", NAMES)
-    given = models.reader.represent(scene.inputs, ["features"])["features"]
+    data = combine_encoders("digits", NAMES)
+    given = models.reader.represent(split.inputs, ["features"])["features"]
     for number in range(3):
-        np.testing.assert_array_equal(given[number], scene.inputs[:, data.columns(number)])
+        np.testing.assert_array_equal(given[number], split.inputs[:, data.find_columns(number)])
 
 
 @pytest.mark.parametrize("entrant", get("lewis-fig2-encoders-cifar10").entrants, ids=str)
 def test_every_strategy_buys_labels_for_all_encoders(encoded, entrant):
     protocol = tiny("lewis-fig2-encoders-cifar10", **HEADS)
-    lines = list(encoder_heads(protocol, entrant, 0, CPU))
+    lines = list(study_encoder_heads(protocol, entrant, 0, CPU))
     assert [line.labels for line in lines] == [30, 50, 70]
     assert all(len(line.values) == 3 for line in lines)
     assert lines[0].value == pytest.approx(np.mean(lines[0].values))
     assert lines[-1].value > 0.3 and lines[0].network == "3 encoders"
     bought = [pick for line in lines for pick in line.picks]
-    assert len(set(bought)) == 40 and set(bought) <= set(together("digits", NAMES).rows.tolist())
+    assert len(set(bought)) == 40 and set(bought) <= set(
+        combine_encoders("digits", NAMES).rows.tolist()
+    )
 
 
 def test_all_strategies_of_a_seed_begin_alike(encoded):
     protocol = tiny("lewis-fig2-encoders-cifar10", **HEADS)
     values = {
-        next(encoder_heads(protocol, Entrant(name), 3, CPU)).values
+        next(study_encoder_heads(protocol, Entrant(name), 3, CPU)).values
         for name in ("random", "k_center", "lewis")
     }
     assert len(values) == 1
@@ -131,7 +139,7 @@ def test_all_strategies_of_a_seed_begin_alike(encoded):
 def test_the_growth_begins_at_a_rank_and_stays_under_the_sum(encoded):
     protocol = tiny("lewis-fig1-growth-encoders")
     total, ranks, other = (
-        [line.value for line in encoder_growth(protocol, entrant, 0, CPU)]
+        [line.value for line in study_encoder_growth(protocol, entrant, 0, CPU)]
         for entrant in protocol.entrants
     )
     assert total[0] == pytest.approx(ranks[0]) and round(total[0]) in (6, 12, 20)
@@ -142,11 +150,11 @@ def test_the_growth_begins_at_a_rank_and_stays_under_the_sum(encoded):
 
 def test_the_growth_is_the_sum_of_the_largest_leverages(encoded):
     protocol = tiny("lewis-fig1-growth-encoders")
-    data = together("digits", NAMES)
+    data = combine_encoders("digits", NAMES)
     largest = np.zeros(400)
     for number in range(3):
-        basis = np.linalg.qr(data.inputs[:, data.columns(number)].astype(np.float64))[0]
+        basis = np.linalg.qr(data.inputs[:, data.find_columns(number)].astype(np.float64))[0]
         largest = np.maximum(largest, np.square(basis).sum(axis=1))
     for seed in range(3):  # whatever their order
-        lines = list(encoder_growth(protocol, Entrant("lewis", {"p": 2.0}), seed, CPU))
+        lines = list(study_encoder_growth(protocol, Entrant("lewis", {"p": 2.0}), seed, CPU))
         assert lines[-1].value == pytest.approx(largest.sum())

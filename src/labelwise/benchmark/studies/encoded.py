@@ -1,0 +1,167 @@
+"""Linear models on frozen encoders, as the several models of one selection.
+
+The items of such an experiment are the concatenated features of all its encoders, each encoder's
+centred and scaled to mean square 1 (one scale for all of its columns, so that directions of small
+spread stay small). A model is a linear layer on the columns of its encoder.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import Ids
+from labelwise.benchmark.batched import BatchableLearner
+from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
+from labelwise.benchmark.datasets import load
+from labelwise.benchmark.devices import Device
+from labelwise.benchmark.encoders import CATALOGUE
+from labelwise.benchmark.encoders.features import read_features, standardize_features
+from labelwise.benchmark.models import ModelSet, make_learner_options, make_members
+from labelwise.benchmark.networks import make_column_head
+from labelwise.benchmark.protocol import Entrant, Protocol
+from labelwise.benchmark.results import RoundResult
+from labelwise.benchmark.splits import SPLIT, DataSplit, SplitCache
+from labelwise.errors import BadInput
+from labelwise.learners.inputs import Items
+
+SUFFIX = "_encoded"
+"""Suffix of the data set's name where the items are features of encoders."""
+
+
+class EncodedDataset(NamedTuple):
+    """A data set by several encoders.
+
+    Attributes:
+        rows: ``(n,)``, rows of the items in the data set.
+        inputs: ``(n, sum of the widths)``.
+        targets: ``(n,)`` classes.
+        test_inputs: inputs of the test items.
+        test_targets: targets of the test items.
+        classes: number of classes.
+        ends: end of the columns of each encoder.
+    """
+
+    rows: Ids
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
+    test_inputs: NDArray[Any]
+    test_targets: NDArray[Any]
+    classes: int
+    ends: tuple[int, ...]
+
+    def find_columns(self, number: int) -> slice:
+        """The columns of an encoder."""
+        return slice(self.ends[number - 1] if number else 0, self.ends[number])
+
+
+@lru_cache(maxsize=1)
+def combine_encoders(
+    dataset: str,
+    encoders: tuple[str, ...],
+    components: int | None = None,
+    counts: tuple[int, int] | None = None,
+) -> EncodedDataset:
+    """Stored features of several encoders, concatenated.
+
+    Args:
+        dataset: the encoded data set.
+        encoders: names, in the order of the columns.
+        components: number of principal components of every encoder to keep; None keeps all.
+        counts: numbers of encoded training and test items; the default ones if None.
+    """
+    found = [read_features(CATALOGUE[name], dataset, counts=counts) for name in encoders]
+    first = found[0]
+    for name, other in zip(encoders, found, strict=True):
+        if not np.array_equal(other.rows, first.rows):
+            raise BadInput(f"{name} encoded other items of {dataset} than {encoders[0]}")
+    pairs = [
+        standardize_features(*_reduce_features(own.features, own.test_features, components))
+        for own in found
+    ]
+    data = load(dataset)
+    if data.classes is None:
+        raise BadInput(f"{dataset} is a regression; heads on encoders are for classes")
+    return EncodedDataset(
+        first.rows,
+        np.concatenate([near for near, _ in pairs], axis=1),
+        data.targets[first.rows],
+        np.concatenate([far for _, far in pairs], axis=1),
+        data.test_targets[first.test_rows],
+        data.classes,
+        tuple(accumulate(near.shape[1] for near, _ in pairs)),
+    )
+
+
+def _reduce_features(
+    features: NDArray[Any], test_features: NDArray[Any], count: int | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Project both onto the first principal components of the first."""
+    if count is None or count >= features.shape[1]:
+        return features, test_features
+    centre = features.mean(axis=0)
+    centred = features - centre
+    _, vectors = np.linalg.eigh((centred.T @ centred).astype(np.float64))  # ascending
+    kept = vectors[:, : -count - 1 : -1].astype(np.float32)
+    return centred @ kept, (test_features - centre) @ kept
+
+
+def load_encoded(protocol: Protocol) -> EncodedDataset:
+    """The data of an experiment."""
+    name = protocol.dataset.removesuffix(SUFFIX)
+    encoders = tuple(protocol.settings["encoders"])
+    return combine_encoders(name, encoders, protocol.settings.get("components"))
+
+
+def split_encoded(protocol: Protocol, seed: int) -> DataSplit:
+    """Split the items by a seed into pool and first labels; the test items are fixed."""
+    data = load_encoded(protocol)
+    order = np.random.default_rng([seed, SPLIT]).permutation(len(data.rows))
+    taken = order if protocol.pool is None else order[: protocol.pool]
+    bought = protocol.start + protocol.rounds * protocol.batch
+    if bought > len(taken):
+        raise BadInput(f"{protocol.name} buys {bought} labels from a pool of {len(taken)}")
+    rows = np.sort(taken)
+    return DataSplit(
+        data.rows[rows],
+        data.inputs[rows],
+        data.targets[rows],
+        data.rows[taken[: protocol.start]],
+        data.test_inputs,
+        data.test_targets,
+        None,
+        data.classes,
+    )
+
+
+def make_heads(
+    protocol: Protocol,
+    entrant: Entrant,
+    split: DataSplit,
+    device: Device,
+    items: tuple[Items, Items],
+) -> ModelSet:
+    """An untrained linear layer for every encoder."""
+    names: Sequence[str] = protocol.settings["encoders"]
+    data = load_encoded(protocol)
+    learners = {}
+    for number, name in enumerate(names):
+        place = data.find_columns(number)
+        learners[name] = BatchableLearner(
+            partial(make_column_head, place.start, place.stop, split.outputs),
+            kind=("head", name, protocol.name, protocol.scale),
+            members=make_members(protocol, entrant, split, models=len(names)),
+            **make_learner_options(protocol, split, device),
+        )
+    return ModelSet(learners, [items[0]] * len(names), [items[1]] * len(names))
+
+
+def study_encoder_heads(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
+    """Rounds of buying labels for linear layers on the encoders."""
+    splits = SplitCache(protocol, device, split=split_encoded)
+    yield from play_runs([BenchmarkRun(splits, entrant, seed, make_heads)])

@@ -1,0 +1,3 @@
+"""The cache folder with toy encoders."""
+
+from tests.benchmark.encoders.toy_encoders import folder  # noqa: F401
