@@ -112,7 +112,7 @@ def test_augmented_images_are_shifted_or_flipped_copies():
 
 
 def test_wrong_names_and_shapes_are_refused():
-    with pytest.raises(UnknownName, match="no network is called 'lenet'; choose from lenet5"):
+    with pytest.raises(UnknownName, match="there is no network 'lenet'; choose from lenet5"):
         make_network("lenet", (1, 28, 28), 10)
     with pytest.raises(BadInput, match=r"vgg16 takes images .* got shape \(9,\)"):
         make_network("vgg16", (9,), 10)

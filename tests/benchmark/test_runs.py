@@ -186,4 +186,4 @@ def test_the_command_lists_and_runs_experiments(tmp_path, capsys, monkeypatch):
     assert "labelwise benchmark report results.jsonl" in shown.out
     assert len(read_results(Path("results.jsonl"))) == 24
     assert command(["benchmark", "run", "sparse-tabel2"]) == 1
-    assert "no experiment is called 'sparse-tabel2'" in capsys.readouterr().err
+    assert "there is no experiment 'sparse-tabel2'" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def test_a_plan_that_cannot_be_is_refused(asked, message):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(UnknownName, match="no network is called 'vgg'"):
+    with pytest.raises(UnknownName, match="there is no network 'vgg'"):
         make_plan(DATA, network="vgg")
     with pytest.raises(UnknownName, match="margn"):
         make_plan(DATA, strategies=["margn"])

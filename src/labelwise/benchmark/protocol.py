@@ -1,4 +1,4 @@
-"""What an experiment is, as data: the protocol of a paper's table or figure, and its reductions."""
+"""The protocol of an experiment as data: a paper's table or figure, and its reduced scales."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from labelwise.errors import BadInput, UnknownName
 
 METRICS = {"accuracy": True, "mse": False, "imbalance": False}
-"""What a run of rounds can measure, and whether more is better."""
+"""Metrics of benchmark runs, and whether higher is better."""
 
 WEIGHTS = ("none", "mean", "sum")
 SCALES = ("small", "medium", "full")
@@ -16,15 +16,15 @@ SCALES = ("small", "medium", "full")
 
 @dataclass(frozen=True)
 class Entrant:
-    """A strategy with all that is particular to it in an experiment.
+    """A strategy with its settings in an experiment.
 
     Attributes:
         strategy: its name.
-        options: its options that differ from its defaults.
-        learner: options of the learner that it alone reads (as ``epsilon`` of dual variables).
-        weights: how training uses its weights, where that differs from the protocol's.
-        one_shot: pick everything by what the networks give in round 0, as if all was bought at
-            once; the rounds then only show what smaller budgets would have given.
+        options: options that differ from the defaults.
+        learner: options of a learner that only this strategy reads, such as ``epsilon`` of duals.
+        weights: how training uses its weights, if not as in the protocol.
+        one_shot: select everything with the representations of round 0, as if all labels were
+            bought at once; the rounds then show smaller budgets.
     """
 
     strategy: str
@@ -39,7 +39,7 @@ class Entrant:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a results file says under ``options``: what tells two entrants apart.
+        """The ``options`` in a results file, which identify the entrant.
 
         >>> Entrant("dynamics", {"gamma": 0.0}).facts
         {'gamma': 0.0}
@@ -55,14 +55,14 @@ class Entrant:
 
     @property
     def label(self) -> str:
-        """Name and facts in a few words."""
+        """Name and facts."""
         facts = ", ".join(f"{name}={value}" for name, value in self.facts.items())
         return f"{self.strategy} ({facts})" if facts else self.strategy
 
 
 @dataclass(frozen=True)
-class Scale:
-    """A reduction of a protocol: the fields it changes, and what that means in words."""
+class ProtocolScale:
+    """A reduction of a protocol: its description, and the fields it changes."""
 
     reduced: str
     changes: Mapping[str, Any]
@@ -73,32 +73,32 @@ class Protocol:
     """An experiment.
 
     Attributes:
-        name: what the command line calls it.
-        paper: which paper, and which table or figure of it.
-        about: what it shows, in one sentence.
+        name: name on the command line.
+        paper: the paper, and its table or figure.
+        about: one-line description.
         dataset: name of the data set.
-        networks: names of the architectures; several are trained on the same labels.
+        networks: names of the architectures, all trained on the same labels.
         learner: options of `labelwise.TorchLearner`; ``members`` may be ``"variational"``.
         start: labels at the start, drawn at random.
         batch: labels bought at a time.
-        rounds: how often labels are bought; one more measurement is made.
+        rounds: number of batches; there is one more measurement.
         entrants: the strategies.
-        metric: what is measured on the test items.
-        weights: how training uses a strategy's weights. ``"none"``: not at all. ``"mean"``: every
-            batch's are scaled to mean 1, and the first labels weigh 1. ``"sum"``: as they are, how
-            many items of the pool a pick stands for, and the first labels stand for themselves.
-        pool: items of the training pool that take part, drawn anew for every seed; None for all.
-        test: test items that are measured on; None for all.
-        validation: items that are set apart for early stopping or calibration; they are counted
-            as labels of those strategies that use them.
-        copies: how often every item is in the pool.
-        frozen: after round 0, only the last layers are fitted, on the features of round 0; every
-            strategy then picks in one shot.
-        study: the runner of an experiment that is no rounds of buying labels, or None.
-        settings: what only that runner reads.
-        seeds: runs of each strategy, unless others are asked for.
-        scale: which scale this is.
-        reduced: what was reduced against the paper, in words.
+        metric: metric on the test items.
+        weights: how training uses a strategy's weights. ``"none"``: not at all. ``"mean"``: scaled
+            to mean 1 per batch, and 1 for the first labels. ``"sum"``: unchanged (the number of
+            items of the pool that a pick represents), and 1 for the first labels.
+        pool: size of the pool, drawn for every seed; None for the whole training set.
+        test: number of test items; None for all.
+        validation: number of items for early stopping or calibration; counted as labels of the
+            strategies that use them.
+        copies: number of copies of every item in the pool.
+        frozen: fit only the last layers after round 0, on the features of round 0; every strategy
+            then selects in one shot.
+        study: name of a study, for an experiment other than rounds of buying labels, or None.
+        settings: settings of the study.
+        seeds: default number of runs of each strategy.
+        scale: the scale.
+        reduced: how it is reduced compared with the paper.
         scales: the reductions by name.
     """
 
@@ -124,50 +124,52 @@ class Protocol:
     seeds: int = 5
     scale: str = "full"
     reduced: str = ""
-    scales: Mapping[str, Scale] = field(default_factory=dict)
+    scales: Mapping[str, ProtocolScale] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_weights(self.weights)
         if self.study is None and self.metric not in METRICS:
             raise UnknownName(
-                f"no metric is called {self.metric!r}; choose from {', '.join(METRICS)}"
+                f"there is no metric {self.metric!r}; choose from {', '.join(METRICS)}"
             )
         for name, least in (("start", 1), ("batch", 1), ("rounds", 0), ("copies", 1)):
             if getattr(self, name) < least:
                 raise BadInput(f"{name} must be {least} or more; got {getattr(self, name)}")
         if not self.networks and self.study is None:
-            raise BadInput(f"{self.name} names no network; give one or more")
+            raise BadInput(f"{self.name} has no network; give one or more")
         if len({entrant.label for entrant in self.entrants}) < len(self.entrants):
             raise BadInput(f"{self.name} has the same strategy with the same options twice")
 
     @property
     def network(self) -> str:
-        """The network's name, or how many there are."""
+        """The name of the network, or the number of networks or encoders."""
+        if "encoders" in self.settings:
+            return f"{len(self.settings['encoders'])} encoders"
         if len(self.networks) == 1:
             return self.networks[0]
         return f"{len(self.networks)} networks" if self.networks else "none"
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a larger value of the metric is a better one."""
+        """Direction of the metric."""
         return METRICS.get(self.metric, False)
 
     def at(self, scale: str) -> "Protocol":
-        """The protocol at a scale, with what was reduced in ``reduced``."""
+        """The protocol at a scale, described in ``reduced``."""
         if scale not in SCALES:
-            raise UnknownName(f"no scale is called {scale!r}; choose from {', '.join(SCALES)}")
+            raise UnknownName(f"there is no scale {scale!r}; choose from {', '.join(SCALES)}")
         if scale not in self.scales:
             return replace(self, scale=scale)
         chosen = self.scales[scale]
         changes = {"seeds": 3 if scale == "small" else self.seeds, **chosen.changes}
-        for name in ("learner", "settings"):  # these are changed in part
+        for name in ("learner", "settings"):  # these are merged
             if name in changes:
                 changes[name] = {**getattr(self, name), **changes[name]}
         reduced = "; ".join(part for part in (self.reduced, chosen.reduced) if part)
         return replace(self, scale=scale, reduced=reduced, **changes)
 
     def on(self, dataset: str) -> "Protocol":
-        """The protocol on another data set, as far as its pool allows."""
+        """The protocol on another data set."""
         if dataset == self.dataset:
             return self
         note = f"{dataset} in place of {self.dataset}"
@@ -175,10 +177,9 @@ class Protocol:
         return replace(self, dataset=dataset, reduced=reduced)
 
     def choose_entrants(self, names: Sequence[str] | None) -> tuple[Entrant, ...]:
-        """The entrants of these names, in their order.
+        """The entrants of these strategies, in their order; all if None.
 
-        A name stands for all entrants of that strategy; a strategy that the protocol does not name
-        enters with its defaults. None stands for all entrants.
+        A strategy that the protocol does not contain enters with its defaults.
         """
         if names is None:
             return self.entrants
@@ -192,7 +193,7 @@ class Protocol:
 
 
 def change_protocol(protocol: Protocol, **changes: Any) -> Protocol:
-    """The protocol with some fields changed, checked; for experiments of one's own.
+    """The protocol with some fields changed, for experiments of your own.
 
     >>> from labelwise.benchmark.protocols import get
     >>> change_protocol(get("sparse-table2-mnist"), rounds=2).rounds

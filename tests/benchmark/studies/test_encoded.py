@@ -1,18 +1,16 @@
 """Linear layers on several encoders, as the models of one selection."""
 
-import doctest
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from labelwise.benchmark import networks
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.encoders import encode, features
 from labelwise.benchmark.protocol import Entrant
-from labelwise.benchmark.protocols import get, lewis_encoders
+from labelwise.benchmark.protocols import experiments, get
 from labelwise.benchmark.splits import move_split
 from labelwise.benchmark.studies import STUDIES
 from labelwise.benchmark.studies.encoded import (
@@ -49,13 +47,7 @@ def tiny(name, **changes):
 HEADS = {"start": 30, "batch": 20, "rounds": 2}
 
 
-@pytest.mark.parametrize("module", [networks, lewis_encoders])
-def test_the_examples_run(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
-
-
-@pytest.mark.parametrize("name", lewis_encoders.EXPERIMENTS)
+@pytest.mark.parametrize("name", [name for name in experiments() if "encoders" in name])
 def test_the_experiments_can_be_run_by_name(name):
     found = get(name)
     assert STUDIES[found.study].count_rounds(found) == (

@@ -1,33 +1,65 @@
-"""The experiments, one file per paper, each with ``EXPERIMENTS``; found without a list."""
+"""The experiments of the papers: one TOML file per paper, found without a list.
+
+Every table is an experiment with the fields of `Protocol`; ``base`` names an experiment of the same
+file whose fields it inherits. An entrant is the name of a strategy or a table of `Entrant` fields.
+"""
 
 import difflib
-import importlib
-import pkgutil
+import tomllib
+from dataclasses import replace
 from functools import cache
+from importlib.resources import files
+from typing import Any
 
-from labelwise.benchmark.protocol import Protocol
+from labelwise.benchmark.protocol import Entrant, Protocol, ProtocolScale
 from labelwise.errors import UnknownName
 
 
 @cache
 def experiments() -> dict[str, Protocol]:
-    """All experiments by name, paper after paper.
+    """All experiments by name, paper by paper.
 
     >>> experiments()["sparse-table2-mnist"].batch
     40
     """
     found: dict[str, Protocol] = {}
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        papers = importlib.import_module(f"{__name__}.{module.name}").EXPERIMENTS
-        found.update(papers)
+    folder = files(__package__)
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            for name, fields in tomllib.loads(file.read_text("utf-8")).items():
+                found[name] = _parse_protocol(name, _as_tuples(fields), found)
     return found
 
 
 def get(name: str) -> Protocol:
-    """The experiment of that name; a wrong name is an error with the nearest one."""
+    """The experiment of that name; the error for an unknown name suggests a similar one."""
     known = experiments()
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else "see labelwise benchmark list"
-        raise UnknownName(f"no experiment is called {name!r}; {hint}")
+        raise UnknownName(f"there is no experiment {name!r}; {hint}")
     return known[name]
+
+
+def _parse_protocol(name: str, fields: dict[str, Any], known: dict[str, Protocol]) -> Protocol:
+    if "entrants" in fields:
+        fields["entrants"] = tuple(
+            Entrant(entry) if isinstance(entry, str) else Entrant(**entry)
+            for entry in fields["entrants"]
+        )
+    if "scales" in fields:
+        fields["scales"] = {
+            scale: ProtocolScale(changes.pop("reduced"), changes)
+            for scale, changes in fields["scales"].items()
+        }
+    base = fields.pop("base", None)
+    if base is None:
+        return Protocol(name=name, **fields)
+    return replace(known[base], name=name, **fields)
+
+
+def _as_tuples(value: Any) -> Any:
+    """Replace lists by tuples, so that protocols can be compared and are not changed."""
+    if isinstance(value, dict):
+        return {name: _as_tuples(part) for name, part in value.items()}
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
