@@ -8,7 +8,7 @@ import pytest
 
 import labelwise
 from labelwise.benchmark import devices
-from labelwise.benchmark.devices import source_digest
+from labelwise.benchmark.devices import digest_source
 
 PACKAGE = Path(labelwise.__file__).parent
 
@@ -16,7 +16,7 @@ PACKAGE = Path(labelwise.__file__).parent
 def test_the_code_is_the_version_and_a_digest_of_the_package():
     version, _, digest = devices.describe_code().partition("+")
     assert version == metadata.version("labelwise")
-    assert digest == source_digest(PACKAGE) and len(digest) == 12
+    assert digest == digest_source(PACKAGE) and len(digest) == 12
 
 
 @pytest.fixture
@@ -27,20 +27,20 @@ def folder(tmp_path):
 
 
 def test_a_digest_is_of_the_source_alone_wherever_it_lies(folder, tmp_path_factory):
-    before = source_digest(folder)
+    before = digest_source(folder)
     (folder / "theory" / "notes.txt").write_text("no source")
     file = folder / "theory" / "coverage.py"
     file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))  # whatever ends its lines
     other = tmp_path_factory.mktemp("other") / "place"
     shutil.copytree(folder, other)
-    assert source_digest(folder) == source_digest(other) == before
+    assert digest_source(folder) == digest_source(other) == before
 
 
 def test_a_digest_changes_with_a_text_and_with_a_name(folder):
-    found = {source_digest(folder)}
+    found = {digest_source(folder)}
     file = folder / "theory" / "coverage.py"
     file.write_text(file.read_text() + "\n")
-    found.add(source_digest(folder))
+    found.add(digest_source(folder))
     file.rename(file.with_name("covering.py"))
-    found.add(source_digest(folder))
+    found.add(digest_source(folder))
     assert len(found) == 3

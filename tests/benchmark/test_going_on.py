@@ -102,5 +102,5 @@ def test_picks_that_do_not_come_out_again_are_an_error(tmp_path):
     protocol, path = STATEFUL["trained on"][0], tmp_path / "r.jsonl"
     lines = run_experiment(protocol, tmp_path / "whole.jsonl", strategies=["bandit"], seeds=1)
     append_result(path, replace(lines[0], picks=lines[0].picks[::-1]))
-    with pytest.raises(BadInput, match="picks other items than its line says"):
+    with pytest.raises(BadInput, match="picks other items than its recorded line"):
         run_experiment(protocol, path, strategies=["bandit"], seeds=1)

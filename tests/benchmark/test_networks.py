@@ -54,12 +54,12 @@ def test_the_papers_networks_have_the_number_of_parameters_they_should(name, sha
 
 def test_a_residual_block_that_keeps_its_shape_passes_its_input_on():
     network = make_network("resnet18_narrow", (3, 32, 32), 10).eval()
-    block = next(layer for layer in network if isinstance(layer, networks.Residual))
+    block = next(layer for layer in network if isinstance(layer, networks.ResidualBlock))
     for parameter in block.body.parameters():
         nn.init.zeros_(parameter)
     images = torch.rand(2, 16, 8, 8, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(block(images), images)
-    shorts = [layer.short for layer in network if isinstance(layer, networks.Residual)]
+    shorts = [layer.short for layer in network if isinstance(layer, networks.ResidualBlock)]
     assert [isinstance(short, nn.Identity) for short in shorts] == [True, True] + 3 * [False, True]
 
 
@@ -116,6 +116,6 @@ def test_wrong_names_and_shapes_are_refused():
         make_network("lenet", (1, 28, 28), 10)
     with pytest.raises(BadInput, match=r"vgg16 takes images .* got shape \(9,\)"):
         make_network("vgg16", (9,), 10)
-    with pytest.raises(BadInput, match="1 output or more; got 0"):
+    with pytest.raises(BadInput, match="outputs must be 1 or more; got 0"):
         make_network("mlp", (9,), 0)
     assert make_network("mlp", (9,), 1)(torch.zeros(2, 9)).shape == (2, 1)

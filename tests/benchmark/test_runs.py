@@ -143,7 +143,7 @@ def test_a_run_that_fails_is_left_and_the_others_go_on(tmp_path):
 def test_a_file_of_another_protocol_is_not_gone_on_with(tmp_path):
     path = tmp_path / "r.jsonl"
     lines = run_experiment(tiny(), path, strategies=["random"], seeds=1)
-    with pytest.raises(BadInput, match="by another protocol; take another results file"):
+    with pytest.raises(BadInput, match="by another protocol; choose another results file"):
         run_experiment(tiny(batch=20), path, strategies=["random"], seeds=1)
     other = tmp_path / "s.jsonl"
     for line in lines[1:]:

@@ -172,7 +172,7 @@ def test_rows_without_a_label_are_counted_or_dropped(tmp_path):
         ({}, "name the column of the labels with --labels; .* has id, height"),
         ({"labels": "plant", "text": ["height"], "columns": ["age"]}, "not both"),
         ({"labels": "plant", "text": ["plant"]}, "cannot be an input too"),
-        ({"labels": "plant", "columns": ["note"]}, "'note' .* other things than numbers"),
+        ({"labels": "plant", "columns": ["note"]}, "'note' .* values that are not numbers"),
         ({"labels": "plant", "regression": True}, "label 'oak'; a regression needs finite"),
         ({"labels": "id"}, r"36 labels for 36 items; if they are amounts, say so"),
         ({"labels": "note"}, "36 labels for 36 items; are they classes"),
@@ -226,7 +226,7 @@ def test_wrong_files_are_refused(tmp_path):
         ("train", "no images in folders"),
         ("nowhere", "no file or folder"),
         ("broken.csv", "row 3 of .* has 1 fields but there are 2 columns"),
-        ("x.pdf", "its kind is unknown"),
+        ("x.pdf", "known file type"),
         ("l.jsonl", "line 2 of .* is not a JSON object"),
         ("a.npz", "none of the arrays labels, .* it has inputs"),
     ]:

@@ -30,7 +30,7 @@ def test_a_plan_follows_from_what_is_given(asked, wanted):
         ({"budget": 5}, "budget of 5 leaves nothing"),
         ({"budget": 25, "start": 10, "batch": 20}, "no room for a batch of 20"),
         ({"budget": 50, "batch": 5, "rounds": 3}, "give two of"),
-        ({"batch": 30}, "buys 330 labels but only 240 items are left beside 60 test items"),
+        ({"batch": 30}, "buys 330 labels but only 240 items are left after 60 test items"),
         ({"test_share": 1.0}, "test_share"),
         ({"rounds": 0}, "rounds must be 1 or more; got 0"),
         ({"weights": "all"}, "weights must be one of"),

@@ -5,11 +5,12 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.jobs import play_jobs
 from labelwise.benchmark.results import read_results
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.simulate import make_plan, run_plan, simulate, simulation
+from labelwise.simulate import make_plan, run_plan, simulate
 from labelwise.simulate.own_data import check_own_data
-from labelwise.simulate.own_splits import OwnDataJob, split_own_data, store_data
+from labelwise.simulate.own_splits import OwnDataJob, mark_data, split_own_data, store_data
 from tests.benchmark.tiny_runs import without_time
 from tests.simulate.digits import DATA, DIGITS, KINDS, TINY, texts
 
@@ -64,7 +65,7 @@ def test_other_data_or_settings_are_not_mixed_into_a_results_file(tmp_path):
     path = tmp_path / "r.jsonl"
     options = {"strategies": ["random"], "rounds": 1, "batch": 10}
     run_plan(DATA, make_plan(DATA, epochs=2, **options), path, seeds=1, device="cpu")
-    with pytest.raises(BadInput, match="other data or settings; take another results file"):
+    with pytest.raises(BadInput, match="other data or settings; choose another results file"):
         run_plan(DATA, make_plan(DATA, epochs=3, **options), path, seeds=1, device="cpu")
     other = check_own_data(DIGITS[:300], np.roll(KINDS[:300], 1), name="digits")
     with pytest.raises(BadInput, match="other data or settings"):
@@ -78,7 +79,7 @@ def test_more_seeds_extend_a_results_file_and_more_rounds_need_another(tmp_path)
     first = run_plan(DATA, plan, path, seeds=1, device="cpu")
     longer = run_plan(DATA, plan, path, seeds=2, device="cpu")
     assert longer[: len(first)] == first and len(longer) == 12
-    with pytest.raises(BadInput, match="that ended after 2 rounds; take another results file"):
+    with pytest.raises(BadInput, match="that ended after 2 rounds; choose another results file"):
         run_plan(DATA, make_plan(DATA, rounds=3, **options), path, seeds=1, device="cpu")
     fewer = run_plan(DATA, make_plan(DATA, rounds=1, **options), path, seeds=1, device="cpu")
     assert fewer == [line for line in first if line.round < 2]
@@ -103,7 +104,8 @@ def test_rounds_side_by_side_as_on_a_gpu_give_what_run_after_run_gives(tmp_path)
     jobs = [OwnDataJob(plan, e, seed, tmp_path) for seed in (0, 1) for e in plan.entrants]
     store_data(DATA, tmp_path, written=False)
     known = {job.key: [line for line in alone if line.key == job.key][:1] for job in jobs}
-    rest = list(simulation._side_by_side(jobs, known, find_device("cpu")))
+    lines = play_jobs(jobs, jobs[0].make_splits(find_device("cpu"), keep=2), known)
+    rest = [mark_data(line, plan) for line in lines]
     assert plain(sorted_like(alone, rest)) == plain([line for line in alone if line.round])
 
 

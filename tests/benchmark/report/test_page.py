@@ -163,3 +163,13 @@ def test_the_page_names_the_code_what_is_mixed_and_what_is_not_tested(tmp_path):
     texts = [text for _, text in outline(tmp_path / "two.html").texts]
     assert "Code: 0.1.0+aaa; not recorded." in texts
     assert any("2 versions of the code: 0.1.0+aaa" in text for text in texts)
+
+
+def test_markup_in_names_is_shown_as_text(tmp_path):
+    name = "<script>alert(1)</script>"
+    rounds = make_rounds({"random": 0.0, "<b>bold</b>": 0.1}, dataset=name, network="<i>net</i>")
+    write_report(rounds, tmp_path / "report.html", title=name, baselines=("random",))
+    text = (tmp_path / "report.html").read_text()
+    assert "<script" not in text and "<b>bold" not in text and "<i>net" not in text
+    texts = [text for _, text in outline(tmp_path / "report.html").texts]
+    assert name in texts and "<b>bold</b>" in texts
