@@ -165,18 +165,18 @@ def kernels(bench: Bench) -> Iterator[Line]:
     place = bench.features[:0, 0].double()
     yield bench.kernel(
         "Gram matrix, float64",
-        lambda: leverage._gram(shard, leverage.read_features, n, place),
+        lambda: leverage.sum_gram(shard, leverage.read_features, n, place),
         moved=whole + 8.0 * D * D,
         flops=2.0 * n * D * D,
         kind="float64",
     )
-    basis = leverage.whiten(LocalShards([shard]), leverage.read_features, place=place)
+    basis = leverage.whiten(LocalShards([shard]), leverage.read_features, placement=place)
     for kind in ("float32", "float64"):
         level, double = float(np.log(D / n)), kind == "float64"
-        step = lewis._Step(1.0, 4 / 3, level, basis.transform, double)
+        step = lewis.LewisStep(1.0, 4 / 3, level, basis.transform, double)
         yield bench.kernel(
             f"Lewis pass, {kind}",
-            lambda s=step: lewis._round(shard, leverage.read_features, s, place),  # type: ignore[misc]
+            lambda s=step: lewis.update_logarithms(shard, leverage.read_features, s, place),  # type: ignore[misc]
             moved=whole + 24.0 * n + 8.0 * D * D,
             flops=4.0 * n * D * D,
             kind=kind,
@@ -185,7 +185,7 @@ def kernels(bench: Bench) -> Iterator[Line]:
     matrix = np.eye(D + 1) + 1e-3 * np.ones((D + 1, D + 1))
     yield bench.kernel(
         "bss: eigenvectors of the barrier matrix",
-        lambda: Barriers(D + 1, 0.3, bench.features[:0, 0].double())._renew(matrix),
+        lambda: Barriers(D + 1, 0.3, bench.features[:0, 0].double())._decompose(matrix),
         moved=16.0 * (D + 1) ** 2,
         flops=4 / 3 * (D + 1) ** 3,
         kind="float64",

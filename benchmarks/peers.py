@@ -122,9 +122,9 @@ def gram(features: Any) -> Any:
 
 def pieces(features: Any) -> Any:
     """Views of as many rows as labelwise's kernels work on at a time."""
-    from labelwise.kernels.linear.row_parts import PIECE
+    from labelwise.kernels.linear.row_chunks import CHUNK
 
-    size = max(1024, PIECE // features.shape[1])
+    size = max(1024, CHUNK // features.shape[1])
     return (features[start : start + size] for start in range(0, len(features), size))
 
 

@@ -180,7 +180,7 @@ def total(shard, factor):
 
 
 def test_finer_blocks_hold_the_same_rows(monkeypatch):
-    monkeypatch.setattr(bases, "PIECE", 4)
+    monkeypatch.setattr(bases, "CHUNK", 4)
     rows = np.random.default_rng(9).standard_normal((21, 2))
     shards = make_shards(rows, 2)
     finer = SubdividedShards(shards)

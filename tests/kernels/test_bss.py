@@ -11,7 +11,7 @@ from scipy import stats
 
 from labelwise.arrays import row_clocks
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.linear import bss_sampler as barrier_sampler
+from labelwise.kernels.linear import bss_sampler
 from labelwise.kernels.linear.bss import (
     WIDEST,
     budget_gamma,
@@ -134,7 +134,7 @@ def after_some_rounds(pool, gamma, rounds, seed=0):
 def test_the_expected_potential_does_not_grow(rounds):
     pool = make_pool("heavy", 20, 3, 5)
     candidates, barriers = after_some_rounds(pool, 0.4, rounds)
-    rows = candidates._whitened(np.arange(20))
+    rows = candidates._whiten_rows(np.arange(20))
     forms, _ = barriers.forms(rows)
     law = forms / (20 * barriers.potential)
     assert law.sum() == pytest.approx(1, abs=1e-12)
@@ -148,7 +148,7 @@ def test_the_expected_potential_does_not_grow(rounds):
 
 def test_the_matrix_grows_by_a_multiple_of_the_identity_on_average():
     candidates, barriers = after_some_rounds(make_pool("heavy", 20, 3, 6), 0.4, 9)
-    rows = candidates._whitened(np.arange(20))
+    rows = candidates._whiten_rows(np.arange(20))
     forms, _ = barriers.forms(rows)
     law = forms / (20 * barriers.potential)
     growth = (rows.T * (law * 0.4 / forms)) @ rows
@@ -164,7 +164,7 @@ def test_draws_follow_the_enumerated_law(kind):
     pool[7] = 0.0
     candidates, barriers = after_some_rounds(pool, 0.5, 14, seed=3)
     energy = slow_energy(barriers.matrix(), barriers.upper, barriers.lower)
-    rows = candidates._whitened(np.arange(40))
+    rows = candidates._whiten_rows(np.arange(40))
     law = np.einsum("ij,jk,ik->i", rows, energy, rows) / (40 * np.trace(energy))
     counts = np.zeros(40)
     for _ in range(4_000):
@@ -179,7 +179,7 @@ def test_draws_follow_the_enumerated_law(kind):
 
 def test_one_draw_does_not_foretell_the_next():
     candidates, barriers = after_some_rounds(make_pool("onehot", 4, 2, 3), 0.8, 3)
-    forms, bounds = barriers.forms(candidates._whitened(np.arange(4)))
+    forms, bounds = barriers.forms(candidates._whiten_rows(np.arange(4)))
     assert (forms / bounds).min() < 0.7  # some candidates are turned down
     items = [candidates.draw(barriers)[0] for _ in range(3_001)]
     pairs = np.zeros((4, 4))
@@ -227,8 +227,8 @@ def slow_candidates(leverage, rank, seed, fetches):
 @pytest.mark.parametrize("n", [7, 3_000])
 @pytest.mark.parametrize("ahead", [0, 2, 31])
 def test_candidates_come_in_the_order_in_which_they_ring(n, ahead, monkeypatch):
-    monkeypatch.setattr(barrier_sampler, "AHEAD", ahead)
-    monkeypatch.setattr(barrier_sampler, "PIECE", 1_000)
+    monkeypatch.setattr(bss_sampler, "AHEAD", ahead)
+    monkeypatch.setattr(bss_sampler, "CHUNK", 1_000)
     candidates = make_candidates(make_pool("heavy", n, 3, 5), seed=9)
     expected = slow_candidates(candidates.leverage, 3, 9, fetches=12)
     start = Barriers(3, 0.1)  # where B = 0, every candidate is accepted
@@ -238,7 +238,7 @@ def test_candidates_come_in_the_order_in_which_they_ring(n, ahead, monkeypatch):
 def test_in_one_dimension_every_round_draws_by_squared_length():
     pool = make_pool("heavy", 30, 1, 0)
     candidates, barriers = after_some_rounds(pool, 0.5, 11)
-    forms, bounds = barriers.forms(candidates._whitened(np.arange(30)))
+    forms, bounds = barriers.forms(candidates._whiten_rows(np.arange(30)))
     np.testing.assert_allclose(forms / forms.sum(), pool[:, 0] ** 2 / (pool**2).sum(), rtol=1e-10)
     assert (bounds >= forms).all()
 
@@ -262,7 +262,7 @@ def test_the_guarantees_hold_at_the_end_of_the_theory():
 def test_no_beta_times_k_exceeds_the_reported_condition():
     pool, gamma = make_pool("heavy", 100, 3, 9), 0.2
     candidates, barriers = make_candidates(pool, 0), Barriers(3, gamma)
-    rows = candidates._whitened(np.arange(100))
+    rows = candidates._whiten_rows(np.arange(100))
     _, _, info = randomized_bss(pool, gamma=gamma, seed=0)
     worst = 0.0
     for beta, potential in zip(info["betas"], info["potentials"], strict=True):
@@ -388,7 +388,7 @@ def test_rows_that_no_draw_reaches_are_filled_up_and_said():
 
 @pytest.mark.parametrize("at_a_time", [5, 4096])
 def test_the_spectrum_counts_rows_that_were_filled_up(at_a_time, monkeypatch):
-    monkeypatch.setattr(barrier_sampler, "SUMMED", at_a_time)
+    monkeypatch.setattr(bss_sampler, "SUMMED", at_a_time)
     pool = np.random.default_rng(0).standard_t(2.5, (400, 4))
     with pytest.warns(LabelwiseWarning, match="were added with weight 1"):
         ids, weights, info = randomized_bss(pool, budget=399, seed=0)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.bss_deterministic import deterministic_bss
+from labelwise.kernels.linear.bss import deterministic_bss
 from labelwise.pool.blocks import LocalShards, Shard
 
 

@@ -245,7 +245,7 @@ def test_a_draw_does_not_depend_on_how_many_items_are_looked_at_at_a_time(monkey
     weights[::9] = 0
     whole, kept = draw_until_distinct(weights, 50, 3, ids), poisson_draw(weights, 50, 3, ids)
     unnamed = draw_until_distinct(weights, 50, 3)
-    monkeypatch.setattr(draws, "PIECE", piece)
+    monkeypatch.setattr(draws, "CHUNK", piece)
     for one, other in zip(whole, draw_until_distinct(weights, 50, 3, ids), strict=True):
         np.testing.assert_array_equal(one, other)
     for one, other in zip(unnamed, draw_until_distinct(weights, 50, 3), strict=True):

@@ -245,22 +245,22 @@ def test_whitening_where_the_rows_are_is_that_of_the_host(kind, device):
     rows = degenerate(kind)
     shards = LocalShards.of(features=torch.as_tensor(rows, device=device))
     place = torch.empty(0, dtype=torch.float64, device=device)
-    there = whiten(shards, read_features, place=place)
+    there = whiten(shards, read_features, placement=place)
     here = whiten(LocalShards.of(features=rows), read_features)
     assert torch.is_tensor(there.transform) and there.transform.device == place.device
-    assert there.rank == here.rank and there.narrow and here.narrow
+    assert there.rank == here.rank and there.fits_float32 and here.fits_float32
     np.testing.assert_allclose(there.amplification, here.amplification, rtol=1e-6)
-    expected = leverage.project(shards, read_features, here, double=True)
-    found = leverage.project(shards, read_features, there, double=True)
+    expected = leverage.project_rows(shards, read_features, here, double=True)
+    found = leverage.project_rows(shards, read_features, there, double=True)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 def test_a_triangle_is_inverted_alike_as_array_and_tensor():
     torch = pytest.importorskip("torch")
     factor = np.linalg.cholesky(np.cov(np.random.default_rng(4).normal(size=(5, 40))))
-    found = leverage.triangle_inverse(torch.as_tensor(factor)).numpy()
+    found = leverage.invert_triangle(torch.as_tensor(factor)).numpy()
     np.testing.assert_allclose(found @ factor, np.eye(5), atol=1e-12)
-    np.testing.assert_allclose(found, leverage.triangle_inverse(factor), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found, leverage.invert_triangle(factor), rtol=1e-12, atol=1e-12)
 
 
 def test_principal_directions_come_in_the_order_of_their_singular_values():
@@ -274,12 +274,12 @@ def test_principal_directions_come_in_the_order_of_their_singular_values():
 
 def test_the_quick_whitening_is_taken_only_where_no_eigenvalue_is_near_the_floor():
     gram = np.array([[1.0, 0.9], [0.9, 1.0]])  # eigenvalues 0.1 and 1.9
-    assert leverage._from_cholesky(leverage.Sum(gram, 1e-7), (0.1 / 1.9) ** 0.5) is None
-    basis = leverage._from_cholesky(leverage.Sum(gram, 1e-7), 0.1)
+    assert leverage._whiten_by_cholesky(leverage.MatrixSum(gram, 1e-7), (0.1 / 1.9) ** 0.5) is None
+    basis = leverage._whiten_by_cholesky(leverage.MatrixSum(gram, 1e-7), 0.1)
     np.testing.assert_allclose(basis.transform.T @ gram @ basis.transform, np.eye(2), atol=1e-14)
-    slow = leverage._assemble(*_spectrum(gram), np.ones(2), 1e-6, 0.0)
+    slow = leverage._build_whitening(*_spectrum(gram), np.ones(2), 1e-6, 0.0)
     assert basis.amplification == pytest.approx(slow.amplification)
-    assert leverage._from_cholesky(leverage.Sum(np.ones((2, 2)), 1e-7), 0.0) is None
+    assert leverage._whiten_by_cholesky(leverage.MatrixSum(np.ones((2, 2)), 1e-7), 0.0) is None
 
 
 def _spectrum(gram):

@@ -246,7 +246,7 @@ def test_rounds_where_the_rows_are_give_the_weights_of_the_host(kind, p, dtype, 
     parts = [torch.as_tensor(part, device=device) for part in (rows[:150], rows[150:])]
     shards = as_shards(parts)
     place = torch.empty(0, dtype=torch.float64, device=device)
-    found = store_lewis_weights(shards, how, place=place)
+    found = store_lewis_weights(shards, how, placement=place)
     weights = np.concatenate(shards.map(lambda shard: shard.state[WEIGHTS]))
     np.testing.assert_allclose(weights, expected.weights, rtol=1e-8)
     assert (found.iterations, found.rank) == (expected.iterations, expected.rank)

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from labelwise.errors import BadInput
 from labelwise.kernels.distance.factored import Factored
-from labelwise.kernels.linear.leverage import Sum
+from labelwise.kernels.linear.leverage import MatrixSum
 from labelwise.kernels.loop.block_scores import Proposal
 from labelwise.pool.rows import GrowingRows
 from labelwise.selection import serialization as written
@@ -75,8 +75,10 @@ def test_numbers_of_numpy_keep_their_type():
 
 def test_objects_of_labelwise_come_back():
     proposal = Proposal(np.arange(3), {"features": np.eye(3)}, None, np.ones(3), np.zeros(3), 0.5)
-    total, (rows,) = there_and_back(Sum(np.eye(2), 0.1), (Factored(np.ones((2, 1)), np.eye(2)),))
-    assert isinstance(total, Sum) and (total + total).matrix.tolist() == [[2, 0], [0, 2]]
+    total, (rows,) = there_and_back(
+        MatrixSum(np.eye(2), 0.1), (Factored(np.ones((2, 1)), np.eye(2)),)
+    )
+    assert isinstance(total, MatrixSum) and (total + total).matrix.tolist() == [[2, 0], [0, 2]]
     assert isinstance(rows, Factored) and rows.h.tolist() == [[1, 0], [0, 1]]
     (found,) = there_and_back(proposal)
     assert isinstance(found, Proposal) and found.outside == 0.5

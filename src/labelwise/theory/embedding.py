@@ -25,8 +25,8 @@ import numpy as np
 
 from labelwise.arrays import Floats, largest, like, namespace, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.leverage import Read, Whitening, project
-from labelwise.kernels.linear.row_parts import pieces
+from labelwise.kernels.linear.leverage import RowReader, Whitening, project_rows
+from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.selection.result import Selection
 from labelwise.theory.pool import Picks, Reader, as_pool, check_picks, picked_rows
@@ -55,7 +55,7 @@ class _Problem:
     """All that the ratio of a direction depends on; ``rows`` are the picks' ``(b, d)``."""
 
     shards: Shards
-    read: Read
+    read: RowReader
     transform: Floats
     rows: Floats
     weights: Floats
@@ -128,7 +128,7 @@ def _starts(problem: _Problem, spectrum: Spectrum, chosen: Picks, count: int, se
     """Directions of length 1, ``(r, s)``, that are likely to be bad ones."""
     shards, rank = problem.shards, spectrum.rank
     basis = Whitening(spectrum.transform, 1.0)
-    leverage = project(shards, problem.read, basis, double=True)
+    leverage = project_rows(shards, problem.read, basis, double=True)
     top = shards.ids[largest(leverage, min(count, len(shards)), shards.ids)]
     heavy = chosen.ids[largest(chosen.weights, min(count, len(chosen.ids)), chosen.ids)]
     items = np.concatenate([top, heavy])
@@ -171,14 +171,14 @@ def _shrunk(sizes: Floats, p: float) -> Floats:
     return np.where(sizes > 0, sizes ** (p - 1), 0.0)
 
 
-def _powers(shard: Shard, read: Read, columns: Floats, p: float) -> tuple[Floats, Floats]:
+def _powers(shard: Shard, read: RowReader, columns: Floats, p: float) -> tuple[Floats, Floats]:
     """Over a block: ``sum |a x|^p``, ``(s,)``, and ``sum |a x|^(p-1) sign(a x) a``, ``(d, s)``."""
     total, slope = np.zeros(columns.shape[1]), np.zeros(columns.shape)
-    for _, piece in pieces(read(shard.rows), double=True):
-        xp = namespace(piece)
-        products = piece @ like(columns, piece, dtype=piece.dtype)
+    for _, chunk in iterate_chunks(read(shard.rows), double=True):
+        xp = namespace(chunk)
+        products = chunk @ like(columns, chunk, dtype=chunk.dtype)
         sizes = xp.abs(products)
         total += to_numpy(xp.sum(sizes**p, axis=0))
         inner = xp.sign(products) * sizes ** (p - 1)
-        slope += to_numpy(xp.matrix_transpose(piece) @ inner)
+        slope += to_numpy(xp.matrix_transpose(chunk) @ inner)
     return total, slope

@@ -30,7 +30,7 @@ import numpy as np
 from labelwise.arrays import Floats, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.bases import MOST_COLUMNS, ModelColumns, SubdividedShards
-from labelwise.kernels.linear.leverage import project, whiten
+from labelwise.kernels.linear.leverage import project_rows, whiten
 from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
 from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size
@@ -189,7 +189,7 @@ def _look(
     """The facts of one model, and its Lewis weights ``(n,)``."""
     n = len(shards)
     basis = whiten(shards, read, rtol=settings.rtol)
-    leverage = project(shards, read, basis, double=True)
+    leverage = project_rows(shards, read, basis, double=True)
     if settings.p == 2:
         weights = leverage
     else:

@@ -7,8 +7,8 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, is_array, namespace, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.leverage import Read, read_features
-from labelwise.kernels.linear.row_parts import pieces
+from labelwise.kernels.linear.leverage import RowReader, read_features
+from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.selection.result import Selection
@@ -87,7 +87,7 @@ def check_picks(picks: Selection, n: int) -> Picks:
     return Picks(picks.ids, weights, True)
 
 
-def picked_rows(shards: Shards, ids: Ids, read: Read) -> Floats:
+def picked_rows(shards: Shards, ids: Ids, read: RowReader) -> Floats:
     """The rows of some items, ``(b, d)``, in float64 on the host."""
     return np.asarray(to_numpy(float64(read(shards.rows(ids)))))
 
@@ -100,17 +100,17 @@ class Moments(NamedTuple):
     gram: Floats
 
 
-def moments(shards: Shards, read: Read) -> Moments:
+def moments(shards: Shards, read: RowReader) -> Moments:
     """Measure the pool in one pass, in float64."""
     found: tuple[Floats, Floats] = shards.sum(_moments, read)
     return Moments(found[0], float(np.trace(found[1])), found[1])
 
 
-def _moments(shard: Shard, read: Read) -> tuple[Floats, Floats]:
+def _moments(shard: Shard, read: RowReader) -> tuple[Floats, Floats]:
     rows = read(shard.rows)
     total, gram = np.zeros(rows.shape[1]), np.zeros((rows.shape[1], rows.shape[1]))
-    for _, piece in pieces(rows, double=True):
-        xp = namespace(piece)
-        total += to_numpy(xp.sum(piece, axis=0))
-        gram += to_numpy(xp.matrix_transpose(piece) @ piece)
+    for _, chunk in iterate_chunks(rows, double=True):
+        xp = namespace(chunk)
+        total += to_numpy(xp.sum(chunk, axis=0))
+        gram += to_numpy(xp.matrix_transpose(chunk) @ chunk)
     return total, gram

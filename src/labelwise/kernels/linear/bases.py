@@ -1,14 +1,14 @@
 r"""Columns of a linear model, made from the features of one block at a time.
 
-==============  ================================================================================
-features        the features themselves
-`Polynomial`    all monomials of degree 1 to p in the standardised features
-`Fourier`       :math:`\sqrt{2/m} \cos(\omega_j \cdot x + b_j)`, for a Gaussian kernel
-==============  ================================================================================
+=================  =============================================================================
+features           the features themselves
+`PolynomialBasis`  all monomials of degree 1 to p in the standardized features
+`FourierBasis`     :math:`\sqrt{2/m} \cos(\omega_j \cdot x + b_j)`, for a Gaussian kernel
+=================  =============================================================================
 
-`Columns` joins the features of several models, applies a basis and adds a constant column. It is
-what kernels take as ``read``. Columns have the precision of the features, since that decides the
-rank. `SubdividedShards` splits blocks, so that the columns of one block fit in memory.
+`ModelColumns` joins the features of several models, applies a basis and adds a constant column;
+kernels take it as ``read``. Columns have the precision of the features, since that determines
+the rank. `SubdividedShards` splits blocks, so that the columns of one block fit in memory.
 
 Reference: A. Rahimi, B. Recht, "Random Features for Large-Scale Kernel Machines", NeurIPS 2007.
 """
@@ -28,11 +28,9 @@ from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows, each
 
 MOST_COLUMNS = 4096
-"""More columns than this are refused: whitening needs their square in memory."""
-
-
-PIECE = 4096
-"""The most rows of a block whose columns are made at a time."""
+"""Maximum number of columns: whitening needs their square in memory."""
+CHUNK = 4096
+"""Maximum rows of a block whose columns are made at a time."""
 
 T = TypeVar("T")
 
@@ -58,7 +56,7 @@ class PolynomialBasis:
         rows = float64(features)
         xp = namespace(rows)
         rows = (rows - like(self.shift, rows)) * like(self.factor, rows)
-        # the monomials of one degree, by their first variable
+        # groups[j]: the monomials of one degree whose first variable is j
         groups = [rows[:, j : j + 1] for j in range(rows.shape[1])]
         columns = [rows]
         for _ in range(self.degree - 1):
@@ -66,7 +64,7 @@ class PolynomialBasis:
                 rows[:, j : j + 1] * xp.concat(groups[j:], axis=1) for j in range(len(groups))
             ]
             columns += groups
-        return _as_given(xp.concat(columns, axis=1), features)
+        return _match_precision(xp.concat(columns, axis=1), features)
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,12 @@ class FourierBasis:
         rows = float64(features)
         angles = rows @ like(self.frequencies, rows) + like(self.phases, rows)
         cosines = namespace(rows).cos(angles) * float(np.sqrt(2 / len(self.phases)))
-        return _as_given(cosines, features)
+        return _match_precision(cosines, features)
 
 
 @dataclass(frozen=True)
 class ModelColumns:
-    """Reads a block: the features, through ``basis`` where there is one, and a constant column."""
+    """Reads the features of a block, applies ``basis`` if given, and adds a constant column."""
 
     basis: PolynomialBasis | FourierBasis | None = None
     bias: bool = False
@@ -102,10 +100,10 @@ class ModelColumns:
 
 
 class SubdividedShards:
-    """The same rows in blocks of at most `PIECE` rows; a `labelwise.pool.blocks.Shards`."""
+    """The same rows in blocks of at most `CHUNK` rows; a `labelwise.pool.blocks.Shards`."""
 
     def __init__(self, shards: Shards) -> None:
-        """Split every block where it is; nothing moves."""
+        """Split every block in place; no rows move."""
         self._shards = shards
         self.rows = shards.rows
         self.progress = shards.progress
@@ -120,16 +118,16 @@ class SubdividedShards:
 
     def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
         """``function(shard, *arguments)`` for every small block."""
-        parts = self._shards.map(_map_pieces, function, arguments)
+        parts = self._shards.map(_map_chunks, function, arguments)
         return [result for part in parts for result in part]
 
     def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The results of `map` added up, first where the rows are."""
-        return self._shards.sum(_sum_pieces, function, arguments)
+        """The sum of the results of `map`, first within each block."""
+        return self._shards.sum(_sum_chunks, function, arguments)
 
 
-class _PieceRows(Mapping[str, Any]):
-    """The features of some rows of a block, read when they are asked for."""
+class _ChunkRows(Mapping[str, Any]):
+    """The features of some rows of a block, read lazily."""
 
     def __init__(self, whole: Callable[[], Any], part: slice) -> None:
         self._whole, self._part = whole, part
@@ -149,23 +147,23 @@ class _PieceRows(Mapping[str, Any]):
         return 1
 
 
-def _split(shard: Shard) -> LocalShards:
-    whole = cache(lambda: shard.rows["features"])  # the block is read once for all its pieces
-    ids = shard.ids  # listed once: they may be row numbers, which are not kept
-    parts = [slice(start, start + PIECE) for start in range(0, max(1, len(shard)), PIECE)]
-    return LocalShards(Shard(ids[part], _PieceRows(whole, part)) for part in parts)
+def _split_block(shard: Shard) -> LocalShards:
+    whole = cache(lambda: shard.rows["features"])  # reads the block once for all its chunks
+    ids = shard.ids  # computed once: row numbers are not stored
+    parts = [slice(start, start + CHUNK) for start in range(0, max(1, len(shard)), CHUNK)]
+    return LocalShards(Shard(ids[part], _ChunkRows(whole, part)) for part in parts)
 
 
-def _map_pieces(shard: Shard, function: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:
-    return _split(shard).map(function, *arguments)
+def _map_chunks(shard: Shard, function: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:
+    return _split_block(shard).map(function, *arguments)
 
 
-def _sum_pieces(shard: Shard, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return _split(shard).sum(function, *arguments)
+def _sum_chunks(shard: Shard, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return _split_block(shard).sum(function, *arguments)
 
 
-def _as_given(columns: Array, features: Array) -> Array:
-    """Columns in the precision of the features; double precision for whole numbers."""
+def _match_precision(columns: Array, features: Array) -> Array:
+    """Columns in the precision of the features; float64 for integers."""
     xp = namespace(features)
     if not xp.isdtype(features.dtype, "real floating"):
         return columns
@@ -193,20 +191,20 @@ def check_fourier(count: int, length_scale: float | None) -> None:
 
 
 def make_polynomial_basis(shards: Shards, degree: int, *, centred: bool) -> PolynomialBasis:
-    """The monomials of the pool's features, standardised so that powers keep their digits.
+    """The monomials of the pool's features, standardized so that powers keep their digits.
 
     Args:
-        shards: the blocks; two passes measure the mean and the spread of every column.
+        shards: the blocks; two passes measure mean and standard deviation of every column.
         degree: at least 1.
-        centred: whether to subtract the mean. With a constant column the span stays the same.
+        centred: whether to subtract the mean; with a constant column the span stays the same.
     """
     check_integer("degree", degree, 1)
-    mean, spread, noise = _moments(shards)
+    mean, spread, noise = _measure_moments(shards)
     check_polynomial(degree, len(mean))
     size = np.hypot(mean, spread)
     if not centred:
         mean, spread = np.zeros_like(mean), size
-    # a constant column less its mean is rounding noise, which must not become a direction
+    # A constant column minus its mean is rounding noise, which must not become a direction.
     steady = spread <= noise * size
     factor = np.where(steady, 0.0, 1 / np.where(steady, 1.0, spread))
     return PolynomialBasis(degree, mean, factor)
@@ -219,13 +217,13 @@ def make_fourier_basis(
 
     Args:
         shards: the blocks.
-        count: how many cosines, at least 1.
-        length_scale: by default the root of the features' total variance, as two passes measure
-            it: a typical distance of two items, divided by the root of 2.
-        seed: decides the frequencies and phases.
+        count: number of cosines, at least 1.
+        length_scale: by default the square root of the features' total variance, a typical
+            distance of two items divided by the square root of 2.
+        seed: determines the frequencies and phases.
     """
     check_fourier(count, length_scale)
-    mean, spread, _ = _moments(shards)
+    mean, spread, _ = _measure_moments(shards)
     length = length_scale or float(np.linalg.norm(spread)) or 1.0
     generator = np.random.default_rng([seed % 2**64, 0xF0])
     frequencies = generator.standard_normal((len(mean), count)) / length
@@ -233,25 +231,25 @@ def make_fourier_basis(
     return FourierBasis(frequencies, phases - mean @ frequencies)
 
 
-def _moments(shards: Shards) -> tuple[Floats, Floats, float]:
+def _measure_moments(shards: Shards) -> tuple[Floats, Floats, float]:
     """Mean and standard deviation of every feature, and the noise relative to its size."""
-    total, noise = shards.sum(_total), max(shards.map(_noise))
+    total, noise = shards.sum(_sum_features), max(shards.map(_relative_noise))
     mean = total / len(shards)
-    return mean, np.sqrt(shards.sum(_squares, mean) / len(shards)), noise
+    return mean, np.sqrt(shards.sum(_sum_squares, mean) / len(shards)), noise
 
 
-def _total(shard: Shard) -> Floats:
+def _sum_features(shard: Shard) -> Floats:
     features = float64(join_features(shard.rows))
     return to_numpy(namespace(features).sum(features, axis=0))
 
 
-def _squares(shard: Shard, mean: Floats) -> Floats:
+def _sum_squares(shard: Shard, mean: Floats) -> Floats:
     features = float64(join_features(shard.rows))
     return to_numpy(namespace(features).sum((features - like(mean, features)) ** 2, axis=0))
 
 
-def _noise(shard: Shard) -> float:
-    """How far apart equal numbers may be, relative to their size: a few roundings."""
+def _relative_noise(shard: Shard) -> float:
+    """Relative difference of equal numbers by a few roundings."""
     features = join_features(shard.rows)
     xp = namespace(features)
     if not xp.isdtype(features.dtype, "real floating"):

@@ -9,17 +9,19 @@ dimensions. From :math:`B = 0`, :math:`u = -l = 2d/\gamma`, every round draws a 
 
 adds :math:`s\, v v^\top` with :math:`s = \gamma / v^\top E v` to :math:`B`, and raises the barriers
 by :math:`\gamma / (\Phi (1 - \gamma))` and :math:`\gamma / (\Phi (1 + \gamma))`. Then
-:math:`l I \prec B \prec u I` for ever, and :math:`B` grows by :math:`(\gamma / \Phi) I` on average.
-Divided by a normaliser, the scales :math:`s` are weights that keep every quadratic form of the
-features: weighted least squares on the draws is as good as on the whole pool, up to
-:math:`\epsilon`, from ``O(d / epsilon)`` rows and with no logarithm of ``d``.
+:math:`l I \prec B \prec u I` always, and :math:`B` grows by :math:`(\gamma / \Phi) I` on average.
+Divided by a normalizer, the scales :math:`s` are weights that preserve every quadratic form of the
+features: weighted least squares on ``O(d / epsilon)`` draws is as good as on the whole pool up to
+a relative error :math:`\epsilon`.
+
+`deterministic_bss` is the slower original with a tighter guarantee, for comparison.
 
 Cost: two passes for whitening, one for leverage; a round does not depend on ``n``
 (`labelwise.kernels.linear.bss_sampler`).
 
 References: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019.
 Y. T. Lee, H. Sun, "Constructing Linear-Sized Spectral Sparsification in Almost-Linear Time",
-FOCS 2015.
+FOCS 2015. J. Batson, D. Spielman, N. Srivastava, "Twice-Ramanujan Sparsifiers", STOC 2009.
 """
 
 import warnings
@@ -29,30 +31,31 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, comparable, largest
+from labelwise.arrays import Floats, Ids, comparable, largest, like, to_numpy
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
-from labelwise.kernels.linear.leverage import Read, read_features, whiten
+from labelwise.kernels.linear.leverage import RowReader, read_features, whiten
+from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.kernels.placement import find_placement
-from labelwise.pool.blocks import Shards, as_shards
+from labelwise.pool.blocks import Shard, Shards, as_shards
 
 WIDEST = 0.1165
 """The largest gamma at which the theory's spectrum stays within [3/4, 5/4]."""
 
 ROUNDS_PER_PICK = 20
-"""Rounds for one pick of the budget after which drawing ends; what is missing is filled up."""
+"""Maximum rounds per pick of the budget; missing items are then filled up by leverage."""
 
-_PACE = 0.78  # rounds at the theory's end, as a part of its normaliser: measured
+_PACE = 0.78  # measured ratio of the rounds of a full run to its normalizer
 
 
 @dataclass(frozen=True)
 class BssDraws:
-    """What a run of randomized BSS drew.
+    """Result of a run of randomized BSS.
 
     Attributes:
-        ids: ``(b,)``, different items in the order of their first draw.
-        weights: ``(b,)``, how many pool items each stands for; the sum is about ``n``.
-        counts: ``(b,)``, how often each was drawn (0 for an item filled up).
+        ids: ``(b,)``, distinct items in the order of their first draw.
+        weights: ``(b,)``, number of pool items that each represents; the sum is about ``n``.
+        counts: ``(b,)``, number of draws of each (0 for an item filled up).
         info: diagnostics, see `randomized_bss`.
     """
 
@@ -67,28 +70,28 @@ def randomized_bss(
 ) -> tuple[Ids, Floats, dict[str, Any]]:
     r"""Draw rows by randomized BSS.
 
-    Exactly one of ``gamma`` and ``budget`` is given. With ``gamma`` the run ends where the theory
-    says, when the barriers are :math:`8 d / \gamma` apart, and weights are divided by the theory's
-    normaliser :math:`2d(1-\gamma^2)/\gamma^2`. With ``budget`` it ends when that many different
+    Exactly one of ``gamma`` and ``budget`` is given. With ``gamma`` the run ends when the
+    barriers are :math:`8 d / \gamma` apart, as in the theory, and weights are divided by its
+    normalizer :math:`2d(1-\gamma^2)/\gamma^2`. With ``budget`` it ends when that many distinct
     rows have been drawn, and weights are divided by :math:`\sum \gamma / \Phi` of its rounds.
 
     Args:
-        V: ``(n, d)`` features as they are (they are whitened here), or shards with ``features``.
+        V: ``(n, d)`` features (whitened here), or shards with ``features``.
         gamma: in (0, 1); `theory_gamma` gives that of an error ``epsilon``.
-        budget: how many different rows, from the rank of ``V`` to ``n``.
-        seed: decides the draws, together with the items' ids.
+        budget: number of distinct rows, from the rank of ``V`` to ``n``.
+        seed: determines the draws, together with the items' ids.
 
     Returns:
         ids ``(b,)``, all different, in the order of their first draw;
-        weights ``(b,)`` on the sum scale: how many of the ``n`` rows each stands for, so that
-        :math:`\sum_i w_i x_i x_i^\top \approx X^\top X` and the weights add up to about ``n``;
+        weights ``(b,)`` on the sum scale: the number of rows that each represents, so that
+        :math:`\sum_i w_i x_i x_i^\top \approx X^\top X` and the weights sum to about ``n``;
         info: ``barriers`` (two lists, ``u`` and ``l``, before every round and at the end),
         ``betas`` and ``potentials`` (one per round), ``gamma``, ``rounds``, ``rank``,
         ``normaliser``, ``spectrum`` (eigenvalues of the weighted Gram matrix of whitened rows,
         smallest first; the pool's own are all 1) with ``spectrum_min``, ``spectrum_max`` and the
         ``spectrum_bounds`` that the barriers guarantee, ``condition`` (a bound on the largest
-        ``beta_j K_j``), ``counts``, and ``filled`` (rows that no draw reached; the spectrum counts
-        them, with their weight of 1).
+        ``beta_j K_j``), ``counts``, and ``filled`` (rows added without a draw; the spectrum
+        includes them with weight 1).
 
     Example:
         >>> import numpy as np
@@ -121,11 +124,7 @@ def theory_gamma(epsilon: float) -> float:
 
 
 def warn_few_labels(rank: int, budget: int, n: int) -> bool:
-    """Warn of fewer than three labels per direction, unless they are all there is.
-
-    Returns:
-        Whether there are so few.
-    """
+    """Warn of fewer than three labels per direction, unless they are the whole pool."""
     few = rank <= budget < min(3 * rank, n)
     if few:
         warnings.warn(
@@ -138,41 +137,43 @@ def warn_few_labels(rank: int, budget: int, n: int) -> bool:
 
 
 def budget_gamma(rank: int, budget: int) -> float:
-    """The gamma at which the theory would end after about ``budget`` rounds."""
+    """The gamma at which a run ends after about ``budget`` rounds."""
     return float(np.sqrt(2 * rank / (budget / _PACE + 2 * rank)))
 
 
 def draw_by_theory(
     shards: Shards,
-    read: Read,
+    read: RowReader,
     transform: Floats,
     *,
     gamma: float,
     most: int | None = None,
     seed: int,
 ) -> BssDraws:
-    """Run until the theory's guarantee holds; needing more than ``most`` rows is an error."""
+    """Run until the theory's guarantee holds; more than ``most`` rows are an error."""
     if not (isinstance(gamma, Real) and 0 < gamma < 1):
         raise BadInput(f"gamma must be between 0 and 1, without them; got {gamma!r}")
     rank = check_rank(transform)
     candidates = Candidates(shards, read, transform, seed)
     middle = 2 * rank * (1 - gamma**2) / gamma**2
-    record = _Record(Barriers(rank, gamma, find_placement(shards)))
+    record = BssRun(Barriers(rank, gamma, find_placement(shards)))
     while np.subtract(*record.barriers.raised()) < 8 * rank / gamma:
-        record.draw(candidates)
+        record.draw_row(candidates)
         if most is not None and len(record.scales) > most:
-            raise BadInput(_too_few(candidates.leverage, rank, _PACE * middle, gamma, most))
+            raise BadInput(
+                _explain_small_budget(candidates.leverage, rank, _PACE * middle, gamma, most)
+            )
         shards.progress("draws", record.rounds, max(record.rounds, round(_PACE * middle)))
-    return record.finish(len(shards), middle)
+    return record.to_draws(len(shards), middle)
 
 
 def draw_by_budget(
-    shards: Shards, read: Read, transform: Floats, *, budget: int, seed: int
+    shards: Shards, read: RowReader, transform: Floats, *, budget: int, seed: int
 ) -> BssDraws:
-    """Run until ``budget`` different rows are drawn; all rows at once are taken as they are."""
+    """Run until ``budget`` distinct rows are drawn; a budget of all rows takes each once."""
     n, rank = len(shards), transform.shape[1]
     if budget == n:
-        return _everything(shards.ids, rank)
+        return _take_all_rows(shards.ids, rank)
     if budget < check_rank(transform):
         raise BadInput(
             f"budget is {budget} but the rows have rank {rank}; ask for at least {rank} or "
@@ -180,15 +181,15 @@ def draw_by_budget(
         )
     candidates = Candidates(shards, read, transform, seed)
     gamma = budget_gamma(rank, budget)
-    record = _Record(Barriers(rank, gamma, find_placement(shards)))
+    record = BssRun(Barriers(rank, gamma, find_placement(shards)))
     reachable = min(budget, int(np.count_nonzero(candidates.leverage)))
     while len(record.scales) < reachable and record.rounds < ROUNDS_PER_PICK * budget:
-        record.draw(candidates)
+        record.draw_row(candidates)
         shards.progress("draws", len(record.scales), budget)
-    draws = record.finish(n, record.expected())
+    draws = record.to_draws(n, record.expected_growth())
     if len(draws.ids) == budget:
         return draws
-    return _fill(draws, record.barriers.matrix(), candidates, shards.ids, budget)
+    return _fill_up(draws, record.barriers.matrix(), candidates, shards.ids, budget)
 
 
 def check_rank(transform: Floats) -> int:
@@ -200,7 +201,7 @@ def check_rank(transform: Floats) -> int:
 
 
 @dataclass
-class _Record:
+class BssRun:
     """The draws so far, by item, and the barriers before every round."""
 
     barriers: Barriers
@@ -212,9 +213,10 @@ class _Record:
 
     @property
     def rounds(self) -> int:
+        """Number of draws so far."""
         return len(self.potentials)
 
-    def draw(self, candidates: Candidates) -> None:
+    def draw_row(self, candidates: Candidates) -> None:
         """Run one round."""
         item, row, form = candidates.draw(self.barriers)
         self.upper.append(self.barriers.upper)
@@ -225,11 +227,11 @@ class _Record:
         self.counts[item] = self.counts.get(item, 0) + 1
         self.barriers.add(row, scale)
 
-    def expected(self) -> float:
-        """The mean that every eigenvalue of ``B`` has grown by."""
+    def expected_growth(self) -> float:
+        """The expected growth of every eigenvalue of ``B``."""
         return float(np.sum(self.barriers.gamma / np.asarray(self.potentials)))
 
-    def finish(self, n: int, normaliser: float) -> BssDraws:
+    def to_draws(self, n: int, normaliser: float) -> BssDraws:
         """The draws with weights ``n s / normaliser``."""
         barriers, gamma = self.barriers, self.barriers.gamma
         spectrum = np.asarray(np.linalg.eigvalsh(barriers.matrix()) / normaliser, dtype=np.float64)
@@ -244,7 +246,7 @@ class _Record:
             "betas": [gamma / (potential * normaliser) for potential in self.potentials],
             # the sup over rows of |v|^2 / v^T E v is at most (u - l) / 4
             "condition": gamma * (upper[-1] - lower[-1]) / (4 * normaliser),
-            **_spectrum(spectrum, lower[-1] / normaliser, upper[-1] / normaliser),
+            **_describe_spectrum(spectrum, lower[-1] / normaliser, upper[-1] / normaliser),
             "filled": 0,
         }
         ids = np.fromiter(self.scales, dtype=np.int64)
@@ -252,7 +254,7 @@ class _Record:
         return BssDraws(ids, weights, np.fromiter(self.counts.values(), dtype=np.int64), info)
 
 
-def _spectrum(values: Floats, lowest: float, highest: float) -> dict[str, Any]:
+def _describe_spectrum(values: Floats, lowest: float, highest: float) -> dict[str, Any]:
     return {
         "spectrum": values.tolist(),
         "spectrum_min": float(np.min(values, initial=np.inf)),
@@ -261,16 +263,18 @@ def _spectrum(values: Floats, lowest: float, highest: float) -> dict[str, Any]:
     }
 
 
-def _everything(ids: Ids, rank: int) -> BssDraws:
-    """All rows, each standing for itself."""
+def _take_all_rows(ids: Ids, rank: int) -> BssDraws:
+    """All rows, each with weight 1."""
     ones = np.ones(len(ids))
     info: dict[str, Any] = {"gamma": None, "rounds": 0, "rank": rank, "normaliser": 1.0}
     info |= {"barriers": [[], []], "potentials": [], "betas": [], "condition": 0.0, "filled": 0}
-    info |= _spectrum(np.ones(rank), 1.0, 1.0)
+    info |= _describe_spectrum(np.ones(rank), 1.0, 1.0)
     return BssDraws(np.sort(ids), ones, ones.astype(np.int64), info)
 
 
-def _too_few(leverage: Floats, rank: int, rounds: float, gamma: float, most: int) -> str:
+def _explain_small_budget(
+    leverage: Floats, rank: int, rounds: float, gamma: float, most: int
+) -> str:
     labels = float(np.sum(-np.expm1(rounds * np.log1p(-np.minimum(leverage / rank, 1 - 1e-12)))))
     return (
         f"the theory at gamma {gamma:.4g} asks for about {rounds:.0f} draws, {labels:.0f} "
@@ -278,17 +282,12 @@ def _too_few(leverage: Floats, rank: int, rounds: float, gamma: float, most: int
     )
 
 
-def _fill(
+def _fill_up(
     draws: BssDraws, matrix: Floats, candidates: Candidates, ids: Ids, budget: int
 ) -> BssDraws:
-    """Add the rows of highest leverage that were not drawn, each standing for itself.
+    """Add the rows of highest leverage that were not drawn, each with weight 1.
 
-    Args:
-        draws: what was drawn.
-        matrix: ``B``, ``(r, r)``.
-        candidates: of all rows.
-        ids: of all rows.
-        budget: how many there shall be.
+    ``matrix`` is ``B``, ``(r, r)``; ``ids`` are those of all rows.
     """
     missing = budget - len(draws.ids)
     scores = comparable(candidates.leverage)
@@ -303,10 +302,87 @@ def _fill(
     )
     gram, (lowest, highest) = candidates.gram(added), draws.info["spectrum_bounds"]
     spectrum = np.linalg.eigvalsh(matrix / draws.info["normaliser"] + gram)
-    highest += float(np.linalg.norm(gram, 2))  # what is added lifts no eigenvalue by more
+    highest += float(np.linalg.norm(gram, 2))  # upper bound on the growth of any eigenvalue
     return BssDraws(
         np.concatenate([draws.ids, added]),
         np.concatenate([draws.weights, np.ones(missing)]),
         np.concatenate([draws.counts, np.zeros(missing, dtype=np.int64)]),
-        {**draws.info, "filled": missing, **_spectrum(spectrum, lowest, highest)},
+        {**draws.info, "filled": missing, **_describe_spectrum(spectrum, lowest, highest)},
     )
+
+
+def deterministic_bss(V: Any, k: int) -> tuple[Ids, Floats, dict[str, Any]]:
+    r"""Pick rows by the deterministic barrier method.
+
+    Every round takes the row whose share of the lower barrier exceeds that of the upper one most,
+    the smallest id among ties. After ``k`` rounds the eigenvalues of the weighted Gram matrix lie
+    within a factor :math:`((\sqrt b + 1) / (\sqrt b - 1))^2`, :math:`b = k / d`, of each other,
+    with ``d`` the rank. Cost: one pass over the rows, ``O(n d^2)``, per round.
+
+    Args:
+        V: ``(n, d)`` features, or shards with ``features``.
+        k: rounds, more than the rank of ``V``; at most ``k`` distinct rows are picked.
+
+    Returns:
+        distinct ids in the order of their first pick;
+        weights on the sum scale, such that the mean eigenvalue of the weighted Gram matrix of
+        whitened rows is 1;
+        info with ``rank``, that ``spectrum``, its ``ratio`` and the ``ratio_bound``.
+
+    Example:
+        >>> import numpy as np
+        >>> V = np.random.default_rng(0).normal(size=(500, 4))
+        >>> ids, weights, info = deterministic_bss(V, 40)
+        >>> len(ids) <= 40, info["ratio"] <= info["ratio_bound"]
+        (True, True)
+    """
+    shards = as_shards(V, "V")
+    transform = whiten(shards, read_features).transform
+    rank = check_rank(transform)
+    if k <= rank:
+        raise BadInput(f"k must be more than the rank of the rows, {rank}; got {k}")
+    root = np.sqrt(k / rank)
+    upper, lower, step = rank * (root + root**2) / (root - 1), -rank * root, (root + 1) / (root - 1)
+    gram = np.zeros((rank, rank))
+    scales: dict[int, float] = {}
+    for _ in range(k):
+        values, vectors = np.linalg.eigh(gram)
+        upper_shares, lower_shares = _barrier_shares(values, upper, upper + step, lower, lower + 1)
+        forms = np.stack([upper_shares, lower_shares], axis=1)
+        parts = shards.map(_evaluate_forms, transform @ vectors, forms)
+        shares = np.concatenate(parts)
+        best = largest(comparable(shares[:, 1] - shares[:, 0]), 1, shards.ids)
+        item = shards.ids[best]
+        scale = 2 / float(shares[best].sum())
+        row = to_numpy(read_features(shards.rows(item)))[0].astype(np.float64) @ transform
+        gram += scale * np.outer(row, row)
+        scales[int(item[0])] = scales.get(int(item[0]), 0.0) + scale
+        upper, lower = upper + step, lower + 1
+    mean = np.trace(gram) / rank
+    spectrum = np.linalg.eigvalsh(gram) / mean
+    info = {
+        "rank": rank,
+        "spectrum": spectrum.tolist(),
+        "ratio": float(spectrum[-1] / spectrum[0]),
+        "ratio_bound": float(step**2),
+    }
+    return np.fromiter(scales, dtype=np.int64), np.fromiter(scales.values(), float) / mean, info
+
+
+def _barrier_shares(
+    values: Floats, upper: float, next_upper: float, lower: float, next_lower: float
+) -> tuple[Floats, Floats]:
+    """The eigenvalues, in the eigenbasis of ``B``, of the two forms compared in a round."""
+    above, below = 1 / (next_upper - values), 1 / (values - next_lower)
+    fall = np.sum(1 / (upper - values)) - np.sum(above)
+    rise = np.sum(below) - np.sum(1 / (values - lower))
+    return above**2 / fall + above, below**2 / rise - below
+
+
+def _evaluate_forms(shard: Shard, transform: Floats, forms: Floats) -> Floats:
+    """Diagonal quadratic forms ``(r, m)`` of the transformed rows of a block, ``(n, m)``."""
+    out = np.empty((len(shard), forms.shape[1]))
+    for start, chunk in iterate_chunks(read_features(shard.rows), double=True):
+        product = chunk @ like(transform, chunk)
+        out[start : start + len(product)] = to_numpy(product**2 @ like(forms, chunk))
+    return out

@@ -1,17 +1,17 @@
 r"""Random draws of items in which every random number belongs to an item.
 
 `draw_until_distinct` draws with replacement, item :math:`i` with probability :math:`p_i`, until
-``k`` different items have come up. Drawing one by one takes forever when the last of them is rare.
-Instead every item gets a Poisson clock of rate :math:`p_i`: the sequence of rings of all clocks has
-the same law as the sequence of draws. The first ring of item :math:`i` is at
+``k`` distinct items have occurred. Drawing one by one takes very long when the last of them is
+rare. Instead every item gets a Poisson clock of rate :math:`p_i`: the sequence of rings of all
+clocks has the same law as the sequence of draws. The first ring of item :math:`i` is at
 :math:`t_i = e_i / p_i` with :math:`e_i` a unit exponential; the ``k`` smallest are the items, and
 with :math:`t^*` the largest of those, item :math:`i` has rung
 :math:`1 + \mathrm{Poisson}(p_i (t^* - t_i))` times by then. The law is exact.
 
-Cost: ``O(n)`` and a sort of ``k`` numbers, whatever the probabilities.
+Cost: ``O(n)`` and a sort of ``k`` numbers, for any probabilities.
 
-`poisson_draw` keeps each item independently of the others with probability
-:math:`\min(1, \beta t_i)`, where :math:`\beta` makes ``k`` the expected number of items.
+`poisson_draw` keeps each item independently with probability :math:`\min(1, \beta t_i)`, where
+:math:`\beta` makes ``k`` the expected number of items.
 
 Both process some items at a time (`first_rings`, `find_heaviest`, `keep_items`) and join the few
 that matter, so that weights may stay with their blocks and memory does not grow with ``n``.
@@ -26,24 +26,35 @@ from scipy import special
 from labelwise.arrays import Floats, Ids, row_clocks, row_noise
 from labelwise.errors import BadInput
 
-PIECE = 1 << 20
-"""How many items of an array are looked at at a time."""
-
+CHUNK = 1 << 20
+"""Items of an array that are processed at a time."""
 _ARRIVALS, _REPEATS, _KEPT = 11, 12, 13  # streams of noise, so that the draws are independent
+
+
+class ClockRings(NamedTuple):
+    """Items with a positive weight, their weights, and the times that order them; ``(m,)``."""
+
+    ids: Ids
+    weights: Floats
+    times: Floats
+
+    def select(self, positions: Any) -> "ClockRings":
+        """The rings at some positions."""
+        return ClockRings(*(column[positions] for column in self))
 
 
 def draw_until_distinct(p: Any, k: int, seed: int, ids: Ids | None = None) -> tuple[Ids, Ids, int]:
     """Draw with replacement until ``k`` items are distinct.
 
     Args:
-        p: ``(n,)`` probabilities, or weights in proportion to them; zero means never.
-        k: how many different items.
-        seed: decides the draw, together with the items' ids.
+        p: ``(n,)`` probabilities or weights proportional to them; zero means never.
+        k: number of distinct items.
+        seed: determines the draw, together with the items' ids.
         ids: ``(n,)``, the items' ids; row numbers if None.
 
     Returns:
-        ids ``(k,)`` in the order in which they first came up, counts ``(k,)``, how often each was
-        drawn, and how many draws there were in all, the sum of the counts.
+        ids ``(k,)`` in the order of their first draw, counts ``(k,)`` of their draws, and the
+        total number of draws, the sum of the counts.
 
     Example:
         >>> ids, counts, draws = draw_until_distinct([0.9, 0.05, 0.05, 0.0], 3, seed=0)
@@ -52,30 +63,23 @@ def draw_until_distinct(p: Any, k: int, seed: int, ids: Ids | None = None) -> tu
     """
     if not isinstance(k, int | np.integer):
         raise BadInput(f"k must be a whole number; got {k!r}")
-    weights = _checked(p, k, ids)
+    weights = _check_weights(p, k, ids)
     if k == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), 0
     highest = float(weights.max())
-    rings = join_rings([first_rings(*part, k, seed, highest) for part in _pieces(weights, ids)])
-    drawn, counts = ring_counts(rings, k, seed, highest)
+    parts = [first_rings(*part, k, seed, highest) for part in _iterate_weights(weights, ids)]
+    drawn, counts = ring_counts(join_rings(parts), k, seed, highest)
     return drawn.ids, counts, int(counts.sum())
-
-
-class ClockRings(NamedTuple):
-    """Items with a positive weight, their weights, and what decides their order; ``(m,)`` each."""
-
-    ids: Ids
-    weights: Floats
-    times: Floats
-
-    def at(self, positions: Any) -> "ClockRings":
-        """Some of them."""
-        return ClockRings(*(column[positions] for column in self))
 
 
 def join_rings(parts: list[ClockRings]) -> ClockRings:
     """The rings of several blocks."""
     return ClockRings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def sort_rings(rings: ClockRings) -> ClockRings:
+    """The rings in the order of time, ties by id."""
+    return rings.select(np.lexsort((rings.ids, rings.times)))
 
 
 def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) -> ClockRings:
@@ -84,12 +88,12 @@ def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) ->
     Args:
         weights: ``(n,)``, not negative.
         ids: ``(n,)``.
-        k: how many.
-        seed: decides the clocks, together with the ids.
-        highest: the largest weight of all blocks; the clock of such an item has rate 1.
+        k: number of items.
+        seed: determines the clocks, together with the ids.
+        highest: largest weight of all blocks; the clock of such an item has rate 1.
     """
     some = np.flatnonzero(weights > 0)
-    with np.errstate(over="ignore"):  # a ring that is never heard is at infinity
+    with np.errstate(over="ignore"):  # a clock of vanishing rate rings at infinity
         times = row_clocks(seed, ids[some], _ARRIVALS) / (weights[some] / highest)
     if k < len(some):
         first = np.argpartition(times, k - 1)[:k]
@@ -98,15 +102,15 @@ def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) ->
 
 
 def ring_counts(rings: ClockRings, k: int, seed: int, highest: float) -> tuple[ClockRings, Ids]:
-    """The first ``k`` rings in the order of time, and how often each item rang by the last.
+    """The first ``k`` rings in the order of time, and the number of rings of each item by then.
 
     Args:
         rings: from `first_rings` of all blocks.
-        k: at most as many as there are.
+        k: at most the number of rings.
         seed: as there.
         highest: as there.
     """
-    first = rings.at(np.lexsort((rings.ids, rings.times))[:k])
+    first = rings.select(np.lexsort((rings.ids, rings.times))[:k])
     means = first.weights / highest * (first.times[-1] - first.times)
     if not means.sum() < 2**53:
         raise BadInput(
@@ -119,8 +123,8 @@ def ring_counts(rings: ClockRings, k: int, seed: int, highest: float) -> tuple[C
 def _poisson_quantile(levels: Floats, means: Floats) -> Ids:
     """The smallest count whose cumulative Poisson probability reaches the level, ``(k,)``.
 
-    Means from a billion on, where the exact inverse fails, take the normal law with its first
-    correction, which is at most one count off.
+    For means from a billion on, where the exact inverse fails, the normal law with its first
+    correction is used, which is at most one count off.
     """
     normal = special.ndtri(levels)
     counts = np.ceil(means + np.sqrt(means) * normal + (normal**2 - 1) / 6 - 0.5)
@@ -139,31 +143,32 @@ def poisson_rate(t: Any, k: float) -> float:
 
     Args:
         t: ``(n,)``, not negative, at least ``k`` of them positive.
-        k: the expected number of items.
+        k: expected number of items.
     """
-    weights = _checked(t, k, None)
-    return solve_poisson_rate([find_heaviest(part, k) for part, _ in _pieces(weights, None)], k)
+    weights = _check_weights(t, k, None)
+    parts = [find_heaviest(part, k) for part, _ in _iterate_weights(weights, None)]
+    return solve_poisson_rate(parts, k)
 
 
 class HeaviestWeights(NamedTuple):
-    """The largest weights of a block, in no order, and the sum of the others."""
+    """The largest weights of a block, unordered, and the sum of the others."""
 
     weights: Floats
     others: float
 
 
 def find_heaviest(weights: Floats, k: float) -> HeaviestWeights:
-    """The weights of a block that may be among the ``k`` largest of all, without zeros."""
-    count = max(int(np.ceil(k)), 1)
+    """The positive weights of a block that may be among the ``k`` largest of all."""
+    count, rest = max(int(np.ceil(k)), 1), 0.0
     if count < len(weights):
         weights = np.partition(weights, len(weights) - count)
-        weights, rest = weights[len(weights) - count :], weights[: len(weights) - count]
-        return HeaviestWeights(weights[weights > 0], float(rest.sum()))
-    return HeaviestWeights(weights[weights > 0], 0.0)
+        rest = float(weights[: len(weights) - count].sum())
+        weights = weights[len(weights) - count :]
+    return HeaviestWeights(weights[weights > 0], rest)
 
 
 def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
-    """What `poisson_rate` answers, from the `find_heaviest` weights of all blocks."""
+    """The result of `poisson_rate` from the heaviest weights of all blocks."""
     if k == 0:
         return 0.0
     largest = np.sort(np.concatenate([part.weights for part in parts]))[::-1]
@@ -176,23 +181,21 @@ def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
 
 
 def poisson_draw(t: Any, k: float, seed: int, ids: Ids | None = None) -> tuple[Ids, Floats]:
-    """Keep each item on its own, about ``k`` in all.
+    """Keep each item independently, about ``k`` in total.
 
     Args:
         t: ``(n,)``, not negative; an item is kept with probability ``min(1, beta t_i)``.
-        k: the expected number of items kept; the number itself is random.
-        seed: decides the draw, together with the items' ids.
+        k: expected number of items kept; the number itself is random.
+        seed: determines the draw, together with the items' ids.
         ids: ``(n,)``, the items' ids; row numbers if None.
 
     Returns:
-        the ids kept and their probabilities of being kept, those first that a smaller ``k`` would
-        keep too.
+        the ids kept and their probabilities, items that a smaller ``k`` would keep first.
     """
-    weights = _checked(t, k, ids)
+    weights = _check_weights(t, k, ids)
     rate = poisson_rate(weights, k)
-    inside = sort_rings(
-        join_rings([keep_items(*part, seed, rate) for part in _pieces(weights, ids)])
-    )
+    parts = [keep_items(*part, seed, rate) for part in _iterate_weights(weights, ids)]
+    inside = sort_rings(join_rings(parts))
     return inside.ids, np.minimum(1.0, rate * inside.weights)
 
 
@@ -205,22 +208,17 @@ def keep_items(weights: Floats, ids: Ids, seed: int, rate: float) -> ClockRings:
     return ClockRings(ids[some], weights[some], times[inside])
 
 
-def sort_rings(rings: ClockRings) -> ClockRings:
-    """Those first that a smaller ``k`` would keep too."""
-    return rings.at(np.lexsort((rings.ids, rings.times)))
-
-
-def _pieces(weights: Floats, ids: Ids | None) -> Iterator[tuple[Floats, Ids]]:
-    """Some weights at a time with their ids; one empty piece if there are none."""
-    for first in range(0, max(len(weights), 1), PIECE):
-        part = weights[first : first + PIECE]
+def _iterate_weights(weights: Floats, ids: Ids | None) -> Iterator[tuple[Floats, Ids]]:
+    """Chunks of the weights with their ids; one empty chunk if there are none."""
+    for first in range(0, max(len(weights), 1), CHUNK):
+        part = weights[first : first + CHUNK]
         last = first + len(part)
         known = np.arange(first, last) if ids is None else ids[first:last]
         yield part, np.asarray(known, dtype=np.int64)
 
 
-def _checked(p: Any, k: float, ids: Ids | None) -> Floats:
-    """The weights in float64, after a look at them, at their ids and at ``k``."""
+def _check_weights(p: Any, k: float, ids: Ids | None) -> Floats:
+    """The weights in float64 if they, their ids and ``k`` are valid."""
     weights = np.asarray(p, dtype=np.float64)
     if weights.ndim != 1:
         raise BadInput(f"p must have one axis; got shape {weights.shape}")

@@ -1,26 +1,28 @@
-r"""Leverage scores and orthonormal bases of rows that are only seen block by block.
+r"""Leverage scores and orthonormal bases of rows that are read block by block.
 
 The leverage of row :math:`a_i` of the ``(n, d)`` matrix :math:`A` is
 
 .. math:: \tau_i = a_i^\top (A^\top A)^+ a_i = \lVert a_i T \rVert^2 ,
 
-with :math:`T` such that the columns of :math:`A T` are orthonormal. Scores lie in [0, 1], add up to
-the rank of :math:`A`, and do not change when :math:`A` is multiplied from the right by an
-invertible matrix; therefore columns are scaled to unit length before the rank is judged.
+with :math:`T` such that the columns of :math:`A T` are orthonormal. Scores lie in [0, 1], sum to
+the rank of :math:`A`, and are invariant under invertible changes of columns; therefore columns are
+scaled to unit length before the rank is determined.
 
-:math:`T` comes from the Gram matrix, added up over blocks in float64, where its eigenvalues say
-that the answer is good. Squaring loses half of the digits, so otherwise it comes from a second
-pass, a QR factorization of one block after the other.
+:math:`T` comes from the Gram matrix, summed over blocks in float64, if its eigenvalues show that
+this is accurate. Squaring loses half of the digits, so otherwise a second pass computes a QR
+factorization of one block after the other. All sums stay on the device of the rows; on a GPU the
+host waits for two small results and the scores.
 
-Sums and :math:`T` stay where the work is done (`labelwise.arrays.workplace`): on a GPU two small
-answers are waited for, and the scores.
+Cost: two passes over the rows, ``O(n d^2)``, and ``O(d^2)`` memory in addition to a chunk of rows.
 
-Cost: two passes over the rows, ``O(n d^2)``, and ``O(d^2)`` memory besides a piece of a block.
-
-Reference: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel and
-sequential QR and LU factorizations", SIAM Journal on Scientific Computing, 2012.
+References: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel and
+sequential QR and LU factorizations", SIAM Journal on Scientific Computing, 2012. Approximate
+scores: P. Drineas, M. Magdon-Ismail, M. Mahoney, D. Woodruff, "Fast approximation of matrix
+coherence and statistical leverage", JMLR 2012; J. Nelson, H. Nguyen, "OSNAP: faster numerical
+linear algebra algorithms via sparser subspace embeddings", FOCS 2013.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,33 +36,40 @@ from labelwise.arrays import (
     device,
     namespace,
     precision,
+    row_noise,
     to_numpy,
 )
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.row_parts import PIECE, lengths, pieces, products
+from labelwise.kernels.linear.row_chunks import (
+    CHUNK,
+    iterate_chunks,
+    multiply_chunks,
+    squared_lengths,
+)
 from labelwise.kernels.placement import find_placement
 from labelwise.pool.blocks import Shard, Shards, as_shards
 from labelwise.pool.rows import Rows
 
-Read = Callable[[Rows], Array]
+RowReader = Callable[[Rows], Array]
 """Makes the ``(n, d)`` array of a block from its representations."""
 
 _GRAM_NOISE = 1e-13
-"""Eigenvalues of a Gram matrix with unit diagonal say nothing below this."""
-
-_TINY = 1e-250
-"""Squares of float64 numbers below this have lost digits, or are zero though the number is not."""
+"""Eigenvalues of a Gram matrix with unit diagonal are rounding noise below this."""
+_SMALLEST_SQUARE = 1e-250
+"""Smaller squares of float64 numbers have lost digits or underflowed."""
+_SKETCH_STREAM = 21
+"""Stream of the noise in `approximate_leverage_scores`."""
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """A change of columns that makes the rows' columns orthonormal.
+    """A change of columns that makes the columns of the rows orthonormal.
 
     Attributes:
         transform: ``(d, r)`` float64; the columns of ``A @ transform`` are orthonormal (shorter
-            where a ridge was given). On the host, or where it was wanted.
-        amplification: how many times larger than a number's own rounding error the error of a
-            typical number of ``A @ transform`` is.
+            with a ridge).
+        amplification: ratio of the rounding error of a typical entry of ``A @ transform`` to that
+            of an entry of ``A``.
     """
 
     transform: Array
@@ -68,25 +77,25 @@ class Whitening:
 
     @property
     def rank(self) -> int:
-        """How many independent columns were found."""
+        """Number of linearly independent columns."""
         return int(self.transform.shape[1])
 
     @property
-    def narrow(self) -> bool:
-        """Whether the numbers of the transform, and products with it, fit into float32."""
+    def fits_float32(self) -> bool:
+        """Whether the entries of the transform, and products with it, fit into float32."""
         if 0 in self.transform.shape:
             return True
         xp = namespace(self.transform)
         return bool(xp.max(xp.abs(self.transform)) < 1e30)
 
     @property
-    def single(self) -> bool:
-        """Whether products in float32 leave errors of at most 1e-6 at most rows, 1e-5 at any."""
-        return self.amplification < 20 and self.narrow
+    def allows_float32(self) -> bool:
+        """Whether float32 products have errors of at most 1e-6 in most rows and 1e-5 in any."""
+        return self.amplification < 20 and self.fits_float32
 
 
 def read_features(rows: Rows, model: int | None = None) -> Array:
-    """The ``(n, d)`` features of a block; those of one model where there are several."""
+    """The ``(n, d)`` features of a block; those of one model if there are several."""
     features = rows["features"]
     if not isinstance(features, list | tuple):
         return features
@@ -102,14 +111,14 @@ def leverage_scores(
 
     Args:
         A: ``(n, d)`` array, or shards with ``features``. Zero rows (score 0), dependent columns
-            and ``n < d`` are all fine.
+            and ``n < d`` are supported.
         ridge: :math:`\lambda \ge 0` in :math:`a_i^\top (A^\top A + \lambda I)^{-1} a_i`.
-        rtol: singular values up to this fraction of the largest count as zero. By default it
-            follows the precision of the rows: ``max(n, d)`` times 2.2e-16 for float64, 1e-6 for
+        rtol: singular values up to this fraction of the largest count as zero. The default
+            depends on the precision of the rows: ``max(n, d)`` times 2.2e-16 for float64, 1e-6 for
             float32, 1e-3 for float16, 3e-3 for bfloat16. Give one of the latter for float32 rows
             that were computed in half precision.
-        double: multiply in float64 even where float32 would do, so that the scores of float32
-            rows depend on the split into blocks by less than about 1e-9 (else 1e-6).
+        double: multiply in float64 even where float32 suffices, so that the scores of float32
+            rows depend on the split into blocks by less than about 1e-9 (instead of 1e-6).
 
     Example:
         >>> import numpy as np
@@ -120,130 +129,131 @@ def leverage_scores(
     shards = as_shards(A, "A")
     if not len(shards):
         return np.empty(0)
-    place = find_placement(shards)
-    basis = whiten(shards, read_features, rtol=rtol, ridge=ridge, place=place)
-    return project(shards, read_features, basis, double=double)
+    placement = find_placement(shards)
+    basis = whiten(shards, read_features, rtol=rtol, ridge=ridge, placement=placement)
+    return project_rows(shards, read_features, basis, double=double)
 
 
-def project(shards: Shards, read: Read, basis: Whitening, *, double: bool = False) -> Floats:
-    """``|a_i T|^2`` of every row, ``(n,)``, between 0 and 1.
+def project_rows(
+    shards: Shards, read: RowReader, basis: Whitening, *, double: bool = False
+) -> Floats:
+    """``|a_i T|^2`` of every row, ``(n,)``, clipped to [0, 1].
 
-    Float32 rows are multiplied in float32, unless ``double`` is set or the `Whitening` forbids it.
+    Float32 rows are multiplied in float32, unless ``double`` is set or `Whitening` forbids it.
     """
-    parts = shards.map(project_block, read, basis.transform, double or not basis.single)
-    scores = np.concatenate(parts)
+    double = double or not basis.allows_float32
+    scores = np.concatenate(shards.map(project_block, read, basis.transform, double))
     return np.clip(scores, 0.0, 1.0, out=scores)
 
 
-def project_block(shard: Shard, read: Read, transform: Array, double: bool) -> Floats:
+def project_block(shard: Shard, read: RowReader, transform: Array, double: bool) -> Floats:
     """``|a_i T|^2`` for the rows of one block, ``(n,)``."""
     out = np.empty(len(shard))
-    for start, product in products(read(shard.rows), transform, double=double):
-        out[start : start + len(product)] = lengths(product)
+    for start, product in multiply_chunks(read(shard.rows), transform, double=double):
+        out[start : start + len(product)] = squared_lengths(product)
     return out
 
 
 @dataclass(frozen=True)
-class Sum:
-    """A matrix added up over rows, with the coarsest precision among them."""
+class MatrixSum:
+    """A matrix summed over rows, with the coarsest precision among them."""
 
     matrix: Array
     precision: float
 
-    def __add__(self, other: "Sum") -> "Sum":
-        return Sum(self.matrix + other.matrix, max(self.precision, other.precision))
-
-
-def _gram(shard: Shard, read: Read, n: int, place: Array) -> "Sum | _Triangle":
-    """The Gram matrix of a block; if all ``n`` rows are fewer than columns, ``R`` is smaller."""
-    rows = read(shard.rows)
-    if n <= rows.shape[1]:
-        return _triangle(shard, read)
-    xp, d = namespace(rows), rows.shape[1]
-    total = xp.zeros((d, d), dtype=xp.float64, device=device(rows))
-    with np.errstate(over="ignore", invalid="ignore"):  # an infinite sum is seen and done again
-        for _, piece in pieces(rows, double=True):
-            total += xp.matrix_transpose(piece) @ piece
-    return Sum(bring(total, place), precision(rows))
+    def __add__(self, other: "MatrixSum") -> "MatrixSum":
+        return MatrixSum(self.matrix + other.matrix, max(self.precision, other.precision))
 
 
 @dataclass(frozen=True)
-class _Triangle:
+class QrFactor:
     """The factor ``R`` of a QR factorization of some rows; adding factors the rows of both."""
 
     matrix: Floats
     precision: float
 
-    def __add__(self, other: "_Triangle") -> "_Triangle":
-        factor = _stack(self.matrix, other.matrix)
-        return _Triangle(factor, max(self.precision, other.precision))
+    def __add__(self, other: "QrFactor") -> "QrFactor":
+        factor = _factor_stacked(self.matrix, other.matrix)
+        return QrFactor(factor, max(self.precision, other.precision))
 
 
-def _stack(above: Floats, below: Floats) -> Floats:
+def _factor_stacked(above: Floats, below: Floats) -> Floats:
     """The factor ``R`` of two matrices, one on top of the other."""
     factor: Any = np.linalg.qr(np.concatenate([above, below]), mode="r")
     return np.asarray(factor)
 
 
-def _triangle(shard: Shard, read: Read) -> _Triangle:
+def sum_gram(shard: Shard, read: RowReader, n: int, placement: Array) -> "MatrixSum | QrFactor":
+    """The Gram matrix of a block; with fewer rows than columns ``R``, which is smaller."""
+    rows = read(shard.rows)
+    if n <= rows.shape[1]:
+        return _factor_block(shard, read)
+    xp, d = namespace(rows), rows.shape[1]
+    total = xp.zeros((d, d), dtype=xp.float64, device=device(rows))
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is detected by the caller
+        for _, chunk in iterate_chunks(rows, double=True):
+            total += xp.matrix_transpose(chunk) @ chunk
+    return MatrixSum(bring(total, placement), precision(rows))
+
+
+def _factor_block(shard: Shard, read: RowReader) -> QrFactor:
     rows = read(shard.rows)
     d = rows.shape[1]
     factor = np.empty((0, d))
-    size = max(4 * d, PIECE // max(1, d))
-    for start, part in pieces(rows, double=True, size=size):
-        piece = to_numpy(part)
-        wrong = ~np.isfinite(piece).all(axis=1)
+    size = max(4 * d, CHUNK // max(1, d))
+    for start, part in iterate_chunks(rows, double=True, size=size):
+        chunk = to_numpy(part)
+        wrong = ~np.isfinite(chunk).all(axis=1)
         if wrong.any():
             item = shard.ids[start + int(wrong.argmax())]
             raise BadInput(f"the row of item {item} holds NaN or infinity; leave it out")
-        factor = _stack(factor, piece)
-    return _Triangle(factor, precision(rows))
+        factor = _factor_stacked(factor, chunk)
+    return QrFactor(factor, precision(rows))
 
 
 def whiten(
     shards: Shards,
-    read: Read,
+    read: RowReader,
     *,
     rtol: float | None = None,
     ridge: float = 0.0,
     principal: bool = False,
-    place: Array | None = None,
+    placement: Array | None = None,
 ) -> Whitening:
-    """Find ``T`` so that the columns of ``A T`` are orthonormal.
+    """Find ``T`` such that the columns of ``A T`` are orthonormal.
 
     Args:
         shards: the blocks.
-        read: gives the ``(n, d)`` array of a block; a function of a module, or a partial of one.
+        read: gives the ``(n, d)`` array of a block; a module function or a partial of one.
         rtol: as in `leverage_scores`.
         ridge: as in `leverage_scores`.
-        principal: whether the columns of ``T`` must be the principal directions, the one along
-            which the rows (with columns of unit length) spread most first. Else they may be any.
-        place: an empty float64 array where ``T`` is wanted (`labelwise.arrays.workplace`); on the
-            host if None.
+        principal: require the columns of ``T`` to be the principal directions of the rows (with
+            columns of unit length), largest variance first.
+        placement: an empty float64 array on the device for ``T``; the host if None.
     """
     if not (np.isfinite(ridge) and ridge >= 0):
         raise BadInput(f"ridge must be zero or a positive number; got {ridge}")
     if rtol is not None and not 0 <= rtol < 1:
         raise BadInput(f"rtol must be in [0, 1); got {rtol}")
-    n, place = len(shards), np.empty(0) if place is None else place
-    part: Sum | _Triangle = shards.sum(_gram, read, n, place)
+    n, placement = len(shards), np.empty(0) if placement is None else placement
+    part: MatrixSum | QrFactor = shards.sum(sum_gram, read, n, placement)
     found: Whitening | None = None
-    if isinstance(part, Sum):
+    if isinstance(part, MatrixSum):
         if ridge == 0 and not principal:
-            found = _from_cholesky(part, _tolerance(part, n, rtol))
-        found = found or _from_gram(part, _tolerance(part, n, rtol), ridge)
+            found = _whiten_by_cholesky(part, _choose_tolerance(part, n, rtol))
+        found = found or _whiten_by_eigenvalues(part, _choose_tolerance(part, n, rtol), ridge)
     if found is None:
-        part = part if isinstance(part, _Triangle) else shards.sum(_triangle, read)
-        found = _from_triangle(part, _tolerance(part, n, rtol), ridge)
-    return replace(found, transform=bring(found.transform, place))
+        part = part if isinstance(part, QrFactor) else shards.sum(_factor_block, read)
+        found = _whiten_by_svd(part, _choose_tolerance(part, n, rtol), ridge)
+    return replace(found, transform=bring(found.transform, placement))
 
 
-def _tolerance(part: "Sum | _Triangle", n: int, rtol: float | None) -> float:
+def _choose_tolerance(part: "MatrixSum | QrFactor", n: int, rtol: float | None) -> float:
     return rank_tolerance(part.precision, n, part.matrix.shape[1]) if rtol is None else rtol
 
 
 def rank_tolerance(precision: float, n: int, d: int) -> float:
-    """The default rank tolerance: the precision of the features decides, not that of the sums."""
+    """The default rank tolerance, from the precision of the features."""
     if precision < 1e-12:
         return max(n, d) * precision
     if precision < 1e-5:
@@ -251,85 +261,86 @@ def rank_tolerance(precision: float, n: int, d: int) -> float:
     return 1e-3 if precision < 2e-3 else 3e-3  # bfloat16 leaves spurious directions at 1e-3
 
 
-def _from_cholesky(part: Sum, rtol: float) -> Whitening | None:
-    r"""The whitening of columns that are surely independent, or None if that is not sure.
+def _whiten_by_cholesky(part: MatrixSum, rtol: float) -> Whitening | None:
+    r"""The whitening of clearly independent columns, or None if independence is not certain.
 
-    With the Gram matrix of columns of unit length :math:`G = L L^\top` it is :math:`L^{-\top}`,
-    which takes a tenth of the time of the eigenvectors and, unlike those, is the only one of its
-    form. No eigenvalue is below :math:`1 / \lVert L^{-1} \rVert_F^2`, none is above the largest
-    sum of a row. Made where the Gram matrix is.
+    With the Gram matrix of unit columns :math:`G = L L^\top` it is :math:`L^{-\top}`, in a tenth of
+    the time of an eigendecomposition, and unique. All eigenvalues are at least
+    :math:`1 / \lVert L^{-1} \rVert_F^2` and at most the largest row sum.
     """
     gram, d = part.matrix, part.matrix.shape[0]
     if not d:
         return None
     xp: Any = namespace(gram)
     squares = xp.linalg.diagonal(gram)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite fails below
+    with np.errstate(over="ignore", invalid="ignore"):  # non-finite values fail the test below
         scale = xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
         gram = gram / scale[:, None] / scale
         try:
-            inverse = triangle_inverse(xp.linalg.cholesky(gram))
-        except (np.linalg.LinAlgError, RuntimeError):  # the second is torch's
+            inverse = invert_triangle(xp.linalg.cholesky(gram))
+        except (np.linalg.LinAlgError, RuntimeError):  # NumPy's and torch's error
             return None
         sums = xp.max(xp.sum(xp.abs(gram), axis=1))
         facts = xp.stack([xp.sum(inverse * inverse), sums, xp.min(squares)])
-    size, most, least = to_numpy(facts).tolist()  # one wait for all of them
-    tiny = part.precision < 1e-12 and least < _TINY
-    if tiny or not max(_floor(part), rtol**2) * most * size < 1:
+    size, most, least = to_numpy(facts).tolist()  # one transfer from a GPU
+    underflow = part.precision < 1e-12 and least < _SMALLEST_SQUARE
+    if underflow or not max(_smallest_accurate_eigenvalue(part), rtol**2) * most * size < 1:
         return None
-    growth = np.sqrt(size / d)  # the diagonal of the scaled matrix adds up to d
+    growth = np.sqrt(size / d)  # the trace of the scaled matrix is d
     return Whitening(xp.matrix_transpose(inverse) / scale[:, None], float(growth))
 
 
-def triangle_inverse(factor: Array) -> Array:
-    """The inverse of a lower triangular matrix, for which the array API has no word."""
+def invert_triangle(factor: Array) -> Array:
+    """The inverse of a lower triangular matrix, which the array API does not offer."""
     if isinstance(factor, np.ndarray):
-        # NumPy and SciPy bring a BLAS each; using both in turn, their threads fight for the cores.
+        # NumPy and SciPy use separate BLAS thread pools; alternating makes them compete for cores.
         return np.linalg.inv(factor)
     xp: Any = namespace(factor)
     unit = xp.eye(factor.shape[0], dtype=factor.dtype, device=device(factor))
     return xp.linalg.solve_triangular(factor, unit, upper=False)
 
 
-def _floor(part: Sum) -> float:
-    """The smallest eigenvalue, as a fraction of the largest, that a Gram matrix tells well."""
+def _smallest_accurate_eigenvalue(part: MatrixSum) -> float:
+    """The smallest accurate eigenvalue of a Gram matrix, as a fraction of the largest."""
     return 1e-4 if part.precision < 1e-12 else 1e-8
 
 
-def _from_gram(part: Sum, rtol: float, ridge: float) -> Whitening | None:
-    """The whitening that the eigenvalues of a Gram matrix give, or None if its rounding shows."""
+def _whiten_by_eigenvalues(part: MatrixSum, rtol: float, ridge: float) -> Whitening | None:
+    """The whitening from the eigenvalues of a Gram matrix, or None if they are inaccurate."""
     gram, d = to_numpy(part.matrix), part.matrix.shape[0]
     fine = part.precision < 1e-12
-    if not np.isfinite(gram).all() or (fine and np.diagonal(gram).min(initial=1.0) < _TINY):
+    diagonal = np.diagonal(gram)
+    if not np.isfinite(gram).all() or (fine and diagonal.min(initial=1.0) < _SMALLEST_SQUARE):
         return None
-    scale = np.sqrt(np.diagonal(gram)) if ridge == 0 else np.ones(d)
+    scale = np.sqrt(diagonal) if ridge == 0 else np.ones(d)
     scale = np.where(scale > 0, scale, 1.0)
-    gram = gram / scale[:, None] / scale
-    values, vectors = np.linalg.eigh(gram)
+    values, vectors = np.linalg.eigh(gram / scale[:, None] / scale)
     values, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
     shifted = values + ridge
-    accurate = shifted >= _floor(part) * shifted[:1]
+    accurate = shifted >= _smallest_accurate_eigenvalue(part) * shifted[:1]
     surely_zero = (values <= rtol**2 * values[:1]) & (rtol**2 > _GRAM_NOISE)
     if not (accurate | surely_zero).all():
         return None
-    return _assemble(np.sqrt(values), vectors, scale, rtol, ridge)
+    return _build_whitening(np.sqrt(values), vectors, scale, rtol, ridge)
 
 
-def _from_triangle(part: _Triangle, rtol: float, ridge: float) -> Whitening:
+def _whiten_by_svd(part: QrFactor, rtol: float, ridge: float) -> Whitening:
     factor, d = part.matrix, part.matrix.shape[1]
     scale = np.ones(d)
     if ridge == 0:
+        # Divide by the largest entry first: squares of extreme entries would over- or underflow.
         largest = np.max(np.abs(factor), axis=0, initial=0.0)
         largest = np.where(largest > 0, largest, 1.0)
         scale = largest * np.linalg.norm(factor / largest, axis=0)
         scale = np.where(scale > 0, scale, 1.0)
     _, values, vectors = np.linalg.svd(factor / scale, full_matrices=False)
-    return _assemble(values, vectors.T, scale, rtol, ridge)
+    return _build_whitening(values, vectors.T, scale, rtol, ridge)
 
 
-def _assemble(
+def _build_whitening(
     values: Floats, vectors: Floats, scale: Floats, rtol: float, ridge: float
 ) -> Whitening:
+    """The whitening from singular values and right singular vectors of the scaled rows."""
     kept = values > rtol * np.max(values, initial=0.0)
     length = np.sqrt(np.sum(values**2))
     values = values[kept]
@@ -337,3 +348,70 @@ def _assemble(
     size = max(1.0, float(np.sum((values * inverse) ** 2)))
     growth = length * np.sqrt(np.sum(inverse**2)) / size
     return Whitening(vectors[:, kept] * inverse / scale[:, None], float(growth))
+
+
+def approximate_leverage_scores(
+    A: Any, *, seed: int = 0, oversampling: float = 4.0, rtol: float | None = None
+) -> Floats:
+    r"""Leverage of every row up to a constant factor, ``(n,)``, for ``d`` in the thousands.
+
+    The rows are hashed into ``oversampling * d`` sums with random signs (four per row, a function
+    of seed and id), whose whitening :math:`T` replaces that of :math:`A`; then :math:`|a_i T|` is
+    estimated from :math:`k = O(\log n)` random directions. With high probability every score is
+    between 0.4 and 2.5 times the true one (``k`` is such that the directions alone keep all ``n``
+    scores above one half with probability 0.99).
+
+    Cost: two passes, ``O(n d log n + d^3)``, and ``oversampling * d * d`` numbers of memory.
+
+    Args:
+        A: as in `leverage_scores`.
+        seed: of the random signs and directions.
+        oversampling: number of sums per column, at least 2.
+        rtol: as in `leverage_scores`.
+
+    Example:
+        >>> import numpy as np
+        >>> A = np.random.default_rng(0).normal(size=(2000, 5))
+        >>> A[7] *= 1000  # no other row can replace it
+        >>> int(approximate_leverage_scores(A, seed=0).argmax())
+        7
+    """
+    if not oversampling >= 2:
+        raise BadInput(f"oversampling must be at least 2; got {oversampling}")
+    shards = as_shards(A, "A")
+    n = len(shards)
+    if not n:
+        return np.empty(0)
+    d = read_features(shards.rows(shards.ids[:1])).shape[1]
+    sums = math.ceil(oversampling * d)
+    if n <= sums:
+        return leverage_scores(shards, rtol=rtol)
+    part: MatrixSum = shards.sum(_sketch_block, sums, seed)
+    rtol = rank_tolerance(part.precision, n, d) if rtol is None else rtol
+    basis = whiten(as_shards(part.matrix), read_features, rtol=rtol)
+    transform = basis.transform * np.sqrt(max(1, sums - basis.rank - 1) / sums)
+    directions = math.ceil((math.log(n) + math.log(100)) / 0.0966)  # P(chi^2_k < k/2) < e^-.0966k
+    if directions < basis.rank:
+        generator = np.random.default_rng([seed % 2**64, _SKETCH_STREAM])
+        mixed = generator.standard_normal((basis.rank, directions))
+        transform = transform @ (mixed / math.sqrt(directions))
+    return project_rows(shards, read_features, replace(basis, transform=transform))
+
+
+def _sketch_block(shard: Shard, sums: int, seed: int) -> MatrixSum:
+    """The rows of a block hashed into sums, ``(sums, d)``."""
+    from scipy import sparse
+
+    rows = read_features(shard.rows)
+    total = np.zeros((sums, rows.shape[1]))
+    for start, part in iterate_chunks(rows, double=False, size=max(1, sums)):
+        chunk = to_numpy(part)
+        ids = shard.ids[start : start + len(chunk)]
+        noise = [row_noise(seed, ids, _SKETCH_STREAM, copy) for copy in range(4)]
+        cells = (np.stack(noise) * (2 * sums)).astype(np.int64)
+        # The last bit of a cell is the sign, the others are the number of the sum.
+        signs = ((cells % 2) - 0.5).astype(chunk.dtype)
+        columns = np.tile(np.arange(len(chunk)), 4)
+        entries = (signs.ravel(), ((cells // 2).ravel(), columns))
+        total += sparse.csr_array(entries, shape=(sums, len(chunk))) @ chunk
+    return MatrixSum(total, precision(rows))

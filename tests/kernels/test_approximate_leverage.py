@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.leverage import leverage_scores
-from labelwise.kernels.linear.sketch import approximate_leverage_scores
+from labelwise.kernels.linear.leverage import approximate_leverage_scores, leverage_scores
 from labelwise.pool.blocks import LocalShards, Shard
 
 
