@@ -166,7 +166,8 @@ class Holder:
         self, part: Part, learner: Learner | None = None, pieces: Sequence[Rows] = ()
     ) -> None:
         """Open the part, as in `Part.open`."""
-        shards, self.labelled = part.open(learner, pieces)
+        shards, known = part.open(learner, pieces)
+        self.labelled = None if known is None else dict(known)
         self.shards = shards if len(shards) else LocalShards([])
 
     def call(self, kind: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:

@@ -125,6 +125,28 @@ class BlockRows(CutsRows):
         return taken
 
 
+class LabelledRows(Mapping[str, Any]):
+    """The rows of the labelled items, read when a strategy asks for them."""
+
+    def __init__(self, sources: Sources, index: IdIndex, ids: Ids) -> None:
+        """Rows of the items ``ids``, in that order."""
+        self._sources, self._index, self._ids = sources, index, ids
+        self._rows: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._rows:
+            source = self._sources[name]
+            block = BlockRows({name: source}, 0, self._index.ids)
+            self._rows.update(block.take(self._index.find_positions(self._ids)))
+        return self._rows[name]
+
+
 class _BlockVisit:
     """What the pieces of a block share: rows that are read once, and which are checked."""
 
@@ -190,13 +212,13 @@ def open_shards(
     index = ids if isinstance(ids, IdIndex) else IdIndex(find_item_ids(ids, sources, count))
     item_ids = index.ids
     if block_bytes is None:
-        block_bytes = BLOCK_BYTES_ON_DEVICE if all(map(_is_on_gpu, every)) else BLOCK_BYTES
+        block_bytes = BLOCK_BYTES_ON_DEVICE if _is_on_gpu(every) else BLOCK_BYTES
     step = rows_per_block(sum(source.bytes_per_row for source in every), block_bytes)
     starts = range(0, max(count, 1), step)
     keep = len(starts) <= FEW_BLOCKS
     taken = encode_labelled(labelled)
     labelled_rows = np.sort(index.find_positions(taken)) if len(taken) else taken
-    candidates, everything = [], []
+    candidates: list[Shard] = []
     for start in starts:
         stop = min(start + step, count)
         # Positions in the block of its labelled items.
@@ -205,25 +227,25 @@ def open_shards(
         rest: Ids | RowNumbers
         if isinstance(item_ids, RowNumbers):
             first, last = item_ids.first + start, item_ids.first + stop
-            block = rest = RowNumbers(first, last, keep=keep)
+            block = RowNumbers(first, last, keep=keep)
             rest = RowNumbers(first, last, mine + first, keep=keep) if len(mine) else block
         else:
             block = item_ids[start:stop]
             rest = np.delete(block, mine) if len(mine) else block
-        whole = Shard(block, BlockRows(sources, start, block))
-        everything.append(whole)
-        if len(mine):
-            candidates.append(Shard(rest, BlockRows(sources, start, block, mine)))
-        else:
-            candidates.append(whole)
-    left = [shard for shard in candidates if len(shard)] or candidates[:1]
-    known = LocalShards(everything).rows(taken) if len(taken) else None
+        if len(mine) < stop - start or not candidates:
+            rows = BlockRows(sources, start, block, mine if len(mine) else None)
+            candidates.append(Shard(rest, rows))
+    left = candidates[1:] if len(candidates) > 1 and not len(candidates[0]) else candidates
+    known = LabelledRows(sources, index, taken) if len(taken) else None
     return LocalShards(left, progress, spill), known
 
 
-def _is_on_gpu(source: Source) -> bool:
-    """Whether the rows are on a GPU and stay there."""
-    return not source.is_numpy and source.in_memory and str(device(source.read(0, 1))) != "cpu"
+def _is_on_gpu(sources: Sequence[Source]) -> bool:
+    """Whether all rows are on a GPU and stay there."""
+    return all(
+        not source.is_numpy and source.in_memory and str(device(source.read(0, 1))) != "cpu"
+        for source in sources
+    )
 
 
 def find_item_ids(ids: Any, sources: Sources, count: int) -> Ids | RowNumbers:
