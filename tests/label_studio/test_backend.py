@@ -10,12 +10,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from labelwise.errors import BadInput
+from labelwise.label_studio import LabelStudioClient, SyncOptions, sync_project
 from labelwise.label_studio import backend as answering
-from labelwise.label_studio import sync
-from labelwise.label_studio.backend import Backend, create_backend
-from labelwise.label_studio.client import Client
-from labelwise.label_studio.connect import basic_header
-from labelwise.label_studio.visit import Wishes
+from labelwise.label_studio.backend import (
+    LabelStudioBackend,
+    create_backend_app,
+    make_basic_header,
+)
 from labelwise.web.supervisor import Progress
 from tests.label_studio.twin import TEXTS, TOKEN, Twin, texts
 
@@ -28,7 +29,7 @@ def campaign(tmp_path_factory):
     twin = Twin()
     twin.add(*texts(30))
     home = tmp_path_factory.mktemp("backend") / "c.labelwise"
-    sync(Client(twin.url, TOKEN), 5, home=home, wishes=Wishes(batch=6))
+    sync_project(LabelStudioClient(twin.url, TOKEN), 5, home=home, options=SyncOptions(batch=6))
     yield home, twin
     twin.close()
 
@@ -40,14 +41,14 @@ def orders():
 
 @pytest.fixture
 def backend(campaign, orders):
-    made = Backend(campaign[0], tell=orders.append)
+    made = LabelStudioBackend(campaign[0], send=orders.append)
     yield made
     made.close()
 
 
 def open_client(backend, base="http://127.0.0.1:9090", **named):
     return TestClient(
-        create_backend(backend, **named), base_url=base, raise_server_exceptions=False
+        create_backend_app(backend, **named), base_url=base, raise_server_exceptions=False
     )
 
 
@@ -63,7 +64,7 @@ def test_examples_in_the_docstrings_are_right():
 
 def test_health_says_what_the_process_does_and_reads_nothing(campaign):
     said = Progress(stage="training", error="the token was refused")
-    backend = Backend(campaign[0], tell=print, progress=lambda: said)
+    backend = LabelStudioBackend(campaign[0], send=print, get_progress=lambda: said)
     backend.close()  # health must not need the record
     answer = open_client(backend).get("/health")
     assert answer.json() == {
@@ -177,8 +178,13 @@ def test_guesses_are_given_only_if_wished_for(tmp_path):
     for task in list(mine.tasks)[:8]:
         mine.annotate(task, mine.tasks[task]["kind"])
     place = tmp_path / "g.labelwise"
-    sync(Client(mine.url, TOKEN), 5, home=place, wishes=Wishes(batch=6, strategy="margin"))
-    backend = Backend(place, tell=print, guesses=True)
+    sync_project(
+        LabelStudioClient(mine.url, TOKEN),
+        5,
+        home=place,
+        options=SyncOptions(batch=6, strategy="margin"),
+    )
+    backend = LabelStudioBackend(place, send=print, guesses=True)
     task = {"id": mine.queue()[0]}
     body = {"tasks": [task, {"id": 101}], "label_config": TEXTS}
     picked, other = open_client(backend).post("/predict", json=body).json()["results"]
@@ -193,14 +199,14 @@ def test_an_order_that_a_sync_wrote_meanwhile_is_used_at_once(tmp_path):
     twin = Twin()
     twin.add(*texts(12))
     home = tmp_path / "c.labelwise"
-    client = Client(twin.url, TOKEN)
-    sync(client, 5, home=home, wishes=Wishes(batch=6))
-    backend = Backend(home, tell=print)
+    client = LabelStudioClient(twin.url, TOKEN)
+    sync_project(client, 5, home=home, options=SyncOptions(batch=6))
+    backend = LabelStudioBackend(home, send=print)
     assert backend.order.version == "labelwise-1"
     twin.predictions.clear()
     (new,) = twin.add({"body": "a new one"})
-    sync(client, 5, home=home)
-    assert backend.order.version == "labelwise-2" and new in backend.places.items
+    sync_project(client, 5, home=home)
+    assert backend.order.version == "labelwise-2" and new in backend.index.items
     backend.close()
     twin.close()
 
@@ -208,7 +214,7 @@ def test_an_order_that_a_sync_wrote_meanwhile_is_used_at_once(tmp_path):
 @pytest.mark.parametrize(
     "header",
     [
-        basic_header(SECRET),
+        make_basic_header(SECRET),
         "Basic " + base64.b64encode(f"anyone:{SECRET}".encode()).decode(),
         f"Bearer {SECRET}",
         f"Token {SECRET}",
@@ -221,7 +227,7 @@ def test_who_knows_the_token_is_answered(backend, header):
 
 WRONG = (
     *("", "Basic", "Basic !!!", "Bearer wrong-one", "Digest x", f"Basic {SECRET}"),
-    *(basic_header("wrong-one"), "Basic " + base64.b64encode(b"\xff:\xff").decode()),
+    *(make_basic_header("wrong-one"), "Basic " + base64.b64encode(b"\xff:\xff").decode()),
 )
 
 
@@ -236,14 +242,14 @@ def test_who_does_not_is_not(backend, orders, header, path):
 
 def test_guessing_the_token_is_slowed_down(backend):
     client = open_client(backend, token=SECRET)
-    wrong = {"Authorization": basic_header("guess-guess")}
+    wrong = {"Authorization": make_basic_header("guess-guess")}
     codes = [client.get("/health", headers=wrong).status_code for _ in range(12)]
     assert codes == [401] * 10 + [429] * 2
 
 
 def test_other_machines_need_a_token(backend):
     with pytest.raises(BadInput, match="a token is needed"):
-        create_backend(backend, host="0.0.0.0")
+        create_backend_app(backend, host="0.0.0.0")
 
 
 def test_other_hosts_pages_and_long_bodies_are_refused(backend, monkeypatch):
@@ -253,7 +259,7 @@ def test_other_hosts_pages_and_long_bodies_are_refused(backend, monkeypatch):
     client = open_client(backend)
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         assert client.post("/webhook", json={}, headers=headers).status_code == 403
-    monkeypatch.setattr(answering, "BODY_BYTES", 100)
+    monkeypatch.setattr(answering, "MAX_BODY_BYTES", 100)
     answer = open_client(backend).post("/predict", json={"tasks": [{"id": n} for n in range(50)]})
     assert answer.status_code == 413
 
@@ -268,10 +274,9 @@ def test_the_backend_never_imports_torch_nor_other_heavy_packages(campaign):
 import sys
 from pathlib import Path
 from starlette.testclient import TestClient
-from labelwise.label_studio import serve
-from labelwise.label_studio.backend import Backend, create_backend
-backend = Backend(Path({str(campaign[0])!r}), tell=print, guesses=True)
-client = TestClient(create_backend(backend), base_url="http://127.0.0.1")
+from labelwise.label_studio.backend import LabelStudioBackend, create_backend_app
+backend = LabelStudioBackend(Path({str(campaign[0])!r}), send=print, guesses=True)
+client = TestClient(create_backend_app(backend), base_url="http://127.0.0.1")
 answers = [
     client.get("/health"),
     client.post("/setup", json={{"project": "5.1"}}),

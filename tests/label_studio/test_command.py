@@ -58,7 +58,7 @@ def test_labels_are_reported_by_kind(capsys, twin):
     ],
 )
 def test_an_error_is_one_line_without_the_token(capsys, twin, monkeypatch, options, token, words):
-    monkeypatch.setattr("labelwise.label_studio.http.PAUSE", 0.01)
+    monkeypatch.setattr("labelwise.label_studio.client.PAUSE", 0.01)
     monkeypatch.setenv("LABEL_STUDIO_TOKEN", token)
     options = [twin.url if option == "URL" else option for option in options]
     code, out, err = answer(capsys, "label-studio", "sync", *options)

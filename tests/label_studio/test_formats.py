@@ -7,14 +7,14 @@ import pytest
 from labelwise.errors import BadInput
 from labelwise.label_studio import formats
 from labelwise.label_studio.formats import (
-    Layout,
-    Vote,
-    prediction,
+    AnnotatorVote,
+    ProjectLayout,
+    make_prediction,
     read_annotations,
     read_layout,
 )
 
-LAYOUT = Layout("texts", "body", "mood", "text", ("good", "bad"))
+LAYOUT = ProjectLayout("texts", "body", "mood", "text", ("good", "bad"))
 PEOPLE = {1: "ann@example.org", 2: "bob@example.org"}
 TWO = '<Choice value="a"/><Choice value="b"/>'
 
@@ -48,7 +48,9 @@ def test_a_layout_of_pictures_is_read_with_its_aliases_and_other_questions():
         '<Choice value="A cat" alias="cat"/><Choice value="dog"/></Choices></View>'
         '<TextArea name="note" toName="pic"/></View>'
     )
-    assert layout == Layout("images", "url", "kind", "pic", ("cat", "dog"), ("TextArea note",))
+    assert layout == ProjectLayout(
+        "images", "url", "kind", "pic", ("cat", "dog"), ("TextArea note",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,10 @@ def test_the_last_word_of_each_person_counts_by_time_and_not_by_place():
     late = annotation(1, "good", at="2026-01-01T00:09:00.000002Z", seconds=4)
     early = annotation(2, "bad", at="2026-01-01T00:09:00.000001Z", seconds=9)
     found = said(late, annotation(3, "bad", by=2), early)
-    assert found.votes == {"ann@example.org": Vote("good", 4.0), "bob@example.org": Vote("bad")}
+    assert found.votes == {
+        "ann@example.org": AnnotatorVote("good", 4.0),
+        "bob@example.org": AnnotatorVote("bad"),
+    }
     assert found.skip is None
 
 
@@ -112,7 +117,7 @@ def test_what_is_no_label_is_left_alone_and_counted():
         {"id": 5, "completed_by": 1, "result": "?"},
         annotation(6, "good"),
     )
-    assert found.votes == {"ann@example.org": Vote("good")}
+    assert found.votes == {"ann@example.org": AnnotatorVote("good")}
     assert found.unread == {
         "no choice": 3,
         "several choices": 1,
@@ -131,7 +136,7 @@ def test_what_is_no_label_is_left_alone_and_counted():
     ],
 )
 def test_annotators_have_their_addresses_as_names(given, name):
-    assert formats.person(given, PEOPLE) == name
+    assert formats.name_annotator(given, PEOPLE) == name
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "3", True, None])
@@ -141,9 +146,9 @@ def test_a_time_that_is_none_is_left_out(seconds):
 
 
 def test_confidence_stands_beside_the_guess_and_never_in_the_score():
-    given = prediction(7, 0.25, "labelwise-3", LAYOUT, ("bad", 0.9))
+    given = make_prediction(7, 0.25, "labelwise-3", LAYOUT, ("bad", 0.9))
     assert (given["task"], given["score"], given["model_version"]) == (7, 0.25, "labelwise-3")
     (region,) = given["result"]
     assert region["score"] == 0.9 and region["value"] == {"choices": ["bad"]}
     assert (region["from_name"], region["to_name"], region["type"]) == ("mood", "text", "choices")
-    assert prediction(7, 0.25, "labelwise-3", LAYOUT)["result"] == []
+    assert make_prediction(7, 0.25, "labelwise-3", LAYOUT)["result"] == []

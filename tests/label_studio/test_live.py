@@ -25,10 +25,8 @@ import labelwise.cli.label_studio
 import labelwise.cli.status  # noqa: F401
 from labelwise.campaign.project import Project
 from labelwise.cli import run
-from labelwise.label_studio import sync
-from labelwise.label_studio.client import Client
-from labelwise.label_studio.order import Order
-from labelwise.label_studio.visit import Wishes
+from labelwise.label_studio import LabelStudioClient, SyncOptions, sync_project
+from labelwise.label_studio.tasks import ServingOrder
 from tests.label_studio.test_worker import COMMAND, SECRET, SERVE
 from tests.label_studio.twin import texts
 from tests.web.conftest import wait_until
@@ -161,8 +159,10 @@ def reviews(studio):
 @pytest.fixture
 def go(studio, tmp_path):
     def run(project, token=TOKEN, **wishes):
-        wanted = Wishes(**{"strategy": "margin", "batch": 8, **wishes})
-        return sync(Client(studio.url, token), project, home=tmp_path / "c", wishes=wanted)
+        wanted = SyncOptions(**{"strategy": "margin", "batch": 8, **wishes})
+        return sync_project(
+            LabelStudioClient(studio.url, token), project, home=tmp_path / "c", options=wanted
+        )
 
     return run
 
@@ -172,7 +172,7 @@ def test_texts_are_served_in_the_order_of_picking_round_after_round(studio, revi
     assert go(project).new == 60
     assert not go(project).changed
     for number in (1, 2):
-        order = Order.read(tmp_path / "c.tasks")
+        order = ServingOrder.load(tmp_path / "c.tasks")
         assert studio.held(project)["model_version"] == order.version == f"labelwise-{number}"
         served = []
         for place in range(8):
@@ -191,7 +191,7 @@ def test_texts_are_served_in_the_order_of_picking_round_after_round(studio, revi
 def test_what_is_changed_or_deleted_there_is_followed(studio, reviews, go, tmp_path):
     project, _ = reviews
     go(project)
-    one, two, three = Order.read(tmp_path / "c.tasks").tasks[:3]
+    one, two, three = ServingOrder.load(tmp_path / "c.tasks").tasks[:3]
     numbers = [studio.annotate(task, "mood", "body", "food") for task in (one, two, three)]
     assert go(project).words == {"new": 3}
     value = {"choices": ["sport"]}
@@ -270,7 +270,12 @@ def test_pictures_come_from_uploads_and_data_addresses(
 def test_the_backend_keeps_a_project_of_pictures_up_to_date(studio, digits, tmp_path):
     project, truth = digits
     home = tmp_path / "c.labelwise"
-    sync(Client(studio.url, TOKEN), project, home=home, wishes=Wishes(strategy="margin", batch=10))
+    sync_project(
+        LabelStudioClient(studio.url, TOKEN),
+        project,
+        home=home,
+        options=SyncOptions(strategy="margin", batch=10),
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, *SERVE, "-c", str(home), "--connect", "--token", SECRET],
         stdout=subprocess.PIPE,
@@ -305,6 +310,6 @@ def _predict(studio, project, backend, home):
     studio.call("POST", path, body)
     counts = studio.call("GET", f"/api/projects/{project}/model-versions/")
     assert counts["labelwise-2"] == 120  # the ten that were written, and all others behind them
-    order = Order.read(home.with_name("c.tasks"))
+    order = ServingOrder.load(home.with_name("c.tasks"))
     time.sleep(0.1)
     assert studio.next(project) == order.tasks[0]

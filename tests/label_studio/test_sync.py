@@ -10,12 +10,15 @@ import pytest
 
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.label_studio import Bridge, intake, sync, tasks, visit
-from labelwise.label_studio.client import Client
-from labelwise.label_studio.http import LabelStudioFailed
-from labelwise.label_studio.order import Order
-from labelwise.label_studio.tasks import Tasks
-from labelwise.label_studio.visit import Wishes
+from labelwise.label_studio import (
+    LabelStudioClient,
+    ProjectSync,
+    SyncOptions,
+    sync,
+    sync_project,
+)
+from labelwise.label_studio.client import LabelStudioFailed
+from labelwise.label_studio.tasks import ServingOrder, TaskFolder
 from tests.label_studio.twin import PICTURES, TEXTS, TOKEN, fail, texts
 
 PREDICTIONS = "/api/projects/5/import/predictions"
@@ -34,8 +37,10 @@ def go(tmp_path):
     """Sync a server, and give what was done."""
 
     def run(twin, **wishes):
-        wanted = Wishes(**{"strategy": "margin", "batch": 6, **wishes})
-        return sync(Client(twin.url, TOKEN), 5, home=tmp_path / "c", wishes=wanted)
+        wanted = SyncOptions(**{"strategy": "margin", "batch": 6, **wishes})
+        return sync_project(
+            LabelStudioClient(twin.url, TOKEN), 5, home=tmp_path / "c", options=wanted
+        )
 
     return run
 
@@ -59,7 +64,7 @@ def task_of(project, item, twin):
     return next(number for number, data in twin.tasks.items() if data["body"] == text)
 
 
-@pytest.mark.parametrize("module", [intake, tasks, visit])
+@pytest.mark.parametrize("module", [sync])
 def test_examples_in_the_docstrings_are_right(module):
     results = doctest.testmod(module)
     assert results.attempted > 0 and results.failed == 0
@@ -155,7 +160,10 @@ def test_deleted_tasks_go_and_new_ones_come(twin, go, project):
     assert (done.gone, done.new, done.words) == (3, 4, {"withdrawn": 1})
     assert twin.queue() == rest[1:]
     assert len(project().items) == 34 and not project().desk().ledger().labels
-    assert Tasks.open(project().home.with_name("c.tasks")).of_items(project().items)[-4:] == new
+    assert (
+        TaskFolder.open(project().home.with_name("c.tasks")).index_tasks(project().items).tasks[-4:]
+        == new
+    )
     assert not go(twin).changed
 
 
@@ -203,20 +211,24 @@ def test_annotations_that_are_no_labels_are_warned_of(twin, go):
 
 
 def test_a_sync_of_some_tasks_looks_at_no_others(twin, tmp_path):
-    bridge = Bridge(Client(twin.url, TOKEN), 5, tmp_path / "c", wishes=Wishes(batch=6))
-    bridge.sync()
+    bridge = ProjectSync(
+        LabelStudioClient(twin.url, TOKEN), 5, tmp_path / "c", options=SyncOptions(batch=6)
+    )
+    bridge.run()
     one, two = twin.queue()[:2]
     twin.annotate(one, "food")
     twin.annotate(two, "food")
-    assert bridge.sync([two, 99999]).words == {"new": 1}
-    assert bridge.sync([]).words == {}
-    assert bridge.sync().words == {"new": 1}
+    assert bridge.run([two, 99999]).words == {"new": 1}
+    assert bridge.run([]).words == {}
+    assert bridge.run().words == {"new": 1}
     bridge.close()
 
 
 def test_a_failed_training_loses_nothing_and_is_not_repeated(twin, tmp_path, monkeypatch):
-    bridge = Bridge(Client(twin.url, TOKEN), 5, tmp_path / "c", wishes=Wishes(batch=6))
-    bridge.sync()
+    bridge = ProjectSync(
+        LabelStudioClient(twin.url, TOKEN), 5, tmp_path / "c", options=SyncOptions(batch=6)
+    )
+    bridge.run()
     label_all(twin)
     from labelwise.learners.defaults import DefaultLearner
 
@@ -225,12 +237,12 @@ def test_a_failed_training_loses_nothing_and_is_not_repeated(twin, tmp_path, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(DefaultLearner, "fit", broken)
-        done = bridge.sync()
+        done = bridge.run()
         assert "out of luck" in str(done.failure) and done.words == {"new": 6}
-        assert bridge.sync().failure is None  # not with the same labels
+        assert bridge.run().failure is None  # not with the same labels
     done = {held["task"] for held in twin.annotations.values()}
     twin.annotate(min(set(twin.tasks) - done), "food")
-    done = bridge.sync()
+    done = bridge.run()
     assert done.failure is None and done.trained and len(twin.queue()) == 6
     bridge.close()
 
@@ -250,7 +262,7 @@ def test_a_campaign_belongs_to_one_project_of_one_server(
     (tmp_path / "t.csv").write_text("a\n1\n2\n3\n")
     Project.start("t.csv", classes=["x", "y"])
     with pytest.raises(BadInput, match="does not come from Label Studio"):
-        sync(Client(twin.url, TOKEN), 5, home=tmp_path / "t.labelwise")
+        sync_project(LabelStudioClient(twin.url, TOKEN), 5, home=tmp_path / "t.labelwise")
     assert not (tmp_path / "t.tasks").exists()
 
 
@@ -261,7 +273,7 @@ def test_a_project_without_tasks_or_with_another_kind_of_question_leaves_nothing
     other.add(*texts(3))
     for twin, words in ((empty, "it has no tasks"), (other, "choice='multiple'")):
         with pytest.raises(BadInput, match=words):
-            sync(Client(twin.url, TOKEN), 5, home=tmp_path / words[:2])
+            sync_project(LabelStudioClient(twin.url, TOKEN), 5, home=tmp_path / words[:2])
         assert not (tmp_path / f"{words[:2]}.labelwise").exists()
 
 
@@ -297,8 +309,8 @@ def test_pictures_become_a_campaign_whatever_their_addresses(pictures, go, proje
     done = go(pictures)
     assert (done.kind, done.new) == ("images", 12)
     opened = project()
-    tasks = Tasks.open(opened.home.with_name("c.tasks"))
-    assert tasks.of_items(opened.items) == list(pictures.tasks)
+    tasks = TaskFolder.open(opened.home.with_name("c.tasks"))
+    assert tasks.index_tasks(opened.items).tasks == list(pictures.tasks)
     assert {opened.items.path(item).suffix for item in opened.items} == {".png", ".gif"}
     values = opened.inputs.reshape(12, -1).mean(axis=1)
     assert values.tolist() == [255 * (n % 2) for n in range(10)] + [0, 0]
@@ -326,14 +338,14 @@ def test_an_interrupted_growth_leaves_no_hole(pictures, go, project):
         go(pictures)
     pictures.files["/data/late.png"] = picture(9)
     assert go(pictures).new == 2
-    tasks = Tasks.open(project().home.with_name("c.tasks"))
-    assert tasks.of_items(project().items)[12:] == new
+    tasks = TaskFolder.open(project().home.with_name("c.tasks"))
+    assert tasks.index_tasks(project().items).tasks[12:] == new
 
 
 def test_what_is_no_picture_is_left_out_if_one_wishes(pictures, go):
     pictures.files |= {"/data/page": b"<html>", "/data/half.png": picture(3)[:45]}
     pictures.add({"image": "/data/page"}, {"image": "/data/half.png"})
-    with pytest.raises(BadInput, match="it is no picture"):
+    with pytest.raises(BadInput, match="it is not an image"):
         go(pictures)
     done = go(pictures, skip_broken=True)
     assert (done.new, done.left_out) == (12, 2)
@@ -348,4 +360,4 @@ def test_no_file_here_holds_the_token(twin, go, tmp_path):
     assert not [path for path in found if TOKEN.encode() in path.read_bytes()]
     held = json.loads((tmp_path / "c.tasks" / ".label_studio.json").read_text())
     assert held["url"] == twin.url and held["project"] == 5
-    assert Order.read(tmp_path / "c.tasks").done
+    assert ServingOrder.load(tmp_path / "c.tasks").done

@@ -15,11 +15,9 @@ import httpx
 import pytest
 
 from labelwise.campaign.project import Project
-from labelwise.label_studio import sync, worker
-from labelwise.label_studio.client import Client
-from labelwise.label_studio.connect import basic_header, connect
-from labelwise.label_studio.visit import Wishes
-from labelwise.label_studio.worker import gathered
+from labelwise.label_studio import LabelStudioClient, SyncOptions, sync_project, worker
+from labelwise.label_studio.backend import connect_backend, make_basic_header
+from labelwise.label_studio.worker import wait_for_tasks
 from tests.label_studio.twin import TOKEN
 from tests.web.conftest import PATIENCE, wait_until
 
@@ -31,7 +29,7 @@ COMMAND = "import labelwise.cli.label_studio; from labelwise.cli import main; ma
 @pytest.fixture
 def home(twin, tmp_path):
     place = tmp_path / "c.labelwise"
-    sync(Client(twin.url, TOKEN), 5, home=place, wishes=Wishes(batch=6))
+    sync_project(LabelStudioClient(twin.url, TOKEN), 5, home=place, options=SyncOptions(batch=6))
     return place
 
 
@@ -85,31 +83,31 @@ class Coming:
 
 
 def test_orders_in_quick_succession_are_one(monkeypatch):
-    monkeypatch.setattr(worker, "LONGEST", 3600.0)
+    monkeypatch.setattr(worker, "MAX_DELAY", 3600.0)
     lines = Coming(["tasks 4", "tasks 9 4", None, "tasks 5", None])
-    assert gathered(lines).tasks == [4, 9]
-    assert lines.waits == [worker.EVERY, worker.QUIET, worker.QUIET]
-    assert gathered(lines).tasks == [5]
+    assert wait_for_tasks(lines) == [4, 9]
+    assert lines.waits == [worker.FULL_SYNC_INTERVAL, worker.QUIET_SECONDS, worker.QUIET_SECONDS]
+    assert wait_for_tasks(lines) == [5]
 
 
 def test_orders_that_are_there_already_are_taken_without_waiting(monkeypatch):
-    monkeypatch.setattr(worker, "LONGEST", 0.0)
+    monkeypatch.setattr(worker, "MAX_DELAY", 0.0)
     lines = queue.Queue()
     for task in (4, 7, 4, 9):
         lines.put((f"tasks {task}", 0.0))
-    assert gathered(lines).tasks == [4, 7, 9]
+    assert wait_for_tasks(lines) == [4, 7, 9]
 
 
 def test_orders_that_never_cease_are_not_waited_for_forever(monkeypatch):
-    monkeypatch.setattr(worker, "LONGEST", 0.2)
+    monkeypatch.setattr(worker, "MAX_DELAY", 0.2)
     lines = Coming(itertools.repeat("look"), seconds=0.05)
-    assert gathered(lines).tasks is None
+    assert wait_for_tasks(lines) is None
     assert 1 <= len(lines.waits) <= 6  # the first, and those in 0.2 s
 
 
 def test_without_any_order_everything_is_looked_at_from_time_to_time(monkeypatch):
-    monkeypatch.setattr(worker, "EVERY", 0.05)
-    assert gathered(queue.Queue()).tasks is None
+    monkeypatch.setattr(worker, "FULL_SYNC_INTERVAL", 0.05)
+    assert wait_for_tasks(queue.Queue()) is None
 
 
 def test_a_hint_makes_the_record_follow(twin, home, serve):
@@ -163,11 +161,11 @@ def test_a_project_is_told_of_the_backend_once_and_with_its_password(twin):
         return plain(method, path, query, body)
 
     twin.answer = answer
-    client = Client(twin.url, TOKEN)
-    assert connect(client, 5, "http://ml.example:9090/", SECRET) == "connected"
-    assert connect(client, 5, "http://ml.example:9090", SECRET) == "connected again"
+    client = LabelStudioClient(twin.url, TOKEN)
+    assert connect_backend(client, 5, "http://ml.example:9090/", SECRET) == "connected"
+    assert connect_backend(client, 5, "http://ml.example:9090", SECRET) == "connected again"
     (ml,), (hook,) = held["ml"], held["hooks"]
     assert (ml["url"], ml["auth_method"]) == ("http://ml.example:9090", "BASIC_AUTH")
     assert (ml["basic_auth_user"], ml["basic_auth_pass"]) == ("labelwise", SECRET)
-    assert hook["headers"] == {"Authorization": basic_header(SECRET)} and hook["send_payload"]
+    assert hook["headers"] == {"Authorization": make_basic_header(SECRET)} and hook["send_payload"]
     assert json.dumps(held).count(SECRET) == 1

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -19,25 +19,28 @@ from labelwise.cli.console import (
     find_metric,
     format_count,
     format_duration,
-    format_percent,
+    format_metric,
     print_columns,
     show_progress,
 )
 from labelwise.errors import MissingDependency
 
+if TYPE_CHECKING:
+    from labelwise.label_studio import SyncResult
+
 label_studio_group = typer.Typer(
-    no_args_is_help=True,
-    help="Choose what annotators in Label Studio label next.",
+    no_args_is_help=True, help="Select the tasks that annotators in Label Studio label next."
 )
 app.add_typer(label_studio_group, name="label-studio")
 
-
 TokenEnv = Annotated[
-    str,
-    Option("--token-env", help="The variable that holds Label Studio's token.", metavar="NAME"),
+    str, Option("--token-env", help="Environment variable with the token of Label Studio.")
+]
+GuessesOption = Annotated[
+    bool, Option("--guesses", help="Show annotators the model's guesses; people follow them.")
 ]
 
-_SYNC = """Bring a project of Label Studio and a campaign up to date with each other.
+_SYNC = """Synchronize a project of Label Studio and a campaign.
 
 [bold]Examples[/bold]
 
@@ -47,90 +50,11 @@ _SYNC = """Bring a project of Label Studio and a campaign up to date with each o
 
   labelwise label-studio sync http://localhost:8080 --project 5 --strategy margin --batch 20
 
-Brings in tasks and annotations (skips and times too), trains when a batch is nearly done, chooses \
+Imports tasks and annotations (with skips and times), trains when a batch is nearly done, selects \
 the next one, and writes its order into the project as predictions, so that the queue \
 "Uncertainty sampling" serves it. Call it as often as you like: without news it changes nothing. \
-The first call makes the campaign's folder; then all other commands work on it too.
+The first call creates the campaign folder; then all other commands work on it too.
 """
-
-
-@label_studio_group.command(help=_SYNC)
-def sync(
-    url: Annotated[str, Argument(help="Label Studio's address.", metavar="URL")],
-    project: Annotated[
-        int, Option("--project", "-p", help="The project's number.", metavar="N", min=1)
-    ],
-    token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
-    strategy: Annotated[
-        str | None,
-        Option("--strategy", "-s", help="What chooses, from now on.", metavar="NAME"),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        Option("--batch", "-b", help="Tasks at a time, from now on. (50)", metavar="N", min=1),
-    ] = None,
-    campaign: Annotated[
-        Path | None,
-        Option(
-            "--campaign",
-            "-c",
-            help="The campaign's folder. (label-studio-N.labelwise)",
-            metavar="FOLDER",
-        ),
-    ] = None,
-    guesses: Annotated[
-        bool,
-        Option("--guesses", help="Show annotators the model's guesses; people follow them."),
-    ] = False,
-    skip_broken: Annotated[
-        bool, Option("--skip-broken", help="Leave out tasks that cannot be used.")
-    ] = False,
-) -> None:
-    """Bring a project and a campaign up to date with each other."""
-    from labelwise.label_studio import Client, Wishes, sync
-    from labelwise.label_studio.http import token_from
-
-    client = Client(url, token_from(token_env), source=token_env)
-    wishes = Wishes(strategy, batch, guesses, skip_broken)
-    with show_progress() as progress:
-        done = sync(client, project, home=campaign, wishes=wishes, progress=progress)
-    where = f"project {project} of {client.url}"
-    print(f"{escape_text(done.title, 60)} ({done.kind}, {where}) in {done.home}")
-    set_campaign_folder(done.home)
-    print_columns(_lines(done))
-    if done.failure is not None:
-        raise done.failure
-
-
-def _lines(done: Any) -> list[tuple[str, str]]:
-    """What a sync found and did, in words."""
-    lines = []
-    tasks = [f"{done.new:,} new"] if done.new else []
-    tasks += [f"{done.gone:,} deleted"] if done.gone else []
-    tasks += [f"{done.left_out:,} left out, as they cannot be used"] if done.left_out else []
-    lines += [("tasks", ", ".join(tasks))] if tasks else []
-    names = ("new", "changed", "withdrawn", "skipped")
-    words = [f"{done.words[name]:,} {name}" for name in names if done.words[name]]
-    lines += [("labels", ", ".join(words))] if words else []
-    for trained in done.trained:
-        labels, seconds = format_count(trained.labels, "label"), format_duration(trained.seconds)
-        found = find_metric(trained.metrics)
-        metric = (
-            f", accuracy {format_percent(found[1])}" if found and found[0] == "accuracy" else ""
-        )
-        lines.append((f"model {trained.number}", f"trained on {labels} in {seconds}{metric}"))
-    lines += [("chosen", f"batch {number:,}") for number in done.asked]
-    if done.waiting:
-        how = "written" if done.written else "as before"
-        lines.append(
-            ("order", f"{format_count(done.waiting, 'task')} to label, {how} ({done.version})")
-        )
-        lines.append(("next", "label in Label Studio (Label All Tasks), then sync again"))
-    else:
-        commands = complete_commands("labelwise status, labelwise export --out labels.csv")
-        lines.append(("next", f"nothing is left to label: {commands}"))
-    return lines if done.changed else [*lines, ("", "nothing new")]
-
 
 _SERVE = """Serve an ML backend, which keeps a project of Label Studio up to date by itself.
 
@@ -142,55 +66,114 @@ _SERVE = """Serve an ML backend, which keeps a project of Label Studio up to dat
 
   labelwise label-studio serve --host 0.0.0.0 --token ... --connect --address http://ml.example:9090
 
-Make the campaign with sync first. Label Studio then tells the backend of every annotation; a \
-process in the background trains, chooses and writes the order. Only this machine can reach the \
-backend unless --host says otherwise: then Label Studio needs the token, as the password of Basic \
-authentication. --connect tells the project of the backend, its token included.
+Create the campaign with sync first. Label Studio then reports every annotation to the backend; a \
+background process trains, selects and writes the order. Only this machine can reach the backend, \
+unless --host says otherwise: then Label Studio needs the token, as the password of Basic \
+authentication. --connect registers the backend in the project, with its token.
 """
 
 
-@label_studio_group.command(help=_SERVE)
-def serve(
+@label_studio_group.command("sync", help=_SYNC)
+def sync_with_label_studio(
+    url: Annotated[str, Argument(help="Address of Label Studio.", metavar="URL")],
+    project: Annotated[int, Option("--project", "-p", help="Number of the project.", min=1)],
+    token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
+    strategy: Annotated[
+        str | None, Option("--strategy", "-s", help="Selection strategy from now on.")
+    ] = None,
+    batch: Annotated[
+        int | None,
+        Option("--batch", "-b", help="Tasks per batch from now on (default: 50).", min=1),
+    ] = None,
+    campaign: Annotated[
+        Path | None,
+        Option("--campaign", "-c", help="Campaign folder (default: label-studio-N.labelwise)."),
+    ] = None,
+    guesses: GuessesOption = False,
+    skip_broken: Annotated[
+        bool, Option("--skip-broken", help="Leave out tasks that cannot be used.")
+    ] = False,
+) -> None:
+    """Synchronize a project and a campaign."""
+    from labelwise.label_studio import LabelStudioClient, SyncOptions, sync_project
+    from labelwise.label_studio.client import read_token
+
+    client = LabelStudioClient(url, read_token(token_env), source=token_env)
+    options = SyncOptions(strategy, batch, guesses, skip_broken)
+    with show_progress() as progress:
+        result = sync_project(client, project, home=campaign, options=options, progress=progress)
+    where = f"project {project} of {client.url}"
+    print(f"{escape_text(result.title, 60)} ({result.kind}, {where}) in {result.home}")
+    set_campaign_folder(result.home)
+    print_columns(_format_result(result))
+    if result.failure is not None:
+        raise result.failure
+
+
+def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
+    lines = []
+    tasks = [f"{result.new:,} new"] if result.new else []
+    tasks += [f"{result.gone:,} deleted"] if result.gone else []
+    tasks += [f"{result.left_out:,} left out, as they cannot be used"] if result.left_out else []
+    lines += [("tasks", ", ".join(tasks))] if tasks else []
+    names = ("new", "changed", "withdrawn", "skipped")
+    words = [f"{result.words[name]:,} {name}" for name in names if result.words[name]]
+    lines += [("labels", ", ".join(words))] if words else []
+    for trained in result.trained:
+        labels, seconds = format_count(trained.labels, "label"), format_duration(trained.seconds)
+        found = find_metric(trained.metrics)
+        metric = f", {found[0]} {format_metric(*found)}" if found else ""
+        lines.append((f"model {trained.number}", f"trained on {labels} in {seconds}{metric}"))
+    lines += [("chosen", f"batch {number:,}") for number in result.asked]
+    if result.waiting:
+        how = "written" if result.written else "as before"
+        count = format_count(result.waiting, "task")
+        lines.append(("order", f"{count} to label, {how} ({result.version})"))
+        lines.append(("next", "label in Label Studio (Label All Tasks), then sync again"))
+    else:
+        commands = complete_commands("labelwise status, labelwise export --out labels.csv")
+        lines.append(("next", f"nothing is left to label: {commands}"))
+    return lines if result.changed else [*lines, ("", "nothing new")]
+
+
+@label_studio_group.command("serve", help=_SERVE)
+def serve_label_studio(
     campaign: CampaignOption = None,
-    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="0 for any free port.", min=0, max=65535)] = 9090,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port; 0 for any free one.", min=0, max=65535)] = 9090,
     token: Annotated[
         str | None,
-        Option(help="What callers must know.", envvar="LABELWISE_TOKEN", show_envvar=True),
+        Option(help="Token that callers need.", envvar="LABELWISE_TOKEN", show_envvar=True),
     ] = None,
     token_env: TokenEnv = "LABEL_STUDIO_TOKEN",
     allow_host: Annotated[
-        list[str] | None,
-        Option(help="A further name of this server, as in a container.", metavar="NAME"),
+        list[str] | None, Option(help="Further name of this server, as in a container.")
     ] = None,
     connect: Annotated[
-        bool, Option("--connect", help="Tell the project in Label Studio of the backend.")
+        bool, Option("--connect", help="Register the backend in the project of Label Studio.")
     ] = False,
     address: Annotated[
-        str, Option(help="Where Label Studio reaches it. (as it listens)", metavar="URL")
+        str, Option(help="Address for Label Studio (default: where it listens).", metavar="URL")
     ] = "",
-    guesses: Annotated[
-        bool,
-        Option("--guesses", help="Show annotators the model's guesses; people follow them."),
-    ] = False,
+    guesses: GuessesOption = False,
 ) -> None:
     """Serve an ML backend."""
     try:
-        from labelwise.label_studio.serve import serve as run
+        from labelwise.label_studio.backend import serve_backend
     except ImportError as error:
         raise MissingDependency(
             f"the backend needs fastapi and uvicorn ({error}); run pip install 'labelwise[web]'"
         ) from error
     found = open_project(campaign)
 
-    def ready(at: str) -> None:
+    def announce(at: str) -> None:
         print(f"ML backend of {escape_text(found.name)} at {at}", flush=True)
         if not connect:
             print("Connect it in Label Studio (Settings > Model), or with --connect.", flush=True)
-        print("Ctrl-C ends it; nothing is lost.", flush=True)
+        print("Ctrl-C stops it; nothing is lost.", flush=True)
 
-    with suppress(KeyboardInterrupt):  # none comes where the shell had signals ignored
-        run(
+    with suppress(KeyboardInterrupt):  # none is raised where the shell ignores signals
+        serve_backend(
             found.home,
             host=host,
             port=port,
@@ -198,8 +181,8 @@ def serve(
             variable=token_env,
             allow_hosts=allow_host or (),
             guesses=guesses,
-            reach=address if connect else None,
-            ready=ready,
-            connected=lambda words: print(f"Label Studio: {words}", flush=True),
+            public_address=address if connect else None,
+            on_ready=announce,
+            on_connected=lambda words: print(f"Label Studio: {words}", flush=True),
         )
-    print(complete_commands("Stopped. labelwise label-studio serve goes on where it was."))
+    print(complete_commands("Stopped. labelwise label-studio serve continues from here."))

@@ -1,36 +1,16 @@
-"""The bridge to Label Studio: its tasks, its annotations, and the order in which it serves tasks.
+"""Label Studio: select the tasks that its annotators label next.
 
-==========  ====================================================================================
-bridge      one sync of a campaign and a project, from its steps
-client      the calls of Label Studio's API, over `http`, which knows tokens, errors and redirects
-formats     what labelling configurations, annotations and predictions mean
-tasks       the tasks as items of a campaign; `intake` brings them in
-follow      labels and skips that people give, change and withdraw
-order       the order in which tasks are to be served, as scores
-visit       what the steps of one sync share
-serve       the ML backend: `backend` answers, `worker` syncs, `connect` tells a project of it
-==========  ====================================================================================
+=========  ====================================================================================
+client     HTTP API of Label Studio
+formats    labelling configurations, annotations and predictions
+tasks      tasks as items of a campaign, and the order in which they are served
+votes      labels and skips of annotators in the record
+sync       one synchronization of a campaign with a project
+backend    ML backend that Label Studio calls; `worker` is its background process
+=========  ====================================================================================
 """
 
-from labelwise.label_studio.bridge import (
-    QUEUE,
-    Bridge,
-    guesses_of,
-    pull,
-    sync,
-    write_order,
-)
-from labelwise.label_studio.client import Client
-from labelwise.label_studio.visit import Synced, Wishes
+from labelwise.label_studio.client import LabelStudioClient
+from labelwise.label_studio.sync import ProjectSync, SyncOptions, SyncResult, sync_project
 
-__all__ = [
-    "QUEUE",
-    "Bridge",
-    "Client",
-    "Synced",
-    "Wishes",
-    "guesses_of",
-    "pull",
-    "sync",
-    "write_order",
-]
+__all__ = ["LabelStudioClient", "ProjectSync", "SyncOptions", "SyncResult", "sync_project"]

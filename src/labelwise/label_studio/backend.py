@@ -1,17 +1,19 @@
-"""An ML backend for Label Studio: answers at once, and leaves the work to a background process.
+"""ML backend for Label Studio: answers at once, and leaves the work to a background process.
 
-Label Studio asks for ``/health`` and ``/setup`` (and waits 1 and 3 seconds), sends what happens to
-``/webhook``, asks ``/predict`` for scores, and ``/versions`` for the names of models. None of these
-loads a model: scores come from the order that the last sync wrote, guesses from the record. What a
-webhook tells is taken as a hint only: the process then asks Label Studio itself what is the case,
-so that a hint that was lost, sent twice or made up does no harm.
+Label Studio asks for ``/health`` and ``/setup`` (and waits 1 and 3 seconds), sends events to
+``/webhook``, and asks ``/predict`` for scores and ``/versions`` for model versions. None of these
+loads a model: scores come from the order that the last sync wrote, guesses from the record. An
+event is only a hint: the process then reads the state from Label Studio itself, so that an event
+that is lost, repeated or forged does no harm.
 
-Whoever calls must know the token, as the password of *Basic* authentication (which Label Studio
-offers), or as ``Authorization: Bearer``; without a token only this machine can reach the backend.
+Callers need the token, as the password of *Basic* authentication (which Label Studio offers), or
+as ``Authorization: Bearer``; without a token only this machine can reach the backend.
 """
 
 import base64
 import binascii
+import re
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import anyio.to_thread
+import uvicorn
 from fastapi import Body, FastAPI
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -27,135 +30,128 @@ from starlette.types import Scope
 from labelwise.campaign.folder.items import MANIFEST
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput, LabelwiseError
-from labelwise.label_studio.bridge import guesses_of
-from labelwise.label_studio.formats import Layout, read_layout, region
-from labelwise.label_studio.order import ORDER, Order
-from labelwise.label_studio.tasks import Tasks
-from labelwise.label_studio.visit import Places, tasks_folder
+from labelwise.label_studio.client import LabelStudioClient, read_token
+from labelwise.label_studio.formats import ProjectLayout, make_region, read_layout
+from labelwise.label_studio.sync import find_guesses, make_tasks_path
+from labelwise.label_studio.tasks import (
+    ORDER,
+    VERSION_PREFIX,
+    ServingOrder,
+    TaskFolder,
+    TaskIndex,
+)
 from labelwise.web.access import Hosts, check_token
 from labelwise.web.errors import add_error_handlers
 from labelwise.web.security import Guard, Policy, refuse
-from labelwise.web.supervisor import Progress
+from labelwise.web.serve import address_of, listen, server_config
+from labelwise.web.supervisor import Progress, Supervisor
 
-BODY_BYTES = 64 << 20
-"""The longest body: a hundred tasks may hold their pictures as data: addresses."""
+USER = "labelwise"
+"""User name in Basic authentication; the backend accepts any."""
 
-NEWS = frozenset(
-    {
-        "ANNOTATION_CREATED",
-        "ANNOTATIONS_CREATED",
-        "ANNOTATION_UPDATED",
-        "ANNOTATIONS_UPDATED",
-        "ANNOTATION_DELETED",
-        "ANNOTATIONS_DELETED",
-        "TASK_CREATED",
-        "TASKS_CREATED",
-        "TASK_DELETED",
-        "TASKS_DELETED",
-        "PROJECT_UPDATED",
-        "START_TRAINING",
-    }
-)
-"""What makes the process look; deletions come in two spellings."""
+MAX_BODY_BYTES = 64 << 20
+"""Maximum size of a request: a hundred tasks may contain their images as data: addresses."""
 
-MOST_TASKS = 200
-"""Of more tasks than so many, all are looked at."""
+MAX_LISTED_TASKS = 200
+"""If an event lists more tasks, all are read."""
+
+EVENTS = re.compile(r"(ANNOTATION|TASK)S?_(CREATED|UPDATED|DELETED)|PROJECT_UPDATED|START_TRAINING")
+"""Events that start a sync; Label Studio uses both spellings."""
 
 
-class Backend:
-    """What the handlers share.
+class LabelStudioBackend:
+    """State that the request handlers share.
 
     Args:
-        home: The campaign's folder, which `label_studio.sync` made.
-        tell: Passes an order on to the background process.
-        progress: What the process last said.
-        guesses: Whether to give the model's guesses, for annotators to see.
+        home: Folder of a campaign that a sync created.
+        send: Sends a command to the background process.
+        get_progress: Returns the last report of the process.
+        guesses: Whether annotators see the model's guesses.
     """
 
     def __init__(
         self,
         home: Path,
         *,
-        tell: Callable[[str], Any],
-        progress: Callable[[], Progress] = Progress,
+        send: Callable[[str], object],
+        get_progress: Callable[[], Progress] = Progress,
         guesses: bool = False,
     ) -> None:
         self._project = Project.open(home)
-        self.tasks = Tasks.open(tasks_folder(self._project.home))
+        self.tasks = TaskFolder.open(make_tasks_path(self._project.home))
         self._desk = self._project.desk()
-        self._tell, self._progress, self._guesses = tell, progress, guesses
+        self._send, self._get_progress, self._guesses = send, get_progress, guesses
         self._lock = threading.Lock()
-        self._order: tuple[Any, Order] = (None, Order())
-        self._places: tuple[Any, Places] = (None, Places((), {}))
+        self._order: tuple[object, ServingOrder] = (None, ServingOrder())
+        self._index: tuple[object, TaskIndex] = (None, TaskIndex())
 
     @property
-    def order(self) -> Order:
-        """The order that the last sync wrote; read again when it changes."""
+    def order(self) -> ServingOrder:
+        """The order that the last sync wrote; read again when the file changes."""
         with self._lock:
-            stamp = _stamp(self.tasks.folder / ORDER)
+            stamp = _get_file_stamp(self.tasks.folder / ORDER)
             if stamp != self._order[0]:
-                self._order = (stamp, Order.read(self.tasks.folder))
+                self._order = (stamp, ServingOrder.load(self.tasks.folder))
             return self._order[1]
 
     @property
-    def places(self) -> Places:
-        """Which item is which task; read again when there are more."""
+    def index(self) -> TaskIndex:
+        """Tasks and items; read again when there are more."""
         with self._lock:
-            stamp = _stamp(self._project.home / MANIFEST)
-            if stamp != self._places[0]:
-                self._project.__dict__.pop("items", None)
-                self._places = (stamp, Places.of(self.tasks, self._project))
-            return self._places[1]
+            stamp = _get_file_stamp(self._project.home / MANIFEST)
+            if stamp != self._index[0]:
+                self._project.__dict__.pop("items", None)  # clears the cached property
+                self._index = (stamp, self.tasks.index_tasks(self._project.items))
+            return self._index[1]
 
-    def health(self) -> dict[str, Any]:
-        """That the backend is there, and what its process is doing; nothing is read for it."""
-        said = self._progress()
-        about = {"stage": said.stage, "error": said.error}
-        told = {name: words for name, words in about.items() if words}
-        return {"status": "UP", "model_class": "labelwise", **told}
+    def describe_health(self) -> dict[str, Any]:
+        """Describe the background process, without reading any file."""
+        reported = self._get_progress()
+        about = {"stage": reported.stage, "error": reported.error}
+        shown = {name: words for name, words in about.items() if words}
+        return {"status": "UP", "model_class": "labelwise", **shown}
 
     def check_project(self, given: Any) -> None:
-        """Refuse calls about another project: its number, also as ``NUMBER.TIME``."""
+        """Reject calls about another project: its number, also as ``NUMBER.TIME``."""
         number = given.get("id") if isinstance(given, dict) else str(given).partition(".")[0]
-        if str(number) != str(self.tasks.facts.project):
-            raise BadInput(
-                f"this backend is for project {self.tasks.facts.project}, not {str(number)[:20]!r}"
-            )
+        own = self.tasks.facts.project
+        if str(number) != str(own):
+            raise BadInput(f"this backend is for project {own}, not {str(number)[:20]!r}")
 
-    def hear(self, body: dict[str, Any]) -> bool:
-        """Pass on a hint that something happened; False if it does not matter."""
-        if str(body.get("action")) not in NEWS:
+    def handle_event(self, body: dict[str, Any]) -> bool:
+        """Start a sync after an event; return False if the event does not matter."""
+        if not EVENTS.fullmatch(str(body.get("action"))):
             return False
         if body.get("project") is not None:
             self.check_project(body["project"])
-        tasks = _tasks_of(body)
-        few = 0 < len(tasks) <= MOST_TASKS
-        self._tell(f"tasks {' '.join(map(str, tasks))}" if few else "look")
+        tasks = _list_event_tasks(body)
+        few = 0 < len(tasks) <= MAX_LISTED_TASKS
+        self._send(f"tasks {' '.join(map(str, tasks))}" if few else "look")
         return True
 
-    def predict(self, tasks: Sequence[Any], layout: Layout | None) -> list[dict[str, Any]]:
-        """A score for every task, and a guess where that is wanted and there is one."""
-        order, places = self.order, self.places
-        numbers = [_number(task) for task in tasks]
+    def predict(self, tasks: Sequence[Any], layout: ProjectLayout | None) -> list[dict[str, Any]]:
+        """Predict a score for every task, and a label if guesses are shown and there is one."""
+        order, index = self.order, self.index
+        numbers = [_get_task_number(task) for task in tasks]
         found: dict[int, tuple[Any, float]] = {}
         if self._guesses and layout is not None:
-            items = [places.items[number] for number in numbers if number in places.items]
-            found = self._desk.look(lambda ledger: guesses_of(ledger, items))
+            items = [index.items[number] for number in numbers if number in index.items]
+            found = self._desk.look(lambda ledger: find_guesses(ledger, items))
         answers = []
         for number in numbers:
-            guess = found.get(places.items.get(number, -1))
-            result = [region(layout, *guess)] if guess and layout is not None else []
-            score = order.score(number, None if guess is None else guess[1])
+            guess = found.get(index.items.get(number, -1))
+            result = [make_region(layout, *guess)] if guess and layout is not None else []
+            score = order.score_task(number, None if guess is None else guess[1])
             answers.append({"result": result, "score": score, "model_version": order.version})
         return answers
 
     def close(self) -> None:
-        """Let go of the record."""
+        """Close the record."""
         self._desk.storage.close()
 
 
-def create_backend(
-    backend: Backend,
+def create_backend_app(
+    backend: LabelStudioBackend,
     *,
     token: str | None = None,
     host: str = "127.0.0.1",
@@ -163,20 +159,20 @@ def create_backend(
     start: Callable[[], None] | None = None,
     stop: Callable[[], None] | None = None,
 ) -> "BackendGuard":
-    """The ML backend of a campaign, as an ASGI application.
+    """Create the ASGI application of the ML backend.
 
     Args:
-        backend: The campaign, and how to reach its background process.
-        token: What callers must know; needed unless ``host`` is loopback.
-        host: The address it will listen on.
-        allow_hosts: Further names under which it is reached.
+        backend: State of the handlers.
+        token: Token that callers need; required unless ``host`` is loopback.
+        host: Address that the server listens on.
+        allow_hosts: Further names of the server.
         start: Called when the server starts.
-        stop: Called when it ends.
+        stop: Called when the server stops.
     """
     check_token(host, token)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def run_process(app: FastAPI) -> AsyncIterator[None]:
         if start is not None:
             start()
         yield
@@ -186,7 +182,7 @@ def create_backend(
 
     app = FastAPI(
         title="labelwise ML backend",
-        lifespan=lifespan,
+        lifespan=run_process,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -194,79 +190,73 @@ def create_backend(
     )
     add_error_handlers(app)
     _add_routes(app, backend)
-    policy = Policy(
-        key=b"",
-        token=token,
-        hosts=Hosts.of(host, allow_hosts),
-        body_bytes=BODY_BYTES,
-    )
-    return BackendGuard(app, policy)
+    hosts = Hosts.of(host, allow_hosts)
+    return BackendGuard(app, Policy(key=b"", token=token, hosts=hosts, body_bytes=MAX_BODY_BYTES))
 
 
-Given = Annotated[dict[str, Any], Body()]
+RequestBody = Annotated[dict[str, Any], Body()]
 
 
-def _add_routes(app: FastAPI, backend: Backend) -> None:
+def _add_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
     @app.get("/")
     @app.get("/health")
-    async def health() -> dict[str, Any]:
-        return backend.health()
+    async def get_health() -> dict[str, Any]:
+        return backend.describe_health()
 
     @app.post("/setup")
-    def setup(body: Given) -> dict[str, Any]:
+    def set_up(body: RequestBody) -> dict[str, Any]:
         backend.check_project(body.get("project"))
         return {"model_version": backend.order.version}
 
     @app.post("/predict")
-    def predict(body: Given) -> dict[str, Any]:
+    def predict(body: RequestBody) -> dict[str, Any]:
         tasks = body.get("tasks")
         if not isinstance(tasks, list):
             raise BadInput("tasks must be a list of tasks, each with its id")
         if body.get("project") is not None:
             backend.check_project(body["project"])
-        answers = backend.predict(tasks, _layout(body.get("label_config")))
+        answers = backend.predict(tasks, _read_given_layout(body.get("label_config")))
         return {"results": answers, "model_version": backend.order.version}
 
     @app.post("/webhook")
-    def webhook(body: Given) -> dict[str, Any]:
-        return {"status": "taken" if backend.hear(body) else "ignored"}
+    def receive_event(body: RequestBody) -> dict[str, Any]:
+        return {"status": "taken" if backend.handle_event(body) else "ignored"}
 
     @app.post("/train")
-    def train(body: Given) -> dict[str, Any]:
-        backend.hear({**body, "action": "START_TRAINING"})
+    def start_training(body: RequestBody) -> dict[str, Any]:
+        backend.handle_event({**body, "action": "START_TRAINING"})
         return {"status": "taken"}
 
     @app.get("/versions")
-    def versions() -> dict[str, Any]:
+    def list_versions() -> dict[str, Any]:
         order = backend.order
-        named = [f"labelwise-{number}" for number in range(order.number, 0, -1)]
-        return {"versions": named, "model_version": order.version}
+        names = [f"{VERSION_PREFIX}{number}" for number in range(order.number, 0, -1)]
+        return {"versions": names, "model_version": order.version}
 
 
 class BackendGuard(Guard):
-    """The guard of the labelling page, for callers that are programs: no cookies, no pages."""
+    """The guard of the labelling page, for programs as callers: without cookies and pages."""
 
     def _refuse_stranger(self, scope: Scope, headers: Headers) -> Response | None:
         if self._policy.token is None:
             return None
         ask = {"WWW-Authenticate": 'Basic realm="labelwise"'}
-        given = password_in(headers.get("authorization", ""))
+        given = find_password(headers.get("authorization", ""))
         if not given:
             return refuse(401, "this backend needs its token, as the password of Basic Auth", ask)
         return self._refuse_token(scope, given, refuse(401, "the token is wrong", ask))
 
     def _refuse_origin(self, scope: Scope, headers: Headers) -> Response | None:
-        """No page in any browser has business here."""
         if headers.get("origin") or headers.get("sec-fetch-site", "none") != "none":
-            return refuse(403, "this backend answers Label Studio, and no page in a browser")
+            return refuse(403, "this backend answers Label Studio, not pages in a browser")
         return None
 
 
-def password_in(header: str) -> str:
-    """The password or token in an Authorization header; empty if there is none.
+def find_password(header: str) -> str:
+    """Find the password or token in an Authorization header; empty if there is none.
 
     Example:
-        >>> password_in("Basic bGFiZWx3aXNlOnNlc2FtZQ=="), password_in("Bearer sesame")
+        >>> find_password("Basic bGFiZWx3aXNlOnNlc2FtZQ=="), find_password("Bearer sesame")
         ('sesame', 'sesame')
     """
     kind, _, rest = header.partition(" ")
@@ -281,23 +271,23 @@ def password_in(header: str) -> str:
     return pair.partition(":")[2]
 
 
-def _layout(config: Any) -> Layout | None:
-    """The layout that a call brings along; without one there are no guesses."""
+def _read_given_layout(config: Any) -> ProjectLayout | None:
+    """Read the layout in a request; without one there are no guesses."""
     try:
         return read_layout(config) if isinstance(config, str) and config else None
     except LabelwiseError:
         return None
 
 
-def _number(task: Any) -> int:
+def _get_task_number(task: Any) -> int:
     number = task.get("id") if isinstance(task, dict) else None
     if isinstance(number, bool) or not isinstance(number, int):
         raise BadInput("every task must have its number as id")
     return number
 
 
-def _tasks_of(body: dict[str, Any]) -> list[int]:
-    """The tasks that an event is about; none where it does not say, as when one is deleted."""
+def _list_event_tasks(body: dict[str, Any]) -> list[int]:
+    """List the tasks of an event; a deletion does not name them."""
     found: dict[int, None] = {}
     annotations = body.get("annotation")
     for one in annotations if isinstance(annotations, list) else [annotations]:
@@ -307,9 +297,126 @@ def _tasks_of(body: dict[str, Any]) -> list[int]:
     return list(found) if str(body.get("action")).startswith("ANNOTATION") else []
 
 
-def _stamp(path: Path) -> Any:
+def _get_file_stamp(path: Path) -> object:
     try:
-        held = path.stat()
+        found = path.stat()
     except OSError:
         return None
-    return (held.st_mtime_ns, held.st_size, held.st_ino)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def make_basic_header(token: str) -> str:
+    """Make the Authorization header of Label Studio's webhooks."""
+    return "Basic " + base64.b64encode(f"{USER}:{token}".encode()).decode()
+
+
+def connect_backend(
+    client: LabelStudioClient, project: int, address: str, token: str | None
+) -> str:
+    """Register a running backend in a project of Label Studio.
+
+    The webhook that Label Studio creates for a backend has no password; it is added here.
+
+    Returns:
+        ``"connected"`` or ``"connected again"``.
+    """
+    address = address.rstrip("/")
+    body: dict[str, Any] = {"url": address, "project": project, "title": "labelwise"}
+    if token is not None:
+        body |= {"auth_method": "BASIC_AUTH", "basic_auth_user": USER, "basic_auth_pass": token}
+    found = client.request("GET", "/api/ml", project=project)
+    known = [one for one in found if one.get("url") == address]
+    if known:
+        client.request("PATCH", f"/api/ml/{known[0]['id']}", body)
+    else:
+        client.request("POST", "/api/ml", body)
+    hook = {"url": f"{address}/webhook", "send_payload": True, "send_for_all_actions": True}
+    hook["headers"] = {} if token is None else {"Authorization": make_basic_header(token)}
+    found = client.request("GET", "/api/webhooks/", project=project)
+    own = [one for one in found if one.get("url") == hook["url"]]
+    if own:
+        client.request("PATCH", f"/api/webhooks/{own[0]['id']}/", hook)
+    else:
+        client.request("POST", "/api/webhooks/", {**hook, "project": project})
+    return "connected again" if known else "connected"
+
+
+def serve_backend(
+    home: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 9090,
+    token: str | None = None,
+    variable: str = "LABEL_STUDIO_TOKEN",
+    allow_hosts: Iterable[str] = (),
+    guesses: bool = False,
+    public_address: str | None = None,
+    on_ready: Callable[[str], None] = lambda address: None,
+    on_connected: Callable[[str], None] = lambda words: None,
+) -> None:
+    """Serve the ML backend of a campaign until SIGINT or SIGTERM.
+
+    Args:
+        home: Folder of a campaign that a sync created.
+        host: Address to listen on; any but loopback needs a token.
+        port: Port; 0 for any free one.
+        token: Token that callers need.
+        variable: Environment variable with the token of Label Studio.
+        allow_hosts: Further names of the server.
+        guesses: Whether annotators see the model's guesses.
+        public_address: Address to register in the project; empty for the one it listens on, None
+            to register nothing.
+        on_ready: Called with the address once the backend answers.
+        on_connected: Called with the result of the registration.
+    """
+    key = read_token(variable)
+    command = [sys.executable, "-m", "labelwise.label_studio.worker", str(home), variable]
+    worker = Supervisor([*command, *(["--guesses"] if guesses else [])])
+
+    def send(line: str) -> None:
+        if not worker.ask(line):
+            worker.start()  # a new process begins with a full sync
+
+    backend = LabelStudioBackend(
+        home, send=send, get_progress=lambda: worker.progress, guesses=guesses
+    )
+    facts = backend.tasks.facts
+    client = LabelStudioClient(facts.url, key, source=variable)
+    app = create_backend_app(
+        backend,
+        token=token,
+        host=host,
+        allow_hosts=allow_hosts,
+        start=worker.start,
+        stop=worker.stop,
+    )
+    listener = listen(host, port)
+    address = address_of(host, listener.getsockname()[1])
+
+    def register() -> None:
+        try:
+            words = connect_backend(client, facts.project, public_address or address, token)
+        except LabelwiseError as error:
+            words = f"could not be connected: {error}"
+        on_connected(words)
+
+    def announce() -> None:
+        on_ready(address)
+        if public_address is not None:  # Label Studio calls back, so the server must be free
+            threading.Thread(target=register, daemon=True).start()
+
+    with listener:
+        _BackendServer(server_config(app), announce).run([listener])
+
+
+class _BackendServer(uvicorn.Server):
+    """A server that calls a function once it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if not self.should_exit:
+            self._on_ready()

@@ -1,192 +1,426 @@
-"""The calls of Label Studio's API that the bridge needs."""
+"""Client of Label Studio's HTTP API.
+
+The token is sent only to the server that it was given for: API calls follow no redirects, and
+files on other servers are downloaded without it. Messages contain neither token nor password.
+
+Label Studio has two kinds of tokens: a personal access token, which is exchanged for one that is
+valid for some minutes, and a legacy token, which is sent as it is.
+"""
 
 import base64
 import binascii
+import ipaddress
 import json
+import os
+import re
+import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
-from urllib.parse import unquote_to_bytes, urlencode, urlsplit
+from urllib.parse import unquote_to_bytes, urlencode, urljoin, urlsplit, urlunsplit
 
-from labelwise.errors import BadInput, UnknownName
-from labelwise.label_studio.http import SECONDS, SECONDS_BULK, Answered, Line, short
+from labelwise.errors import (
+    BadInput,
+    LabelwiseError,
+    LabelwiseWarning,
+    MissingDependency,
+    UnknownName,
+    first_line,
+)
 
-PAGE = 1000
-"""So many tasks are asked for at a time."""
+try:
+    import httpx
+except ImportError as missing:
+    raise MissingDependency(
+        f"Label Studio needs httpx ({missing}); run pip install 'labelwise[web]'"
+    ) from missing
 
-MOST_BYTES = 64 << 20
-"""The longest picture that is fetched."""
+ATTEMPTS, PAUSE = 3, 1.0
+"""Number of attempts for a call that only reads, and the seconds before the second one."""
 
-_STORED = ("s3", "gs", "azure-blob")
+TIMEOUT, BULK_TIMEOUT = 60.0, 900.0
+"""Seconds to wait for an answer, and for one with all tasks."""
+
+TASKS_PER_PAGE = 1000
+MAX_FILE_BYTES = 64 << 20
+MAX_REDIRECTS = 5
+
+_RETRIED = (429, 500, 502, 503, 504)
+_REDIRECTS = (301, 302, 303, 307, 308)
+_CLOUD_SCHEMES = ("s3", "gs", "azure-blob")
 
 
-class Client:
+class LabelStudioFailed(LabelwiseError):
+    """Label Studio could not be reached, or rejected a call; no label was lost."""
+
+
+class ErrorResponse(LabelStudioFailed):
+    """A response with an error status."""
+
+    def __init__(self, status: int, body: bytes, location: str) -> None:
+        super().__init__(f"Label Studio answers {status}")
+        self.status, self.body, self.location = status, body, location
+
+
+class LabelStudioClient:
     """A Label Studio server, for one user.
 
     Args:
-        url: The server's address, as a browser shows it.
-        token: The user's; see *Account & Settings* there.
+        url: Address of the server, as a browser shows it.
+        token: Token of the user; see *Account & Settings* there.
         source: Where the token came from, for messages.
 
+    Attributes:
+        url: Address of the server.
+        seconds: Total time that the server needed for API calls.
+
     Example:
-        >>> Client("http://localhost:8080/", "0123456789abcdef").url
+        >>> LabelStudioClient("http://localhost:8080/", "0123456789abcdef").url
         'http://localhost:8080'
     """
 
     def __init__(self, url: str, token: str, *, source: str = "the token") -> None:
-        self._line = Line(url, token, source=source)
+        self.url = normalize_url(url)
+        self.seconds = 0.0
+        self._token, self._source = token.strip(), source
+        self._access_token: str | None = None
+        if not self._token:
+            raise BadInput(f"{source} is empty; copy the token from Account & Settings there")
+        if not self._token.isascii() or not self._token.isprintable() or " " in self._token:
+            raise BadInput(f"{source} is not a token: it has blanks or special characters")
+        parts = urlsplit(self.url)
+        self._origin = (parts.scheme, parts.netloc)
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            warnings.warn(
+                f"the token goes to {parts.hostname} without encryption; use https if possible",
+                LabelwiseWarning,
+                stacklevel=3,
+            )
 
-    @property
-    def url(self) -> str:
-        """The server's address."""
-        return self._line.url
+    def request(
+        self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT, **query: Any
+    ) -> Any:
+        """Call the API and return the JSON answer; calls that only read are retried."""
+        address = self.url + path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        content = None if body is None else json.dumps(body, allow_nan=False).encode()
+        pauses = [PAUSE * 2**attempt for attempt in range(ATTEMPTS - 1)] if method == "GET" else []
+        for pause in [*pauses, None]:
+            began = time.monotonic()
+            try:
+                found = self._send_with_token(method, address, content, timeout)
+            except ErrorResponse as error:
+                if error.status not in _RETRIED or pause is None:
+                    raise self._explain(error) from None
+            except LabelStudioFailed:
+                if pause is None:
+                    raise
+            else:
+                return self._parse(found)
+            finally:
+                self.seconds += time.monotonic() - began
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
 
-    @property
-    def seconds(self) -> float:
-        """How long the server has been at work for this client, in calls of the API."""
-        return self._line.seconds
-
-    def get(self, path: str, *, seconds: float = SECONDS, **query: Any) -> Any:
-        """What the server holds at a path."""
-        return self._call("GET", path, query=query, seconds=seconds)
-
-    def post(self, path: str, body: Any, *, seconds: float = SECONDS, **query: Any) -> Any:
-        """Have the server make something."""
-        return self._call("POST", path, body, query, seconds)
-
-    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Have the server change something."""
-        return self._call("PATCH", path, body)
-
-    def delete(self, path: str, body: Any = None) -> Any:
-        """Have the server remove something."""
-        return self._call("DELETE", path, body, seconds=SECONDS_BULK)
-
-    def project(self, number: int) -> dict[str, Any]:
-        """All that is known of a project."""
+    def read_project(self, number: int) -> dict[str, Any]:
+        """Read the settings of a project."""
         try:
-            found = self.get(f"/api/projects/{number}/")
-        except Answered as error:
+            found = self.request("GET", f"/api/projects/{number}/")
+        except ErrorResponse as error:
             if error.status == 404:
                 raise UnknownName(
-                    f"{self.url} has no project {number}, or not for this user; "
+                    f"{self.url} has no project {number}, or this user cannot see it; "
                     "its number is in the address of its page: /projects/NUMBER"
                 ) from None
             raise
         if not isinstance(found, dict) or "label_config" not in found:
-            raise self._line.stranger()
+            raise self._make_unknown_server_error()
         return found
 
-    def annotated(self, project: int, tasks: Sequence[int] | None = None) -> list[dict[str, Any]]:
-        """Tasks with all their annotations, those that were cancelled too.
+    def export_tasks(self, project: int, tasks: Sequence[int] | None = None) -> list[Any]:
+        """Export tasks with all their annotations, including cancelled ones.
 
         Args:
-            project: Its number.
-            tasks: Only these, with or without annotations; all that have some if None.
+            project: Number of the project.
+            tasks: These tasks, with or without annotations; None for all with annotations.
         """
         path, shared = f"/api/projects/{project}/export", {"exportType": "JSON"}
         if tasks is None:
-            return self._listed(self.get(path, seconds=SECONDS_BULK, **shared))
-        found: list[dict[str, Any]] = []
-        for first in range(0, len(tasks), 200):  # they are part of the address
+            return self._check_list(self.request("GET", path, timeout=BULK_TIMEOUT, **shared))
+        found: list[Any] = []
+        for first in range(0, len(tasks), 200):  # the numbers are part of the address
             query = {**shared, "download_all_tasks": "true", "ids[]": tasks[first : first + 200]}
-            found += self._listed(self.get(path, seconds=SECONDS_BULK, **query))
+            found += self._check_list(self.request("GET", path, timeout=BULK_TIMEOUT, **query))
         return found
 
-    def tasks_after(self, project: int, after: int, *, data: bool = True) -> Iterator[Any]:
-        """The tasks with numbers above ``after``, in order, with their data or without."""
+    def list_tasks_after(self, project: int, after: int, *, data: bool = True) -> Iterator[Any]:
+        """List the tasks with numbers above ``after``, in order, with or without their data."""
         while True:
             above = {"operator": "greater", "value": after, "type": "Number"}
             items = [{"filter": "filter:tasks:id", **above}]
             wanted = {"filters": {"conjunction": "and", "items": items}, "ordering": ["tasks:id"]}
-            found = self.get(
+            found = self.request(
+                "GET",
                 "/api/tasks",
                 project=project,
-                page_size=PAGE,
+                page_size=TASKS_PER_PAGE,
                 include="id,data" if data else "id",
                 resolve_uri="false",
                 query=json.dumps(wanted),
             )
-            tasks = self._listed(found.get("tasks") if isinstance(found, dict) else None)
+            tasks = self._check_list(found.get("tasks") if isinstance(found, dict) else None)
             yield from tasks
             if not tasks:
                 return
             after = max(int(task["id"]) for task in tasks)
 
-    def _listed(self, found: Any) -> list[dict[str, Any]]:
-        if not isinstance(found, list):
-            raise self._line.stranger()
-        return found
-
-    def people(self) -> dict[int, str]:
-        """The names of all users, by number: their e-mail addresses."""
-        users = self.get("/api/users/")
+    def list_users(self) -> dict[int, str]:
+        """List the e-mail addresses of all users, by number."""
+        users = self.request("GET", "/api/users/")
         found = users.get("results", []) if isinstance(users, dict) else users
         return {int(user["id"]): str(user.get("email") or user["id"]) for user in found}
 
-    def versions(self, project: int) -> dict[str, int]:
-        """How many predictions there are of each model version."""
-        found = self.get(f"/api/projects/{project}/model-versions/")
+    def count_predictions(self, project: int) -> dict[str, int]:
+        """Count the predictions of each model version."""
+        found = self.request("GET", f"/api/projects/{project}/model-versions/")
         return {str(name): int(count) for name, count in dict(found or {}).items()}
 
     def add_predictions(
-        self, project: int, predictions: Sequence[Mapping[str, Any]], *, at_once: int = 5000
+        self, project: int, predictions: Sequence[Mapping[str, Any]], *, per_call: int = 5000
     ) -> None:
         """Write predictions, thousands in a call."""
-        for first in range(0, len(predictions), at_once):
-            part = list(predictions[first : first + at_once])
-            path = f"/api/projects/{project}/import/predictions"
-            self.post(path, part, seconds=SECONDS_BULK)
+        path = f"/api/projects/{project}/import/predictions"
+        for first in range(0, len(predictions), per_call):
+            part = list(predictions[first : first + per_call])
+            self.request("POST", path, part, timeout=BULK_TIMEOUT)
 
-    def fetch(self, address: str, *, task: int | None = None, most: int = MOST_BYTES) -> bytes:
-        """The bytes behind an address in a task's data.
+    def download(
+        self, address: str, *, task: int | None = None, limit: int = MAX_FILE_BYTES
+    ) -> bytes:
+        """Download the file behind an address in the data of a task.
 
         Args:
-            address: ``data:``, a path on the server as of an upload, ``http(s)://``, or a file in
-                a cloud storage that the server knows.
-            task: Whose data it is, for cloud storages.
-            most: How many bytes it may be.
+            address: ``data:``, a path on the server such as an upload, ``http(s)://``, or a file
+                in a cloud storage that the server can read.
+            task: Number of the task, for cloud storages.
+            limit: Maximum number of bytes.
 
         Raises:
-            BadInput: There is no such file, or it is too long.
+            BadInput: The file is missing or too long, or another server cannot be reached.
         """
         if address[:5].lower() == "data:":
-            return decoded(address, most)
+            return decode_data_url(address, limit)
         parts = urlsplit(address)
-        if parts.scheme in _STORED and task is not None:
+        if parts.scheme in _CLOUD_SCHEMES and task is not None:
             code = base64.urlsafe_b64encode(address.encode()).decode()
-            return self._line.fetch(f"{self.url}/tasks/{task}/resolve/?fileuri={code}", most)
+            return self._download(f"{self.url}/tasks/{task}/resolve/?fileuri={code}", limit)
         if parts.scheme in ("http", "https") and parts.hostname:
-            return self._line.fetch(address, most)
+            return self._download(address, limit)
         if not parts.scheme and not parts.netloc and address.startswith("/"):
-            own = urlsplit(self.url).path  # a server below a path has it in its addresses, or not
-            return self._line.fetch(self.url + (address.removeprefix(own) or "/"), most)
-        raise BadInput(f"cannot fetch {short(address)!r}; give an upload, a URL or a data: address")
+            prefix = urlsplit(self.url).path  # a server below a path may repeat it in addresses
+            return self._download(self.url + (address.removeprefix(prefix) or "/"), limit)
+        raise BadInput(
+            f"cannot fetch {shorten(address)!r}; give an upload, a URL or a data: address"
+        )
 
-    def _call(
+    def _download(self, address: str, limit: int) -> bytes:
+        """Download a file; redirects are followed, without the token to other servers."""
+        target = address
+        for _ in range(MAX_REDIRECTS + 1):
+            own = urlsplit(target)[:2] == self._origin
+            send = self._send_with_token if own else _send
+            try:
+                body = send("GET", target, None, TIMEOUT, limit=limit)
+            except ErrorResponse as error:
+                following = urljoin(target, error.location)
+                web = urlsplit(following).scheme in ("http", "https")
+                if error.status not in _REDIRECTS or not error.location or not web:
+                    raise BadInput(f"{shorten(address)} answers {error.status}") from None
+                target = following
+            except LabelStudioFailed as error:
+                if own:
+                    raise
+                raise BadInput(str(error).partition(";")[0]) from None
+            else:
+                if len(body) > limit:
+                    raise BadInput(f"{shorten(address)} is longer than {limit:,} bytes")
+                return body
+        raise BadInput(f"{shorten(address)} redirects more than {MAX_REDIRECTS} times")
+
+    def _send_with_token(
         self,
         method: str,
-        path: str,
-        body: Any = None,
-        query: Mapping[str, Any] | None = None,
-        seconds: float = SECONDS,
-    ) -> Any:
-        address = self.url + path + (f"?{urlencode(query, doseq=True)}" if query else "")
-        return self._line.call(method, address, body, seconds)
+        address: str,
+        content: bytes | None,
+        timeout: float,
+        limit: int | None = None,
+    ) -> bytes:
+        try:
+            return _send(method, address, content, timeout, self._authorize(), limit)
+        except ErrorResponse as error:
+            if error.status != 401 or self._access_token is None:
+                raise
+        self._access_token = None  # it has expired
+        return _send(method, address, content, timeout, self._authorize(), limit)
+
+    def _authorize(self) -> dict[str, str]:
+        """Make the authorization header; a personal access token is exchanged first."""
+        if self._token.count(".") != 2:
+            return {"Authorization": f"Token {self._token}"}
+        if self._access_token is None:
+            content = json.dumps({"refresh": self._token}).encode()
+            try:
+                body = _send("POST", self.url + "/api/token/refresh/", content, TIMEOUT)
+                self._access_token = str(self._parse(body)["access"])
+            except ErrorResponse as error:
+                raise self._explain(error) from None
+            except (KeyError, TypeError):
+                raise self._make_unknown_server_error() from None
+        return {"Authorization": f"Bearer {self._access_token}"}
+
+    def _parse(self, body: bytes) -> Any:
+        try:
+            return json.loads(body) if body else None
+        except ValueError:
+            raise self._make_unknown_server_error() from None
+
+    def _check_list(self, found: Any) -> list[Any]:
+        if not isinstance(found, list):
+            raise self._make_unknown_server_error()
+        return found
+
+    def _make_unknown_server_error(self) -> LabelStudioFailed:
+        return LabelStudioFailed(
+            f"{self.url} answers, but not as Label Studio does; check the address"
+        )
+
+    def _explain(self, error: ErrorResponse) -> LabelwiseError:
+        """Make the error that names the cause of an error status."""
+        if error.status in (401, 403):
+            return LabelStudioFailed(
+                f"{self.url} refuses the token in {self._source}; copy a new one from Account & "
+                "Settings there (a legacy token works only where it is enabled)"
+            )
+        if 300 <= error.status < 400:
+            to = shorten(error.location or "elsewhere")
+            return LabelStudioFailed(f"{self.url} redirects to {to}; give that address instead")
+        if error.status == 404:
+            return error
+        reason = " ".join(error.body.decode("utf-8", "replace").split())[:300]
+        if not reason or reason.startswith("<"):
+            reason = "no reason given"
+        return LabelStudioFailed(f"{self.url} answers {error.status}: {reason}")
 
 
-def decoded(address: str, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a ``data:`` address.
+def _send(
+    method: str,
+    address: str,
+    content: bytes | None,
+    timeout: float,
+    headers: Mapping[str, str] | None = None,
+    limit: int | None = None,
+) -> bytes:
+    """Send a request and return the body, cut off after ``limit`` bytes and one chunk."""
+    sent = {"Accept": "application/json" if limit is None else "*/*", **(headers or {})}
+    if content is not None:
+        sent["Content-Type"] = "application/json"
+    try:
+        direct = is_loopback(urlsplit(address).hostname or "")
+        client = _open_connections(use_proxies=not direct)
+        with client.stream(
+            method, address, content=content, headers=sent, timeout=timeout
+        ) as response:
+            if response.status_code >= 300:
+                body = _read_body(response, 2000)[:2000]
+                location = response.headers.get("Location", "")
+                raise ErrorResponse(response.status_code, body, location)
+            return _read_body(response, limit)
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+        parts = urlsplit(address)
+        host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        raise LabelStudioFailed(
+            f"cannot reach {host} ({first_line(error)}); check the address, and that "
+            "Label Studio runs there"
+        ) from None
+
+
+@cache
+def _open_connections(*, use_proxies: bool) -> httpx.Client:
+    """Open a connection pool that follows no redirects, with the proxies of the system or none."""
+    limits = httpx.Limits(max_keepalive_connections=0)  # an idle connection may break a later POST
+    return httpx.Client(follow_redirects=False, trust_env=use_proxies, limits=limits)
+
+
+def _read_body(response: httpx.Response, limit: int | None) -> bytes:
+    body = bytearray()
+    for chunk in response.iter_bytes():
+        body += chunk
+        if limit is not None and len(body) > limit:
+            break
+    return bytes(body)
+
+
+def read_token(variable: str) -> str:
+    """Read a token from an environment variable."""
+    token = os.environ.get(variable, "").strip()
+    if not token:
+        raise BadInput(
+            f"there is no token in the variable {variable}; copy yours from Account & Settings in "
+            f"Label Studio, and run: export {variable}=..."
+        )
+    return token
+
+
+def normalize_url(url: str) -> str:
+    """Reduce the address of a page of Label Studio to that of the server.
 
     Example:
-        >>> decoded("data:text/plain;base64,aGVsbG8="), decoded("data:,a%20rose")
+        >>> normalize_url("https://labels.example.org/studio/projects/5")
+        'https://labels.example.org/studio'
+    """
+    try:
+        parts = urlsplit(url.strip())
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise BadInput(
+            "Label Studio's address is written http://HOST:PORT or https://HOST; "
+            f"got {shorten(url)!r}"
+        )
+    if parts.username is not None or parts.password is not None:
+        raise BadInput("leave name and password out of the address; the token is enough")
+    path = re.sub(r"/(projects|api|user)(/.*)?$", "", parts.path.rstrip("/"))
+    return urlunsplit((parts.scheme, parts.netloc.lower(), path, "", ""))
+
+
+def decode_data_url(address: str, limit: int = MAX_FILE_BYTES) -> bytes:
+    """Decode a ``data:`` address.
+
+    Example:
+        >>> decode_data_url("data:text/plain;base64,aGVsbG8="), decode_data_url("data:,a%20rose")
         (b'hello', b'a rose')
     """
     head, comma, rest = address.partition(",")
-    if not comma or len(rest) > 4 * most:
-        raise BadInput(f"{short(address)!r} is no data: address, or too long")
+    if not comma or len(rest) > 4 * limit:
+        raise BadInput(f"{shorten(address)!r} is not a data: address, or too long")
     if not head.lower().endswith(";base64"):
         return unquote_to_bytes(rest)
     try:
         return base64.b64decode(unquote_to_bytes(rest), validate=True)
     except binascii.Error:
-        raise BadInput(f"{short(address)!r} is no base64") from None
+        raise BadInput(f"{shorten(address)!r} is not base64") from None
+
+
+def shorten(text: str, longest: int = 80) -> str:
+    """Shorten a foreign text to one line, without what follows ``?``, which may be a secret."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text.split("?")[0])
+    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host name means this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

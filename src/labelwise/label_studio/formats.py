@@ -1,7 +1,7 @@
-"""What Label Studio's labelling configurations, annotations and predictions mean to a campaign.
+"""Label Studio's labelling configurations, annotations and predictions.
 
-One kind of project is understood: every task is one picture or one text, and gets one of several
-choices. Everything else is refused in words that say what was found.
+One kind of project is supported: every task is one image or one text, and gets one of several
+choices. Other configurations are rejected with the reason.
 """
 
 import math
@@ -14,23 +14,22 @@ from xml.etree import ElementTree
 from labelwise.errors import BadInput
 
 KINDS = {"Image": "images", "Text": "texts"}
-"""The tags that show an item, and the kind of campaign that they make."""
+"""Tags that show an item, and the kind of campaign for each."""
 
-_SINGLE = ("single", "single-radio")
-_ONLY = "labelwise reads projects with one single-choice Choices for one Image or Text"
+_SUPPORTED = "labelwise reads projects with one single-choice Choices for one Image or Text"
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What a project asks its annotators.
+class ProjectLayout:
+    """The question that a project asks its annotators.
 
     Attributes:
         kind: ``"images"`` or ``"texts"``.
-        field: The name under which a task's data holds the picture's address or the text.
-        control: The name of the choices.
-        shown: The name of the picture or text that they are about.
-        classes: The choices in order, as annotations hold them.
-        others: Further questions, which are left alone.
+        field: Field of a task's data with the address of the image or the text.
+        control: Name of the choices.
+        shown: Name of the image or text that the choices refer to.
+        classes: Choices in order, as annotations contain them.
+        others: Further questions, which are ignored.
     """
 
     kind: str
@@ -41,11 +40,11 @@ class Layout:
     others: tuple[str, ...] = ()
 
 
-def read_layout(config: str) -> Layout:
+def read_layout(config: str) -> ProjectLayout:
     """Read a labelling configuration.
 
     Raises:
-        BadInput: It asks for something that a campaign cannot hold.
+        BadInput: The configuration is not supported.
 
     Example:
         >>> layout = read_layout('''<View><Text name="review" value="$body"/>
@@ -54,13 +53,13 @@ def read_layout(config: str) -> Layout:
         >>> layout.kind, layout.field, layout.classes
         ('texts', 'body', ('good', 'bad'))
     """
-    root = _parsed(config)
+    root = _parse_config(config)
     controls = [tag for tag in root.iter() if tag.get("toName")]
     choices = [tag for tag in controls if tag.tag == "Choices"]
     if len(choices) != 1:
         found = ", ".join(sorted({tag.tag for tag in controls})) or "no question"
         how = f"{len(choices)} Choices" if choices else found
-        raise BadInput(f"the labelling configuration has {how}; {_ONLY}")
+        raise BadInput(f"the labelling configuration has {how}; {_SUPPORTED}")
     (control,) = choices
     _check_choices(control)
     shown = control.get("toName", "")
@@ -68,20 +67,20 @@ def read_layout(config: str) -> Layout:
     thing = named.get(shown)
     if thing is None or thing.tag not in KINDS:
         what = "nothing" if thing is None else thing.tag
-        raise BadInput(f"the choices are about {what}; {_ONLY}")
-    return Layout(
+        raise BadInput(f"the choices are about {what}; {_SUPPORTED}")
+    return ProjectLayout(
         kind=KINDS[thing.tag],
-        field=_field(thing),
+        field=_read_field(thing),
         control=control.get("name", ""),
         shown=shown,
-        classes=_classes(control),
+        classes=_read_classes(control),
         others=tuple(f"{tag.tag} {tag.get('name')}" for tag in controls if tag is not control),
     )
 
 
-def _parsed(config: str) -> ElementTree.Element:
+def _parse_config(config: str) -> ElementTree.Element:
     if "<!DOCTYPE" in config or "<!ENTITY" in config:
-        raise BadInput("the labelling configuration declares entities; take the declaration out")
+        raise BadInput("the labelling configuration declares entities; remove the declaration")
     try:
         return ElementTree.fromstring(config)
     except ElementTree.ParseError as error:
@@ -90,102 +89,103 @@ def _parsed(config: str) -> ElementTree.Element:
 
 def _check_choices(control: ElementTree.Element) -> None:
     how = control.get("choice", "single")
-    if how not in _SINGLE:
-        raise BadInput(f"the choices are choice={how!r}; {_ONLY}")
+    if how not in ("single", "single-radio"):
+        raise BadInput(f"the choices are choice={how!r}; {_SUPPORTED}")
     for name in ("perRegion", "perItem"):
         if control.get(name, "false").lower() == "true":
-            raise BadInput(f"the choices are asked {name}; {_ONLY}")
-    if control.get("value"):
-        raise BadInput(f"the choices come from each task (value={control.get('value')!r}); {_ONLY}")
+            raise BadInput(f"the choices are asked {name}; {_SUPPORTED}")
+    value = control.get("value")
+    if value:
+        raise BadInput(f"the choices come from each task (value={value!r}); {_SUPPORTED}")
 
 
-def _classes(control: ElementTree.Element) -> tuple[str, ...]:
-    tags = [tag for tag in control.iter("Choice")]
+def _read_classes(control: ElementTree.Element) -> tuple[str, ...]:
+    tags = list(control.iter("Choice"))
     if any(tag.find(".//Choice") is not None for tag in tags):
-        raise BadInput(f"the choices are nested; {_ONLY}")
+        raise BadInput(f"the choices are nested; {_SUPPORTED}")
     found = tuple(dict.fromkeys(tag.get("alias") or tag.get("value") or "" for tag in tags))
     if len(found) < 2 or "" in found:
         raise BadInput(f"the choices must be two or more with a value each; got {list(found)}")
     return found
 
 
-def _field(thing: ElementTree.Element) -> str:
-    value = thing.get("value", "")
-    if thing.tag == "Text" and thing.get("valueType", "text") != "text":
-        raise BadInput(f"the texts are addresses (valueType={thing.get('valueType')!r}); {_ONLY}")
+def _read_field(thing: ElementTree.Element) -> str:
+    value, kind = thing.get("value", ""), thing.get("valueType", "text")
+    if thing.tag == "Text" and kind != "text":
+        raise BadInput(f"the texts are addresses (valueType={kind!r}); {_SUPPORTED}")
     name = value[1:]
     if value[:1] != "$" or not name.replace("_", "").replace("-", "").isalnum():
-        raise BadInput(f"{thing.tag} shows value={value!r}, not one field as $name; {_ONLY}")
+        raise BadInput(f"{thing.tag} shows value={value!r}, not one field as $name; {_SUPPORTED}")
     return name
 
 
 @dataclass(frozen=True)
-class Vote:
-    """A label that someone gave, and how many seconds it took them in all."""
+class AnnotatorVote:
+    """A label by one annotator, and the seconds it took in total."""
 
     label: str
     seconds: float | None = None
 
 
 @dataclass(frozen=True)
-class Said:
-    """What people say of a task, after all.
+class TaskVotes:
+    """Current votes on a task.
 
     Attributes:
-        votes: By person, their label.
-        skip: Who last said that it should not be labelled, if nobody labelled it since.
-        unread: Annotations that are no labels, by what is wrong with them.
+        votes: Labels by annotator.
+        skip: Annotator who skipped the task last, if no one labelled it since.
+        unread: Number of annotations that are not labels, by reason.
     """
 
-    votes: Mapping[str, Vote] = field(default_factory=dict)
+    votes: Mapping[str, AnnotatorVote] = field(default_factory=dict)
     skip: str | None = None
     unread: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_annotations(
-    annotations: Iterable[Mapping[str, Any]], layout: Layout, people: Mapping[int, str]
-) -> Said:
-    """What the annotations of a task come to: each person's last word, and the last skip.
+    annotations: Iterable[Mapping[str, Any]], layout: ProjectLayout, people: Mapping[int, str]
+) -> TaskVotes:
+    """Reduce the annotations of a task to the last vote of each annotator and the last skip.
 
     Args:
-        annotations: Of one task, as Label Studio exports them.
-        layout: Of the project.
-        people: Names by number of user.
+        annotations: Annotations of one task, as Label Studio exports them.
+        layout: Layout of the project.
+        people: Names of the users by number.
 
     Example:
-        >>> layout = Layout("texts", "text", "label", "text", ("good", "bad"))
+        >>> layout = ProjectLayout("texts", "text", "label", "text", ("good", "bad"))
         >>> chosen = {"from_name": "label", "value": {"choices": ["bad"]}}
-        >>> said = read_annotations(
+        >>> found = read_annotations(
         ...     [{"id": 1, "completed_by": 4, "result": [chosen], "lead_time": 2.5}],
         ...     layout, {4: "ann@example.org"},
         ... )
-        >>> said.votes
-        {'ann@example.org': Vote(label='bad', seconds=2.5)}
+        >>> found.votes
+        {'ann@example.org': AnnotatorVote(label='bad', seconds=2.5)}
     """
-    votes: dict[str, Vote] = {}
+    votes: dict[str, AnnotatorVote] = {}
     skip: str | None = None
     unread: Counter[str] = Counter()
-    for annotation in sorted(annotations, key=_when):
-        by = person(annotation.get("completed_by"), people)
+    for annotation in sorted(annotations, key=_get_sort_key):
+        by = name_annotator(annotation.get("completed_by"), people)
         if annotation.get("was_cancelled"):
             votes.pop(by, None)
             skip = by
             continue
-        label, wrong = _label(annotation.get("result"), layout)
+        label, problem = _read_label(annotation.get("result"), layout)
         if label is None:
-            unread[wrong] += 1
+            unread[problem] += 1
             continue
-        votes[by] = Vote(label, _seconds(annotation.get("lead_time")))
+        votes[by] = AnnotatorVote(label, _read_seconds(annotation.get("lead_time")))
         skip = None
-    return Said(votes, skip, dict(unread))
+    return TaskVotes(votes, skip, dict(unread))
 
 
-def person(given: Any, people: Mapping[int, str]) -> str:
-    """An annotator's name, as a campaign holds it.
+def name_annotator(given: Any, people: Mapping[int, str]) -> str:
+    """Name the annotator of an annotation.
 
     Example:
-        >>> person(4, {4: "ann@example.org"}), person({"id": 5, "email": "bob@x.org"}, {})
-        ('ann@example.org', 'bob@x.org')
+        >>> name_annotator(4, {4: "ann@x.org"}), name_annotator({"id": 5, "email": "bob@x.org"}, {})
+        ('ann@x.org', 'bob@x.org')
     """
     name = ""
     if isinstance(given, Mapping):
@@ -197,20 +197,20 @@ def person(given: Any, people: Mapping[int, str]) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:200]
 
 
-def _when(annotation: Mapping[str, Any]) -> tuple[str, int]:
-    """Times of Label Studio are all in one form, and sort as texts."""
+def _get_sort_key(annotation: Mapping[str, Any]) -> tuple[str, int]:
+    """Get the time and number of an annotation; all times have one format and sort as texts."""
     at = annotation.get("updated_at") or annotation.get("created_at") or ""
     number = annotation.get("id")
     return str(at), number if isinstance(number, int) else 0
 
 
-def _seconds(value: Any) -> float | None:
+def _read_seconds(value: Any) -> float | None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if number and math.isfinite(value) and value >= 0 else None
 
 
-def _label(result: Any, layout: Layout) -> tuple[str | None, str]:
-    """The label in an annotation; None and what is wrong where there is none."""
+def _read_label(result: Any, layout: ProjectLayout) -> tuple[str | None, str]:
+    """Read the label of an annotation; without one, None and the reason."""
     chosen: list[Any] = []
     for part in result if isinstance(result, list) else ():
         if isinstance(part, Mapping) and part.get("from_name") == layout.control:
@@ -226,27 +226,31 @@ def _label(result: Any, layout: Layout) -> tuple[str | None, str]:
     return str(chosen[0]), ""
 
 
-def prediction(
-    task: int, score: float, version: str, layout: Layout, guess: tuple[Any, float] | None = None
+def make_prediction(
+    task: int,
+    score: float,
+    version: str,
+    layout: ProjectLayout,
+    guess: tuple[Any, float] | None = None,
 ) -> dict[str, Any]:
-    """A prediction as Label Studio takes it.
+    """Make a prediction for Label Studio.
 
-    The score is for the queue: the lowest comes first. How sure the model is stands beside its
-    guess. Without a guess the result is empty, and annotators are shown nothing.
+    The queue serves the lowest score first. Without a guess the result is empty, and annotators
+    see nothing.
 
     Args:
-        task: Its number.
-        score: Its place in the queue, from 0 to 1.
-        version: Of the model.
-        layout: Of the project.
-        guess: The model's label, and how sure of it it is.
+        task: Number of the task.
+        score: Position in the queue, from 0 to 1.
+        version: Model version.
+        layout: Layout of the project.
+        guess: Predicted label and its confidence.
     """
-    result = [] if guess is None else [region(layout, *guess)]
+    result = [] if guess is None else [make_region(layout, *guess)]
     return {"task": task, "result": result, "score": score, "model_version": version}
 
 
-def region(layout: Layout, label: Any, confidence: float) -> dict[str, Any]:
-    """A guess as Label Studio shows it, with how sure the model is."""
+def make_region(layout: ProjectLayout, label: Any, confidence: float) -> dict[str, Any]:
+    """Make the part of a prediction that shows a label and its confidence."""
     return {
         "from_name": layout.control,
         "to_name": layout.shown,

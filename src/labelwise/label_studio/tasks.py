@@ -1,36 +1,46 @@
-"""The tasks of a Label Studio project as the items of a campaign.
+r"""Tasks of a Label Studio project as items of a campaign, and the order in which they are served.
 
-Everything is in one folder beside the campaign's: the pictures as ``TASK.png`` and the like, or
-the texts in ``tasks.jsonl`` with a line per task, which are the campaign's source; and what must be
-remembered of the project. The number of a task is in the name of its file or in its line, so that
-it can always be told which item a task is: `Tasks.items`.
+Everything is in one folder next to the campaign: the images as ``TASK.png`` etc., or the texts in
+``tasks.jsonl`` with a line per task, which are the data of the campaign; and the facts about the
+project. The number of a task is in the name of its file or in its line.
 
-Tasks come in by their numbers, which Label Studio only ever counts up: what is new is what has a
-higher number than all before. Whether some were deleted is told by their count.
+Label Studio numbers tasks in ascending order: new tasks have higher numbers than all others.
+Deleted tasks are detected by the number of tasks.
+
+The queue "Uncertainty sampling" serves the task with the lowest score first, among those with a
+prediction of the project's model version. So pick :math:`r` of :math:`n` gets the score
+:math:`r / 2n`, from 0 to below a half. Tasks that were not picked come later, the least confident
+first: :math:`(1 + c) / 2` for a confidence :math:`c`. A version is written once and never changed;
+a new one is needed only for a task that is missing in it, or for another order.
 """
 
 import dataclasses
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.label_studio.client import Client
-from labelwise.label_studio.order import read_json, write_json
+from labelwise.files import lock_file, read_json, write_atomically, write_json
+from labelwise.label_studio.client import LabelStudioClient
 from labelwise.pool.blocks import Progress
 
-FACTS, TEXTS, LOCK = ".label_studio.json", "tasks.jsonl", ".lock"
-FORMAT = 1
-AT_ONCE = 8
-"""So many pictures are fetched at a time."""
+if TYPE_CHECKING:
+    from labelwise.campaign.folder.items import Items
 
-_HEADS = (
+FACTS, TEXTS, LOCK, ORDER = ".label_studio.json", "tasks.jsonl", ".lock", ".order.json"
+FORMAT = 1
+PARALLEL_DOWNLOADS = 8
+VERSION_PREFIX = "labelwise-"
+
+_IMAGE_SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", ".png"),
     (b"\xff\xd8\xff", ".jpg"),
     (b"GIF8", ".gif"),
@@ -41,16 +51,16 @@ _HEADS = (
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is remembered of a project.
+class LabelStudioProject:
+    """Facts about a project that are stored with its tasks.
 
     Attributes:
-        url: Of the server, without name or password.
-        project: Its number.
+        url: Address of the server, without name or password.
+        project: Number of the project.
         kind: ``"images"`` or ``"texts"``.
-        field: Where a task's data holds the picture or text.
-        left_out: Tasks that cannot be items, with the reason.
-        gone: Tasks that were deleted.
+        field: Field of a task's data with the image or text.
+        left_out: Tasks that cannot be used, with the reason.
+        gone: Deleted tasks.
     """
 
     url: str
@@ -61,53 +71,54 @@ class Facts:
     gone: tuple[int, ...] = ()
 
 
-class Tasks:
-    """The folder of a project's tasks.
+class TaskFolder:
+    """The folder with the tasks of a project.
 
     Attributes:
-        folder: Beside the campaign's.
-        facts: What is remembered.
+        folder: Path of the folder.
+        facts: Facts about the project.
     """
 
-    def __init__(self, folder: Path, facts: Facts) -> None:
-        """Use `open` or `make`."""
+    def __init__(self, folder: Path, facts: LabelStudioProject) -> None:
+        """Use `open` or `create`."""
         self.folder, self.facts = folder, facts
 
     @classmethod
-    def open(cls, folder: Path) -> "Tasks":
-        """The tasks in a folder."""
+    def open(cls, folder: Path) -> "TaskFolder":
+        """Open an existing folder."""
         path = folder / FACTS
         if not path.is_file():
             raise BadInput(
-                f"{folder} does not come from Label Studio; leave out --campaign to make a "
-                "campaign of its own, or give the folder of one that label-studio sync made"
+                f"{folder} does not come from Label Studio; leave out --campaign to create a "
+                "new campaign, or give the folder of one that label-studio sync created"
             )
-        held = read_json(path)
+        stored = read_json(path)
         try:
-            number = held.pop("format")
-            held["left_out"] = {int(task): why for task, why in held["left_out"].items()}
-            held["gone"] = tuple(held["gone"])
+            number = stored.pop("format")
+            stored["left_out"] = {int(task): why for task, why in stored["left_out"].items()}
+            stored["gone"] = tuple(stored["gone"])
             if number <= FORMAT:
-                return cls(folder, Facts(**held))
+                return cls(folder, LabelStudioProject(**stored))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise BadInput(f"{path} is damaged ({error})") from None
+            raise BadInput(f"{path} is damaged ({error}); restore it from a backup") from None
         raise BadInput(f"{path} was written by a newer labelwise (format {number}); update it")
 
     @classmethod
-    def make(cls, folder: Path, facts: Facts) -> "Tasks":
-        """The tasks in a folder that may be new, or left by an interrupted start."""
+    def create(cls, folder: Path, facts: LabelStudioProject) -> "TaskFolder":
+        """Create the files of a new folder, or of one that an interrupted start left."""
         others = [name for name in os.listdir(folder) if name != LOCK]
         if others and FACTS not in others:
-            raise BadInput(f"{folder} is there and not empty; give another --campaign")
-        made = cls(folder, facts)
-        if (folder / FACTS).is_file():
-            made = cls.open(folder)
-            made.check(facts)
-        made.remember(facts=made.facts)
-        return made
+            raise BadInput(f"{folder} exists and is not empty; give another --campaign")
+        if FACTS in others:
+            found = cls.open(folder)
+            found.check_project(facts)
+            return found
+        found = cls(folder, facts)
+        found.save_facts(facts)
+        return found
 
-    def check(self, wanted: Facts) -> None:
-        """Refuse another project, or one whose tasks are of another kind now."""
+    def check_project(self, wanted: LabelStudioProject) -> None:
+        """Reject another project, or one whose tasks have changed their kind."""
         mine = (self.facts.url, self.facts.project)
         if mine != (wanted.url, wanted.project):
             raise BadInput(
@@ -117,22 +128,21 @@ class Tasks:
         if (self.facts.kind, self.facts.field) != (wanted.kind, wanted.field):
             raise BadInput(
                 f"the project showed {self.facts.kind} in ${self.facts.field}, and now "
-                f"{wanted.kind} in ${wanted.field}; start a campaign of its own (--campaign)"
+                f"{wanted.kind} in ${wanted.field}; start another campaign (--campaign)"
             )
 
-    def remember(self, *, facts: Facts) -> None:
-        """Keep what is known of the project."""
+    def save_facts(self, facts: LabelStudioProject) -> None:
+        """Store the facts about the project."""
         self.facts = facts
-        held = {"format": FORMAT, **asdict(facts)}
-        write_json(self.folder / FACTS, held)
+        write_json(self.folder / FACTS, {"format": FORMAT, **asdict(facts)}, durable=True)
 
     @property
     def source(self) -> Path:
-        """What the campaign is started from."""
+        """Folder or file with the data of the campaign."""
         return self.folder if self.facts.kind == "images" else self.folder / TEXTS
 
-    def here(self) -> list[int]:
-        """The tasks whose pictures or texts are here, in no order."""
+    def list_stored_tasks(self) -> list[int]:
+        """List the tasks whose images (unordered) or texts (in order) are stored."""
         if self.facts.kind == "images":
             stems = (Path(name).stem for name in os.listdir(self.folder) if name[0] != ".")
             return [int(stem) for stem in stems if stem.isdecimal()]
@@ -141,90 +151,92 @@ class Tasks:
         with self.source.open("rb") as lines:
             return [int(json.loads(line)["task"]) for line in lines]
 
-    def of_items(self, items: Any) -> list[int]:
-        """The task of every item, by the item's id.
-
-        Args:
-            items: A `labelwise.campaign.folder.items.Items`.
-        """
+    def index_tasks(self, items: "Items") -> "TaskIndex":
+        """Match the items of the campaign with tasks."""
         if self.facts.kind == "images":
-            return [int(Path(items.entry(item)["path"]).stem) for item in items]
-        found = self.here()
-        if len(found) < len(items):
-            raise BadInput(
-                f"{self.source} has {len(found)} lines for {len(items)} items; restore it"
-            )
-        return found[: len(items)]
+            found = [int(Path(items.entry(item)["path"]).stem) for item in items]
+        else:
+            found = self.list_stored_tasks()
+            if len(found) < len(items):
+                raise BadInput(
+                    f"{self.source} has {len(found)} lines for {len(items)} items; restore it"
+                )
+            found = found[: len(items)]
+        return TaskIndex(found, {task: item for item, task in enumerate(found)})
 
-    def add(
+    def add_tasks(
         self,
-        client: Client,
+        client: LabelStudioClient,
         new: Sequence[Mapping[str, Any]],
         *,
         skip_broken: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Bring in the pictures or texts of tasks.
+        """Store the images or texts of tasks.
 
-        What is here already is not fetched again, so that an interrupted call goes on where it was.
+        Stored tasks are not downloaded again, so that an interrupted call can be continued.
 
         Args:
-            client: Of the server.
+            client: Client of the server.
             new: Tasks, with ``id`` and ``data``.
-            skip_broken: Leave out what cannot be used, in place of refusing all.
+            skip_broken: Leave out tasks that cannot be used instead of rejecting all.
             progress: Called as ``progress(stage, done, total)``.
         """
-        known = set(self.here())
-        wanted = {int(task["id"]): task for task in new if int(task["id"]) not in known}
+        stored = set(self.list_stored_tasks())
+        wanted = {int(task["id"]): task for task in new if int(task["id"]) not in stored}
         if self.facts.kind == "images":
-            broken = self._add_pictures(client, wanted, progress)
+            broken = self._add_images(client, wanted, progress)
         else:
             broken = self._add_texts(wanted, skip_broken)
-        if broken:
-            _refuse(broken, len(wanted), skip_broken)
-        self.leave_out(broken, back=wanted.keys() - broken.keys())
+        if broken and not skip_broken:
+            some = "; ".join(f"task {task}: {why}" for task, why in list(broken.items())[:3])
+            more = f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
+            raise BadInput(
+                f"{len(broken):,} of {len(wanted):,} tasks cannot be used ({some}{more}); fix or "
+                "delete them there, or leave them out with --skip-broken"
+            )
+        self._leave_out(broken, repaired=wanted.keys() - broken.keys())
 
-    def leave_out(self, broken: Mapping[int, str], back: Iterable[int] = ()) -> None:
-        """Remember tasks that cannot be used, and forget it of others."""
-        left = {task: why for task, why in self.facts.left_out.items() if task not in set(back)}
+    def _leave_out(self, broken: Mapping[int, str], repaired: Iterable[int] = ()) -> None:
+        """Store which tasks cannot be used, and which can be used again."""
+        again = set(repaired)
+        left = {task: why for task, why in self.facts.left_out.items() if task not in again}
         left |= broken
         if left != self.facts.left_out:
-            self.remember(facts=replace(self.facts, left_out=left))
+            self.save_facts(replace(self.facts, left_out=left))
 
-    def drop_pictures(self, broken: Mapping[str, str]) -> None:
-        """Leave out pictures that turned out to be none, by the names of their files."""
-        self.leave_out({int(Path(name).stem): why for name, why in broken.items()})
+    def drop_images(self, broken: Mapping[str, str]) -> None:
+        """Delete image files that turned out to be unreadable, and leave out their tasks."""
+        self._leave_out({int(Path(name).stem): why for name, why in broken.items()})
         for name in broken:
             (self.folder / name).unlink(missing_ok=True)
 
-    def _add_pictures(
+    def _add_images(
         self,
-        client: Client,
+        client: LabelStudioClient,
         tasks: Mapping[int, Mapping[str, Any]],
         progress: Progress | None,
     ) -> dict[int, str]:
         broken: dict[int, str] = {}
 
-        def one(number: int) -> str:
+        def add_image(number: int) -> str:
             try:
-                body = client.fetch(_value(tasks[number], self.facts.field), task=number)
-                name = f"{number:010d}{ending(body)}"
+                body = client.download(_get_value(tasks[number], self.facts.field), task=number)
+                name = f"{number:010d}{find_image_suffix(body)}"
             except BadInput as error:
                 return str(error)
-            partial = self.folder / f".{name}.partial"
-            partial.write_bytes(body)
-            partial.replace(self.folder / name)
+            with write_atomically(self.folder / name) as part:
+                part.write_bytes(body)
             return ""
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
             try:
-                for done, (number, wrong) in enumerate(
-                    zip(tasks, pool.map(one, tasks), strict=True)
-                ):
-                    if wrong:
-                        broken[number] = wrong
+                results = zip(tasks, pool.map(add_image, tasks), strict=True)
+                for done, (number, problem) in enumerate(results, 1):
+                    if problem:
+                        broken[number] = problem
                     if progress is not None:
-                        progress("fetching pictures", done + 1, len(tasks))
+                        progress("fetching images", done, len(tasks))
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -236,7 +248,7 @@ class Tasks:
         broken, lines = {}, []
         for number, task in tasks.items():
             try:
-                text = _value(task, self.facts.field).strip()
+                text = _get_value(task, self.facts.field).strip()
                 if not text:
                     raise BadInput("an empty text")
                 lines.append(json.dumps({"task": number, "text": text}).encode() + b"\n")
@@ -244,65 +256,132 @@ class Tasks:
                 broken[number] = str(error)
         if lines and (skip_broken or not broken):
             before = self.source.read_bytes() if self.source.exists() else b""
-            partial = self.folder / f".{TEXTS}.partial"
-            partial.write_bytes(before + b"".join(lines))
-            partial.replace(self.source)
+            with write_atomically(self.source) as part:
+                part.write_bytes(before + b"".join(lines))
         return broken
 
 
+@dataclass(frozen=True)
+class TaskIndex:
+    """Tasks and items of a campaign.
+
+    Attributes:
+        tasks: Number of the task of every item, by item id.
+        items: Item id of every task.
+    """
+
+    tasks: Sequence[int] = ()
+    items: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+
 @contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Keep the folder, which is made if it is not there, from any other process meanwhile."""
+def lock_tasks(folder: Path) -> Iterator[None]:
+    """Create a folder if needed, and keep other processes from it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as file:
-        _lock(file, folder)
+    with lock_file(folder / LOCK) as held:
+        if held:
+            yield
+            return
+    words = f"another sync works on {folder}; waiting for it"
+    warnings.warn(words, LabelwiseWarning, stacklevel=3)
+    with lock_file(folder / LOCK, wait=True):
         yield
 
 
-def _lock(file: Any, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows; there, it is up to the user
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        words = f"another sync works on {folder}; waiting for it"
-        warnings.warn(words, LabelwiseWarning, stacklevel=4)
-        fcntl.flock(file, fcntl.LOCK_EX)
-
-
-def ending(body: bytes) -> str:
-    """The ending that belongs to a picture, by its first bytes.
+def find_image_suffix(body: bytes) -> str:
+    """Find the suffix of an image file by its first bytes.
 
     Example:
-        >>> ending(b"GIF89a...")
+        >>> find_image_suffix(b"GIF89a...")
         '.gif'
     """
     if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
         return ".webp"
-    for head, name in _HEADS:
-        if body.startswith(head):
-            return name
-    raise BadInput("it is no picture (.png, .jpg, .gif, .bmp, .tif or .webp)")
+    for signature, suffix in _IMAGE_SIGNATURES:
+        if body.startswith(signature):
+            return suffix
+    raise BadInput("it is not an image (.png, .jpg, .gif, .bmp, .tif or .webp)")
 
 
-def _value(task: Mapping[str, Any], name: str) -> str:
+def _get_value(task: Mapping[str, Any], name: str) -> str:
     data = task.get("data")
     value = data.get(name) if isinstance(data, Mapping) else None
     if value is None:
         raise BadInput(f"its data has no {name!r}")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadInput(f"{name!r} in its data is no text")
+        raise BadInput(f"{name!r} in its data is not a text")
     return str(value)
 
 
-def _refuse(broken: Mapping[int, str], total: int, skip: bool) -> None:
-    if skip:
-        return
-    some = "; ".join(f"task {task}: {why}" for task, why in list(broken.items())[:3])
-    more = f" and {len(broken) - 3:,} more" if len(broken) > 3 else ""
-    raise BadInput(
-        f"{len(broken):,} of {total:,} tasks cannot be used ({some}{more}); mend or delete them "
-        "there, or leave them out with --skip-broken"
-    )
+@dataclass(frozen=True)
+class ServingOrder:
+    """An order of tasks under a model version.
+
+    Attributes:
+        number: Number of the version, from 1.
+        tasks: Tasks in the order in which they are served.
+        guesses: Whether the predictions contain the model's guesses.
+        done: Whether all predictions are known to be written.
+
+    Example:
+        >>> order = ServingOrder(3, (17, 12, 40))
+        >>> order.version, order.score_task(17), order.score_task(40), order.score_task(5)
+        ('labelwise-3', 0.0, 0.3333333333333333, 1.0)
+    """
+
+    number: int = 0
+    tasks: tuple[int, ...] = ()
+    guesses: bool = False
+    done: bool = True
+
+    @property
+    def version(self) -> str:
+        """Model version; empty before there is an order."""
+        return f"{VERSION_PREFIX}{self.number}" if self.number else ""
+
+    def score_task(self, task: int, confidence: float | None = None) -> float:
+        """Score a task by its rank; tasks outside of the order come after all others."""
+        rank = self._ranks.get(task)
+        if rank is not None:
+            return rank / (2 * len(self.tasks))
+        return 1.0 if confidence is None else (1 + min(max(confidence, 0.0), 1.0)) / 2
+
+    @cached_property
+    def _ranks(self) -> dict[int, int]:
+        return {task: rank for rank, task in enumerate(self.tasks)}
+
+    def serves_tasks(self, wanted: Sequence[int]) -> bool:
+        """Tell whether this order serves the tasks in the given order.
+
+        >>> order = ServingOrder(1, (5, 6, 7))
+        >>> order.serves_tasks([5, 7]), order.serves_tasks([7, 5])
+        (True, False)
+        """
+        rest = iter(self.tasks)
+        return all(task in rest for task in wanted)
+
+    def save(self, folder: Path) -> None:
+        """Store the order in a folder."""
+        write_json(folder / ORDER, asdict(self), durable=True)
+
+    @classmethod
+    def load(cls, folder: Path) -> "ServingOrder":
+        """Load the order in a folder; an empty one if there is none."""
+        path = folder / ORDER
+        if not path.exists():
+            return cls()
+        stored = read_json(path)
+        try:
+            return cls(**{**stored, "tasks": tuple(stored["tasks"])})
+        except (KeyError, TypeError) as error:
+            raise BadInput(f"{path} is not an order of tasks ({error}); delete it") from None
+
+
+def find_newest_version(versions: Iterable[str]) -> int:
+    """Find the number of the newest of our versions among all of a project.
+
+    >>> find_newest_version(["labelwise-2", "labelwise-10", "bert", "labelwise-x"])
+    10
+    """
+    found = (re.fullmatch(rf"{VERSION_PREFIX}(\d{{1,9}})", version) for version in versions)
+    return max((int(match[1]) for match in found if match), default=0)

@@ -1,13 +1,12 @@
-"""The background process of the ML backend: syncs with Label Studio whenever there is news.
+"""Background process of the ML backend: syncs with Label Studio whenever there is news.
 
-``python -m labelwise.label_studio.worker HOME VARIABLE`` reads orders from its input and says
-on its output how far it is (a line of JSON each), as `labelwise.web.supervisor` expects; it ends
-when its input does. Orders are ``look`` (at everything) and ``tasks 4 7 9`` (at the annotations of
-these alone). The token of Label Studio is in the environment, under the name VARIABLE.
+``python -m labelwise.label_studio.worker HOME VARIABLE`` reads commands from its input and reports
+its progress on its output (a line of JSON each), as `labelwise.web.supervisor` expects; it ends
+when its input ends. The commands are ``look`` (at everything) and ``tasks 4 7 9`` (read the
+annotations of these tasks). The environment variable VARIABLE contains the token of Label Studio.
 
-Orders that come in quick succession are one: after each the process waits for a moment of quiet.
-After a sync it rests for several times as long as Label Studio worked for it, since that lists
-annotations slowly, and should have most of its time for the people who label.
+Commands in quick succession are combined. After a sync the process pauses for several times as
+long as Label Studio worked for it, so that annotators get most of the server's time.
 """
 
 import queue
@@ -17,125 +16,112 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from labelwise.errors import LabelwiseError
-from labelwise.label_studio.bridge import Bridge
-from labelwise.label_studio.client import Client
-from labelwise.label_studio.http import token_from
-from labelwise.label_studio.tasks import Tasks
-from labelwise.label_studio.visit import Wishes, tasks_folder
+from labelwise.label_studio.client import LabelStudioClient, read_token
+from labelwise.label_studio.sync import ProjectSync, SyncOptions, make_tasks_path
+from labelwise.label_studio.tasks import TaskFolder
 from labelwise.pool.blocks import Progress
 from labelwise.web.beside import Order, begin
 
-QUIET = 1.0
-"""Seconds without a new order before a sync begins."""
-LONGEST = 10.0
-"""Seconds after which it begins all the same."""
-SHARE = 4.0
-"""So many times as long as Label Studio was at work, the process rests after a sync."""
-EVERY = 600.0
-"""Seconds after which everything is looked at, whether there was an order or not."""
-PATIENCE = 15.0
-"""Seconds before a sync that failed is tried again."""
-SAID_EVERY = 0.3
-"""Seconds between two words on how far a step is."""
+QUIET_SECONDS = 1.0
+"""Seconds without a new command before a sync begins."""
+MAX_DELAY = 10.0
+"""Seconds after which a sync begins in any case."""
+PAUSE_FACTOR = 4.0
+"""Length of the pause after a sync, relative to the time that Label Studio worked."""
+FULL_SYNC_INTERVAL = 600.0
+"""Seconds without a command after which everything is read."""
+RETRY_DELAY = 15.0
+"""Seconds before a failed sync is repeated."""
+REPORT_INTERVAL = 0.3
+"""Seconds between two reports of progress."""
 
-Say = Callable[..., None]
-
-
-class Orders:
-    """What is to be looked at, gathered from lines.
-
-    Example:
-        >>> orders = Orders()
-        >>> orders.take("tasks 4 7"), orders.take("tasks 7 9"), orders.tasks
-        (None, None, [4, 7, 9])
-        >>> orders.take("look"), orders.tasks
-        (None, None)
-    """
-
-    def __init__(self) -> None:
-        self._all = False
-        self._some: dict[int, None] = {}
-
-    def take(self, line: str) -> None:
-        """Add an order; one that is not understood means everything."""
-        word, *numbers = line.split() or ["look"]
-        if word == "tasks" and all(number.isdecimal() for number in numbers):
-            self._some |= dict.fromkeys(map(int, numbers))
-        else:
-            self._all = True
-
-    @property
-    def tasks(self) -> list[int] | None:
-        """The tasks to look at; None for all."""
-        return None if self._all else list(self._some)
+Report = Callable[..., None]
+Tasks = list[int] | None
+"""Tasks whose annotations are to be read; None for all."""
 
 
-def run(home: Path, variable: str, wishes: Wishes, lines: "queue.Queue[Order]", say: Say) -> None:
-    """Sync at once, and then whenever there is news; until the process ends."""
-    facts = Tasks.open(tasks_folder(home)).facts
-    client = Client(facts.url, token_from(variable), source=variable)
-
-    bridge = Bridge(client, facts.project, home, wishes=wishes, progress=_now_and_then(say))
-    orders = everything()
+def run_worker(
+    home: Path,
+    variable: str,
+    options: SyncOptions,
+    commands: "queue.Queue[Order]",
+    report: Report,
+) -> None:
+    """Sync at once, and then whenever there is news, until the process ends."""
+    facts = TaskFolder.open(make_tasks_path(home)).facts
+    client = LabelStudioClient(facts.url, read_token(variable), source=variable)
+    progress = _limit_reports(report)
+    sync = ProjectSync(client, facts.project, home, options=options, progress=progress)
+    tasks: Tasks = None
     while True:
         before = client.seconds
-        say(stage="syncing with Label Studio")
+        report(stage="syncing with Label Studio")
         try:
-            done = bridge.sync(orders.tasks)
-        except LabelwiseError as error:  # what was to be looked at is looked at again
-            say(error=str(error))
-            time.sleep(PATIENCE)
-            orders = everything()
+            result = sync.run(tasks)
+        except LabelwiseError as error:  # read everything the next time
+            report(error=str(error))
+            time.sleep(RETRY_DELAY)
+            tasks = None
             continue
-        say(error=None if done.failure is None else str(done.failure)[:2000])
-        time.sleep(SHARE * (client.seconds - before))
-        orders = gathered(lines)
+        report(error=None if result.failure is None else str(result.failure)[:2000])
+        time.sleep(PAUSE_FACTOR * (client.seconds - before))
+        tasks = wait_for_tasks(commands)
 
 
-def _now_and_then(say: Say) -> Progress:
-    """Passes on how far a step is, a few times a second at most."""
-    said = [0.0]
+def _limit_reports(report: Report) -> Progress:
+    """Pass on progress a few times per second."""
+    last = 0.0
 
     def progress(stage: str, done: int, total: int) -> None:
+        nonlocal last
         now = time.monotonic()
-        if done == total or now - said[0] > SAID_EVERY:
-            said[0] = now
-            say(stage=stage, done=done, total=total)
+        if done == total or now - last > REPORT_INTERVAL:
+            last = now
+            report(stage=stage, done=done, total=total)
 
     return progress
 
 
-def everything() -> Orders:
-    """The order to look at all there is."""
-    orders = Orders()
-    orders.take("look")
-    return orders
-
-
-def gathered(lines: "queue.Queue[Order]") -> Orders:
-    """Wait for news and for a moment of quiet; everything, if nothing comes for long."""
-    orders = Orders()
+def wait_for_tasks(commands: "queue.Queue[Order]") -> Tasks:
+    """Wait for commands and a quiet moment; without commands for long, read everything."""
     try:
-        orders.take(lines.get(timeout=EVERY)[0])
+        lines = [commands.get(timeout=FULL_SYNC_INTERVAL)[0]]
     except queue.Empty:
-        return everything()
-    end = time.monotonic() + LONGEST
+        return None
+    end = time.monotonic() + MAX_DELAY
     while (left := end - time.monotonic()) > 0:
         try:
-            orders.take(lines.get(timeout=min(QUIET, left))[0])
+            lines.append(commands.get(timeout=min(QUIET_SECONDS, left))[0])
         except queue.Empty:
             break
-    while not lines.empty():
-        orders.take(lines.get_nowait()[0])
-    return orders
+    while not commands.empty():
+        lines.append(commands.get_nowait()[0])
+    return combine_commands(lines)
+
+
+def combine_commands(lines: Sequence[str]) -> Tasks:
+    """Combine the tasks of several commands; an unknown command means everything.
+
+    Example:
+        >>> combine_commands(["tasks 4 7", "tasks 7 9"]), combine_commands(["tasks 4", "look"])
+        ([4, 7, 9], None)
+    """
+    tasks: dict[int, None] = {}
+    for line in lines:
+        word, *numbers = line.split() or ["look"]
+        if word != "tasks" or not all(number.isdecimal() for number in numbers):
+            return None
+        tasks |= dict.fromkeys(map(int, numbers))
+    return list(tasks)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Sync until the input ends."""
-    say, lines = begin()
+    report, commands = begin()
     home, variable, *flags = arguments
+    options = SyncOptions(guesses="--guesses" in flags)
     try:
-        run(Path(home), variable, Wishes(guesses="--guesses" in flags), lines, say)
+        run_worker(Path(home), variable, options, commands, report)
     except LabelwiseError as error:
         print(f"labelwise: {error}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -9,14 +9,24 @@ from hypothesis import strategies as st
 from labelwise.campaign import open_storage
 from labelwise.campaign.desk import Desk
 from labelwise.errors import BadInput
-from labelwise.label_studio.follow import DELETED, KEEPER, OWNED, SKIPPED, Owned, follow, forget
-from labelwise.label_studio.formats import Said, Vote
+from labelwise.label_studio.formats import AnnotatorVote, TaskVotes
+from labelwise.label_studio.votes import (
+    DELETED,
+    SKIPPED,
+    SYSTEM_ANNOTATOR,
+    VOTES_FILE,
+    ImportedVotes,
+    import_votes,
+    remove_items,
+)
 
 LABELS = ("cat", "dog")
 people = st.sampled_from(["ann", "bob", "cem"])
 words = st.builds(
-    Said,
-    st.dictionaries(people, st.builds(Vote, st.sampled_from(LABELS), st.none()), max_size=3),
+    TaskVotes,
+    st.dictionaries(
+        people, st.builds(AnnotatorVote, st.sampled_from(LABELS), st.none()), max_size=3
+    ),
     st.none(),
 )
 
@@ -27,7 +37,7 @@ def stands(draw):
     votes = dict(draw(words).votes)
     skip = draw(st.none() | people)
     votes.pop(skip, None)
-    return Said(votes, skip)
+    return TaskVotes(votes, skip)
 
 
 @pytest.fixture
@@ -44,11 +54,11 @@ def new_desk():
 
 
 def vote(label, seconds=None):
-    return Vote(label, seconds)
+    return AnnotatorVote(label, seconds)
 
 
 def one(by, label, seconds=None):
-    return {3: Said({by: Vote(label, seconds)})}
+    return {3: TaskVotes({by: AnnotatorVote(label, seconds)})}
 
 
 @settings(deadline=None)
@@ -56,41 +66,41 @@ def one(by, label, seconds=None):
 def test_the_record_stands_as_label_studio_does_whatever_came_before(tmp_path_factory, history):
     desk, folder = new_desk(), tmp_path_factory.mktemp("tasks")
     for state in history:
-        owned = Owned(folder)  # as a later call in another process would have it
-        said = {**dict.fromkeys(owned.items, Said()), **state}
-        follow(desk, said, owned)
+        owned = ImportedVotes(folder)  # as a later call in another process would have it
+        said = {**dict.fromkeys(owned.items, TaskVotes()), **state}
+        import_votes(desk, said, owned)
         ledger = desk.ledger()
         for item in range(4):
-            wanted = state.get(item, Said())
+            wanted = state.get(item, TaskVotes())
             assert ledger.votes.get(item, {}) == {by: v.label for by, v in wanted.votes.items()}
             skip = ledger.skipped.get(item)
             assert (skip.by if skip else None) == wanted.skip
         before = ledger.length
-        assert not any(follow(desk, said, Owned(folder)).values())
+        assert not any(import_votes(desk, said, ImportedVotes(folder)).values())
         assert desk.ledger().length == before
 
 
 def test_labels_given_on_the_page_are_left_alone(desk, tmp_path):
     desk.tell({3: "dog", 4: "cat"}, by="eve", anything=True)
-    follow(desk, one("ann", "cat"), Owned(tmp_path))
-    follow(desk, {3: Said()}, Owned(tmp_path))
+    import_votes(desk, one("ann", "cat"), ImportedVotes(tmp_path))
+    import_votes(desk, {3: TaskVotes()}, ImportedVotes(tmp_path))
     assert desk.ledger().votes == {3: {"eve": "dog"}, 4: {"eve": "cat"}}
 
 
 def test_what_changed_is_counted_by_kind(desk, tmp_path):
-    assert follow(desk, one("ann", "cat"), Owned(tmp_path)) == {"new": 1}
-    assert follow(desk, one("ann", "dog"), Owned(tmp_path)) == {"changed": 1}
-    assert follow(desk, {3: Said({}, "ann")}, Owned(tmp_path)) == {"skipped": 1}
+    assert import_votes(desk, one("ann", "cat"), ImportedVotes(tmp_path)) == {"new": 1}
+    assert import_votes(desk, one("ann", "dog"), ImportedVotes(tmp_path)) == {"changed": 1}
+    assert import_votes(desk, {3: TaskVotes({}, "ann")}, ImportedVotes(tmp_path)) == {"skipped": 1}
     assert desk.ledger().skipped[3].reason == SKIPPED
-    assert follow(desk, {3: Said()}, Owned(tmp_path)) == {"withdrawn": 1}
+    assert import_votes(desk, {3: TaskVotes()}, ImportedVotes(tmp_path)) == {"withdrawn": 1}
     assert not desk.ledger().skipped and not desk.ledger().labels
 
 
 def test_time_is_counted_once_though_label_studio_adds_it_up(desk, tmp_path):
-    follow(desk, one("ann", "cat", 3.0), Owned(tmp_path))
-    follow(desk, one("ann", "cat", 3.0), Owned(tmp_path))
+    import_votes(desk, one("ann", "cat", 3.0), ImportedVotes(tmp_path))
+    import_votes(desk, one("ann", "cat", 3.0), ImportedVotes(tmp_path))
     assert desk.ledger().seconds_spent == 3.0
-    follow(desk, one("ann", "dog", 5.5), Owned(tmp_path))
+    import_votes(desk, one("ann", "dog", 5.5), ImportedVotes(tmp_path))
     assert desk.ledger().seconds_spent == 5.5
 
 
@@ -98,66 +108,66 @@ def test_what_an_interruption_left_in_the_record_is_still_followed(desk, tmp_pat
     class Interrupted(Exception):
         pass
 
-    class Broken(Owned):
-        def keep(self, words, *, also):
-            if not also:
+    class Broken(ImportedVotes):
+        def save_votes(self, votes, *, add):
+            if not add:
                 raise Interrupted  # as if the power went after the record was written
-            super().keep(words, also=also)
+            super().save_votes(votes, add=add)
 
     with pytest.raises(Interrupted):
-        follow(desk, one("ann", "cat", 3.0), Broken(tmp_path))
+        import_votes(desk, one("ann", "cat", 3.0), Broken(tmp_path))
     assert desk.ledger().votes == {3: {"ann": "cat"}}
-    follow(desk, one("ann", "dog", 4.0), Owned(tmp_path))
+    import_votes(desk, one("ann", "dog", 4.0), ImportedVotes(tmp_path))
     assert desk.ledger().votes == {3: {"ann": "dog"}}
-    follow(desk, {3: Said()}, Owned(tmp_path))
+    import_votes(desk, {3: TaskVotes()}, ImportedVotes(tmp_path))
     assert not desk.ledger().votes
 
 
 def test_a_disagreement_that_was_settled_stays_settled(desk, tmp_path):
-    both = {3: Said({"ann": vote("cat"), "bob": vote("dog")})}
-    follow(desk, both, Owned(tmp_path))
+    both = {3: TaskVotes({"ann": vote("cat"), "bob": vote("dog")})}
+    import_votes(desk, both, ImportedVotes(tmp_path))
     desk.resolve({3: "dog"}, by="ann")
-    follow(desk, {3: Said({"bob": vote("dog")})}, Owned(tmp_path))
+    import_votes(desk, {3: TaskVotes({"bob": vote("dog")})}, ImportedVotes(tmp_path))
     ledger = desk.ledger()
     assert ledger.votes[3] == {"bob": "dog"}
     assert ledger.resolutions[3].label == "dog" and ledger.resolutions[3].by == "ann"
 
 
 def test_a_deleted_task_loses_its_labels_and_is_not_asked_for_again(desk, tmp_path):
-    follow(desk, one("ann", "cat") | {4: Said({}, "bob")}, Owned(tmp_path))
-    assert forget(desk, [3, 4, 5], Owned(tmp_path)) == {"withdrawn": 2}
+    import_votes(desk, one("ann", "cat") | {4: TaskVotes({}, "bob")}, ImportedVotes(tmp_path))
+    assert remove_items(desk, [3, 4, 5], ImportedVotes(tmp_path)) == {"withdrawn": 2}
     ledger = desk.ledger()
     assert not ledger.labels and not ledger.votes
     assert {item: (skip.by, skip.reason) for item, skip in ledger.skipped.items()} == dict.fromkeys(
-        (3, 4, 5), (KEEPER, DELETED)
+        (3, 4, 5), (SYSTEM_ANNOTATOR, DELETED)
     )
     length = ledger.length
-    assert not any(forget(desk, [3, 4, 5], Owned(tmp_path)).values())
+    assert not any(remove_items(desk, [3, 4, 5], ImportedVotes(tmp_path)).values())
     assert desk.ledger().length == length
 
 
 def test_a_deleted_task_keeps_labels_from_elsewhere(desk, tmp_path):
     desk.tell({3: "dog"}, by="eve", anything=True)
-    follow(desk, one("ann", "cat"), Owned(tmp_path))
-    forget(desk, [3], Owned(tmp_path))
+    import_votes(desk, one("ann", "cat"), ImportedVotes(tmp_path))
+    remove_items(desk, [3], ImportedVotes(tmp_path))
     assert dict(desk.ledger().labels) == {3: "dog"}
 
 
 def test_nothing_is_written_to_disk_without_news(desk, tmp_path):
-    follow(desk, one("ann", "cat"), Owned(tmp_path))
-    stamp = (tmp_path / OWNED).stat().st_mtime_ns
-    follow(desk, one("ann", "cat"), Owned(tmp_path))
-    assert (tmp_path / OWNED).stat().st_mtime_ns == stamp
+    import_votes(desk, one("ann", "cat"), ImportedVotes(tmp_path))
+    stamp = (tmp_path / VOTES_FILE).stat().st_mtime_ns
+    import_votes(desk, one("ann", "cat"), ImportedVotes(tmp_path))
+    assert (tmp_path / VOTES_FILE).stat().st_mtime_ns == stamp
 
 
 def test_a_damaged_memory_is_named(tmp_path):
-    (tmp_path / OWNED).write_text('{"ann": [1, 2]}')
+    (tmp_path / VOTES_FILE).write_text('{"ann": [1, 2]}')
     with pytest.raises(BadInput, match=r"told\.json is damaged"):
-        Owned(tmp_path)
+        ImportedVotes(tmp_path)
 
 
 def test_many_items_are_followed_in_several_steps(desk, tmp_path, monkeypatch):
-    monkeypatch.setattr("labelwise.label_studio.follow.AT_ONCE", 7)
-    said = {item: Said(MappingProxyType({"ann": vote("cat")})) for item in range(20)}
-    assert follow(desk, said, Owned(tmp_path)) == {"new": 20}
+    monkeypatch.setattr("labelwise.label_studio.votes.ITEMS_PER_COMMIT", 7)
+    said = {item: TaskVotes(MappingProxyType({"ann": vote("cat")})) for item in range(20)}
+    assert import_votes(desk, said, ImportedVotes(tmp_path)) == {"new": 20}
     assert len(desk.ledger().labels) == 20

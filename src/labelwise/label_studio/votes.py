@@ -1,0 +1,196 @@
+"""Votes from Label Studio in the record of a campaign: new, changed and withdrawn ones, and skips.
+
+Label Studio is authoritative for its own annotators; the record follows it and keeps the history.
+A file (`ImportedVotes`) lists which votes came from there, so that labels from the labelling page
+are not touched, and the time of an annotation is not counted twice when its label changes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from labelwise.campaign.desk import Desk
+from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
+from labelwise.errors import BadInput
+from labelwise.files import read_json, write_json
+from labelwise.label_studio.formats import TaskVotes
+from labelwise.record.events import Event, Resolved, Skipped, Told, Withdrawn
+from labelwise.record.ledger import Ledger
+
+VOTES_FILE = ".told.json"
+SKIPPED = "skipped in Label Studio"
+DELETED = "its task was deleted in Label Studio"
+
+ITEMS_PER_COMMIT = 5000
+
+DecideEvents = Callable[
+    [Ledger, int, TaskVotes, Mapping[str, float], float, Counter[str]], list[Event]
+]
+
+
+class ImportedVotes:
+    """Annotators whose votes on an item come from Label Studio, with the seconds counted.
+
+    Args:
+        folder: Folder with the tasks of the project.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / VOTES_FILE
+        stored = read_json(self._path) if self._path.exists() else {}
+        self._seconds: dict[int, dict[str, float]] = {}
+        try:
+            for by, items in stored.items():
+                for item, seconds in items.items():
+                    self._seconds.setdefault(int(item), {})[by] = float(seconds)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise BadInput(f"{self._path} is damaged ({error}); restore it") from None
+
+    @property
+    def items(self) -> list[int]:
+        """Items with votes from Label Studio."""
+        return list(self._seconds)
+
+    def get_seconds(self, item: int) -> dict[str, float]:
+        """Get the annotators of an item, with the seconds that were counted."""
+        return self._seconds.get(item, {})
+
+    def save_votes(self, votes: Mapping[int, Mapping[str, float]], *, add: bool) -> None:
+        """Store the annotators of items; with ``add``, in addition to the stored ones.
+
+        Old and new annotators are both stored before the record is changed: after an interruption,
+        everything in the record is then known to come from Label Studio.
+        """
+        changed = False
+        for item, new in votes.items():
+            old = self.get_seconds(item)
+            kept = {**new, **old} if add else dict(new)
+            if kept != old:
+                changed = True
+                self._seconds[item] = kept
+                if not kept:
+                    del self._seconds[item]
+        if changed:
+            stored: dict[str, dict[str, float]] = {}
+            for item, seconds_by in self._seconds.items():
+                for by, seconds in seconds_by.items():
+                    stored.setdefault(by, {})[str(item)] = seconds
+            write_json(self._path, stored, durable=True)
+
+
+def import_votes(
+    desk: Desk, votes: Mapping[int, TaskVotes], imported: ImportedVotes
+) -> Counter[str]:
+    """Make the votes on items in the record the same as in Label Studio.
+
+    Args:
+        desk: Access to the record.
+        votes: Votes by item; empty votes withdraw everything that came from Label Studio.
+        imported: Votes that came from there before.
+
+    Returns:
+        Number of ``new`` and ``changed`` labels, and of items with ``withdrawn`` votes and
+        ``skipped`` items.
+    """
+    return _commit_votes(desk, votes, imported, _find_changes)
+
+
+def remove_items(desk: Desk, items: Iterable[int], imported: ImportedVotes) -> Counter[str]:
+    """Withdraw the votes on deleted tasks, and skip the items; labels from elsewhere stay."""
+    return _commit_votes(desk, dict.fromkeys(items, TaskVotes()), imported, _find_removals)
+
+
+def _commit_votes(
+    desk: Desk, votes: Mapping[int, TaskVotes], imported: ImportedVotes, decide: DecideEvents
+) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    items = list(votes)
+    for first in range(0, len(items), ITEMS_PER_COMMIT):
+        part = {item: votes[item] for item in items[first : first + ITEMS_PER_COMMIT]}
+        after = {item: _sum_seconds(votes[item], imported.get_seconds(item)) for item in part}
+        imported.save_votes(after, add=True)
+
+        def decide_part(
+            ledger: Ledger, now: float, part: Mapping[int, TaskVotes] = part
+        ) -> tuple[list[Event], Counter[str]]:
+            found: Counter[str] = Counter()
+            events: list[Event] = []
+            for item, given in part.items():
+                events += decide(ledger, item, given, imported.get_seconds(item), now, found)
+            return events, found
+
+        counts += desk.commit(decide_part)
+        imported.save_votes(after, add=False)
+    return counts
+
+
+def _sum_seconds(given: TaskVotes, before: Mapping[str, float]) -> dict[str, float]:
+    """Compute the seconds of every current annotator; they never decrease."""
+    found = {by: max(vote.seconds or 0.0, before.get(by, 0.0)) for by, vote in given.votes.items()}
+    if given.skip is not None:
+        found[given.skip] = before.get(given.skip, 0.0)
+    return found
+
+
+def _find_changes(
+    ledger: Ledger,
+    item: int,
+    given: TaskVotes,
+    imported: Mapping[str, float],
+    now: float,
+    counts: Counter[str],
+) -> list[Event]:
+    """Find the events that bring an item up to date.
+
+    A label ends a skip, so the skip comes last, and is repeated if it has to stay.
+    """
+    votes, skip = ledger.votes.get(item, {}), ledger.skipped.get(item)
+    events: list[Event] = []
+    for by in imported:
+        if by not in given.votes and by != given.skip:
+            events += _withdraw_vote(ledger, item, by, now)
+    counts["withdrawn"] += bool(events)
+    changed = [by for by, vote in given.votes.items() if votes.get(by) != vote.label]
+    for by in changed:
+        vote = given.votes[by]
+        seconds = None
+        if vote.seconds is not None:
+            # Label Studio adds up the time of an annotation; count only what is new.
+            seconds = max(vote.seconds - (imported.get(by, 0.0) if by in votes else 0.0), 0.0)
+        events.append(Told(now, item, vote.label, by, seconds))
+        counts["changed" if by in votes else "new"] += 1
+    if given.skip is not None:
+        already = skip is not None and skip.by == given.skip
+        if changed or not already:
+            events.append(Skipped(now, item, given.skip, SKIPPED))
+            counts["skipped"] += not already
+    return events
+
+
+def _find_removals(
+    ledger: Ledger,
+    item: int,
+    given: TaskVotes,
+    imported: Mapping[str, float],
+    now: float,
+    counts: Counter[str],
+) -> list[Event]:
+    """Find the events that remove an item whose task was deleted."""
+    events = [event for by in imported for event in _withdraw_vote(ledger, item, by, now)]
+    counts["withdrawn"] += bool(events)
+    skip = ledger.skipped.get(item)
+    others = [by for by in ledger.votes.get(item, {}) if by not in imported]
+    if not others and (skip is None or skip.by in imported):
+        events.append(Skipped(now, item, SYSTEM_ANNOTATOR, DELETED))
+    return events
+
+
+def _withdraw_vote(ledger: Ledger, item: int, by: str, now: float) -> list[Event]:
+    """Withdraw a label or skip of an annotator, but keep a disagreement that they resolved."""
+    skip, resolved = ledger.skipped.get(item), ledger.resolutions.get(item)
+    if by not in ledger.votes.get(item, {}) and (skip is None or skip.by != by):
+        return []
+    events: list[Event] = [Withdrawn(now, item, by)]
+    if resolved is not None and resolved.by == by:  # the first event withdraws the resolution
+        events += [Withdrawn(now, item, by), Resolved(now, item, resolved.label, by)]
+    return events
