@@ -213,7 +213,7 @@ def test_numbers_are_numbers_in_label_studio():
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(name, message, tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(BadInput, match=message):
-        export.check_out(tmp_path / name)
+        export.check_export_path(tmp_path / name)
 
 
 def test_a_failed_export_leaves_the_old_file_and_nothing_else(tmp_path):

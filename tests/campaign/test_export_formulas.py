@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.campaign import export
-from labelwise.campaign.export import as_text, is_formula
+from labelwise.campaign.export import escape_formula, is_formula
 from labelwise.errors import BadInput
 from labelwise.media.tables import read_table
 
@@ -49,19 +49,19 @@ def test_examples_in_the_docstrings_are_right():
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_text_like_a_formula_gets_an_apostrophe(text):
     assert is_formula(text)
-    assert as_text(text) == "'" + text
+    assert escape_formula(text) == "'" + text
 
 
 @pytest.mark.parametrize("value", [*HARMLESS, -2, -2.5, None, True])
 def test_numbers_and_all_other_values_stay_as_they_are(value):
     assert not is_formula(value)
-    assert as_text(value) is value
+    assert escape_formula(value) is value
 
 
 @given(st.text(alphabet="=+-@\t\r\n＝1e._n ", max_size=6))
 def test_agrees_with_the_definition_and_is_harmless_after_one_step(text):
     assert is_formula(text) == slow_is_formula(text)
-    assert not is_formula(as_text(text))
+    assert not is_formula(escape_formula(text))
 
 
 def rows_of(texts):

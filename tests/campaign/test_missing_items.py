@@ -131,5 +131,5 @@ def test_the_export_says_who_gave_the_label_and_not_who_closed_the_item(pictures
     events = pictures.storage().read(pictures.name)
     assert isinstance(events[-1], Resolved)
     (row,) = export.label_rows(desk.ledger(), desk.labels(), events, str)
-    told = export.iso(events[-2].at)
+    told = export.format_utc(events[-2].at)
     assert (row["label"], row["by"], row["at"], row["seconds"]) == ("owl", "ann", told, 2.0)

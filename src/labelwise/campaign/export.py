@@ -1,64 +1,64 @@
-"""What comes out of a campaign: the labels as .csv, .jsonl, .parquet or Label Studio's .json.
+"""Export of labels as .csv, .jsonl, .parquet or Label Studio's .json.
 
-A file appears whole or not at all. In .csv and .parquet, votes are one text of JSON per item. Texts
-are written as they are; those that a spreadsheet would compute are counted, and changed on demand.
+Files are written atomically. In .csv and .parquet, votes are one JSON text per item. Texts that a
+spreadsheet would compute as formulas are counted, and escaped on request.
 """
 
 import csv
 import json
-import os
 import re
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput, MissingDependency
+from labelwise.files import write_atomically
 from labelwise.record.events import Event, Label, Resolved, Told
+from labelwise.record.ledger import Ledger
+from labelwise.record.votes import Skip
 
 Describe = Callable[[int], str]
-"""Gives the item as text: its path, its text, or its columns."""
+"""Returns an item as text: its path, its text, or its columns."""
 
 COLUMNS = (
     *("id", "item", "label", "weight", "batch", "rank", "strategy", "validation"),
     *("by", "at", "seconds", "votes"),
 )
-"""What is exported of every labelled item."""
+"""Columns of a labelled item."""
 
 VOTE_COLUMNS = ("id", "item", "label", "by", "at", "seconds", "weight")
-"""What is exported of every single vote; ``labelwise tell`` reads it back."""
+"""Columns of a vote; ``labelwise tell`` reads them."""
 
 FORMATS = (".csv", ".jsonl", ".parquet", ".json")
 
 
 def label_rows(
-    ledger: Any, labels: Mapping[int, Label], events: Iterable[Event], describe: Describe
+    ledger: Ledger, labels: Mapping[int, Label], events: Iterable[Event], describe: Describe
 ) -> list[dict[str, Any]]:
-    """A row per labelled item, by id.
+    """One row per labelled item, by id.
 
     Args:
-        ledger: where the campaign stands.
-        labels: by id, what `labelwise.campaign.Desk.labels` says.
-        events: the whole record, for who said what when.
-        describe: gives an item as text.
+        ledger: the state of the campaign.
+        labels: by id, from `labelwise.campaign.Desk.labels`.
+        events: the whole record, for the times of votes.
+        describe: returns an item as text.
 
     Returns:
-        Rows with the keys of `COLUMNS`. ``weight`` is how many items of the pool the pick stands
-        for, ``by`` who settled the label, or the first who gave it; ``at`` is in UTC.
+        Rows with the keys of `COLUMNS`. ``weight`` is the number of pool items that the pick
+        represents, ``by`` the annotator who resolved the label or gave it first; ``at`` is in UTC.
     """
-    told, settled = _times(events)
-    places = _places(ledger)
+    told, resolved = _find_last_votes(events)
+    places = _locate_items(ledger)
     rows = []
     for item, label in sorted(labels.items()):
         votes = [
-            {"by": by, "label": vote, **_time(told.get((item, by)))}
+            {"by": by, "label": vote, **_format_vote_time(told.get((item, by)))}
             for by, vote in ledger.votes.get(item, {}).items()
         ]
         if item in ledger.resolutions and ledger.resolutions[item].by != SYSTEM_ANNOTATOR:
-            by, at = ledger.resolutions[item].by, _when(settled.get(item))
+            by, at = ledger.resolutions[item].by, _format_resolution(resolved.get(item))
         else:
             agreeing = [vote for vote in votes if vote["label"] == label]
             by = agreeing[0]["by"] if agreeing else ""
@@ -84,42 +84,44 @@ def label_rows(
     return rows
 
 
-def vote_rows(ledger: Any, events: Iterable[Event], describe: Describe) -> list[dict[str, Any]]:
-    """A row per vote that stands, by id, with the keys of `VOTE_COLUMNS`."""
-    told, _ = _times(events)
+def vote_rows(ledger: Ledger, events: Iterable[Event], describe: Describe) -> list[dict[str, Any]]:
+    """One row per current vote, by id, with the keys of `VOTE_COLUMNS`."""
+    told, _ = _find_last_votes(events)
     rows = []
     for item, votes in sorted(ledger.votes.items()):
         for by, label in votes.items():
             row = {"id": item, "item": describe(item), "label": label, "by": by}
             weight = ledger.weight_of(item)
-            rows.append({**row, **_time(told.get((item, by))), "weight": weight})
+            rows.append({**row, **_format_vote_time(told.get((item, by))), "weight": weight})
     return rows
 
 
-def _times(events: Iterable[Event]) -> tuple[dict[tuple[int, str], Told], dict[int, Resolved]]:
-    """The last time each person labelled each item, and the last word on each item."""
+def _find_last_votes(
+    events: Iterable[Event],
+) -> tuple[dict[tuple[int, str], Told], dict[int, Resolved]]:
+    """The last vote of each annotator on each item, and the last resolution of each item."""
     told: dict[tuple[int, str], Told] = {}
-    settled: dict[int, Resolved] = {}
+    resolved: dict[int, Resolved] = {}
     for event in events:
         if isinstance(event, Told):
             told[event.id, event.by] = event
         elif isinstance(event, Resolved):
-            settled[event.id] = event
-    return told, settled
+            resolved[event.id] = event
+    return told, resolved
 
 
-def _time(event: Told | None) -> dict[str, Any]:
+def _format_vote_time(event: Told | None) -> dict[str, Any]:
     if event is None:
         return {"at": None, "seconds": None}
-    return {"at": iso(event.at), "seconds": event.seconds}
+    return {"at": format_utc(event.at), "seconds": event.seconds}
 
 
-def _when(event: Resolved | None) -> str | None:
-    return None if event is None else iso(event.at)
+def _format_resolution(event: Resolved | None) -> str | None:
+    return None if event is None else format_utc(event.at)
 
 
-def _places(ledger: Any) -> dict[int, tuple[int, int, str]]:
-    """Batch, rank and strategy of every item that was asked for."""
+def _locate_items(ledger: Ledger) -> dict[int, tuple[int, int, str]]:
+    """Batch, rank and strategy of every asked item."""
     return {
         item: (batch.number, rank, "random" if item in ledger.validation else batch.asked.strategy)
         for batch in ledger.batches
@@ -127,11 +129,11 @@ def _places(ledger: Any) -> dict[int, tuple[int, int, str]]:
     }
 
 
-def iso(at: float) -> str:
-    """A time as text, in UTC, to the second.
+def format_utc(at: float) -> str:
+    """Format a time in UTC, to the second.
 
     Example:
-        >>> iso(0)
+        >>> format_utc(0)
         '1970-01-01T00:00:00Z'
     """
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -139,31 +141,31 @@ def iso(at: float) -> str:
 
 def label_studio_tasks(
     rows: Iterable[Mapping[str, Any]],
-    skipped: Mapping[int, Any],
+    skipped: Mapping[int, Skip],
     describe: Describe,
     *,
     kind: str,
     regression: bool = False,
 ) -> list[dict[str, Any]]:
-    """Label Studio's tasks with an annotation per vote; what was skipped is a cancelled one.
+    """Label Studio tasks with an annotation per vote; a skip is a cancelled annotation.
 
     Args:
-        rows: of `label_rows`.
-        skipped: ids with who skipped them and why.
-        describe: gives an item as text.
-        kind: ``images``, ``texts`` or ``numbers``; decides the name of the item in ``data``.
-        regression: whether labels are numbers and no choices.
+        rows: from `label_rows`.
+        skipped: by id, from the ledger.
+        describe: returns an item as text.
+        kind: ``images``, ``texts`` or ``numbers``; determines the key in ``data``.
+        regression: whether labels are numbers instead of choices.
     """
     tasks = []
     for row in rows:
-        task = _task(row["id"], row["item"], kind)
+        task = _make_task(row["id"], row["item"], kind)
         extra = {key: row[key] for key in ("weight", "batch", "rank", "strategy", "validation")}
         task["meta"] = {"labelwise": {"label": row["label"], "by": row["by"], **extra}}
         votes = row["votes"] or [row]
-        task["annotations"] = [_annotation(vote, regression) for vote in votes]
+        task["annotations"] = [_make_annotation(vote, regression) for vote in votes]
         tasks.append(task)
     for item, skip in sorted(skipped.items()):
-        task = _task(item, describe(item), kind)
+        task = _make_task(item, describe(item), kind)
         task["meta"] = {"labelwise": {"by": skip.by, "reason": skip.reason}}
         task["annotations"] = [{"result": [], "was_cancelled": True}]
         tasks.append(task)
@@ -173,11 +175,11 @@ def label_studio_tasks(
 _FIELDS = {"images": "image", "texts": "text", "numbers": "text"}
 
 
-def _task(item: int, shown: str, kind: str) -> dict[str, Any]:
+def _make_task(item: int, shown: str, kind: str) -> dict[str, Any]:
     return {"id": item, "data": {_FIELDS.get(kind, "text"): shown, "labelwise_id": item}}
 
 
-def _annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
+def _make_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
     value = {"number": vote["label"]} if regression else {"choices": [str(vote["label"])]}
     kind = "number" if regression else "choices"
     result = {"from_name": "label", "to_name": "item", "type": kind, "value": value}
@@ -190,16 +192,16 @@ def _annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
     return annotation
 
 
-def check_out(path: Path, formats: Sequence[str] = FORMATS) -> None:
-    """Refuse, before the work, a file that cannot be written."""
+def check_export_path(path: Path, formats: Sequence[str] = FORMATS) -> None:
+    """Reject a file that cannot be written, before the work."""
     if path.suffix not in formats:
         raise BadInput(f"cannot write {path.name!r}; end the name in {', '.join(formats)}")
     if path.is_dir():
         raise BadInput(f"{path} is a folder; give the name of a file")
     if not path.parent.is_dir():
-        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
+        raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
     if path.suffix == ".parquet":
-        _pyarrow()
+        _import_pyarrow()
 
 
 def write_table(
@@ -209,21 +211,21 @@ def write_table(
     *,
     spreadsheet: bool = False,
 ) -> int:
-    """Write rows as .csv, .jsonl or .parquet; the file appears whole or not at all.
+    """Write rows as .csv, .jsonl or .parquet, atomically.
 
     Args:
         path: of the file.
-        columns: which keys of the rows to write, in this order.
+        columns: keys of the rows to write, in this order.
         rows: by column.
-        spreadsheet: put an apostrophe before what a spreadsheet program would compute; for .csv.
+        spreadsheet: put an apostrophe before formulas; for .csv.
 
     Returns:
-        How many cells of a .csv file a spreadsheet program would compute.
+        The number of cells of a .csv file that a spreadsheet would compute.
     """
-    check_out(path, FORMATS[:3])
+    check_export_path(path, FORMATS[:3])
     check_spreadsheet(path, spreadsheet)
     formulas = 0
-    with whole_file(path) as part:
+    with write_atomically(path) as part:
         if path.suffix == ".csv":
             formulas = _write_csv(part, columns, rows, spreadsheet)
         elif path.suffix == ".jsonl":
@@ -237,9 +239,9 @@ def write_table(
 
 
 def check_spreadsheet(path: Path, spreadsheet: bool) -> None:
-    """Refuse apostrophes where nothing would be computed without them."""
+    """Reject the option for files in which nothing would be computed."""
     if spreadsheet and path.suffix != ".csv":
-        raise BadInput(f"--spreadsheet is for .csv files; {path.name!r} needs no such care")
+        raise BadInput(f"--spreadsheet is for .csv files; {path.name!r} does not need it")
 
 
 def _write_csv(
@@ -250,33 +252,15 @@ def _write_csv(
         writer = csv.writer(file)
         writer.writerow(columns)
         for row in rows:
-            cells = [_flat(row[name]) for name in columns]
-            cells = [as_text(cell) for cell in cells] if spreadsheet else cells
+            cells = [_to_cell(row[name]) for name in columns]
+            cells = [escape_formula(cell) for cell in cells] if spreadsheet else cells
             formulas += sum(map(is_formula, cells))
             writer.writerow(cells)
     return formulas
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON; the file appears whole or not at all."""
-    with whole_file(path) as part, part.open("w", encoding="utf-8") as file:
-        json.dump(value, file, ensure_ascii=False, indent=1)
-        file.write("\n")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A file to write to, beside ``path``, that takes its place once all went well."""
-    part = path.with_name(f".{uuid.uuid4().hex}.part")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _flat(value: Any) -> Any:
-    """A value as one cell: lists as JSON, truth as a word, half surrogates as JSON would."""
+def _to_cell(value: Any) -> Any:
+    """Convert a value to one cell: lists to JSON, booleans to words."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | dict):
@@ -285,7 +269,7 @@ def _flat(value: Any) -> Any:
 
 
 def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    pyarrow, parquet = _pyarrow()
+    pyarrow, parquet = _import_pyarrow()
     whole, number = pyarrow.int64(), pyarrow.float64()
     types = {"id": whole, "batch": whole, "rank": whole, "weight": number, "seconds": number}
     types |= {"validation": pyarrow.bool_(), "confidence": number}
@@ -294,15 +278,15 @@ def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[st
         values = [row[name] for row in rows]
         kind = types.get(name, pyarrow.string())
         if name in ("label", "guess"):
-            kind = _label_type(values, pyarrow)
+            kind = _choose_label_type(values, pyarrow)
         if kind == pyarrow.string():
-            values = [None if value is None else _text(value) for value in values]
+            values = [None if value is None else _to_text(value) for value in values]
         arrays.append(pyarrow.array(values, type=kind))
     parquet.write_table(pyarrow.table(arrays, names=list(columns)), path)
 
 
-def _label_type(values: Sequence[Any], pyarrow: Any) -> Any:
-    """Whole numbers, numbers, or text where there is any other label."""
+def _choose_label_type(values: Sequence[Any], pyarrow: Any) -> Any:
+    """Integers, numbers, or text if there is any other label."""
     given = [value for value in values if value is not None]
     if given and all(isinstance(value, int) for value in given):
         return pyarrow.int64()
@@ -311,12 +295,12 @@ def _label_type(values: Sequence[Any], pyarrow: Any) -> Any:
     return pyarrow.string()
 
 
-def _text(value: Any) -> str:
-    flat = _flat(value)
+def _to_text(value: Any) -> str:
+    flat = _to_cell(value)
     return flat if isinstance(flat, str) else str(flat)
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def _import_pyarrow() -> tuple[Any, Any]:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -333,13 +317,13 @@ def _pyarrow() -> tuple[Any, Any]:
 # Injection").
 
 BEGINNINGS = tuple("=+-@\t\r\n＝＋－＠")
-"""How a formula may begin; some programs take the wide forms and skip leading white space."""
+"""First characters of formulas, including wide forms that some programs accept."""
 
 _NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def is_formula(value: Any) -> bool:
-    """Whether a spreadsheet program would compute a cell: a text, and no number.
+    """Whether a spreadsheet would compute a cell: a text that is not a number.
 
     Example:
         >>> [is_formula(value) for value in ("=1+1", "-2.5", -2.5, "- no", "a=b", "@ann")]
@@ -349,11 +333,11 @@ def is_formula(value: Any) -> bool:
     return begins and not _NUMBER.fullmatch(value)
 
 
-def as_text(value: Any) -> Any:
-    """A value that no spreadsheet program takes for a formula.
+def escape_formula(value: Any) -> Any:
+    """Make a formula a text by an apostrophe.
 
     Example:
-        >>> as_text("=1+1"), as_text("owl"), as_text(-3)
+        >>> escape_formula("=1+1"), escape_formula("owl"), escape_formula(-3)
         ("'=1+1", 'owl', -3)
     """
     return f"'{value}" if is_formula(value) else value

@@ -81,10 +81,10 @@ def ask_for_labels(
     campaign: CampaignOption = None,
 ) -> None:
     """Write the items to label next to a file."""
-    from labelwise.campaign.export import FORMATS, check_out, check_spreadsheet, write_table
+    from labelwise.campaign.export import FORMATS, check_export_path, check_spreadsheet, write_table
 
     check_output_file(out)
-    check_out(out, FORMATS[:3])
+    check_export_path(out, FORMATS[:3])
     check_spreadsheet(out, spreadsheet)
     project = open_project(campaign)
     desk = project.desk()

@@ -16,6 +16,7 @@ from labelwise.cli.ask import make_item_describer
 from labelwise.cli.console import format_count, warn_about_formulas
 from labelwise.cli.files import check_output_file
 from labelwise.errors import BadInput
+from labelwise.files import write_json
 
 _EXPORT = """Write the labels to a file, with weights, votes, annotators and times.
 
@@ -63,7 +64,7 @@ def export_labels(
     from labelwise.campaign import export as files
 
     check_output_file(out)
-    files.check_out(out)
+    files.check_export_path(out)
     files.check_spreadsheet(out, spreadsheet)
     if votes and out.suffix == ".json":
         raise BadInput("--votes is for tables; a .json file for Label Studio has all votes anyway")
@@ -88,7 +89,7 @@ def export_labels(
         tasks = files.label_studio_tasks(
             rows, ledger.skipped, describe, kind=project.kind, regression=regression
         )
-        files.write_json(out, tasks)
+        write_json(out, tasks, indent=1)
         print(f"{format_count(len(tasks), 'task')} written to {out}")
         return
     formulas = files.write_table(out, files.COLUMNS, rows, spreadsheet=spreadsheet)
@@ -106,13 +107,13 @@ def write_campaign_report(
     campaign: CampaignOption = None,
 ) -> None:
     """Write a page about the campaign."""
-    from labelwise.campaign.export import check_out
+    from labelwise.campaign.export import check_export_path
     from labelwise.campaign.report.data import collect_report, make_item_view
     from labelwise.campaign.report.page import write_report
     from labelwise.record.ledger import replay
 
     check_output_file(out)
-    check_out(out, (".html", ".htm"))
+    check_export_path(out, (".html", ".htm"))
     if not 0 <= picks <= 1000:
         raise BadInput(f"--picks must be from 0 to 1000; got {picks}")
     project = open_project(campaign)
