@@ -143,7 +143,7 @@ def test_expected_refuses_to_ask_after_someone_else_wrote(storage):
 def test_expected_is_checked_again_when_the_batch_is_written(storage):
     other, _ = trained(storage)
     late, _ = make_campaign(storage, learner=Interrupted(lambda: other.change(batch=9)))
-    with pytest.raises(Conflict, match="someone wrote to it in the meantime"):
+    with pytest.raises(Conflict, match="it was changed in the meantime"):
         late.ask(expected=late.ledger().length)
     assert len(batches(storage)) == 1
 

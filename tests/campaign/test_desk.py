@@ -74,7 +74,7 @@ def test_a_pool_may_grow_but_not_shrink(memory):
     desk.start(10)
     desk.start(14)
     assert desk.ledger().items == 14
-    with pytest.raises(BadInput, match="the pool has 9 items but campaign 'birds' was told of 14"):
+    with pytest.raises(BadInput, match="the pool has 9 items but campaign 'birds' has 14"):
         desk.start(9)
 
 
@@ -123,13 +123,18 @@ def test_telling_the_same_again_adds_nothing_and_telling_otherwise_changes_the_l
             {ITEMS[0]: "hawk"},
             {},
             BadInput,
-            f"label of item {ITEMS[0]} is 'hawk', which is no class",
+            f"label of item {ITEMS[0]} is 'hawk', which is not a class",
         ),
         ({"5": "owl"}, {}, BadInput, "an item id is a whole number; got '5'"),
         ({True: "owl"}, {}, BadInput, "an item id is a whole number; got True"),
-        ({ITEMS[0]: "owl"}, {"by": 3}, BadInput, "a person's name is a text"),
-        ({ITEMS[0]: "owl"}, {"by": "a\nb"}, BadInput, "a person's name is a text"),
-        ({ITEMS[0]: "owl"}, {"by": 201 * "a"}, BadInput, "a person's name is a text of up to 200"),
+        ({ITEMS[0]: "owl"}, {"by": 3}, BadInput, "an annotator's name is a text"),
+        ({ITEMS[0]: "owl"}, {"by": "a\nb"}, BadInput, "an annotator's name is a text"),
+        (
+            {ITEMS[0]: "owl"},
+            {"by": 201 * "a"},
+            BadInput,
+            "an annotator's name is a text of up to 200",
+        ),
         ({ITEMS[0]: "owl"}, {"seconds": -1}, BadInput, "must be a number from 0; got -1"),
         ({ITEMS[0]: "owl"}, {"seconds": float("nan")}, BadInput, "must be a number from 0"),
     ],
@@ -145,7 +150,7 @@ def test_labels_of_items_that_nobody_asked_for_are_taken_on_request(memory):
     desk = make_desk(memory)
     desk.tell({5: "owl"}, by="ann", anything=True)
     assert desk.labels() == {5: "owl"}
-    assert desk.why(5) == "Nobody asked for it: its label was told all the same."
+    assert desk.why(5) == "It was not picked: it was labelled without being asked for."
 
 
 def test_expected_turns_a_race_into_a_retry(storage):
@@ -196,7 +201,7 @@ def test_only_what_was_asked_for_can_be_skipped(memory):
 def test_people_withdraw_only_what_they_said_themselves(storage):
     desk = make_desk(storage)
     desk.tell({ITEMS[0]: "owl"}, by="ann")
-    with pytest.raises(BadInput, match=f"'bob' said nothing of item {ITEMS[0]}"):
+    with pytest.raises(BadInput, match=f"'bob' has no label or skip of item {ITEMS[0]}"):
         desk.withdraw(ITEMS[0], by="bob")
     desk.withdraw(ITEMS[0], by="ann")
     assert desk.labels() == {} and len(desk.ledger().waiting) == len(ITEMS)
@@ -232,7 +237,7 @@ def test_undoing_a_resolution_brings_the_disagreement_back(storage):
 
 def test_only_what_has_labels_can_be_resolved(memory):
     desk = make_desk(memory)
-    with pytest.raises(UnknownName, match=f"nobody labelled item {ITEMS[0]} yet; tell its label"):
+    with pytest.raises(UnknownName, match=f"item {ITEMS[0]} has no label yet; label it"):
         desk.resolve({ITEMS[0]: "owl"})
 
 

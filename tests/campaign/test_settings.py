@@ -51,8 +51,8 @@ def test_classes_may_be_a_list_or_an_array():
         ({"weights": 1}, "weights must be True or False; got 1"),
         ({"classes": "abc"}, "classes must be a list of names or numbers; got 'abc'"),
         ({"classes": ("a",)}, "two classes or more; got 1"),
-        ({"classes": ("a", "b", "a")}, "every class can be given once; a is given 2 times"),
-        ({"classes": (1, "1")}, "every class can be given once; 1 is given 2 times"),
+        ({"classes": ("a", "b", "a")}, "classes must be different; a is given 2 times"),
+        ({"classes": (1, "1")}, "classes must be different; 1 is given 2 times"),
         ({"classes": ("a", 0.5)}, "a class is a name or a whole number; got 0.5"),
         ({"classes": ("a", "b"), "regression": True}, "a regression has no classes"),
         ({"options": [1]}, "options must be a mapping"),
@@ -81,8 +81,8 @@ def test_a_wrong_name_is_refused(given, words):
 
 def test_another_strategy_begins_without_the_options_of_the_old_one():
     old = Settings(strategy="lewis", options={"p": 1.5}, batch=7)
-    assert old.changed(strategy="badge") == Settings(strategy="badge", batch=7)
-    assert old.changed(batch=9).options == {"p": 1.5}
+    assert old.replace_settings(strategy="badge") == Settings(strategy="badge", batch=7)
+    assert old.replace_settings(batch=9).options == {"p": 1.5}
 
 
 @pytest.mark.parametrize(
@@ -99,42 +99,46 @@ def test_another_strategy_begins_without_the_options_of_the_old_one():
     ],
 )
 def test_a_class_is_told_by_name_or_by_number(classes, given, kept):
-    label = Settings(classes=classes).label(given)
+    label = Settings(classes=classes).normalize_label(given)
     assert label == kept and type(label) is type(kept)
 
 
 @pytest.mark.parametrize("given", ["cow", 2, -1, 1.0, "", "Cat"])
 def test_a_label_that_is_no_class_is_refused(given):
     with pytest.raises(
-        BadInput, match=r"label of item 12 is .*, which is no class; choose from cat"
+        BadInput, match=r"label of item 12 is .*, which is not a class; choose from cat"
     ):
-        Settings(classes=("cat", "dog")).label(given, 12)
+        Settings(classes=("cat", "dog")).normalize_label(given, 12)
 
 
 @pytest.mark.parametrize("given", [True, None, ["cat"], {"a": 1}])
 def test_a_label_is_a_number_or_a_text(given):
     with pytest.raises(BadInput, match="label of item 3 must be a number or a text"):
-        Settings(classes=("cat", "dog")).label(given, 3)
+        Settings(classes=("cat", "dog")).normalize_label(given, 3)
 
 
 def test_a_number_is_no_place_in_an_order_of_numbers():
-    with pytest.raises(BadInput, match="label is 0, which is no class; choose from 3, 7"):
-        Settings(classes=(3, 7)).label(0)
+    with pytest.raises(BadInput, match="label is 0, which is not a class; choose from 3, 7"):
+        Settings(classes=(3, 7)).normalize_label(0)
 
 
 def test_without_classes_any_name_or_number_from_0_is_one():
-    assert [Settings().label(given) for given in ("owl", 0, np.int32(4))] == ["owl", 0, 4]
+    assert [Settings().normalize_label(given) for given in ("owl", 0, np.int32(4))] == ["owl", 0, 4]
     for given in (-1, 0.5, " "):
         with pytest.raises(BadInput, match="must be a name or a whole number from 0"):
-            Settings().label(given)
+            Settings().normalize_label(given)
 
 
 def test_a_regression_takes_finite_values():
     settings = Settings(regression=True)
-    assert [settings.label(given) for given in (2, "1.5", np.float32(0.25))] == [2.0, 1.5, 0.25]
+    assert [settings.normalize_label(given) for given in (2, "1.5", np.float32(0.25))] == [
+        2.0,
+        1.5,
+        0.25,
+    ]
     for given in (float("nan"), float("inf"), "tall"):
         with pytest.raises(BadInput, match="label of item 5 must be"):
-            settings.label(given, 5)
+            settings.normalize_label(given, 5)
 
 
 def test_seeds_differ_by_purpose_and_number_and_follow_the_campaigns():

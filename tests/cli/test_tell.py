@@ -113,7 +113,7 @@ MISTAKES = [
     ("id,label,seconds\n{0},low,nan\n", "row 2 of l.csv: seconds must be a number from 0"),
     ("id,label\n{0},low\n{0},high\n", "row 3 of l.csv: item {0} is 'high' by (no name), but 'low'"),
     ("id,label\n{0},low\n999,low\n", "row 3 of l.csv: item 999 was never asked for"),
-    ("id,label,by\n{0},low,a\x07b\n", "row 2 of l.csv: a person's name"),
+    ("id,label,by\n{0},low,a\x07b\n", "row 2 of l.csv: an annotator's name"),
     ("item,label\n{0},low\n", "l.csv has no column called id; it has item, label"),
     ("id,lable\n{0},low\n", "l.csv has no column called label; it has id, lable"),
     ("id,label\n{0}\n", "row 2 of l.csv has 1 fields"),
@@ -223,7 +223,7 @@ assert not loaded, loaded
 def test_a_number_is_no_class_that_has_a_name(ids, capsys, line):
     Path("l.csv").write_text("id,label\n" + line.format(*ids))
     code, _, err = answer(capsys, "tell", "l.csv")
-    assert code == 1 and "which is no class; choose from low, high; nothing was recorded" in err
+    assert code == 1 and "which is not a class; choose from low, high; nothing was recorded" in err
     assert not ledger().labels
 
 

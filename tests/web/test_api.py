@@ -116,7 +116,7 @@ def test_a_refused_label_leaves_nothing_behind(page, project):
     wrong = tell(client, {0: "3", 1: "cat"}, lend=5)
     assert wrong.status_code == 400
     assert wrong.json() == {
-        "error": "label of item 1 is 'cat', which is no class; choose from "
+        "error": "label of item 1 is 'cat', which is not a class; choose from "
         "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
     }
     assert tell(client, {149: "3"}).status_code == 404  # never asked for

@@ -15,7 +15,7 @@ import numpy as np
 from labelwise.campaign import batches
 from labelwise.campaign.batches import CampaignState
 from labelwise.campaign.desk import Desk
-from labelwise.campaign.operations import Seconds, check_expected, check_person, whole_ids
+from labelwise.campaign.operations import Seconds, check_annotator, check_expected, normalize_ids
 from labelwise.campaign.training import (
     CampaignModel,
     TrainingPlan,
@@ -112,7 +112,7 @@ class Campaign(Desk):
     ) -> int:
         """As `Desk.tell`; with ``anything``, for any item of the pool."""
         if anything:
-            self.pool.find_positions(whole_ids(labels))
+            self.pool.find_positions(normalize_ids(labels))
         return super().tell(labels, by=by, seconds=seconds, anything=anything, expected=expected)
 
     def left(self) -> int:
@@ -201,7 +201,7 @@ class Campaign(Desk):
             mse) with its interval if there is a holdout, agreement with the previous model, and
             prequential, how well that one predicted the last batch.
         """
-        check_person(by)
+        check_annotator(by)
 
         def begin(ledger: Ledger, now: float) -> tuple[list[Event], TrainingPlan]:
             running = ledger.training

@@ -1,7 +1,7 @@
-"""Desk: all that people do with a campaign, without a model.
+"""The actions of annotators on the record of a campaign; no model is needed.
 
-Every method reads the newest state, checks, and appends events in one step under the record's lock,
-so that it makes no difference how many threads and processes do so at once.
+Every method reads the newest state, checks and appends events in one transaction, so any number of
+threads and processes can work at once.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from labelwise.campaign import operations
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.labels import resolve_labels
-from labelwise.campaign.operations import Seconds, check_expected, check_person, whole_ids
+from labelwise.campaign.operations import Seconds, check_annotator, check_expected, normalize_ids
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Added, Changed, Event, Label, Started
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Desk:
-    """Where labels are given out and taken in; safe for many threads and processes.
+    """Hands out items and records labels; safe for many threads and processes.
 
     Example:
         >>> from labelwise.campaign import open_storage
@@ -39,36 +39,36 @@ class Desk:
     def __init__(
         self, name: str, storage: Storage, *, clock: Callable[[], float] = time.time
     ) -> None:
-        """Sit down at a campaign; nothing is read yet.
+        """Set up without reading.
 
         Args:
             name: of the campaign.
-            storage: where its record is.
-            clock: gives the seconds since the epoch.
+            storage: with its record.
+            clock: returns the seconds since the epoch.
         """
         self.name, self.storage = name, storage
-        self._groups = GroupCommit(name, storage, clock)
+        self._record = GroupCommit(name, storage, clock)
         self._settings: tuple[dict[str, Any], Settings] | None = None
 
     def ledger(self) -> Ledger:
-        """The newest state, to read. It changes under later calls; threads use `look` instead."""
-        return self._groups.ledger()
+        """The newest state, read-only. Later calls change it; threads use `look` instead."""
+        return self._record.ledger()
 
     def look(self, function: Callable[[Ledger], T]) -> T:
-        """``function(ledger)`` of the newest state, while no other thread changes it."""
-        return self._groups.look(function)
+        """``function(ledger)`` on the newest state, while no other thread changes it."""
+        return self._record.look(function)
 
     @property
     def settings(self) -> Settings:
-        """The settings as they are now."""
+        """The current settings."""
         return self.look(self.settings_of)
 
     def commit(self, operation: Operation[T], *, expected: int | None = None) -> T:
-        """Run ``operation(ledger, now) -> (events, answer)`` under the lock, and append its events.
+        """Run ``operation(ledger, now) -> (events, answer)`` and append its events.
 
         Raises:
-            Conflict: the record is not ``expected`` events long.
-            StorageFailed: it could not be written; nothing of the operation is kept.
+            Conflict: if the record does not have ``expected`` events.
+            StorageFailed: if it could not be written; nothing of the operation is stored.
         """
 
         def checked(ledger: Ledger, now: float) -> tuple[Sequence[Event], T]:
@@ -76,15 +76,15 @@ class Desk:
             check_expected(ledger, expected)
             return operation(ledger, now)
 
-        return self._groups.commit(checked)
+        return self._record.commit(checked)
 
     def start(self, items: int, *, by: str = "", **settings: Any) -> Settings:
-        """Begin the campaign, or find that it was begun with the same settings.
+        """Start the campaign, or check that an existing one has the same settings.
 
         Args:
-            items: how many the pool has; a pool that grew is noted.
-            by: who begins it.
-            **settings: see `Settings`; of a campaign that is there, only those to be checked.
+            items: number of items in the pool; added items are recorded.
+            by: the annotator.
+            **settings: see `Settings`; for an existing campaign, only those to check.
         """
         wanted = Settings.from_dict(settings)
 
@@ -92,29 +92,29 @@ class Desk:
             if not ledger.length:
                 return [Started(now, wanted.to_dict(), items, by)], wanted
             current = self.settings_of(ledger)
-            _check_same(self.name, current, wanted, settings)
+            _check_same_settings(self.name, current, wanted, settings)
             if items < ledger.items:
                 raise BadInput(
-                    f"the pool has {items} items but campaign {self.name!r} was told of "
-                    f"{ledger.items}; give it the same pool, or one with items added"
+                    f"the pool has {items} items but campaign {self.name!r} has {ledger.items}; "
+                    "give the same pool, or one with items added"
                 )
             grown = items - ledger.items
             return ([Added(now, grown)] if grown else []), current
 
-        check_person(by)
-        return self._groups.commit(begin)
+        check_annotator(by)
+        return self._record.commit(begin)
 
     def change(self, *, by: str = "", expected: int | None = None, **settings: Any) -> Settings:
-        """Change settings from now on; batches asked before stay as they are."""
+        """Change settings; existing batches stay as they are."""
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], Settings]:
             old = self.settings_of(ledger)
-            new = old.changed(**_same_classes(ledger, old, settings))
+            new = old.replace_settings(**_match_class_types(ledger, old, settings))
             before, after = old.to_dict(), new.to_dict()
             different = {name: value for name, value in after.items() if before[name] != value}
             return ([Changed(now, different, by)] if different else []), new
 
-        check_person(by)
+        check_annotator(by)
         return self.commit(decide, expected=expected)
 
     def tell(
@@ -126,22 +126,22 @@ class Desk:
         anything: bool = False,
         expected: int | None = None,
     ) -> int:
-        """Record labels; another one by the same person replaces their last.
+        """Record labels; a second label by the same annotator replaces the first.
 
         Args:
-            labels: by item id: a class (by name or number), or a value.
-            by: who gave them.
-            seconds: how long each took, or all of them alike.
-            anything: whether to take labels of items that were never asked for.
-            expected: how long the record must be.
+            labels: by item id: a class (name or index), or a number.
+            by: the annotator.
+            seconds: labelling time by item id, or one for all.
+            anything: accept labels of items that were never asked for.
+            expected: the length that the record must have.
 
         Returns:
-            The length of the record with the labels in it.
+            The new length of the record.
         """
-        check_person(by)
+        check_annotator(by)
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], int]:
-            events = operations.told(
+            events = operations.label_events(
                 ledger,
                 self.settings_of(ledger),
                 labels,
@@ -164,19 +164,19 @@ class Desk:
         anything: bool = False,
         expected: int | None = None,
     ) -> list[int]:
-        """Record labels and borrow the next items, in one step; both or neither.
+        """Record labels and lease the next items in one step; both or neither.
 
         Returns:
-            The ids of up to ``count`` items for this person to label.
+            The ids of up to ``count`` items for this annotator.
         """
-        check_person(by)
+        check_annotator(by)
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[int]]:
             settings = self.settings_of(ledger)
-            events = operations.told(
+            events = operations.label_events(
                 ledger, settings, labels, by=by, seconds=seconds, anything=anything, now=now
             )
-            lent, ids = operations.lent(
+            lent, ids = operations.lease_items(
                 ledger, settings, by=by, count=count, now=now, without=labels
             )
             return [*events, *lent], ids
@@ -184,23 +184,23 @@ class Desk:
         return self.commit(decide, expected=expected)
 
     def withdraw(self, ids: Any, *, by: str = "", expected: int | None = None) -> None:
-        """Take back this person's labels or skips of some items."""
-        check_person(by)
-        items = whole_ids(ids)
+        """Withdraw this annotator's labels or skips of some items."""
+        check_annotator(by)
+        items = normalize_ids(ids)
         self.commit(
-            lambda ledger, now: (operations.withdrawn(ledger, items, by=by, now=now), None),
+            lambda ledger, now: (operations.withdrawal_events(ledger, items, by=by, now=now), None),
             expected=expected,
         )
 
     def skip(
         self, ids: Any, *, reason: str = "", by: str = "", expected: int | None = None
     ) -> None:
-        """Say that items should not be labelled, and why."""
-        check_person(by)
-        items = whole_ids(ids)
+        """Mark items as not to be labelled, with a reason."""
+        check_annotator(by)
+        items = normalize_ids(ids)
         self.commit(
             lambda ledger, now: (
-                operations.skipped(ledger, items, reason=reason, by=by, now=now),
+                operations.skip_events(ledger, items, reason=reason, by=by, now=now),
                 None,
             ),
             expected=expected,
@@ -209,55 +209,61 @@ class Desk:
     def resolve(
         self, labels: Mapping[int, Label], *, by: str = "", expected: int | None = None
     ) -> None:
-        """Settle what people disagree about: these labels count, whatever was voted."""
-        check_person(by)
+        """Resolve disagreements: these labels override all votes."""
+        check_annotator(by)
         self.commit(
             lambda ledger, now: (
-                operations.resolved(ledger, self.settings_of(ledger), labels, by=by, now=now),
+                operations.resolution_events(
+                    ledger, self.settings_of(ledger), labels, by=by, now=now
+                ),
                 None,
             ),
             expected=expected,
         )
 
     def lend(self, by: str, count: int = 1) -> list[int]:
-        """Items for this person to label; nobody else gets them while the loan lives.
+        """Lease items to this annotator; nobody else gets them until the lease ends.
 
-        What the person holds already comes first. The list is shorter, or empty, where no more
+        Items that the annotator already leases come first. The list is shorter or empty if no more
         items wait.
         """
-        check_person(by)
+        check_annotator(by)
         return self.commit(
-            lambda ledger, now: operations.lent(
+            lambda ledger, now: operations.lease_items(
                 ledger, self.settings_of(ledger), by=by, count=count, now=now
             )
         )
 
     def give_back(self, by: str, ids: Any = None) -> None:
-        """Let others label what was lent to this person: some items, or all."""
-        check_person(by)
-        items = None if ids is None else whole_ids(ids)
-        self.commit(lambda ledger, now: (operations.returned(ledger, items, by=by, now=now), None))
+        """Return this annotator's leases: some items, or all."""
+        check_annotator(by)
+        items = None if ids is None else normalize_ids(ids)
+        self.commit(
+            lambda ledger, now: (operations.return_events(ledger, items, by=by, now=now), None)
+        )
 
     def undo(self, by: str) -> int | None:
-        """Take back this person's last label or skip, and lend them the item again.
+        """Withdraw this annotator's last label or skip, and lease them the item again.
 
         Returns:
-            The item's id, or None where there is nothing to take back.
+            The item's id, or None if there is nothing to undo.
         """
-        check_person(by)
+        check_annotator(by)
         return self.commit(
-            lambda ledger, now: operations.undone(ledger, self.settings_of(ledger), by=by, now=now)
+            lambda ledger, now: operations.undo_last_action(
+                ledger, self.settings_of(ledger), by=by, now=now
+            )
         )
 
     def labels(self) -> dict[int, Label]:
-        """The label of every item that has one, by the campaign's rule of resolution."""
+        """The label of every item that has one, by the campaign's resolution rule."""
         return self.look(lambda ledger: resolve_labels(ledger, self.settings_of(ledger)))
 
     def labelled(self) -> list[dict[str, Any]]:
-        """A row per labelled item, by id: what it is called, weighs, and who said so.
+        """One row per labelled item, by id.
 
-        ``weight`` is how many items of the pool the pick stands for, None where its strategy gave
-        no weights; ``validation`` tells items that are only measured on.
+        ``weight`` is the number of pool items that the pick represents, or None;
+        ``validation`` marks items that are used only for evaluation.
         """
 
         def rows(ledger: Ledger) -> list[dict[str, Any]]:
@@ -277,18 +283,18 @@ class Desk:
         return self.look(rows)
 
     def why(self, item: int) -> str:
-        """One sentence on why an item was chosen."""
+        """One sentence on why an item was picked."""
 
         def find(ledger: Ledger) -> str:
             number, rank = ledger.batch_of(item), ledger.rank_of(item)
             if number is None or rank is None:
-                return "Nobody asked for it: its label was told all the same."
+                return "It was not picked: it was labelled without being asked for."
             return explain_pick(ledger.batches[number - 1].asked, rank)
 
         return self.look(find)
 
     def settings_of(self, ledger: Ledger) -> Settings:
-        """The settings that a ledger of this campaign holds."""
+        """The settings in a ledger of this campaign."""
         if not ledger.length:
             raise UnknownName(f"there is no campaign called {self.name!r}; start it first")
         known = self._settings
@@ -298,13 +304,13 @@ class Desk:
         return known[1]
 
 
-def _same_classes(ledger: Ledger, old: Settings, settings: dict[str, Any]) -> dict[str, Any]:
-    """Classes as the record has them: the text 3 and the number 3 are one class, told before."""
+def _match_class_types(ledger: Ledger, old: Settings, settings: dict[str, Any]) -> dict[str, Any]:
+    """Use the types of recorded classes: the text 3 and the number 3 are one class."""
     wanted = settings.get("classes")
     if not isinstance(wanted, list | tuple):
         return settings
-    told = {label for votes in ledger.votes.values() for label in votes.values()}
-    known: dict[str, Any] = {str(label): label for label in (*told, *(old.classes or ()))}
+    given = {label for votes in ledger.votes.values() for label in votes.values()}
+    known: dict[str, Any] = {str(label): label for label in (*given, *(old.classes or ()))}
     kinds = {type(label) for label in known.values()}
     if kinds == {int} and all(str(name).isdecimal() for name in wanted):
         known = {str(name): int(name) for name in wanted} | known
@@ -313,8 +319,10 @@ def _same_classes(ledger: Ledger, old: Settings, settings: dict[str, Any]) -> di
     return {**settings, "classes": [known.get(str(name), name) for name in wanted]}
 
 
-def _check_same(name: str, current: Settings, wanted: Settings, given: Mapping[str, Any]) -> None:
-    """Refuse settings that are not those of a campaign that is there."""
+def _check_same_settings(
+    name: str, current: Settings, wanted: Settings, given: Mapping[str, Any]
+) -> None:
+    """Reject settings that differ from those of an existing campaign."""
     now, asked = current.to_dict(), wanted.to_dict()
     for key in given:
         if now[key] != asked[key]:

@@ -1,7 +1,7 @@
-"""What people do, as events: each function reads a ledger, checks, and answers what to append.
+"""Actions of annotators: each function checks an action and returns the events to append.
 
-None of them changes anything. What is on record already is not recorded again, so that a call
-whose answer was lost can be repeated.
+No function changes the ledger. Actions that are already recorded give no event, so a call whose
+response was lost can be repeated.
 """
 
 import math
@@ -26,29 +26,29 @@ from labelwise.record.events import (
 from labelwise.record.ledger import Ledger
 
 Seconds = Mapping[int, float] | float | None
-"""How long labels took: by id, or each of them."""
+"""Labelling times: by id, or one for all."""
 
-LONGEST_NAME = 200
+MAX_NAME = 200
 
 
 def check_expected(ledger: Ledger, expected: int | None) -> None:
-    """Refuse if the record is not as long as the caller saw it."""
+    """Raise a conflict if the record has another length than the caller saw."""
     if expected is not None and ledger.length != expected:
         raise Conflict(
-            f"the record has {ledger.length} events, not {expected}: someone wrote to it in the "
+            f"the record has {ledger.length} events, not {expected}: it was changed in the "
             "meantime; read the ledger again and retry"
         )
 
 
-def check_person(by: Any) -> str:
-    """A person's name; empty for a campaign of one."""
-    if not isinstance(by, str) or len(by) > LONGEST_NAME or not by.isprintable():
-        raise BadInput(f"a person's name is a text of up to {LONGEST_NAME} letters; got {by!r}")
+def check_annotator(by: Any) -> str:
+    """Check an annotator's name; it is empty in a campaign of one."""
+    if not isinstance(by, str) or len(by) > MAX_NAME or not by.isprintable():
+        raise BadInput(f"an annotator's name is a text of up to {MAX_NAME} characters; got {by!r}")
     return by
 
 
-def whole_ids(ids: Any) -> list[int]:
-    """Item ids as plain numbers, without repeats; one id alone is a list of one."""
+def normalize_ids(ids: Any) -> list[int]:
+    """Convert ids to unique integers; a single id becomes a list."""
     given = [ids] if isinstance(ids, int | np.integer) else list(ids)
     for item in given:
         whole = isinstance(item, int | np.integer) and not isinstance(item, bool)
@@ -57,7 +57,7 @@ def whole_ids(ids: Any) -> list[int]:
     return list(dict.fromkeys(int(item) for item in given))
 
 
-def told(
+def label_events(
     ledger: Ledger,
     settings: Settings,
     labels: Mapping[int, Label],
@@ -67,19 +67,19 @@ def told(
     anything: bool,
     now: float,
 ) -> list[Event]:
-    """Labels that someone gave; those that stand already are left out."""
-    took = _seconds(seconds, labels)
-    clean = {item: settings.label(labels[item], item) for item in whole_ids(labels)}
+    """Events of new labels; labels that are already recorded are left out."""
+    took = _check_seconds(seconds, labels)
+    clean = {item: settings.normalize_label(labels[item], item) for item in normalize_ids(labels)}
     if not anything:
         _check_asked(ledger, clean, ", or give anything=True to take labels of any item")
     return [
         Told(now, item, label, by, took.get(item))
         for item, label in clean.items()
-        if not _stands(ledger, item, by, label)
+        if not _is_current_vote(ledger, item, by, label)
     ]
 
 
-def _stands(ledger: Ledger, item: int, by: str, label: Label) -> bool:
+def _is_current_vote(ledger: Ledger, item: int, by: str, label: Label) -> bool:
     votes = ledger.votes.get(item, {})
     return by in votes and votes[by] == label and item not in ledger.skipped
 
@@ -90,7 +90,7 @@ def _check_asked(ledger: Ledger, ids: Iterable[int], remedy: str = "") -> None:
             raise UnknownName(f"item {item} was never asked for; check the id{remedy}")
 
 
-def _seconds(given: Seconds, labels: Mapping[int, Label]) -> dict[int, float]:
+def _check_seconds(given: Seconds, labels: Mapping[int, Label]) -> dict[int, float]:
     if given is None:
         return {}
     took = dict(given) if isinstance(given, Mapping) else dict.fromkeys(labels, given)
@@ -101,48 +101,56 @@ def _seconds(given: Seconds, labels: Mapping[int, Label]) -> dict[int, float]:
     return {int(item): float(value) for item, value in took.items()}
 
 
-def withdrawn(ledger: Ledger, ids: Iterable[int], *, by: str, now: float) -> list[Event]:
-    """Labels and skips that someone takes back."""
+def withdrawal_events(ledger: Ledger, ids: Iterable[int], *, by: str, now: float) -> list[Event]:
+    """Events that withdraw an annotator's labels and skips."""
     for item in ids:
-        if not _did(ledger, item, by):
-            raise BadInput(f"{_named(by)} said nothing of item {item} that could be withdrawn")
+        if not _has_acted(ledger, item, by):
+            raise BadInput(
+                f"{_format_annotator(by)} has no label or skip of item {item} to withdraw"
+            )
     return [Withdrawn(now, item, by) for item in ids]
 
 
-def _did(ledger: Ledger, item: int, by: str) -> bool:
+def _has_acted(ledger: Ledger, item: int, by: str) -> bool:
     others = (ledger.skipped.get(item), ledger.resolutions.get(item))
     return by in ledger.votes.get(item, {}) or any(word and word.by == by for word in others)
 
 
-def _named(by: str) -> str:
-    return repr(by) if by else "the person without a name"
+def _format_annotator(by: str) -> str:
+    return repr(by) if by else "the annotator without a name"
 
 
-def skipped(ledger: Ledger, ids: Iterable[int], *, reason: str, by: str, now: float) -> list[Event]:
-    """Items that someone cannot label; a label of their own goes."""
+def skip_events(
+    ledger: Ledger, ids: Iterable[int], *, reason: str, by: str, now: float
+) -> list[Event]:
+    """Events that skip items; the annotator's own labels are removed."""
     if not isinstance(reason, str):
         raise BadInput(f"a reason is a text; got {reason!r}")
     _check_asked(ledger, ids)
-    return [Skipped(now, item, by, reason) for item in ids if not _skips(ledger, item, by, reason)]
+    return [
+        Skipped(now, item, by, reason)
+        for item in ids
+        if not _is_current_skip(ledger, item, by, reason)
+    ]
 
 
-def _skips(ledger: Ledger, item: int, by: str, reason: str) -> bool:
+def _is_current_skip(ledger: Ledger, item: int, by: str, reason: str) -> bool:
     skip = ledger.skipped.get(item)
     return skip is not None and (skip.by, skip.reason) == (by, reason)
 
 
-def resolved(
+def resolution_events(
     ledger: Ledger, settings: Settings, labels: Mapping[int, Label], *, by: str, now: float
 ) -> list[Event]:
-    """Labels that settle what people disagree about."""
-    clean = {item: settings.label(labels[item], item) for item in whole_ids(labels)}
+    """Events that resolve disagreements."""
+    clean = {item: settings.normalize_label(labels[item], item) for item in normalize_ids(labels)}
     for item in clean:
         if item not in ledger.votes:
-            raise UnknownName(f"nobody labelled item {item} yet; tell its label instead")
+            raise UnknownName(f"item {item} has no label yet; label it instead")
     return [Resolved(now, item, label, by) for item, label in clean.items()]
 
 
-def lent(
+def lease_items(
     ledger: Ledger,
     settings: Settings,
     *,
@@ -151,10 +159,10 @@ def lent(
     now: float,
     without: Mapping[int, Any] = MappingProxyType({}),
 ) -> tuple[list[Event], list[int]]:
-    """Items for someone to label, and the loans to record.
+    """Lease items to an annotator: the events and the ids.
 
-    What the person has on loan already comes first, and is renewed in the second half of its time.
-    ``without`` holds items that the same step labels.
+    Items that the annotator already leases come first; leases are renewed in the second half of
+    their time. ``without`` holds items that the same step labels.
     """
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
         raise BadInput(f"count must be a whole number, 0 or more; got {count!r}")
@@ -166,15 +174,17 @@ def lent(
     return events, ids
 
 
-def returned(ledger: Ledger, ids: Iterable[int] | None, *, by: str, now: float) -> list[Returned]:
-    """Loans that someone gives back; what is not theirs is left alone."""
+def return_events(
+    ledger: Ledger, ids: Iterable[int] | None, *, by: str, now: float
+) -> list[Returned]:
+    """Events that return an annotator's leases; leases of others are ignored."""
     wanted = ledger.loans if ids is None else ids
     mine = [item for item in wanted if by in ledger.loans.get(item, {})]
     return [Returned(now, tuple(mine), by)] if mine else []
 
 
-def _free_after(ledger: Ledger, item: int, by: str, now: float) -> bool:
-    """Whether an item can be lent to someone who takes back their word on it."""
+def _can_lease_after(ledger: Ledger, item: int, by: str, now: float) -> bool:
+    """Whether an item can be leased to the annotator who withdraws an action on it."""
     skip = ledger.skipped.get(item)
     if item not in ledger.asked_ids or (skip is not None and skip.by != by):
         return False
@@ -183,14 +193,14 @@ def _free_after(ledger: Ledger, item: int, by: str, now: float) -> bool:
     return len(others - {by}) < ledger.overlap
 
 
-def undone(
+def undo_last_action(
     ledger: Ledger, settings: Settings, *, by: str, now: float
 ) -> tuple[list[Event], int | None]:
-    """Take back what someone did last, and lend them that item again, unless others have it."""
+    """Withdraw the annotator's last action and lease the item again, unless others have it."""
     last = ledger.last_action(by)
     if last is None:
         return [], None
     events: list[Event] = [Withdrawn(now, last.id, by)]
-    if last.kind != "resolved" and _free_after(ledger, last.id, by, now):
+    if last.kind != "resolved" and _can_lease_after(ledger, last.id, by, now):
         events.append(Lent(now, (last.id,), by, now + settings.lend_seconds))
     return events, last.id

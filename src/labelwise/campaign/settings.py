@@ -1,7 +1,4 @@
-"""Settings: what a campaign is told once and keeps in its record.
-
-They are checked when they are made, so that a campaign never runs with settings that fail later.
-"""
+"""Settings of a campaign, stored in its record and checked when they are created."""
 
 import json
 import math
@@ -19,32 +16,32 @@ from labelwise.strategies import get
 RESOLUTIONS = ("majority", "weighted")
 
 BATCHES, TRAININGS = 1, 2
-"""What seeds are for."""
+"""Purposes of seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a campaign does unless a call says otherwise.
+    """The settings of a campaign; calls can override some of them.
 
     Attributes:
-        strategy: what chooses the batches once there is a model.
-        batch: how many items a batch has.
-        classes: the classes in order, names or numbers; None where they are not known beforehand.
-        regression: whether labels are values rather than classes.
-        seed: decides every draw of the campaign.
-        overlap: by how many people each item is to be labelled.
-        resolution: how several people's labels become one: ``majority`` or ``weighted``.
-        lend_seconds: how long an item is kept for the person it was given to.
-        validation: the share of each batch that is picked at random and only measured on.
-        first: what chooses before there is a model.
+        strategy: selection strategy once there is a model.
+        batch: number of items per batch.
+        classes: the classes in order, names or numbers; None if they are not known yet.
+        regression: whether labels are numbers instead of classes.
+        seed: of all random choices of the campaign.
+        overlap: number of annotators who label each item.
+        resolution: rule that combines several labels: ``majority`` or ``weighted``.
+        lend_seconds: duration of a lease.
+        validation: share of each batch that is picked at random and used only for evaluation.
+        first: selection strategy before there is a model.
         options: of ``strategy``, by name.
-        weights: whether a training weighs the picks as their strategy says, where it does.
-        tail: training for the next batch may begin when so small a share of the batch is left.
+        weights: whether training uses the weights of the strategy.
+        tail: training for the next batch can begin when this share of the batch is unlabelled.
         price: money per label.
         hourly: money per hour of labelling.
-        budget_labels: how many labels may be bought; None for no limit.
-        budget_money: how much money may be spent.
-        budget_hours: how many hours of labelling may be spent.
+        budget_labels: limit on labels; None for no limit.
+        budget_money: limit on money.
+        budget_hours: limit on hours of labelling.
 
     Example:
         >>> Settings(classes=("cat", "dog"), batch=20).label(1)
@@ -72,16 +69,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("batch", "overlap"):
-            _whole(name, getattr(self, name), 1)
-        _whole("seed", self.seed, 0)
+            _check_whole(name, getattr(self, name), 1)
+        _check_whole("seed", self.seed, 0)
         if self.budget_labels is not None:
-            _whole("budget_labels", self.budget_labels, 1)
-        _number("lend_seconds", self.lend_seconds, above=0)
+            _check_whole("budget_labels", self.budget_labels, 1)
+        _check_positive("lend_seconds", self.lend_seconds, above=0)
         for name in ("validation", "tail"):
-            _share(name, getattr(self, name))
+            _check_share(name, getattr(self, name))
         for name in ("price", "hourly", "budget_money", "budget_hours"):
             if getattr(self, name) is not None:
-                _number(name, getattr(self, name), above=0)
+                _check_positive(name, getattr(self, name), above=0)
         for name in ("regression", "weights"):
             if not isinstance(getattr(self, name), bool):
                 raise BadInput(f"{name} must be True or False; got {getattr(self, name)!r}")
@@ -89,14 +86,14 @@ class Settings:
             raise UnknownName(
                 f"no resolution is called {self.resolution!r}; choose from {', '.join(RESOLUTIONS)}"
             )
-        object.__setattr__(self, "classes", _classes(self.classes, self.regression))
-        object.__setattr__(self, "options", _options(self.options))
+        object.__setattr__(self, "classes", _check_classes(self.classes, self.regression))
+        object.__setattr__(self, "options", _check_options(self.options))
         get(self.strategy).with_options(**self.options)
         get(self.first)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Settings":
-        """Settings from what `to_dict` or a user gave; an unknown name is an error."""
+        """Settings from a dict; an unknown name is an error."""
         known = [entry.name for entry in fields(cls)]
         for name in values:
             if name not in known:
@@ -106,20 +103,20 @@ class Settings:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings as values that JSON can hold."""
+        """All settings as JSON values."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         values["classes"] = None if self.classes is None else list(self.classes)
         values["options"] = dict(self.options)
         return values
 
-    def changed(self, **values: Any) -> "Settings":
-        """The same settings but for some; a new strategy begins without the old one's options."""
+    def replace_settings(self, **values: Any) -> "Settings":
+        """Change some settings; a new strategy drops the options of the old one."""
         if values.get("strategy", self.strategy) != self.strategy and "options" not in values:
             values = {**values, "options": {}}
         return Settings.from_dict({**self.to_dict(), **values})
 
     def seed_for(self, purpose: int, number: int, given: int | None = None) -> int:
-        """The seed of a batch or a training: the given one, or what follows from the campaign's."""
+        """The seed of a batch or training: the given one, or one derived from the campaign's."""
         if given is None:
             words = np.random.SeedSequence([self.seed, purpose, number]).generate_state(1)
             return int(words[0])
@@ -127,34 +124,34 @@ class Settings:
             raise BadInput(f"seed must be a whole number, 0 or more; got {given!r}")
         return int(given)
 
-    def label(self, given: Any, item: int | None = None) -> Label:
-        """A label as the record keeps it: one of the classes, or a finite value.
+    def normalize_label(self, given: Any, item: int | None = None) -> Label:
+        """Convert a label to one of the classes, or to a finite number in a regression.
 
-        A class may be given as itself, as its text (``"3"`` for 3), or, where classes have names,
-        as its number in their order. A class that is called like a number comes before that number.
+        A class can be given as itself, as its text (``"3"`` for 3), or, if classes have names, as
+        its index. A class whose name is a number takes precedence over that index.
 
         Args:
-            given: what someone said.
-            item: whose label it is, for the error.
+            given: the label.
+            item: its item, for the error message.
         """
         value = given.item() if isinstance(given, np.generic) else given
         where = "" if item is None else f" of item {item}"
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise BadInput(f"label{where} must be a number or a text; got {given!r}")
         if self.regression:
-            return _value(value, where)
+            return _parse_number(value, where)
         if self.classes is None:
-            return _free_class(value, where)
-        found = self._class(value)
+            return _check_free_class(value, where)
+        found = self._find_class(value)
         if found is None:
             names = ", ".join(str(name) for name in self.classes[:12])
             more = ", ..." if len(self.classes) > 12 else ""
             raise BadInput(
-                f"label{where} is {value!r}, which is no class; choose from {names}{more}"
+                f"label{where} is {value!r}, which is not a class; choose from {names}{more}"
             )
         return found
 
-    def _class(self, value: Label) -> Label | None:
+    def _find_class(self, value: Label) -> Label | None:
         assert self.classes is not None
         found = self._by_text.get(str(value).strip())
         if found is not None:
@@ -169,24 +166,24 @@ class Settings:
         return {str(name): name for name in self.classes or ()}
 
 
-def _whole(name: str, value: Any, least: int) -> None:
+def _check_whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise BadInput(f"{name} must be a whole number, {least} or more; got {value!r}")
 
 
-def _number(name: str, value: Any, *, above: float) -> None:
+def _check_positive(name: str, value: Any, *, above: float) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value <= above:
         raise BadInput(f"{name} must be a number above {above}; got {value!r}")
 
 
-def _share(name: str, value: Any) -> None:
+def _check_share(name: str, value: Any) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value < 1:
         raise BadInput(f"{name} is a share from 0 to below 1; got {value!r}")
 
 
-def _classes(given: Any, regression: bool) -> tuple[Label, ...] | None:
+def _check_classes(given: Any, regression: bool) -> tuple[Label, ...] | None:
     if given is None:
         return None
     if regression:
@@ -202,23 +199,21 @@ def _classes(given: Any, regression: bool) -> tuple[Label, ...] | None:
     texts = [str(name) for name in classes]
     if len(set(texts)) < len(texts):
         twice = next(text for text in texts if texts.count(text) > 1)
-        raise BadInput(
-            f"every class can be given once; {twice} is given {texts.count(twice)} times"
-        )
+        raise BadInput(f"classes must be different; {twice} is given {texts.count(twice)} times")
     return classes
 
 
-def _options(given: Any) -> dict[str, Any]:
+def _check_options(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise BadInput(f"options must be a mapping from names to values; got {given!r}")
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(given), allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise BadInput(f"options must be plain values that the record can hold: {error}") from error
+        raise BadInput(f"options must be JSON values: {error}") from error
     return plain
 
 
-def _value(value: Label, where: str) -> float:
+def _parse_number(value: Label, where: str) -> float:
     try:
         number = float(value)
     except ValueError:
@@ -228,13 +223,13 @@ def _value(value: Label, where: str) -> float:
     return number
 
 
-def _free_class(value: Label, where: str) -> Label:
-    """A class of a campaign that was not told its classes: a name, or a number from 0."""
+def _check_free_class(value: Label, where: str) -> Label:
+    """Check a label of a campaign without classes: a name, or an integer from 0."""
     if isinstance(value, str) and value.strip():
         return value
     if isinstance(value, int) and value >= 0:
         return value
     raise BadInput(
         f"label{where} must be a name or a whole number from 0; got {value!r}: "
-        "for values that are no classes, set regression=True"
+        "for numbers that are not classes, set regression=True"
     )

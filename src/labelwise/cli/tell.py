@@ -112,7 +112,7 @@ def _record_labels(
     Returns:
         Number of ``new``, ``changed`` and ``known`` labels, and of ``skipped`` items.
     """
-    from labelwise.campaign.operations import check_person, skipped, told
+    from labelwise.campaign.operations import check_annotator, label_events, skip_events
 
     def decide(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
         settings = desk.settings_of(ledger)
@@ -120,12 +120,12 @@ def _record_labels(
         counts: Counter[str] = Counter()
         for line in lines:
             try:
-                check_person(line.by)
+                check_annotator(line.by)
                 _check_item(line.id, ledger, known, anything)
                 if line.label is None:
-                    new = skipped(ledger, [line.id], reason=line.reason, by=line.by, now=now)
+                    new = skip_events(ledger, [line.id], reason=line.reason, by=line.by, now=now)
                 else:
-                    new = told(
+                    new = label_events(
                         ledger,
                         settings,
                         {line.id: match_class(line.label, settings)},

@@ -203,7 +203,7 @@ def labels(site: TheSite, by: APage, body: bodies.LabelsBody) -> bodies.Accepted
 
     def answer(ledger: Ledger, now: float) -> Sequence[Event]:
         settings = site.desk.settings_of(ledger)
-        return operations.told(
+        return operations.label_events(
             ledger, settings, told, by=by.name, seconds=took, anything=False, now=now
         )
 
@@ -215,7 +215,7 @@ def skip(site: TheSite, by: APage, body: bodies.SkipBody) -> bodies.Accepted:
     """The item wants no label any more, until someone labels it or the skip is undone."""
 
     def answer(ledger: Ledger, now: float) -> Sequence[Event]:
-        return operations.skipped(ledger, [body.id], reason=body.reason, by=by.name, now=now)
+        return operations.skip_events(ledger, [body.id], reason=body.reason, by=by.name, now=now)
 
     return _accept(site, by, body.lend, [body.id], answer)
 

@@ -100,7 +100,7 @@ class Loans:
             settings = self._desk.settings_of(ledger)
             wanted = 0 if self._pages.is_left(by) else count
             without = dict.fromkeys(answered)
-            events, ids = operations.lent(
+            events, ids = operations.lease_items(
                 ledger, settings, by=by.name, count=wanted, now=now, without=without
             )
             self._pages.given_up(by, answered)
@@ -121,7 +121,7 @@ class Loans:
         lend = self.lend(by, count, answered=gone)
 
         def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], list[Place]]:
-            back = operations.returned(ledger, gone, by=by.name, now=now)
+            back = operations.return_events(ledger, gone, by=by.name, now=now)
             loans, places = lend(ledger, now)
             return [*back, *close_items(ledger, gone, now), *loans], places
 
@@ -132,7 +132,7 @@ class Loans:
 
         def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], Place | None]:
             settings = self._desk.settings_of(ledger)
-            events, item = operations.undone(ledger, settings, by=by.name, now=now)
+            events, item = operations.undo_last_action(ledger, settings, by=by.name, now=now)
             if self._pages.is_left(by):
                 events = [event for event in events if not isinstance(event, Lent)]
             for event in events:
@@ -146,7 +146,7 @@ class Loans:
         """Take back some of what was lent to someone, or all; the length of the record then."""
 
         def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
-            events = operations.returned(ledger, ids, by=by.name, now=now)
+            events = operations.return_events(ledger, ids, by=by.name, now=now)
             self._pages.given_up(by, [item for event in events for item in event.ids])
             return events, ledger.length + len(events)
 
@@ -161,7 +161,7 @@ class Loans:
         def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
             alone = self._pages.leave(by, ids, now=now)
             back = [item for item in alone if item not in answered]
-            events = operations.returned(ledger, back, by=by.name, now=now)
+            events = operations.return_events(ledger, back, by=by.name, now=now)
             return events, ledger.length + len(events)
 
         return decide
