@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record import resolution as module
 from labelwise.record.resolution import (
-    reliabilities,
+    estimate_reliability,
     resolve,
-    resolve_majority,
     resolve_weighted,
 )
+from labelwise.record.votes import majority_label
 from tests.record.crowds import crowd
 from tests.theory.doctests import run_examples
 
@@ -24,9 +24,9 @@ def test_examples_run():
 
 
 def test_the_majority_stands_and_a_tie_stays_open():
-    assert resolve_majority({"a": 1, "b": 2, "c": 2}) == 2
-    assert resolve_majority({"a": 1, "b": 2}) is None
-    assert resolve_majority({}) is None
+    assert majority_label({"a": 1, "b": 2, "c": 2}) == 2
+    assert majority_label({"a": 1, "b": 2}) is None
+    assert majority_label({}) is None
     assert resolve({1: {"a": "x"}, 2: {"a": "x", "b": "y"}, 3: {}}) == {1: "x"}
 
 
@@ -49,7 +49,7 @@ def test_weighing_recovers_how_often_each_annotator_is_right(seed):
     estimates = [found.reliability[f"p{person}"] for person in range(5)]
     np.testing.assert_allclose(estimates, accuracies, atol=0.05)
     right = np.mean([found.labels.get(i) == truth[i] for i in votes])
-    by_majority = np.mean([resolve_majority(votes[i]) == truth[i] for i in votes])
+    by_majority = np.mean([majority_label(votes[i]) == truth[i] for i in votes])
     assert right > by_majority + 0.03
 
 
@@ -152,6 +152,6 @@ def test_reliability_from_counted_votes_is_that_of_all_votes():
         for item in range(300)
     }
     counted = Counter(tuple(given.items()) for given in votes.values())
-    found, expected = reliabilities(counted), resolve_weighted(votes).reliability
+    found, expected = estimate_reliability(counted), resolve_weighted(votes).reliability
     assert found.keys() == expected.keys()
     assert list(found.values()) == pytest.approx(list(expected.values()), abs=1e-9)

@@ -1,15 +1,15 @@
-r"""Which label stands where several people labelled an item?
+r"""Resolution of several votes on an item to one label.
 
-By majority, the label with the most votes stands; a tie stays open. By weight, annotator :math:`j`
-gives the right one of :math:`K` labels with probability :math:`r_j` and any other alike, so that a
-vote counts :math:`\log (K-1) r_j / (1 - r_j)`, but never less than nothing. EM finds the
-:math:`r_j` from the items with two votes or more, each annotator beginning with four imagined right
-labels and one wrong. Numbers take the median under either rule.
+By majority, the label with the most votes wins, and a tie stays open. With weights, annotator
+:math:`j` gives the correct one of :math:`K` labels with probability :math:`r_j` and each other one
+with equal probability, so a vote has the weight :math:`\log (K-1) r_j / (1 - r_j)`, at least 0.
+EM estimates :math:`r_j` from the items with two votes or more, with a prior of four correct labels
+and one wrong one per annotator. Numbers take the median under either rule.
 
-Cost: one pass over the votes. Items on which the same people took the same sides are one to EM.
+Cost: one pass over the votes. EM treats items with the same pattern of votes as one.
 
 Reference: A. Dawid, A. Skene, "Maximum Likelihood Estimation of Observer Error-Rates Using the EM
-Algorithm", Applied Statistics 28, 1979, with one number per annotator.
+Algorithm", Applied Statistics 28, 1979, with one parameter per annotator.
 """
 
 import statistics
@@ -23,26 +23,26 @@ import numpy as np
 from labelwise.arrays import Floats, Ids
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Label
+from labelwise.record.votes import majority_label
 
 Votes = Mapping[int, Mapping[str, Label]]
 
 RULES = ("majority", "weighted")
 
-_IMAGINED = (4.0, 1.0)
-"""Right and wrong labels that every annotator is given before any is seen."""
+_PRIOR = (4.0, 1.0)
+"""Prior counts of correct and wrong labels of every annotator."""
 
-_ROUNDS, _TOLERANCE = 1000, 1e-7
-"""EM ends when nobody's reliability moves any more; where votes are like chance it creeps for ever,
-towards nothing that matters, and is ended."""
+_MAX_ITERATIONS, _TOLERANCE = 1000, 1e-7
+"""EM stops at this change of reliability; for votes at chance level it may not converge."""
 
 
-class Resolution(NamedTuple):
-    """The labels that stand, how sure each is, and how often each annotator is right.
+class WeightedLabels(NamedTuple):
+    """Labels by weighted votes.
 
     Attributes:
-        labels: id to label, without the items that stay open.
-        confidence: id to the probability of its likeliest label, open items too.
-        reliability: annotator to the estimated share of right labels.
+        labels: id to label, without items that stay open.
+        confidence: id to the probability of its most likely label, including open items.
+        reliability: annotator to the estimated share of correct labels.
     """
 
     labels: dict[int, Label]
@@ -53,13 +53,13 @@ class Resolution(NamedTuple):
 def resolve(
     votes: Votes, rule: str = "majority", *, classes: int | None = None, regression: bool = False
 ) -> dict[int, Label]:
-    """The label that stands for each item; items without a clear one are left out.
+    """Resolve votes to one label per item; items without a clear one are left out.
 
     Args:
         votes: id to annotator to label.
         rule: ``majority`` or ``weighted``.
-        classes: how many labels there are to choose from; as many as were seen if None.
-        regression: whether labels are numbers, whose median then stands under either rule.
+        classes: number of classes; the number of different labels if None.
+        regression: whether labels are numbers, resolved to their median.
 
     >>> resolve({7: {"ann": "cat", "bob": "cat", "eve": "dog"}, 8: {"ann": "cat", "bob": "dog"}})
     {7: 'cat'}
@@ -74,33 +74,19 @@ def resolve(
         }
     if rule == "weighted":
         return resolve_weighted(votes, classes=classes).labels
-    found = ((item, resolve_majority(given)) for item, given in votes.items())
+    found = ((item, majority_label(given)) for item, given in votes.items())
     return {item: label for item, label in found if label is not None}
 
 
-def resolve_majority(votes: Mapping[str, Label]) -> Label | None:
-    """The label with more votes than any other, or None where two are level.
-
-    >>> resolve_majority({"ann": 3, "bob": 3, "eve": 5})
-    3
-    >>> resolve_majority({"ann": 3, "bob": 5}) is None
-    True
-    """
-    if len(set(votes.values())) == 1:
-        return next(iter(votes.values()))
-    leading = Counter(votes.values()).most_common(2)
-    if not leading or (len(leading) > 1 and leading[0][1] == leading[1][1]):
-        return None
-    return leading[0][0]
-
-
-def resolve_weighted(votes: Votes, *, classes: int | None = None, sure: float = 0.75) -> Resolution:
-    """Weigh every vote by how often its annotator is right, as found from all votes.
+def resolve_weighted(
+    votes: Votes, *, classes: int | None = None, sure: float = 0.75
+) -> WeightedLabels:
+    """Resolve votes weighted by the estimated reliability of their annotators.
 
     Args:
         votes: id to annotator to label.
-        classes: how many labels there are to choose from; as many as were seen if None.
-        sure: a contested item stays open unless its likeliest label has this probability.
+        classes: number of classes; the number of different labels if None.
+        sure: minimum probability of the label of a disputed item; below it the item stays open.
 
     >>> votes = {i: {"ann": i % 3, "bob": i % 3, "eve": 0} for i in range(30)}
     >>> votes[30] = {"ann": 2, "eve": 0}
@@ -113,14 +99,14 @@ def resolve_weighted(votes: Votes, *, classes: int | None = None, sure: float = 
     seen = {label for given in votes.values() for label in given.values()}
     if classes is not None and classes < len(seen):
         raise BadInput(f"there are {len(seen)} labels among the votes; classes is {classes}")
-    patterns = {item: _pattern(given) for item, given in votes.items() if given}
+    patterns = {item: _find_pattern(given) for item, given in votes.items() if given}
     if not patterns:
-        return Resolution({}, {}, {})
-    rows = _Rows.of(Counter(patterns.values()), max(2, classes or len(seen)))
-    reliability = rows.reliability()
+        return WeightedLabels({}, {}, {})
+    rows = _VotePatterns.from_counts(Counter(patterns.values()), max(2, classes or len(seen)))
+    reliability = rows.estimate_reliability()
     settled = {
         pattern: (by, chance, sides == 1 or chance >= sure)
-        for pattern, by, chance, sides in rows.winners(reliability)
+        for pattern, by, chance, sides in rows.find_winners(reliability)
     }
     labels: dict[int, Label] = {}
     confidence: dict[int, float] = {}
@@ -128,61 +114,63 @@ def resolve_weighted(votes: Votes, *, classes: int | None = None, sure: float = 
         by, confidence[item], clear = settled[pattern]
         if clear:
             labels[item] = votes[item][by]
-    return Resolution(labels, confidence, dict(zip(rows.people, reliability.tolist(), strict=True)))
+    return WeightedLabels(
+        labels, confidence, dict(zip(rows.people, reliability.tolist(), strict=True))
+    )
 
 
-def reliabilities(
+def estimate_reliability(
     counted: Mapping[tuple[tuple[str, Label], ...], int], *, classes: int | None = None
 ) -> dict[str, float]:
-    """How often each annotator is right, as `resolve_weighted` finds it.
+    """Estimate the share of correct labels of each annotator, as `resolve_weighted` does.
 
     Args:
-        counted: what people said of an item, as (annotator, label) pairs, to the number of items.
-        classes: how many labels there are to choose from; as many as were seen if None.
+        counted: votes on an item, as (annotator, label) pairs, to the number of such items.
+        classes: number of classes; the number of different labels if None.
 
-    >>> said = {(("ann", 1), ("bob", 1), ("eve", 0)): 20, (("ann", 0), ("bob", 0), ("eve", 0)): 10}
-    >>> found = reliabilities(said)
+    >>> votes = {(("ann", 1), ("bob", 1), ("eve", 0)): 20, (("ann", 0), ("bob", 0), ("eve", 0)): 10}
+    >>> found = estimate_reliability(votes)
     >>> found["ann"] > 0.9 > 0.5 > found["eve"]
     True
     """
     seen = {label for given in counted for _, label in given}
     patterns: Counter[_Pattern] = Counter()
     for given, times in counted.items():
-        patterns[_pattern(dict(given))] += times
+        patterns[_find_pattern(dict(given))] += times
     if not patterns:
         return {}
-    rows = _Rows.of(patterns, max(2, classes or len(seen)))
-    return dict(zip(rows.people, rows.reliability().tolist(), strict=True))
+    rows = _VotePatterns.from_counts(patterns, max(2, classes or len(seen)))
+    return dict(zip(rows.people, rows.estimate_reliability().tolist(), strict=True))
 
 
 _Pattern = tuple[tuple[str, ...], tuple[int, ...]]
-"""Who voted, and who with whom: annotators in order, and the number of the label of each."""
+"""Sorted annotators, and for each the index of its label among those of the item."""
 
 
-def _pattern(given: Mapping[str, Label]) -> _Pattern:
-    """The sides that people took on an item.
+def _find_pattern(given: Mapping[str, Label]) -> _Pattern:
+    """The pattern of agreement on an item.
 
-    Annotators err alike on all labels, so that nothing else of an item matters to EM, and a million
-    items have a handful of patterns.
+    The model treats all labels alike, so EM needs only the pattern, and a million items have few
+    patterns.
     """
     people, sides = tuple(sorted(given)), dict[Label, int]()
     return people, tuple(sides.setdefault(given[by], len(sides)) for by in people)
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """All patterns as arrays; a cell is one side of one pattern.
+class _VotePatterns:
+    """All patterns as arrays; a cell is one label of one pattern.
 
     Attributes:
-        patterns: ``u`` of them.
-        people: ``a`` of them.
-        classes: how many labels there are to choose from, 2 or more.
-        times: ``(u,)``, how many items have each pattern.
-        pattern: ``(v,)``, of each vote.
-        person: ``(v,)``, whose vote it is.
-        cell: ``(v,)``, the side that it takes; cells of a pattern follow one another.
-        starts: ``(u,)``, the first cell of each pattern.
-        sides: ``(u,)``, how many cells it has.
+        patterns: ``u`` patterns.
+        people: ``a`` annotators.
+        classes: number of classes, 2 or more.
+        times: ``(u,)``, number of items with each pattern.
+        pattern: ``(v,)``, pattern of each vote.
+        person: ``(v,)``, annotator of each vote.
+        cell: ``(v,)``, cell of each vote; the cells of a pattern are consecutive.
+        starts: ``(u,)``, first cell of each pattern.
+        sides: ``(u,)``, number of its cells.
     """
 
     patterns: list[_Pattern]
@@ -196,7 +184,7 @@ class _Rows:
     sides: Ids
 
     @classmethod
-    def of(cls, counted: Counter[_Pattern], classes: int) -> "_Rows":
+    def from_counts(cls, counted: Counter[_Pattern], classes: int) -> "_VotePatterns":
         patterns = list(counted)
         people = sorted({by for who, _ in patterns for by in who})
         number = {by: place for place, by in enumerate(people)}
@@ -216,34 +204,36 @@ class _Rows:
             sides=sides,
         )
 
-    def chances(self, reliability: Floats) -> Floats:
-        """The probability that each cell is right, ``(c,)``, for reliabilities ``(a,)``."""
+    def cell_probabilities(self, reliability: Floats) -> Floats:
+        """The probability that each cell is correct, ``(c,)``, for reliabilities ``(a,)``."""
         floor = np.maximum(reliability, 1.0 / self.classes)
-        worth = np.log((self.classes - 1) * floor / (1.0 - floor))
-        scores = np.bincount(self.cell, weights=worth[self.person])
+        weight = np.log((self.classes - 1) * floor / (1.0 - floor))
+        scores = np.bincount(self.cell, weights=weight[self.person])
         top = np.maximum.reduceat(scores, self.starts)
         powers = np.exp(scores - np.repeat(top, self.sides))
         totals = np.add.reduceat(powers, self.starts) + (self.classes - self.sides) * np.exp(-top)
         return np.asarray(powers / np.repeat(totals, self.sides))
 
-    def reliability(self) -> Floats:
-        """How often each annotator is right, ``(a,)``, by EM over the items with several votes."""
-        right, wrong = _IMAGINED
+    def estimate_reliability(self) -> Floats:
+        """The share of correct labels of each annotator, ``(a,)``, by EM."""
+        right, wrong = _PRIOR
         several = np.bincount(self.pattern)[self.pattern] > 1
         times = np.where(several, self.times[self.pattern], 0.0)
         seen = np.bincount(self.person, weights=times)
         found = np.full(len(self.people), right / (right + wrong))
-        for _ in range(_ROUNDS):
-            expected = np.bincount(self.person, weights=times * self.chances(found)[self.cell])
+        for _ in range(_MAX_ITERATIONS):
+            expected = np.bincount(
+                self.person, weights=times * self.cell_probabilities(found)[self.cell]
+            )
             better = (right + expected) / (right + wrong + seen)
             found, moved = better, float(np.abs(better - found).max())
             if moved < _TOLERANCE:
                 break
         return found
 
-    def winners(self, reliability: Floats) -> Iterable[tuple[_Pattern, str, float, int]]:
-        """Each pattern with someone on its likeliest side, the side's chance, and its sides."""
-        chances = self.chances(reliability)
+    def find_winners(self, reliability: Floats) -> Iterable[tuple[_Pattern, str, float, int]]:
+        """Each pattern with a supporter of its most likely cell, the probability, and its cells."""
+        chances = self.cell_probabilities(reliability)
         for pattern, start, sides in zip(self.patterns, self.starts, self.sides, strict=True):
             side = int(np.argmax(chances[start : start + sides]))
             who, votes = pattern
