@@ -1,6 +1,6 @@
-"""Labelling with people: campaigns, the record of what they did, and where it is kept.
+"""Campaigns: rounds of labelling and training on a record.
 
-Everything is imported when it is asked for: a page that serves labels needs no model.
+Names are imported on first use, so that labelling does not import the model.
 """
 
 import importlib
@@ -13,13 +13,13 @@ _HOMES = {
     "Settings": "labelwise.campaign.settings",
     "open_storage": "labelwise.record.storage",
 }
-"""The modules of this package by what they give."""
+"""The module of each public name."""
 
 __all__ = ["Campaign", "Desk", "Project", "Settings", "open_storage"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, when it is asked for."""
+    """Import a name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"labelwise.campaign has no {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
