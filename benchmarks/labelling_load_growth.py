@@ -100,9 +100,9 @@ def measure_growth(
         fill(project, ledger, events, wanted)
         line = {
             "events": ledger.length,
-            "labels": ledger.told,
+            "labels": ledger.vote_count,
             "trainings": len(ledger.trainings),
-            "events_after_the_snapshot": ledger.length - ledger.kept,
+            "events_after_the_snapshot": ledger.length - ledger.snapshot_length,
         }
         line |= keeping | time_status(project.home, repeats)
         line |= time_server(project.home, repeats)
@@ -131,7 +131,7 @@ def time_snapshot(project: Project, ledger: Ledger) -> dict[str, Any]:
     begin, cpu = time.perf_counter(), time.process_time()
     body = snapshots.encode_ledger(ledger)
     project.storage().save_snapshot(project.name, ledger.length, body)
-    ledger.kept = ledger.length
+    ledger.snapshot_length = ledger.length
     wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
     return {"snapshot_seconds": round(wall, 4), "snapshot_cpu_seconds": round(cpu, 4)}
 

@@ -56,7 +56,7 @@ def test_classes_may_be_a_list_or_an_array():
         ({"classes": ("a", 0.5)}, "a class is a name or a whole number; got 0.5"),
         ({"classes": ("a", "b"), "regression": True}, "a regression has no classes"),
         ({"options": [1]}, "options must be a mapping"),
-        ({"options": {"p": object()}, "strategy": "lewis"}, "options must be plain values"),
+        ({"options": {"p": object()}, "strategy": "lewis"}, "options must be JSON values"),
     ],
 )
 def test_a_wrong_value_is_refused(given, words):

@@ -137,7 +137,7 @@ def test_settings_that_are_so_already_change_nothing(folder, capsys):
 def test_lent_items_can_be_given_back(folder, capsys):
     ask(capsys, "ann.csv", "--lend", "6", "--by", "ann")
     assert answer(capsys, "give-back", "--by", "ann")[:2] == (0, "6 items given back\n")
-    assert not ledger().loans
+    assert not ledger().leases
 
 
 def test_classes_can_be_added_to_numbers_that_were_told(tmp_path, monkeypatch, capsys):

@@ -182,7 +182,7 @@ def test_several_people_in_one_file_are_told_in_one_step(texts, capsys):
     write("good.csv", rows)
     write("bad.csv", [*rows, {"id": items[4], "label": "lwo", "by": "eve"}])
     assert answer(capsys, "tell", "bad.csv")[0] == 1
-    assert ledger().told == 0
+    assert ledger().vote_count == 0
     told(capsys, "good.csv")
     assert ledger().votes == {item: {"ann": "low", "bob": "low"} for item in items[:3]}
 

@@ -162,7 +162,7 @@ def test_the_first_format_is_read_for_ever() -> None:
     assert ledger.weight_of(12) == 30.5
     assert ledger.validation == {55}
     assert ledger.batches[1].asked.guesses == (("owl", 0.75), ("crow", 0.5), ("wren", 0.125))
-    assert ledger.loans == {18: {"bob": 1767226200.0}}
+    assert ledger.leases == {18: {"bob": 1767226200.0}}
     assert ledger.seconds_spent == 9.75
     assert ledger.trainings[0].metrics == {"accuracy": 0.75, "interval": [0.5, 0.9]}
     assert ledger.failure is not None

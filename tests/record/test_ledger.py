@@ -94,7 +94,7 @@ def test_lends_what_a_walk_through_the_record_would(
     now = (events[-1].at if events else 0.0) + later
     for by in (*PEOPLE, "new"):
         assert ledger.available(by, count, now) == slow.available(by, count, now)
-        live = [id for id in range(5) if ledger.loans.get(id, {}).get(by, now) > now]
+        live = [id for id in range(5) if ledger.leases.get(id, {}).get(by, now) > now]
         assert live == sorted(slow.own_loans(by, now))
 
 
@@ -110,7 +110,7 @@ def test_knows_of_people_what_a_walk_through_the_record_finds(events: list[Event
     seconds = [event.seconds for event in slow.of(Told) if event.seconds is not None]
     assert list(ledger.recent_seconds) == seconds
     assert ledger.seconds_spent == sum(seconds)
-    assert ledger.told == sum(len(slow.said_of(id)[0]) for id in slow.ids())
+    assert ledger.vote_count == sum(len(slow.said_of(id)[0]) for id in slow.ids())
     assert ledger.trainings == slow.trainings()
     assert ledger.training == slow.training()
     assert ledger.failure == slow.failure()
@@ -156,7 +156,7 @@ def test_lends_an_item_to_one_person_until_the_loan_lapses() -> None:
     ledger.apply(Returned(11.0, (8,), "ann"))
     assert ledger.available("bob", 2, now=19.0) == [8, 6]
     ledger.apply(Told(12.0, 4, 1, "ann"))
-    assert ledger.loans == {}
+    assert ledger.leases == {}
 
 
 def test_two_are_lent_an_item_that_wants_two_labels_but_never_three() -> None:
@@ -180,9 +180,9 @@ def test_who_labelled_an_item_and_has_it_lent_again_counts_once() -> None:
 
 def test_loans_that_lapsed_are_forgotten_in_time() -> None:
     ledger = replay([ASKED, Lent(2.0, (8, 4), "ann", 9.0), Lent(9.0, (8,), "bob", 20.0)])
-    assert ledger.loans == {8: {"bob": 20.0}, 4: {"ann": 9.0}}
+    assert ledger.leases == {8: {"bob": 20.0}, 4: {"ann": 9.0}}
     ledger.apply(Lent(10.0, (6,), "ann", 20.0))
-    assert ledger.loans == {8: {"bob": 20.0}, 6: {"ann": 20.0}}
+    assert ledger.leases == {8: {"bob": 20.0}, 6: {"ann": 20.0}}
 
 
 def test_undoing_goes_back_one_by_one() -> None:
@@ -262,7 +262,7 @@ def test_answers_take_no_longer_as_the_record_grows(batches: int) -> None:
     """A hundred times the labels, in a hundred times the batches or in batches so much larger."""
     short = half_labelled(20, 20)
     long = half_labelled(batches, 48_000 // batches)
-    assert long.told > 90 * short.told
+    assert long.vote_count > 90 * short.vote_count
 
     def ask(ledger: Ledger) -> Callable[[], None]:
         waiting = next(iter(ledger.waiting))

@@ -30,9 +30,9 @@ RECORDS = Path(__file__).parent / "records"
 def everything(ledger: Ledger) -> str:
     """The whole content of a ledger, with types, and in order where the order matters."""
     parts = dict(vars(ledger))
-    del parts["kept"], parts["_shared"]  # they only save time
+    del parts["snapshot_length"], parts["_shared"]  # they only save time
     parts["_open"], parts["validation"] = sorted(ledger._open), sorted(ledger.validation)
-    parts["loans"] = sorted((id, sorted(leases.items())) for id, leases in ledger.loans.items())
+    parts["leases"] = sorted((id, sorted(leases.items())) for id, leases in ledger.leases.items())
     queue = parts.pop("waiting")
     parts["queue"] = (queue.order, queue.positions, bytes(queue.flags), len(queue), list(queue))
     assert all(type(part) is not LabelQueue for part in parts.values())
@@ -102,7 +102,7 @@ def test_is_saved_after_many_events(storage: Storage) -> None:
     assert saved is not None
     assert saved[0] == len(events)
     assert not save_snapshot_if_due(storage, "birds", ledger, min_events=100)
-    assert load_ledger(storage, "birds").kept == len(events)
+    assert load_ledger(storage, "birds").snapshot_length == len(events)
 
 
 def test_loading_a_long_record_saves_one() -> None:
@@ -111,7 +111,7 @@ def test_loading_a_long_record_saves_one() -> None:
     ledger = load_ledger(storage, "birds")
     saved = storage.load_snapshot("birds")
     assert saved is not None
-    assert saved[0] == ledger.length == ledger.kept
+    assert saved[0] == ledger.length == ledger.snapshot_length
     assert everything(load_ledger(storage, "birds")) == everything(ledger)
 
 
@@ -157,7 +157,7 @@ def test_a_record_with_a_binary_snapshot_of_version_0_1_0_opens(storage: Storage
     ledger = load_ledger(storage, "birds")
     assert everything(ledger) == everything(replay(events))
     assert save_snapshot_if_due(storage, "birds", ledger, min_events=1)
-    assert load_ledger(storage, "birds").kept == len(events)
+    assert load_ledger(storage, "birds").snapshot_length == len(events)
 
 
 def test_leases_and_labels_of_all_types_survive() -> None:

@@ -130,7 +130,7 @@ def test_a_repeated_call_changes_nothing(page, project):
     client = page("ann")
     first = tell(client, {0: "3"}).json()
     assert tell(client, {0: "3"}).json() == first
-    assert project.desk().ledger().told == 1
+    assert project.desk().ledger().vote_count == 1
 
 
 def test_seconds_are_kept(page, project):
@@ -258,7 +258,7 @@ def test_unknown_addresses_and_methods_answer_in_json(page):
 def test_an_unexpected_error_tells_nothing_of_the_inside(page, project):
     client = page("ann")
     (project.home / "items.jsonl").write_text('{"id": 5}\n')
-    project.items._lines._read()
+    project.items._lines._index_lines()
     answer = client.post("/api/lend", json={"count": 1})
     assert answer.status_code >= 400
     assert list(answer.json()) == ["error"] and "Traceback" not in answer.text

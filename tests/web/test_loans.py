@@ -43,7 +43,7 @@ def ids(answer):
 
 
 def lent(project, name):
-    now, held = time.time(), project.desk().ledger().loans
+    now, held = time.time(), project.desk().ledger().leases
     return sorted(item for item, people in held.items() if people.get(name, 0) > now)
 
 

@@ -97,13 +97,13 @@ def campaign_cost(ledger: Ledger, settings: Settings) -> CampaignCost:
     The ledger keeps only the last times; earlier labels count with the mean of these.
 
     >>> ledger = Ledger()
-    >>> ledger.told = 90
+    >>> ledger.vote_count = 90
     >>> ledger.recent_seconds.extend([4.0] * 90)
     >>> campaign_cost(ledger, Settings(price=0.1, budget_money=10.0)).says
     '90 labels in 0.1 hours (4.0 s each), 9.00 of 10.00 in money; 90 % is spent, 10 labels are left'
     """
     found = summarize_times(ledger.recent_seconds)
-    return compute_cost(ledger.told, found, settings, more=found.measured >= RECENT)
+    return compute_cost(ledger.vote_count, found, settings, more=found.measured >= RECENT)
 
 
 def compute_cost(

@@ -169,7 +169,7 @@ def lease_items(
     found = ledger.available(by, int(count) + len(without), now) if count else []
     ids = [item for item in found if item not in without][: int(count)]
     late = now + settings.lend_seconds / 2
-    new = [item for item in ids if ledger.loans.get(item, {}).get(by, 0.0) < late]
+    new = [item for item in ids if ledger.leases.get(item, {}).get(by, 0.0) < late]
     events: list[Event] = [Lent(now, tuple(new), by, now + settings.lend_seconds)] if new else []
     return events, ids
 
@@ -178,8 +178,8 @@ def return_events(
     ledger: Ledger, ids: Iterable[int] | None, *, by: str, now: float
 ) -> list[Returned]:
     """Events that return an annotator's leases; leases of others are ignored."""
-    wanted = ledger.loans if ids is None else ids
-    mine = [item for item in wanted if by in ledger.loans.get(item, {})]
+    wanted = ledger.leases if ids is None else ids
+    mine = [item for item in wanted if by in ledger.leases.get(item, {})]
     return [Returned(now, tuple(mine), by)] if mine else []
 
 
@@ -188,7 +188,7 @@ def _can_lease_after(ledger: Ledger, item: int, by: str, now: float) -> bool:
     skip = ledger.skipped.get(item)
     if item not in ledger.asked_ids or (skip is not None and skip.by != by):
         return False
-    loans = ledger.loans.get(item, {})
+    loans = ledger.leases.get(item, {})
     others = {who for who, until in loans.items() if until > now} | set(ledger.votes.get(item, {}))
     return len(others - {by}) < ledger.overlap
 

@@ -164,7 +164,7 @@ def count_left(ledger: Ledger, settings: Settings) -> int:
     left = ledger.items - len(ledger.asked_ids)
     if settings.budget_labels is not None:
         wanted = sum(batch.open for batch in ledger.open_batches) * settings.overlap
-        left = min(left, (settings.budget_labels - ledger.told - wanted) // settings.overlap)
+        left = min(left, (settings.budget_labels - ledger.vote_count - wanted) // settings.overlap)
     return max(left, 0)
 
 

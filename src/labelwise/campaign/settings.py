@@ -44,7 +44,7 @@ class Settings:
         budget_hours: limit on hours of labelling.
 
     Example:
-        >>> Settings(classes=("cat", "dog"), batch=20).label(1)
+        >>> Settings(classes=("cat", "dog"), batch=20).normalize_label(1)
         'dog'
     """
 

@@ -85,7 +85,7 @@ def give_back_items(
 
 
 def _count_reserved(desk: "Desk", by: str) -> int:
-    return desk.look(lambda ledger: sum(by in people for people in ledger.loans.values()))
+    return desk.look(lambda ledger: sum(by in people for people in ledger.leases.values()))
 
 
 _RESOLVE = """Decide the labels of items, overriding the annotators.

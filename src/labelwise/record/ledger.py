@@ -159,11 +159,11 @@ class Ledger(ItemVotes):
         batches: all batches, oldest first.
         waiting: ids that still need labels, oldest batch first, in the order of picking.
         validation: ids that are used only for evaluation.
-        loans: id to annotator to the end of the lease; may contain expired leases.
+        leases: id to annotator to the end of the lease; may contain expired leases.
         trainings: successful trainings, by number.
         training: the training that runs now, or None.
         failure: the failure of the last training, or None.
-        kept: number of events that the last saved snapshot covers.
+        snapshot_length: number of events that the last saved snapshot covers.
 
     Example:
         >>> ledger = replay([
@@ -187,11 +187,11 @@ class Ledger(ItemVotes):
         self.batches: list[Batch] = []
         self.waiting = LabelQueue()
         self.validation: set[int] = set()
-        self.loans: dict[int, dict[str, float]] = {}
+        self.leases: dict[int, dict[str, float]] = {}
         self.trainings: list[Trained] = []
         self.training: Training | None = None
         self.failure: TrainingFailed | None = None
-        self.kept = 0
+        self.snapshot_length = 0
         self._open: dict[int, Batch] = {}  # by index in self.batches
         self._firsts: list[int] = []  # first position of every batch
         self._lent_to: dict[str, dict[int, None]] = {}
@@ -236,12 +236,12 @@ class Ledger(ItemVotes):
         found = [
             id
             for id in self._lent_to.get(by, ())
-            if self.loans[id][by] > now
+            if self.leases[id][by] > now
             and id in self.waiting
             and by not in self.votes.get(id, NO_VOTES)
         ][: max(count, 0)]
         for id in self._waiting_for(by) if len(found) < count else ():
-            votes, leases = self.votes.get(id, NO_VOTES), self.loans.get(id, {})
+            votes, leases = self.votes.get(id, NO_VOTES), self.leases.get(id, {})
             if by in votes or leases.get(by, now) > now:
                 continue
             taken = sum(until > now and who not in votes for who, until in leases.items())
@@ -314,17 +314,17 @@ class Ledger(ItemVotes):
 
     def _apply_lent(self, event: Lent) -> None:
         for id in list(self._lent_to.get(event.by, ())):
-            if self.loans[id][event.by] <= event.at:
+            if self.leases[id][event.by] <= event.at:
                 self._end_lease(id, event.by)
         for id in event.ids:
-            for by, until in list(self.loans.get(id, {}).items()):
+            for by, until in list(self.leases.get(id, {}).items()):
                 if until <= event.at:
                     self._end_lease(id, by)
             self.add_lease(id, event.by, event.until)
 
     def add_lease(self, id: int, by: str, until: float) -> None:
         """Lease an item to an annotator until a time."""
-        self.loans.setdefault(id, {})[by] = until
+        self.leases.setdefault(id, {})[by] = until
         self._lent_to.setdefault(by, {})[id] = None
 
     def _apply_returned(self, event: Returned) -> None:
@@ -408,12 +408,12 @@ class Ledger(ItemVotes):
                 del self._open[index]
 
     def _end_lease(self, id: int, by: str) -> None:
-        leases = self.loans.get(id)
+        leases = self.leases.get(id)
         if leases is None or by not in leases:
             return
         del leases[by]
         if not leases:
-            del self.loans[id]
+            del self.leases[id]
         del self._lent_to[by][id]
         if not self._lent_to[by]:
             del self._lent_to[by]

@@ -58,7 +58,7 @@ def save_snapshot_if_due(
 
     A storage that cannot be written right now is ignored, since nothing is lost.
     """
-    if ledger.length - ledger.kept < max(min_events, MIN_SHARE * ledger.length):
+    if ledger.length - ledger.snapshot_length < max(min_events, MIN_SHARE * ledger.length):
         return False
     try:
         storage.save_snapshot(campaign, ledger.length, encode_ledger(ledger))
@@ -66,7 +66,7 @@ def save_snapshot_if_due(
     except StorageFailed:
         return False
     finally:
-        ledger.kept = ledger.length  # after a failure, try again when the next one is due
+        ledger.snapshot_length = ledger.length  # after a failure, wait until the next one is due
 
 
 def _load_snapshot(storage: Storage, campaign: str) -> Ledger | None:
@@ -87,7 +87,7 @@ def encode_ledger(ledger: Ledger) -> bytes:
         "length": ledger.length,
         "settings": ledger.settings,
         "items": ledger.items,
-        "told": ledger.told,
+        "vote_count": ledger.vote_count,
         "seconds_spent": ledger.seconds_spent,
         "recent_seconds": list(ledger.recent_seconds),
         "trainings": [event_to_json(event) for event in ledger.trainings],
@@ -96,7 +96,7 @@ def encode_ledger(ledger: Ledger) -> bytes:
         "batches": [event_to_json(batch.asked) for batch in ledger.batches],
         "waiting": list(ledger.waiting),
         "leases": [
-            (id, by, ledger.loans[id][by]) for by, ids in ledger._lent_to.items() for id in ids
+            (id, by, ledger.leases[id][by]) for by, ids in ledger._lent_to.items() for id in ids
         ],
         "annotators": [(by, *astuple(work)) for by, work in ledger.per_annotator.items()],
         "actions": [(by, list(ids)) for by, ids in ledger._actions.items()],
@@ -121,9 +121,9 @@ def decode_ledger(body: bytes) -> Ledger:
         raise ValueError(f"the snapshot has format {content['format']}, not {FORMAT}")
     ledger = Ledger()
     ledger.use_settings(content["settings"])
-    for name in ("length", "items", "told", "seconds_spent"):
+    for name in ("length", "items", "vote_count", "seconds_spent"):
         setattr(ledger, name, content[name])
-    ledger.kept = ledger.length
+    ledger.snapshot_length = ledger.length
     ledger.recent_seconds.extend(content["recent_seconds"])
     ledger.trainings = [event_from_json(event) for event in content["trainings"]]  # type: ignore[misc]
     for name in ("training", "failure"):

@@ -91,7 +91,7 @@ class ItemVotes:
         per_annotator: annotator to their work.
         seconds_spent: total labelling time.
         recent_seconds: times of the last labels, at most 1,000.
-        told: number of votes that count.
+        vote_count: number of votes that count.
 
     Example:
         >>> votes = ItemVotes()
@@ -112,7 +112,7 @@ class ItemVotes:
         self.per_annotator: dict[str, AnnotatorWork] = {}
         self.seconds_spent = 0.0
         self.recent_seconds: deque[float] = deque(maxlen=RECENT)
-        self.told = 0
+        self.vote_count = 0
         self._regression = False
         self._actions: dict[str, dict[int, None]] = {}  # annotator to ids, by last action
         self._tied: dict[int, None] = {}
@@ -143,7 +143,7 @@ class ItemVotes:
         self._remove_skip(id)
         if by not in self.votes.get(id, NO_VOTES):
             work.labels += 1
-            self.told += 1
+            self.vote_count += 1
         self._add_vote(id, by, event.label)
         self._add_action(id, by)
         self._update_item(id)
@@ -227,7 +227,7 @@ class ItemVotes:
         if by not in votes:
             return
         self.per_annotator[by].labels -= 1
-        self.told -= 1
+        self.vote_count -= 1
         if len(votes) == 1:
             del self.votes[id]
         else:

@@ -12,7 +12,7 @@ from tests.web.page.test_page_grid import ids
 
 def lent_to(labelling, name):
     """The items that someone has on loan now."""
-    now, loans = time.time(), labelling.ledger().loans
+    now, loans = time.time(), labelling.ledger().leases
     return {item for item, people in loans.items() if people.get(name, 0) > now}
 
 
