@@ -82,14 +82,14 @@ def test_bad_targets_are_refused(targets, loss, message):
 
 
 def test_nothing_at_all_is_refused():
-    with pytest.raises(BadInput, match="nothing to train on; give one labelled item or more"):
+    with pytest.raises(BadInput, match="no labelled items; give one labelled item or more"):
         convert_targets(np.zeros(0, dtype=int), 0, "cross_entropy")
 
 
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        ([0, 3, 1], "label 3 of item 1 is out of range: the module has 3 classes, 0 to 2"),
+        ([0, 3, 1], "label 3 of item 1 is out of range; the module has 3 classes, 0 to 2"),
         ([0, 1, -1], "label -1 of item 2 is out of range"),
         ([2, 2, 2], "all 3 labels are class 2; a classifier needs two classes or more"),
     ],
@@ -130,7 +130,7 @@ def test_weights_of_a_part_have_mean_one_again():
         ([1.0, -0.5, 1.0], "finite and not negative; item 1 has -0.5"),
         ([1.0, 1.0, np.inf], "finite and not negative; item 2 has inf"),
         ([np.nan, 1.0, 1.0], "finite and not negative; item 0 has nan"),
-        ([0.0, 0.0, 0.0], "all weights are zero; give None to count all items alike"),
+        ([0.0, 0.0, 0.0], "all weights are zero; give None to weight all items equally"),
     ],
 )
 def test_bad_weights_are_refused(weights, message):

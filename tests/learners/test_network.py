@@ -144,9 +144,11 @@ def test_a_single_output_is_a_column():
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
 def test_features_that_are_whole_numbers_are_refused_in_words(dtype):
     kind = str(dtype).removeprefix("torch.")
-    with pytest.raises(BadInput, match=rf"refuses whole numbers \({kind}\) as inputs: .*float32"):
+    with pytest.raises(
+        BadInput, match=rf"does not accept integers \({kind}\) as inputs: .*float32"
+    ):
         call_module(nn.Linear(2, 3), torch.ones(4, 2, dtype=dtype))
-    with pytest.raises(BadInput, match=rf"refuses whole numbers \({kind}\)"):
+    with pytest.raises(BadInput, match=rf"does not accept integers \({kind}\)"):
         call_module(nn.Linear(2, 3), {"input": torch.ones(4, 2, dtype=dtype)})
 
 

@@ -177,5 +177,5 @@ def test_modules_without_gradients_or_rows_are_refused():
         tangent_kernel(frozen, torch.ones(2, 2))
     with pytest.raises(BadInput, match=r"one row of outputs per item; got \(1, 4, 3, 3\)"):
         tangent_kernel(nn.Conv2d(1, 4, 3), torch.ones(2, 1, 5, 5))
-    with pytest.raises(BadInput, match="no inputs"):
+    with pytest.raises(BadInput, match="inputs are empty"):
         tangent_kernel(nn.Linear(2, 2), torch.ones(0, 2))

@@ -56,7 +56,7 @@ def test_tensors_and_views_will_do():
         ([[1.0], [2.0]], r"there are 2 items but weights of shape \(2, 1\)"),
         ([1.0, -1.0], "finite and not negative; item 1 has -1.0"),
         ([np.inf, 1.0], "finite and not negative; item 0 has inf"),
-        ([0.0, 0.0], "all weights are zero; give None to count all items alike"),
+        ([0.0, 0.0], "all weights are zero; give None to weight all items equally"),
     ],
 )
 def test_other_weights_are_refused(values, message):

@@ -116,7 +116,7 @@ class Committee:
             folder: where to put them as files, in a folder per model.
 
         Raises:
-            UnknownName: a name is no representation, or one of the learners cannot give it.
+            UnknownName: a name is not a representation, or one of the learners cannot give it.
             BadInput: the learners disagree on the number of classes.
         """
         check_names(names, list(REPRESENTATIONS), "a committee")

@@ -1,4 +1,4 @@
-r"""The model that a campaign trains unless it is given another: small, and quick without a GPU.
+r"""The default model of a campaign: small, and fast on a CPU.
 
 =======  ==========================================  =============================================
 kind     inputs                                      network
@@ -8,14 +8,14 @@ texts    ``(n, d)`` rows of an embedding             a perceptron with one hidde
 numbers  ``(n, d)`` standardised rows                a perceptron with one hidden layer
 =======  ==========================================  =============================================
 
-Pictures are scaled to mean 0 and deviation 1 per channel inside the network. Values of a regression
-are standardised for the training, :math:`(y - \mu) / \sigma`, and scaled back in what the learner
-predicts. Both scales are saved with the network. Pictures are moved by up to an eighth of their
-side at random in training; they are not mirrored, which would make other letters of some.
+Images are standardized per channel inside the network. Regression values are standardized for
+training, :math:`(y - \mu) / \sigma`, and scaled back in predictions. Both scales are saved with the
+network. Training shifts images at random by up to an eighth of their side; it does not flip them,
+because that would turn some letters into others.
 
-A training makes about `LEAST_STEPS` steps, `LEAST_EPOCHS` to `MOST_EPOCHS` passes over the labels.
-Networks of fewer than `SMALL` parameters, all usual ones among them, run on one thread of the CPU.
-Cost: some 10 s of one core for 100 to 300 labelled pictures of 28 x 28, a second for other items.
+A training makes about `LEAST_STEPS` steps, in `LEAST_EPOCHS` to `MOST_EPOCHS` epochs. Networks with
+fewer than `SMALL` parameters run on one CPU thread. Cost: about 10 s of one core for 100 to 300
+labelled 28 x 28 images, one second for other items.
 
 Reference: K. Simonyan, A. Zisserman, "Very Deep Convolutional Networks for Large-Scale Image
 Recognition", ICLR 2015, for stages of small convolutions.
@@ -53,16 +53,16 @@ Builder = Callable[[tuple[int, ...], int], nn.Module]
 BATCH, LEAST_STEPS, LEAST_EPOCHS, MOST_EPOCHS = 32, 300, 10, 60
 
 SMALL = 1_000_000
-"""A network of fewer parameters runs on one thread of the CPU."""
+"""Networks with fewer parameters run on one CPU thread."""
 
 _SCALED_FROM = 5_000
-"""The mean and deviation of pictures are measured on so many of them at most."""
+"""Number of images used to measure mean and standard deviation."""
 
 
 class Convolutions(nn.Module):
-    """Three pairs of 3 x 3 convolutions with batch normalisation, the mean of each channel, a head.
+    """Three pairs of 3 x 3 convolutions with batch normalization, global average pooling, a head.
 
-    Pictures of more than 16 pixels are halved by the first convolution, which sees 5 x 5.
+    For images larger than 16 pixels the first convolution is 5 x 5 with stride 2.
 
     Example:
         >>> Convolutions((3, 32, 32), 10)(torch.zeros(2, 3, 32, 32)).shape
@@ -72,7 +72,7 @@ class Convolutions(nn.Module):
     def __init__(
         self, shape: Sequence[int], outputs: int, widths: Sequence[int] = (32, 64, 128)
     ) -> None:
-        """Make layers for pictures of ``shape`` (channels, height, width)."""
+        """Make layers for images of ``shape`` (channels, height, width)."""
         super().__init__()
         side, halved = min(shape[1:]), min(shape[1:]) > 16
         layers: list[nn.Module] = []
@@ -99,14 +99,14 @@ def _make_convolution(before: int, after: int, kernel: int, stride: int) -> list
 
 
 class ScaledNetwork(nn.Module):
-    """A network with the scale of its inputs before it, and beside it that of the labels."""
+    """A network with standardized inputs; also stores the scale of regression labels."""
 
     mean: Tensor
     spread: Tensor
     labels: Tensor
 
     def __init__(self, network: nn.Module, scale: Standardizer | None) -> None:
-        """``scale`` is of the inputs, or None where they are scaled already."""
+        """``scale`` belongs to the inputs; None if they are standardized already."""
         super().__init__()
         mean, spread = (np.zeros(1), np.ones(1)) if scale is None else (scale.mean, scale.spread)
         self.network = network
@@ -115,14 +115,14 @@ class ScaledNetwork(nn.Module):
         self.register_buffer("labels", torch.tensor([0.0, 1.0], dtype=torch.float64))
 
     def forward(self, inputs: Tensor) -> Any:
-        """What the network gives; a regression's are values of mean 0 and deviation 1."""
+        """Outputs of the network; standardized values for a regression."""
         return self.network((inputs.to(self.mean.dtype) - self.mean) / self.spread)
 
 
 class DefaultLearner(TorchLearner):
-    """A `TorchLearner` that has as many outputs as the labels need, and scales a regression's.
+    """A `TorchLearner` with as many outputs as the labels need; standardizes regression labels.
 
-    It gives all representations of a `TorchLearner` with members; `default_learner` makes one.
+    Gives all representations of a `TorchLearner` with members; `default_learner` makes one.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class DefaultLearner(TorchLearner):
         """Remember how to build networks.
 
         Args:
-            build: gives a new network of so many outputs.
+            build: makes a new network with the given number of outputs.
             classes: how many there are, if it is known; labels may need more.
             regression: whether labels are values.
             **settings: those of `TorchLearner`.
@@ -190,7 +190,7 @@ class DefaultLearner(TorchLearner):
         super().load(folder)
 
     def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
-        """As ever, with values in the units of the labels."""
+        """Representations with values in the units of the labels."""
         found = super()._rows(batch, names)
         if self._regression:
             mean, spread = self._network().labels.tolist()
@@ -199,7 +199,7 @@ class DefaultLearner(TorchLearner):
         return found
 
     def _start_module(self) -> nn.Module:
-        """As ever; only now it is known how large the network is."""
+        """A fresh module, on one thread if it is small."""
         module = super()._start_module()
         self._spare_threads(module)
         return module
@@ -207,9 +207,8 @@ class DefaultLearner(TorchLearner):
     def _spare_threads(self, module: nn.Module) -> None:
         """Run a small network on one thread.
 
-        Its layers take microseconds. Threads would wait for one another after each, and on a busy
-        machine the one that others hold up holds up the rest: a training of 96 pictures of 8 x 8
-        took 276 s on two threads and 10 to 20 s on one.
+        Its layers take microseconds, so threads mostly wait for each other: on a busy machine a
+        training on 96 images of 8 x 8 took 276 s with two threads and 10 to 20 s with one.
         """
         size = sum(parameter.numel() for parameter in module.parameters())
         if self._device.type == "cpu" and size < SMALL:
@@ -223,7 +222,7 @@ class DefaultLearner(TorchLearner):
 
 @contextmanager
 def _restore_threads() -> Iterator[None]:
-    """Leave torch as many threads as it had, whatever happens; the number is one for all of it."""
+    """Restore the number of torch threads, which is a global setting."""
     before = torch.get_num_threads()
     try:
         yield
@@ -241,14 +240,14 @@ def default_learner(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> DefaultLearner:
-    """The learner that a campaign takes for items of some kind.
+    """Make the default learner for items of a kind.
 
     Args:
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
-        inputs: those of the pool, as the table above has them; a mapped file stays one.
-        classes: how many there are; None leaves it to the labels.
+        inputs: of the pool, as in the table above; memory maps are not read whole.
+        classes: number of classes; follows from the labels if None.
         regression: whether labels are values.
-        module: ``module(shape, outputs)`` gives another network in the place of the usual one.
+        module: ``module(shape, outputs)`` builds a network to use instead of the default one.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         progress: called as ``progress(stage, done, total)``.
 
@@ -288,12 +287,12 @@ def _make_perceptron(shape: Sequence[int], outputs: int) -> nn.Module:
 
 
 def _sample_images(pictures: Any) -> Any:
-    """Pictures spread evenly over all, as many as are needed to measure them."""
+    """Evenly spaced images, enough to measure mean and deviation."""
     return pictures[:: max(1, -(-len(pictures) // _SCALED_FROM))]
 
 
 def shift_images(images: Tensor) -> Tensor:
-    """Every image moved by up to an eighth of its side; its border comes in behind it.
+    """Shift every image at random by up to an eighth of its side, repeating border pixels.
 
     Example:
         >>> shift_images(torch.ones(5, 1, 8, 8)).unique().tolist()
@@ -310,11 +309,11 @@ def shift_images(images: Tensor) -> Tensor:
 
 
 def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
-    """The function that ``package.module:function`` names; it builds networks.
+    """Import a function that builds networks, named ``package.module:function``.
 
     Args:
-        name: of a function of a module that can be imported.
-        places: folders to look in too, before all others.
+        name: of the function.
+        places: folders to search first.
 
     Example:
         >>> load_builder("labelwise.learners.defaults:Convolutions").__name__
@@ -331,7 +330,7 @@ def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
     except AttributeError as error:
         raise UnknownName(f"{module} has no {function!r}; check {name!r}") from error
     if not callable(found):
-        raise BadInput(f"{name} is no function; it must build a network of (shape, outputs)")
+        raise BadInput(f"{name} is not a function; it must build a network from (shape, outputs)")
     builder: Builder = found
     return builder
 

@@ -1,6 +1,6 @@
-"""What texts and numbers become before a network sees them, offline and without torch.
+"""Preprocessing of texts and numbers for a network, offline and without torch.
 
-`labelwise.media.images` does it for pictures.
+Images are read by `labelwise.media.images`.
 
 =======  ======================================================================================
 items    become
@@ -38,7 +38,7 @@ _BLOCK_BYTES = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class Standardizer:
-    """What takes values to mean 0 and deviation 1, per channel or column.
+    """Standardizes values to mean 0 and deviation 1, per channel or column.
 
     Attributes:
         mean: with the axes of the values, of length 1 but for the second.
@@ -63,18 +63,18 @@ class Standardizer:
             ((b - mean) ** 2).sum(axis=axes, keepdims=True) for b in _iterate_blocks(values)
         )
         spread = np.sqrt(squares / count)
-        spread[spread <= 1e-8 * np.abs(mean)] = 1  # by rounding; small units are no rounding
+        spread[spread <= 1e-8 * np.abs(mean)] = 1  # constant up to rounding
         return cls(mean, spread)
 
     def __call__(self, rows: Arrays) -> NDArray[np.float32]:
-        """Rows like those that were measured, scaled."""
-        if rows.ndim == 4:  # pictures need no more digits, and may be many
+        """Standardize rows."""
+        if rows.ndim == 4:  # images: float32 is enough
             mean, spread = self.mean.astype(np.float32), self.spread.astype(np.float32)
             return np.asarray((rows - mean) / spread, dtype=np.float32)
         return ((rows - self.mean) / self.spread).astype(np.float32)
 
     def back(self, rows: Arrays) -> NDArray[np.float64]:
-        """What the rows were before they were scaled, but for rounding."""
+        """Undo the scaling, up to rounding."""
         return np.asarray(rows * self.spread + self.mean, dtype=np.float64)
 
     def save(self, path: Path) -> None:
@@ -89,7 +89,7 @@ class Standardizer:
 
 
 def _iterate_blocks(values: Arrays) -> Iterator[NDArray[np.float64]]:
-    """Parts of many rows in float64, some megabytes each."""
+    """Iterate over blocks of rows in float64."""
     width = max(1, values.size // max(1, len(values)))
     step = max(1, _BLOCK_BYTES // (8 * width))
     for first in range(0, len(values), step):
@@ -98,11 +98,11 @@ def _iterate_blocks(values: Arrays) -> Iterator[NDArray[np.float64]]:
 
 @dataclass(frozen=True, eq=False)
 class TfidfEmbedding:
-    """What takes texts to ``(n, d)`` numbers: TF-IDF in its first directions.
+    """Embeds texts as ``(n, d)`` numbers: TF-IDF in its first singular directions.
 
     Attributes:
-        words: those that count, in the order of the next two.
-        rarity: ``(w,)``, the inverse document frequency of each.
+        words: the vocabulary.
+        rarity: ``(w,)``, inverse document frequencies.
         directions: ``(d, w)``.
         mean: ``(d,)`` of the texts that were looked at.
         spread: of all their numbers; one for all, since late directions are noise.
@@ -124,7 +124,7 @@ class TfidfEmbedding:
     def fit(
         cls, texts: Sequence[str] | Arrays, *, directions: int = DIRECTIONS
     ) -> "TfidfEmbedding":
-        """Look at texts: which words they have, and which words go together."""
+        """Learn vocabulary and singular directions from texts."""
         extraction, decompose = _import_text_tools()
         words = extraction.TfidfVectorizer(sublinear_tf=True, max_features=MOST_WORDS)
         try:
@@ -143,7 +143,7 @@ class TfidfEmbedding:
         return cls(names, words.idf_, found, mean, spread)
 
     def __call__(self, texts: Sequence[str] | Arrays) -> NDArray[np.float32]:
-        """The rows of texts, ``(n, d)``; words that were never looked at do not count."""
+        """Embed texts as ``(n, d)``; unknown words are ignored."""
         extraction, _ = _import_text_tools()
         words = extraction.TfidfVectorizer(sublinear_tf=True, vocabulary=list(self.words))
         words.idf_ = self.rarity

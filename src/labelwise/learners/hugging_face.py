@@ -92,7 +92,7 @@ class HuggingFaceClassifier(nn.Module):
         return logits
 
     def _last_tokens(self, named: dict[str, Tensor], hidden: Tensor) -> Tensor:
-        """Positions ``(b,)`` of the last tokens that are no padding, as the models choose them."""
+        """Positions ``(b,)`` of the last tokens that are not padding, as the models choose them."""
         count, length = hidden.shape[:2]
         ids, padding, mask = named.get("input_ids"), self._padding(), named.get("attention_mask")
         if ids is not None and padding is not None:

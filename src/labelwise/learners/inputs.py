@@ -1,4 +1,4 @@
-"""Items in any form a user has them, in batches that a module can be called with.
+"""Inputs of a torch learner in any supported form, in batches that a module can be called with.
 
 =============================  ====================================================================
 form                           a batch
@@ -11,7 +11,7 @@ mapping of the above           a dict of tensors: the module is called with its 
 other sequence                 the same: anything with a length that gives item ``i`` for ``[i]``
 =============================  ====================================================================
 
-A batch is always a copy, so that a module or an augmentation may change it in place.
+A batch is always a copy, so that a module or an augmentation may modify it in place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from torch.utils.data import IterableDataset, default_collate
 from labelwise.errors import BadInput
 
 Batch = Any
-"""What a module is called with: a tensor, a tuple of tensors, or a dict of tensors by keyword."""
+"""Argument of a module: a tensor, a tuple of tensors, or a dict of tensors by keyword."""
 
 RESIDENT_BYTES = 2 << 30
 """Arrays up to this size are moved to a device once, not batch by batch."""
@@ -122,7 +122,7 @@ class ItemSubset:
 
 
 def as_items(inputs: Any) -> Items:
-    """Items in one of the forms above; an error says what is wrong with others."""
+    """Wrap inputs in one of the forms above."""
     if isinstance(inputs, TensorItems | ArrayItems | MappingItems | SequenceItems | ItemSubset):
         return inputs
     if isinstance(inputs, Tensor):
@@ -154,7 +154,7 @@ def as_items(inputs: Any) -> Items:
 
 def _map_npy(path: Path) -> NDArray[Any]:
     if not path.is_file():
-        raise BadInput(f"there is no file {path}")
+        raise BadInput(f"{path} does not exist")
     if path.suffix != ".npy":
         raise BadInput(f"a file of inputs must be .npy; got {path}: save it with numpy.save")
     return _check_numbers(np.load(path, mmap_mode="r", allow_pickle=False))
@@ -193,17 +193,17 @@ def _join_mapping(parts: dict[str, Items]) -> MappingItems:
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
-    """A copy as a tensor; torch takes the byte order of the machine and no other."""
+    """Copy to a tensor in the native byte order, the only one that torch supports."""
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
 def move_to_device(items: Items, device: torch.device, dtype: torch.dtype | None = None) -> Items:
-    """The items on a device, if they are arrays and not too large to stay there.
+    """Move items to a device if they are arrays and small enough to stay there.
 
     Args:
         items: any.
         device: where to.
-        dtype: what floating-point numbers become, once and not batch by batch; None: as they are.
+        dtype: target type of floating-point numbers; None keeps theirs.
     """
     if isinstance(items, ArrayItems) and items.rows.nbytes <= RESIDENT_BYTES:
         return move_to_device(TensorItems(as_tensor(items.rows)), device, dtype)
@@ -219,7 +219,7 @@ def move_to_device(items: Items, device: torch.device, dtype: torch.dtype | None
 
 
 def prepare_batch(batch: Batch, device: torch.device, dtype: torch.dtype) -> Batch:
-    """A batch on the device, its floating-point numbers in the precision of the module."""
+    """Move a batch to the device, with floating-point numbers in the module's precision."""
     if isinstance(batch, Tensor):
         kind = dtype if batch.is_floating_point() else None
         return batch.to(device=device, dtype=kind, non_blocking=True)
@@ -231,7 +231,7 @@ def prepare_batch(batch: Batch, device: torch.device, dtype: torch.dtype) -> Bat
 
 
 def batch_length(batch: Batch) -> int:
-    """How many items a batch holds."""
+    """Number of items in a batch."""
     if isinstance(batch, Tensor):
         return int(batch.shape[0])
     parts: Sequence[Any] = list(batch.values()) if isinstance(batch, Mapping) else batch
@@ -239,7 +239,7 @@ def batch_length(batch: Batch) -> int:
 
 
 def find_nonfinite(items: Items, size: int = 512) -> int | None:
-    """The position of the first item with a NaN or an infinite number among all, or None."""
+    """Position of the first item with a NaN or infinite number, or None."""
     for positions in split_evenly(np.arange(len(items)), size):
         wrong = _mark_nonfinite(items.batch(positions), len(positions))
         if wrong.any():
@@ -256,10 +256,10 @@ def _mark_nonfinite(batch: Batch, count: int) -> Tensor:
 
 
 def split_evenly(order: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
-    """Cut positions into batches of at most ``size`` that differ by one item at most.
+    """Split positions into batches of at most ``size`` whose sizes differ by at most one.
 
-    A short last batch would weigh its items more than the others, and a batch of a single item
-    has no statistics to normalise by.
+    A short last batch would give its items more weight, and batch normalization fails on a single
+    item.
     """
     count = -(-len(order) // size)
     return list(np.array_split(order, count)) if count else []

@@ -1,4 +1,4 @@
-"""Labels and weights as the user has them, checked before a training begins."""
+"""Validation of labels and weights before a training."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from labelwise.learners.weights import convert_numbers, scale_to_mean_one
 
 
 def convert_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
-    """Targets as a tensor, and whether they are classes.
+    """Convert targets to a tensor and find out whether they are classes.
 
     Args:
         targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
@@ -28,7 +28,7 @@ def convert_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
     if targets.ndim == 0 or len(targets) != count:
         raise BadInput(f"there are {count} items but targets of shape {tuple(targets.shape)}")
     if count == 0:
-        raise BadInput("there is nothing to train on; give one labelled item or more")
+        raise BadInput("no labelled items; give at least one")
     whole = not targets.is_floating_point()
     if loss == "cross_entropy" and (not whole or targets.ndim != 1):
         raise BadInput(
@@ -57,7 +57,7 @@ def _convert_targets(targets: Any) -> Tensor:
 
 
 def check_targets(targets: Tensor, classes: bool, outputs: int) -> None:
-    """Refuse labels that the module has no output for, and a classifier's labels of one class."""
+    """Reject labels without an output of the module, and labels of a single class."""
     check_range(targets, classes, outputs)
     if classes and bool((targets == targets[0]).all()):
         raise BadInput(
@@ -67,7 +67,7 @@ def check_targets(targets: Tensor, classes: bool, outputs: int) -> None:
 
 
 def check_range(targets: Tensor, classes: bool, outputs: int) -> None:
-    """Refuse labels that the module has no output for."""
+    """Reject labels without an output of the module."""
     if not classes:
         if targets.shape[1] != outputs:
             raise BadInput(f"targets have {targets.shape[1]} values but the module gives {outputs}")
@@ -89,7 +89,7 @@ def convert_weights(weights: Any, count: int) -> Tensor:
 
 
 def select_weights(weights: Tensor, positions: NDArray[np.int64], part: str) -> Tensor:
-    """The weights at some positions, of mean 1 again."""
+    """Weights at some positions, scaled to mean 1."""
     values = weights[positions]
     if not bool(values.any()):
         raise BadInput(
@@ -102,7 +102,7 @@ def select_weights(weights: Tensor, positions: NDArray[np.int64], part: str) -> 
 def split_holdout(
     targets: Tensor, classes: bool, share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions to train on, and positions to hold out: of every class about the same share.
+    """Split positions into training and holdout, stratified by class.
 
     At least one item of every class stays in training, and at least one item is held out.
     """
@@ -124,7 +124,7 @@ def split_holdout(
 def _split_by_class(
     labels: NDArray[Any], order: NDArray[np.int64], wanted: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hold out of every class its share, rounded so that all together are ``wanted``."""
+    """Hold out every class's share, rounded so that the total is ``wanted``."""
     names, sizes = np.unique(labels, return_counts=True)
     shares = wanted * sizes / len(labels)
     taken = np.minimum(np.floor(shares).astype(np.int64), sizes - 1)  # one stays in training
@@ -137,5 +137,5 @@ def _split_by_class(
 
 
 def _find_first(wrong: Tensor) -> int:
-    """The position of the first item of which something is wrong."""
+    """Position of the first marked item."""
     return int(wrong.reshape(len(wrong), -1).any(dim=1).nonzero()[0, 0])

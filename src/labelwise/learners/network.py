@@ -1,4 +1,4 @@
-"""What labelwise must know of a module: its last linear layer, what enters it, what comes out."""
+"""Inspection of torch modules: calls, the last linear layer (head) and its inputs."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from labelwise.learners.inputs import Batch, batch_length
 def call_module(module: nn.Module, batch: Batch) -> Tensor:
     """The module's output ``(b, K)`` for a batch.
 
-    A module may answer with a tensor, a tuple that begins with one, or an object with ``logits``
+    A module may return a tensor, a tuple that begins with one, or an object with ``logits``
     (as the classifiers of Hugging Face do). An output ``(b,)`` counts as ``(b, 1)``.
     """
     try:
@@ -24,8 +24,9 @@ def call_module(module: nn.Module, batch: Batch) -> Tensor:
         if not kinds or "type" not in str(error):
             raise
         raise BadInput(
-            f"the module refuses whole numbers ({kinds}) as inputs: {str(error).splitlines()[0]}; "
-            "give floating-point numbers, as inputs.astype('float32')"
+            f"the module does not accept integers ({kinds}) as inputs: "
+            f"{str(error).splitlines()[0]}; "
+            "give floating-point numbers, for example inputs.astype('float32')"
         ) from error
     answer = getattr(answer, "logits", answer)
     output = answer[0] if isinstance(answer, tuple) else answer
@@ -49,7 +50,7 @@ def _call_raw(module: nn.Module, batch: Batch) -> Any:
 
 
 def describe_integer_inputs(batch: Batch) -> str:
-    """The types of those inputs of a batch that are no floating-point numbers, in words."""
+    """Data types of the inputs that are not floating-point numbers, as text."""
     if isinstance(batch, Tensor):
         return "" if batch.is_floating_point() else str(batch.dtype).removeprefix("torch.")
     parts = batch.values() if isinstance(batch, Mapping) else batch
@@ -178,7 +179,7 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
 
 
 def find_shared_parts(module: nn.Module, other: nn.Module) -> str:
-    """What a training of one module would change in the other, in words; empty if nothing.
+    """Describe what a training of one module would change in another; empty if nothing.
 
     Frozen parameters may be shared, and constants; parameters that are trained, and statistics
     that a layer gathers, may not.

@@ -123,7 +123,7 @@ class HeadGradient:
 
 
 class RowCollector(ABC):
-    """What both kinds have in common."""
+    """Collects representations batch by batch; a context manager."""
 
     @abstractmethod
     def put(self, first: int, rows: dict[str, Tensor]) -> None:
@@ -135,7 +135,7 @@ class RowCollector(ABC):
 
     @abstractmethod
     def drop(self) -> None:
-        """Forget all rows that were not closed."""
+        """Discard rows if `close` was not called."""
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +150,7 @@ class RowCollector(ABC):
 
 
 class MemoryRows(RowCollector):
-    """Rows in memory: NumPy arrays from the CPU, tensors from another device, where they are."""
+    """Rows in memory: NumPy arrays for the CPU, tensors on other devices."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -176,7 +176,7 @@ class MemoryRows(RowCollector):
 
 
 class FileRows(RowCollector):
-    """Rows in ``folder/NAME.npy``; a file has its name only when it is whole."""
+    """Rows in ``folder/NAME.npy``; files get their names when complete."""
 
     def __init__(self, count: int, folder: Path) -> None:
         self._count, self._folder = count, folder
@@ -203,7 +203,7 @@ class FileRows(RowCollector):
         return {name: np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in names}
 
     def drop(self) -> None:
-        """Remove the files that are not whole."""
+        """Remove incomplete files."""
         for name in list(self._files):
             del self._files[name]
             self._partial(name).unlink(missing_ok=True)
@@ -228,9 +228,9 @@ def _to_storable(name: str, values: Tensor) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class FittedNetwork:
-    """What a training leaves: the module, its head, what it was trained on, and the task.
+    """A trained module with its head, training items and task.
 
-    ``vector`` is the summed gradient over the labelled items, once it has been asked for.
+    ``vector`` is the summed gradient over the labelled items, computed on first use.
     """
 
     module: nn.Module
@@ -242,7 +242,7 @@ class FittedNetwork:
 
 
 class NetworkReader:
-    """Reads representations off a trained network; `_fitted` is put in place by who trains it."""
+    """Computes representations from a trained network; subclasses set `_fitted` in `fit`."""
 
     def __init__(
         self,
@@ -310,13 +310,13 @@ class NetworkReader:
             By name: NumPy arrays; tensors where the device is a GPU; mapped files with ``folder``.
 
         Raises:
-            UnknownName: a name is no representation, or this learner cannot give it.
+            UnknownName: a name is not at a representation, or this learner cannot give it.
         """
         state = self._get_state()
         check_names(names, self.offered(), "this learner")
         items = as_items(inputs)
         if not len(items):
-            raise BadInput("there are no items to represent; give one or more")
+            raise BadInput("no items to represent; give at least one")
         self._before_rows(names)
         kept = MemoryRows(len(items)) if folder is None else FileRows(len(items), Path(folder))
         dtype = get_dtype(state.module)
@@ -339,14 +339,14 @@ class NetworkReader:
         votes = ["member_votes"] if self._outputs_count() == 1 else []
         return ["features", "outputs", *([*votes, *gradients] if members else [])]
 
-    # What learners built on this one may use and replace.
+    # Extension points for subclasses.
 
     def _outputs_count(self) -> int:
-        """How many outputs the network has."""
+        """Number of outputs of the network."""
         return self.head.out_features
 
     def _before_rows(self, names: Sequence[str]) -> None:
-        """A pass over a pool is to begin."""
+        """Prepare a pass over a pool."""
         state = self._get_state()
         self._noise = np.random.default_rng([state.seed, 3])  # the same draws in every pass
         wanted = any(name.startswith("gradient_") for name in names)
@@ -374,7 +374,7 @@ class NetworkReader:
             outputs, features = call_with_features(state.module, state.head, batch)
             several = self._member_outputs(batch, features, names)
         if is_mixed(self._device, self._settings.amp):
-            features = features.bfloat16()  # after some layers they only look more precise
+            features = features.bfloat16()  # mixed precision: more digits would be noise
         found = {"features": features, **derive_predictions(outputs, several, state.classes)}
         if any(name.startswith("gradient_") for name in names):
             found |= self._gradient_rows(batch, outputs, features, several)

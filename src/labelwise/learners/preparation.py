@@ -1,4 +1,4 @@
-"""What happens before a training: the device and its randomness, the head, and what is held out."""
+"""Preparation of a training: device, seeds, head and holdout."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,18 +18,18 @@ from labelwise.learners.training import LabelledItems
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """A device that is there; ``"auto"`` is a GPU where there is one."""
+    """Choose an available device; ``"auto"`` prefers a GPU."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     chosen = torch.device(device)
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput("there is no GPU here; use device='cpu'")
+        raise BadInput("no GPU is available; use device='cpu'")
     return chosen
 
 
 @contextmanager
 def seed_torch(seed: int, device: torch.device) -> Iterator[None]:
-    """All randomness of torch from the seed, and kernels that repeat; as before afterwards."""
+    """Seed torch and use deterministic kernels inside the block; restore both afterwards."""
     number = check_seed(seed)
     on_gpu, cudnn = device.type == "cuda", torch.backends.cudnn
     before = cudnn.deterministic, cudnn.benchmark
@@ -53,7 +53,7 @@ def inspect_module(
     classes: bool,
     device: torch.device,
 ) -> str:
-    """The head's name, after some items have gone through and the labels were checked."""
+    """Find the name of the head by running a few items, and check the labels."""
     positions = np.arange(min(len(items), 4))
     batch = prepare_batch(items.batch(positions), device, get_dtype(module))
     found = find_head(module, head, batch)
@@ -72,15 +72,15 @@ def hold_out(
     *,
     outputs: int | None = None,
 ) -> tuple[LabelledItems, LabelledItems | None]:
-    """What to train on, and what to hold out.
+    """Split labelled items into training items and holdout.
 
     Args:
         whole: all labelled items.
         classes: whether their targets are classes.
         validation: the share to hold out, or other ``(inputs, targets)``.
-        loss: the loss or its name, to read other targets by.
+        loss: the loss or its name; decides how separate targets are read.
         seed: decides the split.
-        outputs: how many the module has, to check other targets by.
+        outputs: number of outputs of the module, to check separate targets.
     """
     if isinstance(validation, tuple):
         others, device = as_items(validation[0]), whole.targets.device
@@ -109,7 +109,7 @@ def place_labelled(
     *,
     dtype: torch.dtype = torch.float32,
 ) -> LabelledItems:
-    """Labelled items on the device, as far as they fit there, in the precision of a module."""
+    """Move labelled items to the device, if they fit, in the precision of a module."""
     kind = torch.promote_types(dtype, torch.float32)  # targets keep more digits than half precision
     values = targets.to(kind) if targets.is_floating_point() else targets
     return LabelledItems(

@@ -1,4 +1,4 @@
-"""A trained module on disk: safetensors and JSON, never a pickle."""
+"""Save and load trained modules as safetensors and JSON, never as pickles."""
 
 import json
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from labelwise.errors import BadInput
+from labelwise.files import write_atomically, write_json
 
 FORMAT = 1
 TENSORS, FACTS = "tensors.safetensors", "learner.json"
@@ -18,31 +19,27 @@ TENSORS, FACTS = "tensors.safetensors", "learner.json"
 def save_learner(
     folder: str | Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
 ) -> None:
-    """Write tensors and facts to a folder, each file whole or not at all.
+    """Write tensors and metadata to a folder, each file atomically.
 
     Args:
-        folder: made if it is not there.
+        folder: created if needed.
         tensors: by name.
-        facts: what JSON can hold.
+        facts: JSON values.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     # Tensors that share memory, as tied weights do, are stored as tensors of their own.
     own = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
-    partial = path / f".{TENSORS}.partial"
-    save_file(own, partial)
-    partial.replace(path / TENSORS)
-    text = json.dumps({"format": FORMAT, **facts}, indent=1) + "\n"
-    partial = path / f".{FACTS}.partial"
-    partial.write_text(text)
-    partial.replace(path / FACTS)
+    with write_atomically(path / TENSORS) as part:
+        save_file(own, part)
+    write_json(path / FACTS, {"format": FORMAT, **facts}, indent=1)
 
 
 def load_learner(folder: str | Path, learner: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and facts that a learner of this kind saved."""
+    """Read tensors and metadata saved by a learner of this class."""
     path = Path(folder)
     if not (path / FACTS).exists():
-        raise BadInput(f"there is no saved learner in {path}: no file {FACTS}")
+        raise BadInput(f"{path} has no saved learner: {FACTS} is missing")
     try:
         facts: dict[str, Any] = json.loads((path / FACTS).read_text())
     except ValueError as error:
@@ -61,7 +58,7 @@ def load_learner(folder: str | Path, learner: str) -> tuple[dict[str, Tensor], d
 
 
 def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with ``prefix``, without it."""
+    """Tensors whose names start with ``prefix``, with the prefix removed."""
     return {
         name.removeprefix(prefix): value
         for name, value in tensors.items()

@@ -1,4 +1,4 @@
-"""How to train: losses, optimizers, schedules, and the settings that name them."""
+"""Training settings: losses, optimizers and learning rate schedules."""
 
 import math
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def _make_adamw(parameters: Any, lr: float, weight_decay: float) -> torch.optim.
 
 
 def _is_real(parameters: Any) -> bool:
-    """Whether the fused step, which spares small networks much overhead, can be taken."""
+    """Whether the fused optimizer step, which saves overhead, is available."""
     return all(parameter.is_floating_point() for parameter in parameters)
 
 
@@ -62,7 +62,7 @@ OPTIMIZERS: dict[str, Callable[[Any, float, float], torch.optim.Optimizer]] = {
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How to train; `labelwise.TorchLearner` says what each one means."""
+    """Training settings; see `labelwise.TorchLearner` for their meaning."""
 
     loss: Loss
     optimizer: str | Callable[..., torch.optim.Optimizer] = "adam"
@@ -102,7 +102,7 @@ class TrainingSettings:
 
 
 def make_optimizer(module: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """An optimizer of the parameters that are not frozen."""
+    """Make the optimizer of all parameters that are not frozen."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if not parameters:
         raise BadInput("the module has no parameters to train")
@@ -113,7 +113,7 @@ def make_optimizer(module: nn.Module, settings: TrainingSettings) -> torch.optim
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, settings: TrainingSettings, steps: int) -> Any:
-    """What changes the learning rate after every step, or None."""
+    """Make the learning rate schedule, stepped after every batch; or None."""
     if settings.schedule is None:
         return None
     if not isinstance(settings.schedule, str):

@@ -119,7 +119,7 @@ class SklearnLearner:
         """The named representations of the inputs, in one pass over them.
 
         Raises:
-            UnknownName: a name is no representation, or this estimator cannot give it.
+            UnknownName: a name is not a representation, or this estimator cannot give it.
         """
         last = _last_step(self.estimator)
         check_names(names, _list_offered(last), f"a learner around {type(last).__name__}")

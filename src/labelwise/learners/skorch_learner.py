@@ -1,6 +1,6 @@
 r"""A skorch net as a learner: trained by skorch with weights, represented as any torch module.
 
-skorch trains: its callbacks, splits, schedules and early stopping work as ever. Only the loss is
+skorch trains: its callbacks, splits, schedules and early stopping work as usual. Only the loss is
 another one: the criterion is asked for one loss per item, and a step goes down
 
 .. math:: \frac{1}{b} \sum_i w_i \, \ell(f_\theta(x_i), y_i) ,

@@ -149,7 +149,7 @@ def _reduce_outputs(
 ) -> tuple[list[int], float]:
     """Which outputs to add up, and what to multiply the sum by."""
     if not len(inputs):
-        raise BadInput("there are no inputs; give at least one item")
+        raise BadInput("inputs are empty; give at least one item")
     trained, fixed = _cast_weights(module, dtype)
     with torch.no_grad():
         found = functional_call(module, {**fixed, **trained}, (inputs[:1],))

@@ -29,7 +29,7 @@ from labelwise.pool.blocks import Progress
 
 
 class TrainingStart(NamedTuple):
-    """A training that is ready to begin."""
+    """Everything that a training starts from."""
 
     module: nn.Module
     head: str
@@ -40,7 +40,7 @@ class TrainingStart(NamedTuple):
 
 
 class TorchLearner(NetworkReader):
-    """Train a fresh module at every `fit`, and read representations off it.
+    """Train a fresh module at every `fit` and compute representations from it.
 
     Targets that are whole numbers are classes ``0 .. K-1``, with ``K`` the module's outputs; with
     the loss ``"mse"``, and with other targets, they are values of a regression.
@@ -97,8 +97,8 @@ class TorchLearner(NetworkReader):
         """Remember how to make and train the module.
 
         Args:
-            make_module: gives a new module, not yet trained, at every call.
-            head: the name of its last linear layer; found where only one layer can be it.
+            make_module: makes a new, untrained module at every call.
+            head: name of the last linear layer; detected if it is unambiguous.
             loss: ``"cross_entropy"``, ``"mse"``, or ``loss(outputs, targets) -> (b,)``.
             optimizer: ``"adam"``, ``"adamw"``, ``"sgd"`` (momentum 0.9), or
                 ``optimizer(parameters, lr, weight_decay)``.
@@ -108,14 +108,14 @@ class TorchLearner(NetworkReader):
                 ``schedule(optimizer, steps)``, whose ``step`` is called after every step.
             epochs: passes over the labelled items, at most.
             batch_size: items in a step; batches differ by one item at most.
-            patience: end when the validation loss has not fallen for so many epochs.
+            patience: stop after this many epochs without a lower validation loss.
             validation: a share of the labelled items to hold out, or ``(inputs, targets)``. The
                 best epoch by their loss is kept, and the report counts their labels.
-            stop_accuracy: end when so large a share of the training items is classified rightly.
-            warm_start: go on from the module of the last `fit`, with a new optimizer.
+            stop_accuracy: stop at this training accuracy.
+            warm_start: continue from the module of the last `fit`, with a new optimizer.
             augment: changes a batch of training inputs, on the device.
-            device: where to train and represent; ``"auto"`` takes a GPU where there is one.
-            amp: bfloat16 where it is safe, on a GPU. Features then come in bfloat16.
+            device: for training and representing; ``"auto"`` prefers a GPU.
+            amp: mixed precision (bfloat16) on a GPU; features are then bfloat16.
             weighting: ``"loss"`` multiplies losses by the weights; ``"sampler"`` draws batches
                 in proportion to them.
             members: where ``member_probabilities`` come from.
@@ -129,7 +129,7 @@ class TorchLearner(NetworkReader):
             raise UnknownName(f"no loss is called {loss!r}; choose from {', '.join(LOSSES)}")
         if patience is not None and isinstance(validation, int | float) and not validation:
             raise BadInput(
-                f"patience is {patience} but nothing is held out; give validation, as 0.2"
+                f"patience is {patience} but nothing is held out; set validation, e.g. to 0.2"
             )
         if isinstance(validation, int | float) and not 0 <= validation < 1:
             raise BadInput(f"validation must be a share from 0 to below 1; got {validation}")
@@ -167,7 +167,7 @@ class TorchLearner(NetworkReader):
             targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
             weights: ``(m,)``, not negative; only their ratios matter. A weight of 2 counts like
                 the same item twice.
-            seed: decides all that is random, the module's first parameters too.
+            seed: decides everything random, including the initial parameters.
         """
         begin = time.perf_counter()
         with seed_torch(seed, self._device):
@@ -196,7 +196,7 @@ class TorchLearner(NetworkReader):
         saving.save_learner(folder, tensors, facts)
 
     def load(self, folder: str | Path) -> None:
-        """Take the module that `save` wrote; ``make_module`` must make one of the same shape."""
+        """Load a module saved by `save`; ``make_module`` must build the same architecture."""
         tensors, facts = saving.load_learner(folder, type(self).__name__)
         module = self._make_module().to(self._device)
         if self._members is not None:
@@ -214,7 +214,7 @@ class TorchLearner(NetworkReader):
         if self._members is not None:
             self._members.load(saving.strip_prefix("members.", tensors))
 
-    # What learners built on this one may use and replace.
+    # Extension points for subclasses.
 
     def _prepare(self, inputs: Any, targets: Any, weights: Any, seed: int) -> TrainingStart:
         """All that `fit` does before the training itself; to be called with torch `seed_torch`."""
@@ -234,7 +234,7 @@ class TorchLearner(NetworkReader):
         return TrainingStart(module, head, labelled, validation, classes, seed)
 
     def _finish(self, start: TrainingStart, outcome: TrainingOutcome) -> FitReport:
-        """All that `fit` does after it; the report still lacks the seconds."""
+        """The part of `fit` after the training; the report has no time yet."""
         self._fitted = FittedNetwork(
             start.module, start.head, start.labelled, start.classes, start.seed
         )
@@ -244,15 +244,15 @@ class TorchLearner(NetworkReader):
         return FitReport(*done, 0.0, len(start.labelled), held_out)
 
     def _one_of(self, module: nn.Module) -> nn.Module:
-        """The network whose head is looked for: the module itself."""
+        """The network that has the head: the module itself."""
         return module
 
     def _watchers(self) -> list[TrainingWatcher]:
-        """Who watches the training."""
+        """Watchers of the training."""
         return [] if self._members is None else [self._members]
 
     def _after_training(self, labelled: LabelledItems, seed: int) -> None:
-        """The module is trained and in place."""
+        """Called after training with the module in place."""
         if self._members is not None:
             state = self._get_state()
             self._members.fitted(

@@ -36,11 +36,11 @@ from labelwise.pool.blocks import Progress
 
 
 class PenalizedLayer(ABC):
-    """A layer with a penalty of its own, as a prior; it counts once, not once per item."""
+    """A layer with its own penalty, such as a prior; counted once, not per item."""
 
     @abstractmethod
     def penalty(self) -> Tensor:
-        """What is added to the sum of the items' losses."""
+        """Penalty added to the sum of the item losses."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,21 @@ class LabelledItems:
 
 
 class TrainingWatcher:
-    """Looks at a training and may steer it; these methods do nothing."""
+    """Observes a training and may change losses; the default methods do nothing."""
 
     def begin(self, labelled: LabelledItems) -> None:
-        """Training on these items begins; positions are those among them."""
+        """Called before the first step; positions refer to these items."""
 
     def factors(self, positions: Tensor) -> Tensor | None:
         """``(b,)`` factors of the losses of the items at ``positions``, or None for 1."""
         return None
 
     def extra(self, positions: Tensor, outputs: Tensor, targets: Tensor) -> Tensor | None:
-        """``(b,)`` what is added to the losses of the items, before their weights; or None."""
+        """``(b,)`` terms added to the item losses before weighting, or None."""
         return None
 
     def stepped(self, positions: Tensor, losses: Tensor, again: Callable[..., Tensor]) -> None:
-        """A step was made.
+        """Called after every step.
 
         Args:
             positions: ``(b,)`` the items of the batch.
@@ -81,27 +81,27 @@ class TrainingWatcher:
     def epoch_done(
         self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
     ) -> None:
-        """Epoch number ``epoch`` of ``epochs`` is over.
+        """Called after every epoch.
 
         Args:
-            module: as it is now.
+            module: in its current state.
             epoch: from 1.
-            epochs: how many there will be at most.
+            epochs: maximum number of epochs.
             losses: computes the losses of all items, ``(m,)``, in eval mode; given another loss,
                 that.
         """
 
     def snapshot(self) -> Any:
-        """What must go back to this epoch with the module's parameters, if it turns out best."""
+        """State to restore together with the parameters of the best epoch."""
         return None
 
     def restore(self, snapshot: Any) -> None:
-        """Go back to a snapshot."""
+        """Restore a snapshot."""
 
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """How a training ended: the mean loss of the last epoch, epochs made, whether by itself."""
+    """Result of a training: mean loss of the last epoch, epochs, and whether it stopped early."""
 
     loss: float
     epochs: int
@@ -119,7 +119,7 @@ def train(
     watchers: Sequence[TrainingWatcher] = (),
     progress: Progress | None = None,
 ) -> TrainingOutcome:
-    """Train a module in place; the state of the best epoch is kept where there is a validation."""
+    """Train a module in place; with validation items the best epoch is kept."""
     if settings.stop_accuracy is not None and labelled.targets.is_floating_point():
         raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
     rng = np.random.default_rng([seed, 1])
@@ -169,7 +169,7 @@ def item_losses(
 
 
 class _StepLoop:
-    """One step of the optimizer after the other."""
+    """Runs the optimizer steps of an epoch."""
 
     schedule: Any = None
 
@@ -190,9 +190,9 @@ class _StepLoop:
         self._weights = labelled.weights if uneven else None
 
     def epoch(self, batches: Sequence[NDArray[np.int64]]) -> tuple[float, float]:
-        """Make a step on each batch; return the mean loss, and the share of items that were right.
+        """Make a step on each batch; return the mean weighted loss and the training accuracy.
 
-        The loss is the weighted one; the share is 0 unless training is to stop by it.
+        The accuracy is 0 unless ``stop_accuracy`` is set.
         """
         self._module.train()
         self._total = torch.zeros((), device=self._device)
@@ -233,7 +233,7 @@ class _StepLoop:
     def _apply_watchers(
         self, losses: Tensor, outputs: Tensor, targets: Tensor, places: Tensor
     ) -> Tensor:
-        """The losses times the watchers' factors, and what they add."""
+        """Apply the factors and extra terms of all watchers."""
         for watcher in self._watchers:
             factors, extra = watcher.factors(places), watcher.extra(places, outputs, targets)
             losses = losses if factors is None else losses * factors
@@ -264,7 +264,7 @@ class _BestEpoch:
         self._snapshots: list[Any] = []
 
     def update(self, loss: float, epoch: int, patience: int | None) -> bool:
-        """Remember the epoch if it is the best; return whether patience is at its end."""
+        """Keep the state of the best epoch; return whether the patience is used up."""
         if loss < self._loss:
             self._loss, self.epoch = loss, epoch
             state = self._module.state_dict()
@@ -281,7 +281,7 @@ class _BestEpoch:
 
 
 def checked_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
-    """One loss per item; a loss that was averaged already cannot be weighted."""
+    """Check that the loss has one value per item; a reduced loss cannot be weighted."""
     losses = loss(outputs, targets)
     if losses.shape != outputs.shape[:1]:
         raise BadInput(
@@ -292,7 +292,7 @@ def checked_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def autocast_context(device: torch.device, on: bool) -> AbstractContextManager[Any]:
-    """Mixed precision (bfloat16) on a GPU, if it is wanted."""
+    """Mixed precision (bfloat16) on a GPU if enabled."""
     if not is_mixed(device, on):
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
@@ -306,7 +306,7 @@ def is_mixed(device: torch.device, on: bool) -> bool:
 def check_finite(
     loss: float, which: str, labelled: LabelledItems, settings: TrainingSettings
 ) -> None:
-    """Refuse to go on with a loss that is no number, and say where it comes from."""
+    """Reject a loss that is not finite and name its cause."""
     if math.isfinite(loss):
         return
     position = find_nonfinite(labelled.items)

@@ -1,4 +1,4 @@
-"""Numbers and weights as the user has them, checked before a training; without torch."""
+"""Validation of numbers and weights, without torch."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from labelwise.errors import BadInput
 
 
 def convert_numbers(values: Any, name: str) -> NDArray[Any]:
-    """An array of real numbers on the host; refuse what is none, or is masked.
+    """Convert to a NumPy array of real numbers; masked and other values are errors.
 
     Args:
         values: an array, a tensor, a series or nested lists.
-        name: what they are, for an error.
+        name: used in error messages.
 
     Example:
-        >>> as_numbers([1, 2], "targets").tolist()
+        >>> convert_numbers([1, 2], "targets").tolist()
         [1, 2]
     """
     if np.ma.is_masked(values):
@@ -29,7 +29,7 @@ def convert_numbers(values: Any, name: str) -> NDArray[Any]:
 
 
 def convert_rows(inputs: Any) -> Any:
-    """Inputs as strategies take them: a frame or lists as an array, and all else as it is."""
+    """Convert data frames and lists to arrays; other inputs stay as they are."""
     plain = hasattr(inputs, "to_numpy") or isinstance(inputs, list | tuple)
     return np.asarray(inputs) if plain else inputs
 
@@ -38,7 +38,7 @@ def scale_to_mean_one(weights: Any, count: int) -> Floats:
     """``(m,)`` weights of ``count`` items, divided by their mean; only their ratios matter.
 
     Example:
-        >>> mean_one([1e300, 3e300], 2).tolist()
+        >>> scale_to_mean_one([1e300, 3e300], 2).tolist()
         [0.5, 1.5]
     """
     values = convert_numbers(weights, "weights").astype(np.float64)
@@ -49,7 +49,7 @@ def scale_to_mean_one(weights: Any, count: int) -> Floats:
         place = int(wrong.argmax())
         raise BadInput(f"weights must be finite and not negative; item {place} has {values[place]}")
     if not values.any():
-        raise BadInput("all weights are zero; give None to count all items alike")
-    # By a power of two first, which rounds nothing: the sum of large weights would be infinite.
+        raise BadInput("all weights are zero; give None to weight all items equally")
+    # Scale by a power of two first (exact), because the sum of large weights could overflow.
     values = np.ldexp(values, -int(np.frexp(values.max())[1]))
     return np.asarray(values / values.mean())

@@ -20,7 +20,7 @@ from tests.learners.torch_learner.small import (
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_gpu_that_is_not_there_is_refused():
-    with pytest.raises(BadInput, match="there is no GPU here; use device='cpu'"):
+    with pytest.raises(BadInput, match="no GPU is available; use device='cpu'"):
         TorchLearner(network, device="cuda")
     assert trained(device="auto", amp=True).head.weight.device.type == "cpu"
 

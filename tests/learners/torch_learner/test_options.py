@@ -18,7 +18,7 @@ from tests.learners.torch_learner.small import NAMES, POOL, network, trained
         ({"optimizer": "lion"}, UnknownName, "no optimizer is called 'lion'"),
         ({"schedule": "step"}, UnknownName, "no schedule is called 'step'"),
         ({"weighting": "both"}, BadInput, "weighting must be loss or sampler, never both"),
-        ({"patience": 3}, BadInput, "patience is 3 but nothing is held out; give validation"),
+        ({"patience": 3}, BadInput, "patience is 3 but nothing is held out; set validation"),
         ({"validation": 1.0}, BadInput, "a share from 0 to below 1; got 1.0"),
         ({"gradients": "body"}, BadInput, "gradients must be of the network or the head; got 'bo"),
         ({"represent_batch_size": 0}, BadInput, "represent_batch_size must be 1 or more; got 0"),

@@ -82,5 +82,5 @@ def test_loading_into_another_module_is_refused(tmp_path):
         BadInput, match=r"fits another module than make_module gives: size mismatch"
     ):
         TorchLearner(lambda: network(4)).load(tmp_path)
-    with pytest.raises(BadInput, match="no saved learner in"):
+    with pytest.raises(BadInput, match="no saved learner"):
         TorchLearner(network).load(tmp_path / "elsewhere")

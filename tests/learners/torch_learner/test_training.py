@@ -100,12 +100,12 @@ def test_a_regression_in_float64_is_the_weighted_least_squares_fit():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"targets": LABELS + 1}, r"label 3 of item \d+ is out of range: the module has 3 classes"),
+        ({"targets": LABELS + 1}, r"label 3 of item \d+ is out of range; the module has 3 classes"),
         ({"targets": LABELS - 1}, "label -1 of item"),
         ({"targets": np.ones(60, dtype=int)}, "all 60 labels are class 1; a classifier needs two"),
         ({"targets": LABELS[:50]}, r"60 items but targets of shape \(50,\)"),
         ({"targets": LABELS.astype(float)}, "cross_entropy needs one class per item"),
-        ({"inputs": INPUTS[:0], "targets": LABELS[:0]}, "nothing to train on"),
+        ({"inputs": INPUTS[:0], "targets": LABELS[:0]}, "no labelled items"),
         ({"weights": np.ones(59)}, r"60 items but weights of shape \(59,\)"),
         ({"weights": -np.ones(60)}, "not negative; item 0 has -1.0"),
         ({"weights": np.zeros(60)}, "all weights are zero"),

@@ -1,12 +1,9 @@
-"""A training step that a GPU replays without Python in between (a CUDA graph).
+"""Training steps captured as CUDA graphs.
 
-A step of small networks is a few hundred kernels of microseconds each, and Python needs longer to
-start one than the GPU to run it. The kernels are the same every time; only the items differ. So a
-few steps are made as ever, one more is recorded, reading its items' positions from a fixed tensor,
-and from then on the positions are copied there and the record is replayed.
-
-The steps are those that Python would have made, in the same order. There is a record for each size
-of a batch (sizes differ by one item). Where recording fails, all steps are made as ever.
+A step of small networks launches a few hundred kernels of microseconds each, and launching takes
+longer than running them. After a few ordinary steps one step is captured, which reads the items'
+positions from a fixed tensor; later steps copy their positions there and replay the graph. There
+is one graph per batch size. If capturing fails, all steps run in the ordinary way.
 """
 
 import warnings
@@ -24,10 +21,10 @@ from labelwise.learners.settings import TrainingSettings
 Step = Callable[[NDArray[np.int64], Tensor], None]
 
 FIRST = 3
-"""So many steps of a size are made before one is recorded: they set up what it must find ready."""
+"""Ordinary steps per batch size before one is captured; they allocate what it needs."""
 
 WORTH = 200
-"""A training of fewer steps is not worth the recording."""
+"""Capturing does not pay for trainings with fewer steps."""
 
 
 def can_record(
@@ -37,10 +34,10 @@ def can_record(
     *,
     steps: int,
 ) -> bool:
-    """Whether a step can be recorded; the optimizer is then told to keep its counters there.
+    """Whether a step can be captured; makes the optimizer capturable if so.
 
-    Not where something changes from step to step that is no tensor on the device: the learning rate
-    of a schedule, an augmentation. Mixed precision keeps copies of its own between steps.
+    Schedules and augmentation change something outside of device tensors at every step, and mixed
+    precision keeps its own copies between steps, so they exclude capturing.
     """
     fixed = settings.schedule is None and settings.augment is None and not settings.amp
     if device.type != "cuda" or not fixed or steps < WORTH:
@@ -52,16 +49,16 @@ def can_record(
 
 
 class CudaGraphStep:
-    """Call it as the step it was made of."""
+    """A training step that is captured once and replayed; called like the step itself."""
 
     def __init__(self, step: Step) -> None:
-        """Remember the step; it is recorded when it has been made a few times."""
+        """Keep the step; it is captured after it ran a few times."""
         self._step, self._failed = step, False
         self._made: Counter[torch.Size] = Counter()
         self._records: dict[torch.Size, tuple[Tensor, Any]] = {}
 
     def __call__(self, positions: NDArray[np.int64], places: Tensor) -> None:
-        """Make the step for the items at ``positions`` ``(M, b)``, and ``places`` on the device."""
+        """Run the step for items at ``positions`` ``(M, b)``, on the device in ``places``."""
         size = places.shape
         if size not in self._records and self._made[size] >= FIRST and not self._failed:
             self._record(positions, places)
@@ -71,17 +68,17 @@ class CudaGraphStep:
             graph.replay()
             return
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*capturable.*")  # we mean to record it
+            warnings.filterwarnings("ignore", message=".*capturable.*")
             self._step(positions, places)
         self._made[size] += 1
 
     def _record(self, positions: NDArray[np.int64], places: Tensor) -> None:
-        """Record a step, which is not made by that."""
+        """Capture a step without running it."""
         static, graph = places.clone(), torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._step(positions, static)
-        except RuntimeError:  # something in it waits for the host
+        except RuntimeError:  # the step synchronizes with the host
             self._failed = True
             torch.cuda.synchronize(places.device)
             return

@@ -298,7 +298,7 @@ def train_together(
         device: where the modules are.
         validation: what the best epoch is found with: one set, or a set for each.
         watchers: who looks at a module, by its number, at the beginning and after every epoch. They
-            are not told of steps, and cannot ask for losses.
+            do not see single steps and cannot ask for losses.
         progress: called as ``progress("training", epochs done, epochs)``.
     """
     for module in modules:

@@ -5,7 +5,7 @@ all trainable parameters, these functions give for every item of a batch
 
 .. math:: \lVert g_i \rVert^2 \qquad \text{and} \qquad \langle g_i, v \rangle
 
-for a fixed vector :math:`v`, as a rule the gradient summed over the labelled items. No
+for a fixed vector :math:`v`, usually the gradient summed over the labelled items. No
 :math:`g_i` is held: the norm of a layer's part follows from the layer's inputs and the gradients
 with respect to its outputs (`.layers`), which one backward pass gives for
 all items; the product of that part with :math:`v` follows from the same two. Parameters that are

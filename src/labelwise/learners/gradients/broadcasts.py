@@ -8,7 +8,7 @@ a hook on that node of the autograd graph, and reduced to the shape of what was 
 That the axis is the items' is read off two passes, one of all items and one of a single item: the
 graphs must be alike node by node, and the axis is as long as the batch in one and 1 in the other.
 
-Cost: nothing beside the backward pass.
+Cost: no more than the backward pass.
 """
 
 from collections import Counter

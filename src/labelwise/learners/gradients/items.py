@@ -2,7 +2,7 @@
 
 `torch.func.vmap` over `torch.func.grad` where the module allows it, and a loop over items with
 plain autograd where it does not (no batching rule, control flow that depends on the data). Either
-way the module is called with one item, so nothing but the losses need to be told apart.
+way the module is called with one item, so only the losses must be separated.
 
 Cost: a forward and a backward pass, and ``items x parameters`` numbers written, of which only a
 chunk is held at a time.

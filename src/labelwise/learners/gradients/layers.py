@@ -41,7 +41,7 @@ class LayerRule(NamedTuple):
 
 
 def position_axes(layer: nn.Module, axes: int) -> range:
-    """Which axes of an input with so many of them may be the items'; none if no rule applies."""
+    """Candidate item axes of an input with this many axes; empty if no rule applies."""
     rule = RULES[type(layer)]
     if rule.axes is not None and axes not in rule.axes:
         return range(0)

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 _MOST_FLOATS = {"cpu": 2**21, "cuda": 2**29}
-"""What a chunk may take: a cache of a processor; a GPU has time for few chunks only."""
+"""Size limit of a chunk: a CPU cache; on a GPU few large chunks are faster."""
 _TIMES = {"cpu": 2, "cuda": 6}
-"""How many times what a layer's input and output gradient take a chunk may take."""
+"""Size limit of a chunk relative to a layer's input and output gradient."""
 _FEW_FLOATS = 2**20
-"""What a chunk may always take, however small the layer."""
+"""A chunk may always have this size, however small the layer is."""
 _SHORT = 2**11
-"""Gradients up to so many numbers an item are kept, and counted all together at the end."""
+"""Gradients of up to this many numbers per item are kept and summed together at the end."""
 
 
 class GradientTally:

@@ -17,7 +17,7 @@ from labelwise.learners.training import LabelledItems, TrainingWatcher
 class ModuleWithState(nn.Module):
     """A module that is called with parameters and buffers other than its own.
 
-    Layers keep their names after ``"base."``, so that they can be found and hooked as ever.
+    Layers keep their names after ``"base."``, so that they can still be found and hooked.
     """
 
     def __init__(self, base: nn.Module, state: Mapping[str, Tensor]) -> None:

@@ -47,7 +47,7 @@ DRAWS = 4
 """The stream of randomness that weights are drawn from."""
 
 FULL_UP_TO = 3000
-"""So many weights have a full posterior with ``structure="auto"``."""
+"""Largest number of weights with a full posterior when ``structure="auto"``."""
 
 STRUCTURES = ("auto", "full", "kronecker", "diagonal")
 
@@ -179,7 +179,7 @@ class LaplaceMembers(Members):
     def posterior(self) -> HeadPosterior:
         """The posterior of the head's weights, after `fit`."""
         if self._posterior is None:
-            raise BadInput("there is no posterior yet; fit or load the learner first")
+            raise BadInput("the learner is not trained yet; call fit or load first")
         return self._posterior
 
     def fitted(

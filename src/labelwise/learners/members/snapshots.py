@@ -51,7 +51,7 @@ class SnapshotMembers(Members):
         """Remember how many epochs to keep.
 
         Args:
-            last: so many epochs instead of the later half; bounds the memory of a long training.
+            last: number of final epochs to keep instead of the later half; bounds memory.
         """
         if last is not None and last < 1:
             raise BadInput(f"last must be 1 or more, or None for the later half; got {last}")

@@ -82,7 +82,7 @@ def fit_neuron(
         p: the norm, 1 or more.
         activation: ``"identity"``, ``"relu"`` or ``"tanh"``.
         constraint: epsilon of the set E, above 0; None drops E.
-        starts: random starts of a search that is not convex, beside the ones from regressions.
+        starts: random starts of the non-convex search, in addition to those from regressions.
         seed: decides the random starts.
 
     Several models, one selection: features of two models, one batch, one neuron each.

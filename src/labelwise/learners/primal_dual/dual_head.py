@@ -58,7 +58,7 @@ class DualHeadRecipe:
         goal: end when the mean squared error of an epoch is below this; None for never. Where
             ``smooth``, errors are in units of the duals' mean.
         held_out: share of the items to choose the best epoch by; with fewer than 20 items, none.
-        patience: end when the held out error has not fallen for so many epochs.
+        patience: stop after this many epochs without a lower held-out error.
         shuffle: new batches in every epoch.
     """
 

@@ -56,7 +56,7 @@ def generate_items(
 
     Args:
         learner: trained.
-        starts: ``(n, ...)`` array, tensor or ``.npy`` file; as a rule items of low predicted duals.
+        starts: ``(n, ...)`` array, tensor or ``.npy`` file; usually items of low predicted duals.
         steps: how many steps.
         step_size: the length of a step, as a share of the start's norm (of the mean norm of all
             starts for a start that is zero).

@@ -1,6 +1,6 @@
 r"""Training under one constraint per labelled item, and the dual variables that come of it.
 
-With losses :math:`\ell_i` and :math:`\ell'_i` (as a rule the same), weights :math:`w_i` of mean 1
+With losses :math:`\ell_i` and :math:`\ell'_i` (usually the same), weights :math:`w_i` of mean 1
 and bounds :math:`\epsilon_i`,
 
 .. math::
@@ -107,7 +107,7 @@ class PrimalDualLearner(TorchLearner):
                 losses in eval mode, as the paper's Algorithm 1 does.
             loss_for_dual: of a minibatch: its loss ``"pre"`` the step, in train mode, or
                 ``"post"``, in eval mode.
-            dual_every: of ``"full"``: after so many epochs.
+            dual_every: epochs between updates with ``"full"``.
             constraint_loss: what is bounded, ``"cross_entropy"``, ``"mse"`` or
                 ``loss(outputs, targets) -> (b,)``; None for the loss itself.
             cap: the largest value of a dual variable: mislabelled items want more than any other.
