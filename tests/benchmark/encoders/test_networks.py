@@ -10,7 +10,13 @@ from torch.nn import functional
 
 from labelwise.benchmark.encoders import efficientnet, minilm, mobilenet, plain, resnet50
 from labelwise.benchmark.encoders import squeezenet as squeeze
-from labelwise.benchmark.encoders.pictures import BYTES, Same, encoder_of, filled, kernel
+from labelwise.benchmark.encoders.image_networks import (
+    BYTES,
+    SamePadding,
+    convert_kernel,
+    fill_weights,
+    make_image_encoder,
+)
 
 
 def test_the_examples_run():
@@ -25,8 +31,8 @@ def test_the_examples_run():
         (efficientnet.EfficientNetLite(1), 64, (2, 1280, 2, 2)),
         (efficientnet.EfficientNetLite(2), 64, (2, 1280, 2, 2)),
         (resnet50.ResNet50(), 64, (2, 2048, 2, 2)),
-        (mobilenet.mobilenet(), 64, (2, 1024, 2, 2)),
-        (squeeze.squeezenet(), 63, (2, 512, 3, 3)),
+        (mobilenet.make_mobilenet(), 64, (2, 1024, 2, 2)),
+        (squeeze.make_squeezenet(), 63, (2, 512, 3, 3)),
         (plain.vgg16(), 32, (2, 512, 2, 2)),
         (plain.alexnet(), 63, (2, 256, 3, 3)),
     ],
@@ -42,7 +48,7 @@ def test_a_network_gives_as_many_channels_as_the_catalogue_says(network, side, s
         (efficientnet.EfficientNetLite(0), 4.652 - 1.281),
         (efficientnet.EfficientNetLite(1), 5.416 - 1.281),
         (efficientnet.EfficientNetLite(2), 6.092 - 1.281),
-        (squeeze.squeezenet(), 1.235 - 0.513),
+        (squeeze.make_squeezenet(), 1.235 - 0.513),
         (plain.vgg16(), 14.715),
         (plain.alexnet(), 2.470),
         (minilm.MiniLM(), 22.713 - 0.148),
@@ -56,7 +62,7 @@ def test_a_network_has_the_published_number_of_parameters(network, millions):
 @pytest.mark.parametrize(("side", "size", "stride"), [(8, 3, 2), (9, 3, 2), (7, 5, 1), (8, 1, 1)])
 def test_padding_is_that_of_tensorflow(side, size, stride):
     images = torch.rand(1, 1, side, side)
-    padded = Same(size, stride)(images)
+    padded = SamePadding(size, stride)(images)
     outputs = -(-side // stride)
     assert (padded.shape[-1] - size) // stride + 1 == outputs
     total = max((outputs - 1) * stride + size - side, 0)
@@ -69,25 +75,25 @@ def test_padding_is_that_of_tensorflow(side, size, stride):
 def test_a_kernel_of_tensorflow_gives_the_same_sums():
     rng = np.random.default_rng(0)
     values, image = rng.normal(size=(3, 2, 4, 5)), rng.normal(size=(4, 3, 2))
-    ours = functional.conv2d(torch.tensor(image)[None], torch.tensor(kernel(values)))
+    ours = functional.conv2d(torch.tensor(image)[None], torch.tensor(convert_kernel(values)))
     wanted = np.einsum("chw,hwco->o", image, values)
     np.testing.assert_allclose(ours[0, :, 0, 0], wanted)
 
 
 def test_images_are_resized_scaled_and_averaged():
     network = nn.Conv2d(3, 3, 1, bias=False)
-    filled(network, {"weight": np.eye(3, dtype=np.float32)[:, :, None, None]})
+    fill_weights(network, {"weight": np.eye(3, dtype=np.float32)[:, :, None, None]})
     images = np.full((10, 3, 4, 4), 0.5, np.float32)
     images[:, 1] = 1.0
-    found = encoder_of(network, 8, mean=(0.5, 0.5, 0.0), deviation=(1.0, 0.5, 2.0))(images)
+    found = make_image_encoder(network, 8, mean=(0.5, 0.5, 0.0), deviation=(1.0, 0.5, 2.0))(images)
     np.testing.assert_allclose(found, np.tile([0.0, 1.0, 0.25], (10, 1)), atol=1e-6)
-    raw = encoder_of(network, 8, **BYTES)(images)
+    raw = make_image_encoder(network, 8, **BYTES)(images)
     np.testing.assert_allclose(raw[0], [127.5 - 123.68, 255 - 116.779, 127.5 - 103.939], atol=1e-3)
 
 
 def test_images_do_not_depend_on_the_batch_they_come_in():
     torch.manual_seed(0)
-    encode = encoder_of(squeeze.squeezenet(), 63)
+    encode = make_image_encoder(squeeze.make_squeezenet(), 63)
     images = np.random.default_rng(0).random((11, 3, 16, 16), np.float32)
     whole = encode(images)
     np.testing.assert_allclose(whole[9:], encode(images[9:]), rtol=1e-3, atol=1e-5)
@@ -95,7 +101,7 @@ def test_images_do_not_depend_on_the_batch_they_come_in():
 
 def test_parameters_that_do_not_fit_are_refused():
     with pytest.raises(RuntimeError, match="Missing key"):
-        filled(nn.Linear(2, 3), {"weight": np.zeros((3, 2), np.float32)})
+        fill_weights(nn.Linear(2, 3), {"weight": np.zeros((3, 2), np.float32)})
 
 
 def test_a_folded_normalisation_is_the_normalisation():
@@ -108,11 +114,13 @@ def test_a_folded_normalisation_is_the_normalisation():
         "bn_conv1/moving_mean": rng.normal(size=64),
         "bn_conv1/moving_variance": rng.random(64) + 0.1,
     }
-    found = resnet50.folded(held)
+    found = resnet50.fold_normalisations(held)
     image = rng.normal(size=(1, 3, 7, 7))
     flipped = torch.tensor(image[:, ::-1].copy())  # it was trained on blue, green, red
     plain_sums = functional.conv2d(
-        flipped, torch.tensor(kernel(held["conv1/kernel"])), torch.tensor(held["conv1/bias"])
+        flipped,
+        torch.tensor(convert_kernel(held["conv1/kernel"])),
+        torch.tensor(held["conv1/bias"]),
     )
     names = ("moving_mean", "moving_variance", "gamma", "beta")
     norm = [torch.tensor(held[f"bn_conv1/{name}"]) for name in names]
@@ -133,7 +141,7 @@ def test_the_transformer_is_a_bert():
     )
     bert = transformers.BertModel(config, add_pooling_layer=False).eval()
     held = {name: values.numpy() for name, values in bert.state_dict().items()}
-    ours = filled(minilm.MiniLM(24, 3, 2), minilm.renamed(held)).eval()
+    ours = fill_weights(minilm.MiniLM(24, 3, 2), minilm.rename_weights(held)).eval()
     pieces = torch.randint(5, 30_000, (2, 7))
     there = torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
     with torch.inference_mode():

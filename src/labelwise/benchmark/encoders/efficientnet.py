@@ -17,7 +17,12 @@ from torch import Tensor, nn
 
 from labelwise.benchmark.datasets.entries import Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
-from labelwise.benchmark.encoders.pictures import Same, encoder_of, filled, state_of
+from labelwise.benchmark.encoders.image_networks import (
+    SamePadding,
+    fill_weights,
+    make_image_encoder,
+    read_state,
+)
 
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -40,7 +45,7 @@ MEAN, DEVIATION = 127 / 255, 128 / 255
 take, cost five per cent of accuracy."""
 
 
-class Bottleneck(nn.Module):
+class LiteBottleneck(nn.Module):
     """Expand, convolve within channels, project; plus the input where the shape is the same."""
 
     def __init__(self, before: int, after: int, size: int, stride: int, expansion: int) -> None:
@@ -50,7 +55,7 @@ class Bottleneck(nn.Module):
         if expansion > 1:
             self._expand_conv = nn.Conv2d(before, wide, 1, bias=False)
             self._bn0 = nn.BatchNorm2d(wide, eps=1e-3)
-        self._pad = Same(size, stride)
+        self._pad = SamePadding(size, stride)
         self._depthwise_conv = nn.Conv2d(wide, wide, size, stride, groups=wide, bias=False)
         self._bn1 = nn.BatchNorm2d(wide, eps=1e-3)
         self._project_conv = nn.Conv2d(wide, after, 1, bias=False)
@@ -73,17 +78,17 @@ class EfficientNetLite(nn.Module):
         """``version`` is 0, 1 or 2."""
         super().__init__()
         width, depth, _ = SIZES[version]
-        self._pad = Same(3, 2)
+        self._pad = SamePadding(3, 2)
         self._conv_stem = nn.Conv2d(3, 32, 3, 2, bias=False)
         self._bn0 = nn.BatchNorm2d(32, eps=1e-3)
         blocks: list[nn.Module] = []
         before = 32
         for number, (count, size, stride, expansion, channels) in enumerate(STAGES):
-            after = rounded(channels * width)
+            after = round_channels(channels * width)
             ends = number in (0, len(STAGES) - 1)  # the first and the last stage are never deeper
             for repeat in range(count if ends else ceil(count * depth)):
                 step = stride if repeat == 0 else 1
-                blocks.append(Bottleneck(before, after, size, step, expansion))
+                blocks.append(LiteBottleneck(before, after, size, step, expansion))
                 before = after
         self._blocks = nn.Sequential(*blocks)
         self._conv_head = nn.Conv2d(before, LAST, 1, bias=False)
@@ -97,27 +102,27 @@ class EfficientNetLite(nn.Module):
         return outputs
 
 
-def rounded(channels: float) -> int:
+def round_channels(channels: float) -> int:
     """The nearest multiple of 8 that is not more than a tenth smaller.
 
-    >>> rounded(16 * 1.1), rounded(40 * 1.1)
+    >>> round_channels(16 * 1.1), round_channels(40 * 1.1)
     (16, 48)
     """
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near
 
 
-def read(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     """The parameters from a PyTorch file, without the last layer and the counters."""
     (data,) = files.values()
     return {
         name: values
-        for name, values in state_of(io.BytesIO(data)).items()
+        for name, values in read_state(io.BytesIO(data)).items()
         if not name.startswith("_fc") and not name.endswith("num_batches_tracked")
     }
 
 
-def build(version: int, side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
-    """What encodes images of any side, resized to ``side``."""
-    network = filled(EfficientNetLite(version), weights)
-    return encoder_of(network, side, mean=(MEAN,) * 3, deviation=(DEVIATION,) * 3)
+def build_encoder(version: int, side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+    """The function that encodes images, resized to ``side``."""
+    network = fill_weights(EfficientNetLite(version), weights)
+    return make_image_encoder(network, side, mean=(MEAN,) * 3, deviation=(DEVIATION,) * 3)

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from labelwise.benchmark.datasets.entries import Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
-from labelwise.benchmark.encoders.pictures import filled
+from labelwise.benchmark.encoders.image_networks import fill_weights
 from labelwise.errors import MissingDependency
 
 PIECES = 64
@@ -30,7 +30,7 @@ BATCH = 16
 TOKENIZER = "tokenizer.json"
 
 
-class Layer(nn.Module):
+class AttentionLayer(nn.Module):
     """Attention and two linear layers, each added to what came in and normalised."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -63,7 +63,7 @@ class MiniLM(nn.Module):
         super().__init__()
         self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(PLACES, width)
         self.kinds, self.norm = nn.Embedding(2, width), nn.LayerNorm(width, eps=1e-12)
-        self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
+        self.layers = nn.ModuleList(AttentionLayer(width, heads) for _ in range(layers))
 
     def forward(self, pieces: Tensor, there: Tensor) -> Tensor:
         """``(b, t)`` numbers of word pieces to ``(b, width)`` of length 1."""
@@ -88,7 +88,7 @@ NAMES = {
 """What the package calls the parts of a layer, and what they are called here."""
 
 
-def renamed(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def rename_weights(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Parameters of a BERT by the names that they have here; what is not used is left out."""
     found = {
         "words.weight": held["embeddings.word_embeddings.weight"],
@@ -105,7 +105,7 @@ def renamed(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return found
 
 
-def read(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     """The parameters from a safetensors file, and the tokenizer's description as bytes."""
     (data,) = (data for name, data in files.items() if name.endswith(".safetensors"))
     (words,) = (data for name, data in files.items() if name.endswith(TOKENIZER))
@@ -115,11 +115,11 @@ def read(files: Files) -> dict[str, NDArray[Any]]:
         if entry.get("dtype") == "F32":
             first, count = begin + entry["data_offsets"][0], prod(entry["shape"])
             held[name] = np.frombuffer(data, "<f4", count, first).reshape(entry["shape"])
-    return {**renamed(held), TOKENIZER: np.frombuffer(words, np.uint8)}
+    return {**rename_weights(held), TOKENIZER: np.frombuffer(words, np.uint8)}
 
 
-def build(weights: Weights, corpus: NDArray[Any]) -> Encode:
-    """What encodes texts."""
+def build_encoder(weights: Weights, corpus: NDArray[Any]) -> Encode:
+    """The function that encodes texts."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -130,7 +130,7 @@ def build(weights: Weights, corpus: NDArray[Any]) -> Encode:
     pieces.enable_truncation(PIECES)
     pieces.enable_padding()
     own = {name: values for name, values in weights.items() if name != TOKENIZER}
-    network = filled(MiniLM(), own).eval()
+    network = fill_weights(MiniLM(), own).eval()
 
     def encode(texts: NDArray[Any]) -> NDArray[Any]:
         found = np.empty((len(texts), 384), np.float32)

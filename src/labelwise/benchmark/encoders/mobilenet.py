@@ -17,7 +17,11 @@ from torch import nn
 
 from labelwise.benchmark.datasets.entries import Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
-from labelwise.benchmark.encoders.pictures import Same, encoder_of, filled
+from labelwise.benchmark.encoders.image_networks import (
+    SamePadding,
+    fill_weights,
+    make_image_encoder,
+)
 from labelwise.errors import BadInput
 
 STAGES = (
@@ -30,7 +34,7 @@ STAGES = (
 HALVES = (0.5, 0.5, 0.5)
 
 
-def mobilenet() -> nn.Sequential:
+def make_mobilenet() -> nn.Sequential:
     """The network without its last layer; layer ``3 k + 1`` is convolution ``k``."""
     layers = _convolution(3, 32, 3, 2, 1)
     before = 32
@@ -43,10 +47,10 @@ def mobilenet() -> nn.Sequential:
 
 def _convolution(before: int, after: int, size: int, stride: int, groups: int) -> list[nn.Module]:
     layer = nn.Conv2d(before, after, size, stride, groups=groups)
-    return [Same(size, stride), layer, nn.ReLU6()]
+    return [SamePadding(size, stride), layer, nn.ReLU6()]
 
 
-def read(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     """The parameters from a TensorFlow Lite file."""
     (data,) = files.values()
     held = read_tflite_arrays(data)
@@ -65,10 +69,10 @@ def read(files: Files) -> dict[str, NDArray[Any]]:
     return found
 
 
-def build(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
-    """What encodes images of any side, resized to ``side``."""
-    network = filled(mobilenet(), weights)
-    return encoder_of(network, side, mean=HALVES, deviation=HALVES)
+def build_encoder(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+    """The function that encodes images, resized to ``side``."""
+    network = fill_weights(make_mobilenet(), weights)
+    return make_image_encoder(network, side, mean=HALVES, deviation=HALVES)
 
 
 # A TensorFlow Lite file is a flat buffer: a table begins with the offset of a list of its fields,
@@ -86,7 +90,7 @@ class FlatTable:
         """``place`` is where the table begins."""
         self._data, self._place = data, place
 
-    def _field(self, number: int) -> int | None:
+    def _find_field(self, number: int) -> int | None:
         """Where a field lies; None if it is left at its default."""
         listed = self._place - _read_int32(self._data, self._place)
         where = 4 + 2 * number
@@ -95,27 +99,27 @@ class FlatTable:
         offset = _read_uint16(self._data, listed + where)
         return self._place + offset if offset else None
 
-    def number(self, field: int) -> int:
+    def read_number(self, field: int) -> int:
         """An unsigned 32-bit number."""
-        place = self._field(field)
+        place = self._find_field(field)
         return 0 if place is None else _read_uint32(self._data, place)
 
-    def byte(self, field: int) -> int:
+    def read_byte(self, field: int) -> int:
         """An 8-bit number."""
-        place = self._field(field)
+        place = self._find_field(field)
         return 0 if place is None else self._data[place]
 
-    def raw(self, field: int, size: int = 1) -> bytes:
+    def read_bytes(self, field: int, size: int = 1) -> bytes:
         """A list of numbers of ``size`` bytes, or a text, as its bytes."""
-        place = self._field(field)
+        place = self._find_field(field)
         if place is None:
             return b""
         begin = place + _read_uint32(self._data, place)
         return self._data[begin + 4 : begin + 4 + size * _read_uint32(self._data, begin)]
 
-    def tables(self, field: int) -> Iterator["FlatTable"]:
+    def iterate_tables(self, field: int) -> Iterator["FlatTable"]:
         """A list of tables."""
-        place = self._field(field)
+        place = self._find_field(field)
         if place is None:
             return
         begin = place + _read_uint32(self._data, place)
@@ -129,14 +133,14 @@ def read_tflite_arrays(data: bytes) -> dict[str, NDArray[Any]]:
     if data[4:8] != b"TFL3":
         raise BadInput("this is not a TensorFlow Lite file; download it again")
     model = FlatTable(data, _read_uint32(data, 0))
-    buffers = list(model.tables(MODEL_BUFFERS))
+    buffers = list(model.iterate_tables(MODEL_BUFFERS))
     found: dict[str, NDArray[Any]] = {}
-    for graph in model.tables(MODEL_GRAPHS):
-        for tensor in graph.tables(0):
-            held = buffers[tensor.number(TENSOR_BUFFER)].raw(0)
-            if held and tensor.byte(TENSOR_TYPE) == FLOAT32:
-                shape = np.frombuffer(tensor.raw(TENSOR_SHAPE, 4), "<i4")
-                name = tensor.raw(TENSOR_NAME).decode()
+    for graph in model.iterate_tables(MODEL_GRAPHS):
+        for tensor in graph.iterate_tables(0):
+            held = buffers[tensor.read_number(TENSOR_BUFFER)].read_bytes(0)
+            if held and tensor.read_byte(TENSOR_TYPE) == FLOAT32:
+                shape = np.frombuffer(tensor.read_bytes(TENSOR_SHAPE, 4), "<i4")
+                name = tensor.read_bytes(TENSOR_NAME).decode()
                 found[name] = np.frombuffer(held, "<f4").reshape(shape)
     return found
 

@@ -18,7 +18,11 @@ from torch import nn
 from labelwise.benchmark.datasets.entries import Files
 from labelwise.benchmark.datasets.pickles import unpickle_arrays
 from labelwise.benchmark.encoders.entries import Encode, Weights
-from labelwise.benchmark.encoders.pictures import encoder_of, filled, kernel
+from labelwise.benchmark.encoders.image_networks import (
+    convert_kernel,
+    fill_weights,
+    make_image_encoder,
+)
 
 VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512)
 """Channels of the 3 x 3 convolutions; 0 is a pooling."""
@@ -52,7 +56,7 @@ NETWORKS = {"alexnet": (alexnet, "AlexNet_0"), "vgg16": (vgg16, "VGG16_0")}
 """The networks, and what the package calls them."""
 
 
-def read(name: str, files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(name: str, files: Files) -> dict[str, NDArray[Any]]:
     """The parameters from a pickle of arrays, which is read without running what it names."""
     make, called = NETWORKS[name]
     ((path, data),) = files.items()
@@ -60,11 +64,11 @@ def read(name: str, files: Files) -> dict[str, NDArray[Any]]:
     places = [n for n, layer in enumerate(make()) if isinstance(layer, nn.Conv2d)]
     found: dict[str, NDArray[Any]] = {}
     for number, place in enumerate(places):
-        found[f"{place}.weight"] = kernel(held[f"Conv_{number}"]["kernel"])
+        found[f"{place}.weight"] = convert_kernel(held[f"Conv_{number}"]["kernel"])
         found[f"{place}.bias"] = held[f"Conv_{number}"]["bias"]
     return found
 
 
-def build(name: str, side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
-    """What encodes images of any side, resized to ``side``."""
-    return encoder_of(filled(NETWORKS[name][0](), weights), side)
+def build_encoder(name: str, side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+    """The function that encodes images, resized to ``side``."""
+    return make_image_encoder(fill_weights(NETWORKS[name][0](), weights), side)

@@ -19,7 +19,12 @@ from torch import Tensor, nn
 
 from labelwise.benchmark.datasets.entries import Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
-from labelwise.benchmark.encoders.pictures import BYTES, encoder_of, filled, kernel
+from labelwise.benchmark.encoders.image_networks import (
+    BYTES,
+    convert_kernel,
+    fill_weights,
+    make_image_encoder,
+)
 
 STAGES = ((2, "abc", 64), (3, "abcd", 128), (4, "abcdef", 256), (5, "abc", 512))
 """Number of a stage, names of its blocks, channels inside them; four times as many come out."""
@@ -28,7 +33,7 @@ EPSILON = 1e-3
 """In the normalisations."""
 
 
-class Bottleneck(nn.Module):
+class ResNetBottleneck(nn.Module):
     """1 x 1, 3 x 3 and 1 x 1 convolutions, plus the input; then ReLU."""
 
     def __init__(self, before: int, inside: int, stride: int, changes: bool) -> None:
@@ -59,7 +64,9 @@ class ResNet50(nn.Module):
         for stage, names, inside in STAGES:
             for name in names:
                 stride = 2 if name == "a" and stage > 2 else 1
-                self.blocks[f"{stage}{name}"] = Bottleneck(before, inside, stride, name == "a")
+                self.blocks[f"{stage}{name}"] = ResNetBottleneck(
+                    before, inside, stride, name == "a"
+                )
                 before = 4 * inside
 
     def forward(self, images: Tensor) -> Tensor:
@@ -70,12 +77,12 @@ class ResNet50(nn.Module):
         return found
 
 
-def read(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     """The parameters from a model of TensorFlow.js: a list of arrays, and their bytes in parts."""
-    return folded(arrays(files))
+    return fold_normalisations(read_tfjs_arrays(files))
 
 
-def folded(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def fold_normalisations(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Convolutions with the normalisations after them as one, by the names they have here."""
     names = {"conv1": ("conv1", "bn_conv1")}
     for name in held:
@@ -85,7 +92,7 @@ def folded(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for own, (layer, norm) in names.items():
         scale = held[f"{norm}/gamma"] / np.sqrt(held[f"{norm}/moving_variance"] + EPSILON)
-        found[f"{own}.weight"] = kernel(held[f"{layer}/kernel"] * scale)
+        found[f"{own}.weight"] = convert_kernel(held[f"{layer}/kernel"] * scale)
         shifted = held[f"{layer}/bias"] - held[f"{norm}/moving_mean"]
         found[f"{own}.bias"] = held[f"{norm}/beta"] + shifted * scale
     # It was trained on blue, green, red; here red comes first.
@@ -93,7 +100,7 @@ def folded(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return {name: values.astype(np.float32) for name, values in found.items()}
 
 
-def arrays(files: Files) -> dict[str, NDArray[Any]]:
+def read_tfjs_arrays(files: Files) -> dict[str, NDArray[Any]]:
     """The float32 arrays of a TensorFlow.js model by name."""
     (listed,) = (json.loads(data) for name, data in files.items() if name.endswith("model.json"))
     (group,) = listed["weightsManifest"]
@@ -106,6 +113,6 @@ def arrays(files: Files) -> dict[str, NDArray[Any]]:
     }
 
 
-def build(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
-    """What encodes images of any side, resized to ``side``."""
-    return encoder_of(filled(ResNet50(), weights), side, **BYTES)
+def build_encoder(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+    """The function that encodes images, resized to ``side``."""
+    return make_image_encoder(fill_weights(ResNet50(), weights), side, **BYTES)

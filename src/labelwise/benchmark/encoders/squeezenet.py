@@ -18,14 +18,19 @@ from torch import Tensor, nn
 from labelwise.benchmark.datasets.entries import Files
 from labelwise.benchmark.datasets.pickles import unpickle_arrays
 from labelwise.benchmark.encoders.entries import Encode, Weights
-from labelwise.benchmark.encoders.pictures import BYTES, encoder_of, filled, kernel
+from labelwise.benchmark.encoders.image_networks import (
+    BYTES,
+    convert_kernel,
+    fill_weights,
+    make_image_encoder,
+)
 
 FIRES = (16, 16, 0, 32, 32, 0, 48, 48, 64, 64)
 """Channels after the squeeze, from the module called fire2; four times as many come out of each of
 its two convolutions. 0 is a pooling."""
 
 
-class Fire(nn.Module):
+class FireModule(nn.Module):
     """Squeeze, then two convolutions side by side."""
 
     def __init__(self, before: int, few: int) -> None:
@@ -41,17 +46,17 @@ class Fire(nn.Module):
         return torch.cat([self.expand1x1(few), self.expand3x3(few)], dim=1).relu()
 
 
-def squeezenet() -> nn.Sequential:
+def make_squeezenet() -> nn.Sequential:
     """The network without its last convolution."""
     layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 2), nn.ReLU(), nn.MaxPool2d(3, 2)]
     before = 64
     for few in FIRES:
-        layers.append(Fire(before, few) if few else nn.MaxPool2d(3, 2))
+        layers.append(FireModule(before, few) if few else nn.MaxPool2d(3, 2))
         before = 8 * few or before
     return nn.Sequential(*layers)
 
 
-def read(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     """The parameters from a pickle of arrays, which is read without running what it names."""
     ((path, data),) = files.items()
     held = {
@@ -59,18 +64,21 @@ def read(files: Files) -> dict[str, NDArray[Any]]:
         for name, values in unpickle_arrays(path, data).items()
     }
     names = {"0": "conv1"}
-    fires = [n for n, layer in enumerate(squeezenet()) if isinstance(layer, Fire)]
+    fires = [n for n, layer in enumerate(make_squeezenet()) if isinstance(layer, FireModule)]
     for number, place in enumerate(fires, start=2):
         for part in ("squeeze1x1", "expand1x1", "expand3x3"):
             names[f"{place}.{part}"] = f"fire{number}/{part}"
     found: dict[str, NDArray[Any]] = {}
     for own, other in names.items():
-        found[f"{own}.weight"], found[f"{own}.bias"] = kernel(held[other][0]), held[other][1]
+        found[f"{own}.weight"], found[f"{own}.bias"] = (
+            convert_kernel(held[other][0]),
+            held[other][1],
+        )
     # It was trained on blue, green, red; here red comes first.
     found["0.weight"] = np.ascontiguousarray(found["0.weight"][:, ::-1])
     return found
 
 
-def build(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
-    """What encodes images of any side, resized to ``side``."""
-    return encoder_of(filled(squeezenet(), weights), side, **BYTES)
+def build_encoder(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+    """The function that encodes images, resized to ``side``."""
+    return make_image_encoder(fill_weights(make_squeezenet(), weights), side, **BYTES)

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from labelwise.benchmark.encoders.words import build_counts, build_glove, read_glove
+from labelwise.benchmark.encoders.text_features import build_counts, build_glove, read_glove
 
 TEXTS = np.array(
     [

@@ -1,4 +1,4 @@
-"""Images as pretrained networks want them, batch by batch, and what they have in common."""
+"""Shared parts of image encoders: preprocessing, batches, weights and padding."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,26 +12,26 @@ from torch.nn import functional
 from labelwise.benchmark.encoders.entries import Encode, Weights
 
 BATCH = 8
-"""Images at a time: more are slower on a CPU, since what a layer gives must fit into its cache."""
+"""Batch size; larger batches do not fit the cache of a CPU."""
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's channels red, green and blue, by which most networks were trained."""
+"""Of the channels of ImageNet."""
 
 BYTES: Mapping[str, Sequence[float]] = {
     "mean": (123.68 / 255, 116.779 / 255, 103.939 / 255),
     "deviation": (1 / 255, 1 / 255, 1 / 255),
 }
-"""What the older networks take: bytes less the mean of ImageNet's channels."""
+"""Preprocessing of older networks: bytes minus the mean of ImageNet."""
 
 
-def encoder_of(
+def make_image_encoder(
     network: nn.Module,
     side: int,
     *,
     mean: Sequence[float] = MEAN,
     deviation: Sequence[float] = DEVIATION,
 ) -> Encode:
-    """What encodes images by a network that gives ``(b, width)`` or ``(b, width, h, w)``.
+    """The function that encodes images by a network with outputs ``(b, width[, h, w])``.
 
     Args:
         network: trained.
@@ -59,29 +59,26 @@ def encoder_of(
     return encode
 
 
-def filled(network: nn.Module, weights: Weights) -> nn.Module:
-    """The network with its parameters set; a name that is missing or too many is an error."""
+def fill_weights(network: nn.Module, weights: Weights) -> nn.Module:
+    """Set the parameters of a network; missing or unknown names are an error."""
     tensors = {name: torch.from_numpy(np.array(values)) for name, values in weights.items()}
     network.load_state_dict(tensors)
     return network
 
 
-def state_of(data: Any) -> dict[str, NDArray[Any]]:
-    """A PyTorch file's parameters as arrays, read without running code of it."""
+def read_state(data: Any) -> dict[str, NDArray[Any]]:
+    """The parameters of a PyTorch file as arrays, without running its code."""
     loaded: Mapping[str, Tensor] = torch.load(data, map_location="cpu", weights_only=True)
     return {name: value.numpy() for name, value in loaded.items()}
 
 
-def kernel(values: NDArray[Any]) -> NDArray[Any]:
-    """``(h, w, in, out)``, as TensorFlow has it, to ``(out, in, h, w)``, as PyTorch has it."""
+def convert_kernel(values: NDArray[Any]) -> NDArray[Any]:
+    """Convert TensorFlow's ``(h, w, in, out)`` to PyTorch's ``(out, in, h, w)``."""
     return np.ascontiguousarray(values.transpose(3, 2, 0, 1))
 
 
-class Same(nn.Module):
-    """Zeros around an image, so that a stride gives ``ceil(side / stride)``, as TensorFlow pads.
-
-    Where an odd number of rows is wanted, the larger half comes after the image.
-    """
+class SamePadding(nn.Module):
+    """TensorFlow's zero padding: a stride gives ``ceil(side / stride)``, the larger half last."""
 
     def __init__(self, size: int, stride: int) -> None:
         """For a kernel of ``size`` and this stride."""
@@ -90,9 +87,9 @@ class Same(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """``(b, c, h, w)`` to the padded images."""
-        high, wide = (self._missing(length) for length in images.shape[-2:])
+        high, wide = (self._count_missing(length) for length in images.shape[-2:])
         pads = (wide // 2, wide - wide // 2, high // 2, high - high // 2)
         return functional.pad(images, pads)
 
-    def _missing(self, length: int) -> int:
+    def _count_missing(self, length: int) -> int:
         return max((-(-length // self.stride) - 1) * self.stride + self.size - length, 0)
