@@ -102,7 +102,7 @@ def test_rounds_side_by_side_as_on_a_gpu_give_what_run_after_run_gives(tmp_path)
     plan = make_plan(DATA, strategies=["margin"], **TINY)
     alone = run_plan(DATA, plan, seeds=2, device="cpu")
     jobs = [OwnDataJob(plan, e, seed, tmp_path) for seed in (0, 1) for e in plan.entrants]
-    store_data(DATA, tmp_path, written=False)
+    store_data(DATA, tmp_path)
     known = {job.key: [line for line in alone if line.key == job.key][:1] for job in jobs}
     lines = play_jobs(jobs, jobs[0].make_splits(find_device("cpu"), keep=2), known)
     rest = [mark_data(line, plan) for line in lines]

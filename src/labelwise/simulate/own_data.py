@@ -203,14 +203,12 @@ def _check_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
 
 
 def _list_labels(name: str, targets: Any) -> list[Any]:
-    values = np.asarray(targets) if not isinstance(targets, list) else None
-    if values is not None:
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim != 1:
-            raise BadInput(f"{name} has labels of shape {values.shape}; give one per item, (n,)")
-        return list(values.tolist())
-    return list(targets)
+    if isinstance(targets, list):
+        return list(targets)
+    values = np.asarray(targets)
+    if values.ndim != 1 and values.shape[1:] != (1,):
+        raise BadInput(f"{name} has labels of shape {values.shape}; give one per item, (n,)")
+    return list(values.reshape(len(values)).tolist())
 
 
 def _parse_amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None:
@@ -271,15 +269,10 @@ def _read_folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
         raise BadInput(f"the folders of {path} are {parts}, not classes; give one of them")
     files = [file for file, _ in found]
     form = find_image_format(files, side=side)
-    if form.broken:
-        file, reason = next(iter(form.broken.items()))
+    images = np.empty((len(files), *form.shape), dtype=np.uint8)
+    for file, reason in (form.broken or read_images(files, images)).items():
         raise BadInput(f"{file} is not an image ({reason}); remove or repair it")
-    pictures = np.empty((len(files), *form.shape), dtype=np.uint8)
-    broken = read_images(files, pictures)
-    if broken:
-        file, reason = next(iter(broken.items()))
-        raise BadInput(f"{file} is not an image ({reason}); remove or repair it")
-    return pictures, names, [f"images scaled to {form}"]
+    return images, names, [f"images scaled to {form}"]
 
 
 def _read_npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:

@@ -1,13 +1,9 @@
-"""Splits of a user's own data by seed, and jobs on it in one process or several.
+"""Splits of a user's own data by seed, and jobs on it in one process or several."""
 
-The data stays in this process; for others it is written to a folder, without pickles.
-"""
-
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +14,7 @@ from labelwise.benchmark.jobs import BenchmarkJob, JobFailure
 from labelwise.benchmark.protocol import Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import SPLIT, DataSplit, SplitCache
+from labelwise.files import read_json, write_json
 from labelwise.learners.embedding import Standardizer, TfidfEmbedding
 from labelwise.simulate.own_data import OwnData
 
@@ -79,7 +76,7 @@ class OwnDataJob(BenchmarkJob):
         return SplitCache(self.protocol, device, keep, self._split_stored)
 
     def _split_stored(self, plan: Protocol, seed: int) -> DataSplit:
-        return split_own_data(_load_data(self.home), plan, seed)
+        return split_own_data(load_data(self.home), plan, seed)
 
 
 def mark_data(line: RoundResult | JobFailure, plan: Protocol) -> RoundResult | JobFailure:
@@ -89,39 +86,23 @@ def mark_data(line: RoundResult | JobFailure, plan: Protocol) -> RoundResult | J
     return replace(line, versions={**line.versions, "data": plan.settings["data"]})
 
 
-_stored: dict[str, Any] = {}
-"""The data of this process and its folder."""
-
-
-def store_data(data: OwnData, home: Path, *, written: bool) -> None:
-    """Hold data for this process and, if ``written``, write it for others."""
-    _stored.update(home=home, data=data)
-    if not written:
-        return
+def store_data(data: OwnData, home: Path) -> None:
+    """Write data to a folder, without pickles, for jobs in this and other processes."""
     if data.kind == "texts":
-        (home / "inputs.json").write_text(json.dumps(data.inputs.tolist()), encoding="utf-8")
+        write_json(home / "inputs.json", {"texts": data.inputs})
     else:
         np.save(home / "inputs.npy", data.inputs)
     np.save(home / "targets.npy", data.targets)
-    facts = {"name": data.name, "kind": data.kind, "classes": data.classes}
-    (home / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    write_json(home / "facts.json", {"name": data.name, "kind": data.kind, "classes": data.classes})
 
 
-def forget_data() -> None:
-    """Free the data of this process."""
-    _stored.clear()
-
-
-def _load_data(home: Path) -> OwnData:
-    if _stored.get("home") != home:
-        facts = json.loads((home / "facts.json").read_text(encoding="utf-8"))
-        if facts["kind"] == "texts":
-            inputs = as_text_array(json.loads((home / "inputs.json").read_text(encoding="utf-8")))
-        else:
-            inputs = np.load(home / "inputs.npy")
-        classes = None if facts["classes"] is None else tuple(facts["classes"])
-        targets = np.load(home / "targets.npy")
-        data = OwnData(facts["name"], facts["kind"], inputs, targets, classes)
-        _stored.update(home=home, data=data)
-    found: OwnData = _stored["data"]
-    return found
+@lru_cache(maxsize=1)
+def load_data(home: Path) -> OwnData:
+    """The data stored in a folder."""
+    facts = read_json(home / "facts.json")
+    if facts["kind"] == "texts":
+        inputs = as_text_array(read_json(home / "inputs.json")["texts"])
+    else:
+        inputs = np.load(home / "inputs.npy")
+    classes = None if facts["classes"] is None else tuple(facts["classes"])
+    return OwnData(facts["name"], facts["kind"], inputs, np.load(home / "targets.npy"), classes)

@@ -33,7 +33,7 @@ from labelwise.benchmark.runs import iterate_lines, read_known_lines, write_line
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.pool.blocks import Progress
 from labelwise.simulate.own_data import OwnData, check_own_data
-from labelwise.simulate.own_splits import OwnDataJob, forget_data, mark_data, store_data
+from labelwise.simulate.own_splits import OwnDataJob, load_data, mark_data, store_data
 from labelwise.simulate.savings import BASELINE, LabelSaving, compute_savings
 from labelwise.strategies import get
 
@@ -228,7 +228,7 @@ def run_plan(
         ]
         known = read_known_lines(plan, path, jobs)
         _check_known(path, plan, known)
-        store_data(data, home, written=workers > 1)
+        store_data(data, home)
         waiting = [job for job in jobs if len(known[job.key]) <= plan.rounds]
         total = (plan.rounds + 1) * len(jobs)
         try:
@@ -236,7 +236,7 @@ def run_plan(
             marked = (mark_data(line, plan) for line in lines)
             failures = write_lines(marked, path, known, total, progress)
         finally:
-            forget_data()
+            load_data.cache_clear()
             forget_runs()
     if failures and len(failures) == len(waiting):
         raise failures[0].error
