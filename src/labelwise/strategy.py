@@ -201,7 +201,9 @@ class Strategy(ABC):
         adapt: options that follow from the history of a campaign or benchmark run.
         repeats_batches: whether `adapt` reads diagnostics of earlier batches, so that a benchmark
             run can only be continued by selecting them again.
-        explain: one sentence on why an item was picked, from `PickFacts` alone.
+        explain: one sentence on why an item was picked, or a function of `PickFacts`. In a
+            sentence, ``{doubt}`` and ``{weight}`` stand for `PickFacts.describe_doubt` and
+            `PickFacts.describe_weight`.
     """
 
     name: str
@@ -216,7 +218,7 @@ class Strategy(ABC):
     check: Callable[[Job], None] = field(default=lambda job: None)
     adapt: Callable[[History], dict[str, Any]] = field(default=lambda history: {})
     repeats_batches: bool = False
-    explain: Callable[[PickFacts], str] | None = None
+    explain: str | Callable[[PickFacts], str] = ""
 
     @property
     @abstractmethod
@@ -257,8 +259,10 @@ class Strategy(ABC):
 
     def explain_pick(self, facts: PickFacts) -> str:
         """One sentence on why an item was picked, from what its batch recorded."""
-        if self.explain is not None:
+        if callable(self.explain):
             return self.explain(facts)
+        if self.explain:
+            return self.explain.format(doubt=facts.describe_doubt(), weight=facts.describe_weight())
         return f"Pick {facts.rank + 1} of {facts.batch_size} by {self.name} ({self.good_for})."
 
     @abstractmethod

@@ -14,7 +14,7 @@ from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.rows import take_rows
 from labelwise.selection.run import select as run_select
 from labelwise.strategies import ally
-from labelwise.strategies.ally import DIVERSITIES, STRATEGY, equal_shares
+from labelwise.strategies.ally import DIVERSITIES, STRATEGY, pick_equal_shares
 from tests.conftest import make_features
 
 KINDS = list(DIVERSITIES)
@@ -49,7 +49,7 @@ def slow_shares(labels, budget):
 def test_shares_are_those_of_the_slow_scan(data):
     labels = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=30))
     budget = data.draw(st.integers(len(set(labels)), len(labels)))
-    picks, info = equal_shares(np.array(labels), budget)
+    picks, info = pick_equal_shares(np.array(labels), budget)
     assert picks.tolist() == slow_shares(labels, budget)
     assert len(set(picks.tolist())) == budget == sum(info["shares"])
     sizes = np.unique(labels, return_counts=True)[1]

@@ -79,5 +79,5 @@ def test_a_bandit_whose_arm_is_unknown_names_the_rank():
 
 
 def test_a_strategy_without_the_hook_names_its_purpose_and_the_rank():
-    strategy = replace(get("random"), explain=None)
+    strategy = replace(get("random"), explain="")
     assert strategy.explain_pick(FACTS) == f"Pick 1 of 4 by random ({strategy.good_for})."

@@ -97,7 +97,9 @@ def test_in_a_large_pool_the_mean_is_taken_over_drawn_items():
     selection = picked(features, 10, references=40, bandwidth=2.0)
     assert selection.info["references"] == 40
     assert selection.info["exact_mean"] is False
-    points = herding.drawn(shards_of({"features": features}, 3), 40, 0, herding.NOISE_REFERENCES)
+    points = herding.draw_features(
+        shards_of({"features": features}, 3), 40, 0, herding.NOISE_REFERENCES
+    )
     mean = np.exp(-(cdist(features, points) ** 2) / 8).mean(axis=1)
     assert selection.ids[0] == mean.argmax()
     assert len({tuple(picked(features, 10, references=9, seed=s).ids) for s in range(5)}) > 1

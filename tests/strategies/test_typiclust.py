@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.strategies.typiclust import _typicality
+from labelwise.strategies.typiclust import _compute_typicality
 from tests.conftest import make_features
 
 
@@ -18,7 +18,7 @@ def slow_typicality(rows, neighbours):
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_typicality_matches_all_distances(shift):
     rows = make_features(700, 3) + shift
-    np.testing.assert_allclose(_typicality(rows, 20), slow_typicality(rows, 20), rtol=1e-9)
+    np.testing.assert_allclose(_compute_typicality(rows, 20), slow_typicality(rows, 20), rtol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-20, 1e-18, 1e-5, 1e20])
@@ -32,14 +32,14 @@ def test_picks_do_not_depend_on_the_scale_of_the_features(scale):
 
 def test_copies_are_equally_typical_and_more_so_than_the_rest():
     rows = np.concatenate([make_features(30, 5), np.repeat(make_features(1, 5, seed=1), 6, axis=0)])
-    typical = _typicality(rows + 100.0, 5)
+    typical = _compute_typicality(rows + 100.0, 5)
     assert len(set(typical[30:].tolist())) == 1
     assert np.isfinite(typical).all() and typical[30] > 1e3 * typical[:30].max()
 
 
 def test_items_with_enough_copies_each_are_all_equally_typical():
     rows = np.repeat([[0.0, 1.0], [3.0, 4.0]], 4, axis=0)
-    assert len(set(_typicality(rows, 3).tolist())) == 1
+    assert len(set(_compute_typicality(rows, 3).tolist())) == 1
 
 
 def three_blobs():
@@ -65,7 +65,7 @@ def test_a_blob_with_a_label_comes_last():
 
 
 def test_a_lone_item_is_typical():
-    assert _typicality(np.ones((1, 2)), 1).tolist() == [1.0]
+    assert _compute_typicality(np.ones((1, 2)), 1).tolist() == [1.0]
 
 
 def test_options_may_be_whole_numbers_of_numpy():

@@ -1,4 +1,4 @@
-"""One algorithm per file, each with a ``STRATEGY`` of the file's name; found without a list."""
+"""One algorithm per module, each with a ``STRATEGY`` of the module's name; found without a list."""
 
 import importlib
 import pkgutil
@@ -10,12 +10,12 @@ from labelwise.strategy import Strategy
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all strategies: those of the files beside this one."""
+    """The names of all strategies: those of the modules of this package."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 def get(name: str) -> Strategy:
-    """The strategy of that name; a wrong name is an error that lists the right ones."""
+    """The strategy of that name; an unknown name is an error that lists all names."""
     if name not in names():
         raise UnknownName(f"no strategy is called {name!r}; choose from {', '.join(names())}")
     strategy: Strategy = importlib.import_module(f"{__name__}.{name}").STRATEGY

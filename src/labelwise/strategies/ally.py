@@ -1,16 +1,16 @@
-r"""ALLY: items with large predicted dual variables, spread over the pool.
+r"""ALLY: pick items with large predicted dual variables, spread over the pool.
 
-A network is trained under one constraint per labelled item, that its loss stays below a bound
-(`labelwise.learners.primal_dual`). The dual variable :math:`\lambda_i \ge 0` of the constraint says
-how much the optimum would suffer if that bound were tighter. A regression head predicts
-:math:`\hat\lambda` for the pool, and this strategy picks high ones that are not alike:
+A network is trained under one constraint per labelled item: its loss stays below a bound
+(`labelwise.learners.primal_dual`). The dual variable :math:`\lambda_i \ge 0` of the constraint is
+the sensitivity of the optimum to that bound. A regression head predicts :math:`\hat\lambda` for the
+pool, and this strategy picks items with high and different ones:
 
 =============  ===================================================================================
 ``diversity``  the batch
 =============  ===================================================================================
-``kmeans``     equal shares of ``clusters`` clusters: of ``b`` picks, each of ``k`` clusters gives
-               its ``floor(b / k)`` best, the ``b mod k`` clusters with the best top item one more;
-               places that small clusters leave go to the best of the rest
+``kmeans``     equal shares of ``clusters`` clusters: each of ``k`` clusters gives its
+               ``floor(b / k)`` best, the ``b mod k`` clusters with the best top item one more;
+               if small clusters give fewer, the best of the rest follow
 ``k_center``   the best item, then farthest-first (from labelled items too) among the
                ``candidates * b`` best
 ``kmeans++``   drawn one by one, in proportion to :math:`\hat\lambda_i D_i^2`, with :math:`D_i` the
@@ -23,7 +23,7 @@ Cost: k-means (``n d b`` per round); ``k_center`` farthest-first among the candi
 one pass over the rows per pick, ``n d b`` in all; the others sort ``n`` numbers.
 
 Reference: J. Elenter, N. NaderiAlizadeh, A. Ribeiro, "A Lagrangian Duality Approach to Active
-Learning", NeurIPS 2022. Noise: A. Kirsch and others, "Stochastic Batch Acquisition: A Simple
+Learning", NeurIPS 2022; for ``noise`` A. Kirsch and others, "Stochastic Batch Acquisition: A Simple
 Baseline for Deep Active Learning", TMLR 2023.
 """
 
@@ -54,23 +54,22 @@ from labelwise.kernels.distance.farthest import farthest_first
 from labelwise.kernels.distance.kmeans import kmeans
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 KEY = "ally"
-NOISE = 1
-"""The stream of draws in proportion to the duals alone."""
+NOISE_STREAM = 1
 
 
-class Pool(NamedTuple):
-    """All items, best first: ids, predicted duals, and where they stand in `Shards.ids`."""
+class RankedItems(NamedTuple):
+    """All items, best first: ids, predicted duals, and positions in `Shards.ids`."""
 
     ids: Ids
     duals: Floats
     positions: NDArray[np.intp]
 
 
-class Options(NamedTuple):
-    """What the user chose, and the seed."""
+class AllyOptions(NamedTuple):
+    """Options of the strategy, and the seed."""
 
     clusters: int
     rounds: int
@@ -79,10 +78,10 @@ class Options(NamedTuple):
 
 
 Picks = tuple[NDArray[np.intp], dict[str, Any]]
-"""Positions in a `Pool`, in the order of the picks, and what to report."""
+"""Positions in `RankedItems`, in the order of the picks, and diagnostics."""
 
 
-def choose(
+def choose_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -96,13 +95,12 @@ def choose(
     """Pick items with large predicted duals.
 
     Options:
-        diversity: how picks are kept apart: "kmeans" (the best of every cluster), "k_center"
-            (farthest first among the best), "kmeans++" (drawn by dual times squared distance),
-            "noise" (drawn by dual) or "none".
-        clusters: ``kmeans``: how many clusters, at most the budget; None for the budget, as in the
-            paper.
-        rounds: ``kmeans``: at most so many rounds.
-        candidates: ``k_center``: so many candidates per pick.
+        diversity: "kmeans" (the best of every cluster), "k_center" (farthest first among the best),
+            "kmeans++" (drawn by dual times squared distance), "noise" (drawn by dual) or "none".
+        clusters: ``kmeans``: number of clusters, at most the budget; None for the budget, as in
+            the paper.
+        rounds: ``kmeans``: at most.
+        candidates: ``k_center``: number of candidates per pick.
 
     >>> import numpy as np
     >>> import labelwise
@@ -115,8 +113,8 @@ def choose(
     ... ).ids.tolist()
     [1, 0]
     """
-    pool = _ranked(shards)
-    options = Options(budget if clusters is None else clusters, rounds, candidates, seed)
+    pool = _rank_items(shards)
+    options = AllyOptions(budget if clusters is None else clusters, rounds, candidates, seed)
     picks, info = DIVERSITIES[diversity](shards, labelled, pool, budget, options)
     return Choice(pool.ids[picks], scores=pool.duals[picks], info=info)
 
@@ -135,14 +133,14 @@ def check_job(job: Job) -> None:
     check_integer("candidates", options["candidates"], 1)
 
 
-def _ranked(shards: Shards) -> Pool:
+def _rank_items(shards: Shards) -> RankedItems:
     """All items by descending dual; equal ones by id."""
-    duals = np.concatenate(shards.map(_duals))
+    duals = np.concatenate(shards.map(_read_duals))
     order = largest(comparable(duals), len(duals), shards.ids)
-    return Pool(shards.ids[order], duals[order], order)
+    return RankedItems(shards.ids[order], duals[order], order)
 
 
-def _duals(shard: Shard) -> Floats:
+def _read_duals(shard: Shard) -> Floats:
     values = to_numpy(shard.rows["duals"]).astype(np.float64)
     wrong = ~np.isfinite(values) | (values < 0)
     if wrong.any():
@@ -153,32 +151,32 @@ def _duals(shard: Shard) -> Floats:
     return values
 
 
-def _highest(
-    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+def _pick_highest(
+    shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
     return np.arange(budget), {}
 
 
-def _from_clusters(
-    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+def _pick_from_clusters(
+    shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
-    """The best of every cluster, in equal shares."""
+    """Pick the best of every cluster, in equal shares."""
     if options.clusters == 1:
-        return equal_shares(np.zeros(len(pool.ids), dtype=np.int64), budget)
+        return pick_equal_shares(np.zeros(len(pool.ids), dtype=np.int64), budget)
     found = kmeans(shards, options.clusters, options.seed, rounds=options.rounds)
-    return equal_shares(found.labels[pool.positions], budget)
+    return pick_equal_shares(found.labels[pool.positions], budget)
 
 
-def equal_shares(labels: NDArray[np.int64], budget: int) -> Picks:
-    """Take the best items while their clusters have room, then the best of the rest.
+def pick_equal_shares(labels: NDArray[np.int64], budget: int) -> Picks:
+    """Take the best items until the shares of their clusters are used, then the best of the rest.
 
-    Shares are over the clusters that have items: copies in the pool can leave others empty.
+    Shares are over the clusters that have items: duplicates in the pool can leave others empty.
 
     Args:
-        labels: ``(n,)`` the cluster of every item, best item first; no more clusters than budget.
-        budget: how many to take, at most ``n``.
+        labels: ``(n,)`` the cluster of every item, best item first; at most ``budget`` clusters.
+        budget: number of items to take, at most ``n``.
 
-    >>> picks, info = equal_shares(np.array([0, 0, 1, 1, 1]), 3)
+    >>> picks, info = pick_equal_shares(np.array([0, 0, 1, 1, 1]), 3)
     >>> picks.tolist(), info["shares"]
     ([0, 1, 2], [2, 1])
     """
@@ -199,65 +197,67 @@ def equal_shares(labels: NDArray[np.int64], budget: int) -> Picks:
     return picks, info
 
 
-def _far_apart(
-    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+def _pick_farthest(
+    shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
-    """Farthest-first among the best."""
+    """Pick farthest first among the best."""
     count = min(options.candidates * budget, len(pool.ids))
     others = 1 + np.argsort(pool.ids[1:count], kind="stable")  # equal distances: smaller id first
     rows = shards.rows(pool.ids[np.r_[0, others]])["features"]
-    centres = [rows[:1]] if labelled is None else [rows[:1], labelled["features"]]
-    centre = namespace(rows).concat(centres)
-    far = farthest_first(rows[1:], budget - 1, centre)
+    centers = [rows[:1]] if labelled is None else [rows[:1], labelled["features"]]
+    center = namespace(rows).concat(centers)
+    far = farthest_first(rows[1:], budget - 1, center)
     return np.r_[0, others[far]], {"candidates": count}
 
 
-def _drawn(
-    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+def _draw_by_duals(
+    shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
-    """Without replacement in proportion to the duals: the first ``b`` clocks to ring."""
-    waits = _waits(pool.duals, pool.ids, options.seed, NOISE)
+    """Draw without replacement in proportion to the duals: the shortest waiting times."""
+    waits = _draw_waiting_times(pool.duals, pool.ids, options.seed, NOISE_STREAM)
     return np.lexsort((np.arange(len(waits)), waits))[:budget], {}
 
 
-def _drawn_apart(
-    shards: Shards, labelled: Rows | None, pool: Pool, budget: int, options: Options
+def _draw_apart(
+    shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
-    """One by one, in proportion to the dual times the squared distance to the nearest pick."""
+    """Draw one by one, by the dual times the squared distance to the nearest pick."""
     read, drawn = move_near_origin(shards, features), list[int]()
-    centre: Array | None = None
+    center: Array | None = None
     while len(drawn) < budget:
-        wait, item = min(shards.map(_next, read, centre, options.seed, len(drawn)))
+        wait, item = min(shards.map(_find_next, read, center, options.seed, len(drawn)))
         if not np.isfinite(wait):
             break
         drawn.append(item)
-        centre = read(shards.rows(np.array([item])))
+        center = read(shards.rows(np.array([item])))
         shards.progress("ally", len(drawn), budget)
     by_id = np.argsort(pool.ids)
     picks = by_id[np.searchsorted(pool.ids, np.array(drawn, dtype=np.int64), sorter=by_id)]
-    # What is left are copies of picks, and items whose dual is zero.
+    # Only duplicates of picks and items with dual 0 are left.
     rest = np.setdiff1d(np.arange(len(pool.ids)), picks)[: budget - len(picks)]
     return np.concatenate([picks, rest]), {"filled": len(rest)}
 
 
-def _next(shard: Shard, read: Any, centre: Array | None, seed: int, pick: int) -> tuple[float, int]:
-    """The block's first clock to ring: how long it takes, and whose it is."""
+def _find_next(
+    shard: Shard, read: Any, center: Array | None, seed: int, pick: int
+) -> tuple[float, int]:
+    """The shortest waiting time of a block, and its item."""
     if not len(shard):
         return np.inf, -1
     duals = to_numpy(shard.rows["duals"]).astype(np.float64)
-    if centre is None:
+    if center is None:
         rates = duals
         shard.state[KEY] = np.full(len(shard), np.inf)
     else:
-        rates = duals * _nearest(shard, read(shard.rows), centre)
-    waits = _waits(rates, shard.ids, seed, NOISE, pick)
+        rates = duals * _update_nearest(shard, read(shard.rows), center)
+    waits = _draw_waiting_times(rates, shard.ids, seed, NOISE_STREAM, pick)
     best = np.lexsort((shard.ids, waits))[0]
     return float(waits[best]), int(shard.ids[best])
 
 
-def _nearest(shard: Shard, rows: Array, centre: Array) -> Floats:
-    """Squared distance to the nearest pick, ``(n,)``; 0 where it could be rounding alone."""
-    distances = to_numpy(squared_distances(rows, centre)[:, 0]).astype(np.float64)
+def _update_nearest(shard: Shard, rows: Array, center: Array) -> Floats:
+    """Squared distance to the nearest pick, ``(n,)``; 0 where it is within rounding."""
+    distances = to_numpy(squared_distances(rows, center)[:, 0]).astype(np.float64)
     norms = to_numpy(squared_norms(rows)).astype(np.float64)
     distances[distances <= ROUNDED * precision(rows) * norms] = 0
     shard.state[KEY] = np.minimum(shard.state[KEY], distances)
@@ -265,23 +265,23 @@ def _nearest(shard: Shard, rows: Array, centre: Array) -> Floats:
     return nearest
 
 
-def _waits(rates: Floats, ids: Ids, seed: int, *stream: int) -> Floats:
-    """Times until clocks of these rates ring; a clock of rate 0 never does."""
+def _draw_waiting_times(rates: Floats, ids: Ids, seed: int, *stream: int) -> Floats:
+    """Exponential waiting times of these rates; infinite for rate 0."""
     with np.errstate(divide="ignore", over="ignore"):
         return np.asarray(row_clocks(seed, ids, *stream) / rates)
 
 
 DIVERSITIES: dict[str, Callable[..., Picks]] = {
-    "kmeans": _from_clusters,
-    "k_center": _far_apart,
-    "kmeans++": _drawn_apart,
-    "noise": _drawn,
-    "none": _highest,
+    "kmeans": _pick_from_clusters,
+    "k_center": _pick_farthest,
+    "kmeans++": _draw_apart,
+    "noise": _draw_by_duals,
+    "none": _pick_highest,
 }
 
 
-def _cost(job: Job) -> Cost:
-    """A pass over the duals, and what keeps the picks apart."""
+def estimate_cost(job: Job) -> Cost:
+    """A pass over the duals, and the passes that make the batch diverse."""
     diversity, rounds = job.options["diversity"], job.options["rounds"]
     if diversity == "kmeans":
         clusters = job.options["clusters"] or job.budget
@@ -302,7 +302,7 @@ def _cost(job: Job) -> Cost:
 
 
 def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
+    """Mention diversity only where the batch was spread out."""
     spread = {"clusters", "candidates", "filled"} & facts.info.keys()
     differs = ", and it differs from the other picks of this batch" if spread else ""
     return f"The model is expected to find it hard to fit{differs}."
@@ -311,12 +311,11 @@ def explain_pick(facts: PickFacts) -> str:
 STRATEGY = PassStrategy(
     name="ally",
     needs=("features", "duals"),
-    choose=choose,
+    choose=choose_batch,
     draws=True,
-    good_for="items that a constrained training finds hardest to satisfy; regression too",
-    reference="Elenter, NaderiAlizadeh and Ribeiro, A Lagrangian Duality Approach to Active "
-    "Learning, NeurIPS 2022",
-    cost=_cost,
+    cost=estimate_cost,
     check=check_job,
     explain=explain_pick,
+    good_for="items that a constrained training finds hardest to satisfy; regression too",
+    reference=read_reference(__doc__),
 )

@@ -11,7 +11,7 @@ formed, since
 The first pick has the largest gradient; each further one is drawn in proportion to its squared
 distance to the nearest pick, so picks are uncertain (long gradients) and diverse.
 
-Cost: a few passes over the rows instead of one per pick, exactly (`distance.kmeans_plus_plus`);
+Cost: a few passes over the rows instead of one per pick (`kernels.distance.kmeans_plus_plus`);
 memory ``O(n)``.
 
 Reference: J. Ash, C. Zhang, A. Krishnamurthy, J. Langford, A. Agarwal, "Deep Batch Active Learning
@@ -27,43 +27,43 @@ from labelwise.kernels.distance.factored import Factored
 from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 
-def gradients(rows: Rows) -> Factored:
+def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
+    """Draw the batch; labelled items are not used."""
+    ids, distances = draw_kmeans_plus_plus(
+        shards, compute_gradients, budget, seed, first="largest", name="badge"
+    )
+    return Choice(ids, scores=distances)
+
+
+def compute_gradients(rows: Rows) -> Factored:
     """Last-layer gradients at the predicted label; ``a`` is ``(n, K)`` and ``h`` ``(n, d)``."""
     features = rows["features"]
-    return Factored(_residuals(rows["probabilities"], features.dtype), features)
+    return Factored(_compute_residuals(rows["probabilities"], features.dtype), features)
 
 
-def _residuals(probabilities: Array, dtype: Any) -> Array:
-    """The probabilities, with 1 taken from the highest of every row (the first of equal ones)."""
+def _compute_residuals(probabilities: Array, dtype: Any) -> Array:
+    """The probabilities, with 1 subtracted from the highest of each row (the first of ties)."""
     xp = namespace(probabilities)
     if isinstance(probabilities, np.ndarray):
-        # Class by class: a third of the time that the place of the highest takes in short rows.
+        # Class by class takes a third of the time of an argmax over short rows.
         by_class = np.array(probabilities.T, dtype=dtype, order="C")
         highest = by_class == by_class.max(axis=0)
-        if np.count_nonzero(highest) == len(probabilities):  # no two classes are level
+        if np.count_nonzero(highest) == len(probabilities):  # without ties
             by_class -= highest
             return by_class.T
     residuals = xp.astype(probabilities, dtype, copy=True)
     n, classes = probabilities.shape
-    flat = xp.reshape(residuals, (-1,), copy=False)  # one index an entry is twice as fast as two
+    flat = xp.reshape(residuals, (-1,), copy=False)  # one index is twice as fast as two
     starts = xp.arange(n, device=device(probabilities)) * classes
     flat[starts + xp.argmax(probabilities, axis=1)] -= 1
     return residuals
 
 
-def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
-    """Draw the batch; labelled items play no part in BADGE."""
-    ids, distances = draw_kmeans_plus_plus(
-        shards, gradients, budget, seed, first="largest", name="badge"
-    )
-    return Choice(ids, scores=distances)
-
-
-def _cost(job: Job) -> Cost:
-    """All rows are measured again each time that old distances have become poor bounds."""
+def estimate_cost(job: Job) -> Cost:
+    """All rows are measured again whenever old distances have become poor bounds."""
     return Cost(
         passes=(1, job.budget + 2),
         usual=min(3, job.budget + 2),
@@ -73,22 +73,14 @@ def _cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return (
-        f"A label would change the model{facts.describe_doubt()}, and the item differs from "
-        "the other picks of this batch."
-    )
-
-
 STRATEGY = PassStrategy(
     name="badge",
     needs=("features", "probabilities"),
-    choose=choose,
+    choose=choose_batch,
     draws=True,
+    cost=estimate_cost,
+    explain="A label would change the model{doubt}, and the item differs from the other picks of "
+    "this batch.",
     good_for="classification with a network: uncertain and diverse at once; a strong default",
-    reference="Ash, Zhang, Krishnamurthy, Langford and Agarwal, Deep Batch Active Learning by "
-    "Diverse, Uncertain Gradient Lower Bounds, ICLR 2020",
-    cost=_cost,
-    explain=explain_pick,
+    reference=read_reference(__doc__),
 )

@@ -54,7 +54,7 @@ from labelwise.kernels.information.fisher import (
 from labelwise.kernels.scaling import find_scale
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 TASKS = ("auto", "classification", "regression")
 LARGEST, LEAST = 2e7, 1e-100
@@ -292,11 +292,6 @@ def estimate_cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return "Its label is expected to lower the error over the whole pool more than most others."
-
-
 STRATEGY = PassStrategy(
     name="bait",
     needs=("features", "probabilities"),
@@ -306,5 +301,5 @@ STRATEGY = PassStrategy(
     reference=read_reference(__doc__),
     cost=estimate_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="Its label is expected to lower the error over the whole pool more than most others.",
 )

@@ -18,7 +18,9 @@ Classification and Preference Learning", 2011.
 from labelwise.arrays import Floats
 from labelwise.kernels.information.mutual_information import information_gains, prior_outcome
 from labelwise.pool.rows import Rows
-from labelwise.strategy import PickFacts, ScoreStrategy, read_reference
+from labelwise.strategy import ScoreStrategy, read_reference
+
+DISAGREEMENT = "The models disagree about this item more than about most others."
 
 
 def score_information(rows: Rows, labelled: Rows | None) -> Floats:
@@ -27,16 +29,11 @@ def score_information(rows: Rows, labelled: Rows | None) -> Floats:
     return information_gains(members, prior_outcome(members.shape[1]))
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say that the members disagree."""
-    return "The models disagree about this item more than about most others."
-
-
 STRATEGY = ScoreStrategy(
     name="bald",
     needs=("member_probabilities",),
     score=score_information,
-    explain=explain_pick,
+    explain=DISAGREEMENT,
     good_for="posterior draws, dropout or ensembles; small batches",
     reference=read_reference(__doc__),
 )

@@ -46,7 +46,7 @@ from labelwise.kernels.information.mutual_information import (
 )
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategies.bald import explain_pick as explain_disagreement
+from labelwise.strategies.bald import DISAGREEMENT
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 MEMBERS = "member_probabilities"
@@ -217,7 +217,7 @@ def estimate_cost(job: Job) -> Cost:
 def explain_pick(facts: PickFacts) -> str:
     """Say why an item was picked."""
     if facts.rank >= facts.batch_size - facts.info.get("picks_by_bald", 0):
-        return explain_disagreement(facts)
+        return DISAGREEMENT
     return "The models disagree about it, in another way than about the other picks of this batch."
 
 

@@ -39,7 +39,7 @@ from labelwise.kernels.information.uncertainty import entropy
 from labelwise.kernels.scaling import binary_exponent
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 KEY = "bayesian_coreset"
 NEGLIGIBLE = 1e-8
@@ -234,11 +234,6 @@ def estimate_cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return f"It belongs to a batch that stands for the whole pool{facts.describe_weight()}."
-
-
 STRATEGY = PassStrategy(
     name="bayesian_coreset",
     needs=("member_probabilities",),
@@ -248,5 +243,5 @@ STRATEGY = PassStrategy(
     reference=read_reference(__doc__),
     cost=estimate_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="It belongs to a batch that represents the whole pool{weight}.",
 )

@@ -43,7 +43,7 @@ from labelwise.kernels.linear.bss import (
 from labelwise.kernels.linear.leverage import whiten
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 MODES = ("budget", "theory")
 BASES = ("features", "polynomial", "fourier")
@@ -163,11 +163,6 @@ def _cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return f"Drawn by how unusual its features are{facts.describe_weight()}."
-
-
 STRATEGY = PassStrategy(
     name="bss",
     needs=("features",),
@@ -182,5 +177,5 @@ STRATEGY = PassStrategy(
     ),
     cost=_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="Drawn by how unusual its features are{weight}.",
 )

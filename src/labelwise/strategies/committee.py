@@ -26,7 +26,7 @@ from labelwise.kernels.checks import check_choice
 from labelwise.kernels.information.mutual_information import information_gains, prior_outcome
 from labelwise.kernels.information.uncertainty import vote_entropy
 from labelwise.pool.rows import Rows
-from labelwise.strategies.bald import explain_pick
+from labelwise.strategies.bald import DISAGREEMENT
 from labelwise.strategy import Job, ScoreStrategy, read_reference
 
 
@@ -83,7 +83,7 @@ STRATEGY = ScoreStrategy(
     several=True,
     score=score_disagreement,
     check=check_job,
-    explain=explain_pick,
+    explain=DISAGREEMENT,
     good_for="several models, for classification and for regression",
     reference=read_reference(__doc__),
 )

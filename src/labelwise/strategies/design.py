@@ -1,22 +1,21 @@
-r"""Transductive experimental design: items from which all others can be predicted best.
+r"""Transductive experimental design: pick items from which all others can be predicted best.
 
 With the kernel :math:`K = H H^\top` of the candidates and :math:`\mu > 0`, the next pick is the
-item that explains most of what is left, and what it explains is taken away:
+item that explains most of the residual, which is then reduced:
 
 .. math::
     \arg\max_i \frac{\lVert K_{:i} \rVert^2}{K_{ii} + \mu} , \qquad
     K \leftarrow K - \frac{K_{:i} K_{i:}}{K_{ii} + \mu} .
 
-The ``(n, n)`` kernel is never formed. It always is :math:`H C H^\top` with
+The ``(n, n)`` kernel is never formed. It equals :math:`H C H^\top` with
 :math:`C = (I + \mu^{-1} \sum_{s} h_s h_s^\top)^{-1}` over the labelled and picked items, so that
 :math:`K_{ii} = h_i^\top C h_i` and :math:`\lVert K_{:i} \rVert^2 = h_i^\top C G C h_i` with
 :math:`G = H^\top H`, and a pick changes both by two products with every row. ``regularisation``
-is :math:`\mu` as a fraction of the mean :math:`|h_i|^2`, so that picks do not depend on the size of
-the features; those of very large or small numbers are read in other units
-(`labelwise.kernels.scaling`).
+is :math:`\mu` as a fraction of the mean :math:`|h_i|^2`, so that picks do not depend on the
+scale of the features.
 
-Cost: :math:`O(n d^2)` once, then one pass over the features per pick, in float64, because much
-cancels in what is left; memory ``O(n + d^2)``.
+Cost: :math:`O(n d^2)` once, then one pass over the features per pick, in float64 because of
+cancellation; memory ``O(n + d^2)``.
 
 Reference: K. Yu, J. Bi, V. Tresp, "Active Learning via Transductive Experimental Design",
 ICML 2006.
@@ -32,26 +31,26 @@ from labelwise.kernels.float64_blocks import iterate_float64_chunks, multiply_in
 from labelwise.kernels.scaling import apply_scale, find_scale
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, PickFacts
+from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, read_reference
 
 
-class State(NamedTuple):
-    """Both ``(n,)``: what is left of ``K_ii``, and of ``|K_:i|^2``."""
+class DesignState(NamedTuple):
+    """Residual ``K_ii`` and ``|K_:i|^2``, both ``(n,)``."""
 
     diagonal: Array
     columns: Array
 
 
-class Update(NamedTuple):
-    """What blocks need to count a pick: ``C h`` and ``C G C h``, ``(d, 2)``, and two scalars."""
+class DesignUpdate(NamedTuple):
+    """A pick as the blocks count it: ``C h`` and ``C G C h``, ``(d, 2)``, and two scalars."""
 
     vectors: Floats
     scale: float
     energy: float
 
 
-class Design:
-    """What is left to explain, as ``(d, d)`` matrices that stay on the driver."""
+class DesignPlan:
+    """The residual as ``(d, d)`` matrices, which are not sent to the blocks."""
 
     def __init__(self, gram: Floats, labelled: Floats, mu: float, unit: float = 1.0) -> None:
         """Start from the candidates' ``G`` and labelled features, ``(m, d)``, in the same unit."""
@@ -60,25 +59,25 @@ class Design:
         self._inverse = np.linalg.inv(information).astype(np.float64, copy=False)
         left = self._inverse @ gram @ self._inverse
         self.start: tuple[Floats, Floats] | None = (self._inverse, left)
-        self.update = Update(np.zeros((len(gram), 2)), 1.0, 0.0)
+        self.update = DesignUpdate(np.zeros((len(gram), 2)), 1.0, 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def add(self, feature: Floats) -> None:
-        """Count one pick, ``(d,)`` as it was given."""
+        """Count one pick, ``(d,)`` in the units of the rows."""
         feature = apply_scale(feature, self.unit)
         image = self._inverse @ feature
         far = self._gram @ image
         scale = float(feature @ image) + self.mu
-        self.update = Update(
+        self.update = DesignUpdate(
             np.stack([image, self._inverse @ far], axis=1), scale, float(image @ far)
         )
         self._inverse = self._inverse - np.outer(image, image) / scale
         self.start = None
 
     def scores(self, features: Floats) -> Floats:
-        """The scores from their definition, ``(n, d)`` as they were given to ``(n,)``."""
+        """The scores from their definition: ``(n, d)`` in the units of the rows to ``(n,)``."""
         features = apply_scale(features, self.unit)
         images = features @ self._inverse
         columns = np.vecdot(images @ self._gram, images)
@@ -92,20 +91,20 @@ def begin(
     seed: int,
     *,
     regularisation: float = 0.01,
-) -> Design:
-    """Add up ``G`` and count the labelled rows as chosen.
+) -> DesignPlan:
+    """Sum ``G`` and count the labelled rows as picked.
 
     Options:
         regularisation: mu as a fraction of the mean squared length of a row, above 0.
     """
-    gram = shards.sum(_gram, 1.0)
+    gram = shards.sum(_sum_gram, 1.0)
     unit = find_scale(shards, float(np.trace(gram)) / len(shards))
     if unit != 1:
-        gram = shards.sum(_gram, unit)
+        gram = shards.sum(_sum_gram, unit)
     known = np.empty((0, len(gram))) if labelled is None else to_numpy(labelled["features"])
     known = apply_scale(known.astype(np.float64), unit)
     mean = float(np.trace(gram)) / len(shards)
-    return Design(gram, known, regularisation * mean if mean > 0 else 1.0, unit)
+    return DesignPlan(gram, known, regularisation * mean if mean > 0 else 1.0, unit)
 
 
 def check_job(job: Job) -> None:
@@ -113,7 +112,7 @@ def check_job(job: Job) -> None:
     check_positive("regularisation", job.options["regularisation"])
 
 
-def _gram(shard: Shard, unit: float) -> Floats:
+def _sum_gram(shard: Shard, unit: float) -> Floats:
     total = np.zeros((shard.rows["features"].shape[1],) * 2)
     with np.errstate(over="ignore", invalid="ignore"):  # features may be of any size
         for (chunk,) in iterate_float64_chunks(shard.rows["features"]):
@@ -122,8 +121,8 @@ def _gram(shard: Shard, unit: float) -> Floats:
     return total
 
 
-def start(rows: Rows, labelled: Rows | None, plan: Design) -> State:
-    """Measure every row in one pass."""
+def start(rows: Rows, labelled: Rows | None, plan: DesignPlan) -> DesignState:
+    """Score every row in one pass."""
     features = rows["features"]
     xp = namespace(features)
     assert plan.start is not None
@@ -135,22 +134,22 @@ def start(rows: Rows, labelled: Rows | None, plan: Design) -> State:
         )
     ]
     diagonal, columns = zip(*chunks, strict=True)
-    return State(xp.concat(list(diagonal)), xp.concat(list(columns)))
+    return DesignState(xp.concat(list(diagonal)), xp.concat(list(columns)))
 
 
-def score(state: State, plan: Design) -> Array:
-    """How much of the rest each item explains, ``(n,)``."""
+def score(state: DesignState, plan: DesignPlan) -> Array:
+    """How much of the residual each item explains, ``(n,)``."""
     scores = state.columns / (state.diagonal + plan.mu)
     return scores if plan.unit == 1 else scores / plan.unit**2
 
 
-def advance(plan: Design, picked: Rows) -> Design:
-    """Take away what the pick explains."""
+def advance(plan: DesignPlan, picked: Rows) -> DesignPlan:
+    """Reduce the residual by the pick."""
     plan.add(to_numpy(float64(picked["features"]))[0])
     return plan
 
 
-def add(state: State, rows: Rows, picked: Rows, plan: Design) -> State:
+def add(state: DesignState, rows: Rows, picked: Rows, plan: DesignPlan) -> DesignState:
     """Count one pick in a block."""
     features = rows["features"]
     vectors, scale, energy = plan.update
@@ -159,20 +158,20 @@ def add(state: State, rows: Rows, picked: Rows, plan: Design) -> State:
     xp = namespace(near)
     diagonal = state.diagonal - near * near / scale
     columns = state.columns - near * (2 * far - near * (energy / scale)) / scale
-    return State(xp.clip(diagonal, 0, None), xp.clip(columns, 0, None))
+    return DesignState(xp.clip(diagonal, 0, None), xp.clip(columns, 0, None))
 
 
-def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Design) -> Floats:
+def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: DesignPlan) -> Floats:
     """The scores of a few items from their definition, ``(n,)``."""
     return plan.scores(to_numpy(float64(rows["features"])))
 
 
-def finish(plan: Design, shards: Shards, ids: Ids) -> Choice:
+def finish(plan: DesignPlan, shards: Shards, ids: Ids) -> Choice:
     """Report the regularisation."""
     return Choice(ids, info={"mu": plan.mu / plan.unit**2})
 
 
-def _cost(job: Job) -> Cost:
+def estimate_cost(job: Job) -> Cost:
     """The Gram matrix, the first scores, and a pass per pick."""
     return Cost(
         passes=(job.budget + 1, job.budget + 3),
@@ -180,11 +179,6 @@ def _cost(job: Job) -> Cost:
         item_bytes=56.0 + job.picked_bytes,
         state_bytes=40.0 + job.picked_bytes,
     )
-
-
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return "Many other items can be predicted well from it and the picks before it."
 
 
 STRATEGY = GreedyStrategy(
@@ -198,8 +192,8 @@ STRATEGY = GreedyStrategy(
     finish=finish,
     exact=exact,
     good_for="linear models and regression: a batch from which the pool can be predicted",
-    reference="Yu, Bi and Tresp, Active Learning via Transductive Experimental Design, ICML 2006",
-    cost=_cost,
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="Many other items can be predicted well from it and the picks before it.",
 )

@@ -29,7 +29,7 @@ from labelwise.kernels.checks import check_integer
 from labelwise.kernels.information.uncertainty import vote_entropy
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 NOISE_STREAM = 21
 
@@ -124,11 +124,6 @@ def estimate_cost(job: Job) -> Cost:
     return Cost(passes=(1, 1), item_bytes=96.0)
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say that predictions changed."""
-    return "The models changed their predictions for this item late in training."
-
-
 STRATEGY = PassStrategy(
     name="disagreement",
     needs=("member_votes",),
@@ -137,7 +132,7 @@ STRATEGY = PassStrategy(
     choose=choose_batch,
     cost=estimate_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="The models changed their predictions for this item late in training.",
     good_for="one batch for several models: items whose predictions change late in training",
     reference=read_reference(__doc__),
 )

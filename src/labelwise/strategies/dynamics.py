@@ -67,7 +67,7 @@ from labelwise.kernels.pseudo_gradients import (
 )
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 NORMALIZE = ("mean", "sum")
 
@@ -301,11 +301,6 @@ def _cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return "Its label is expected to speed up training more than most others."
-
-
 STRATEGY = PassStrategy(
     name="dynamics",
     needs=("gradient_norms", "gradient_products"),
@@ -317,5 +312,5 @@ STRATEGY = PassStrategy(
     "Dynamics, NeurIPS 2022",
     cost=_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="Its label is expected to speed up training more than most others.",
 )

@@ -8,15 +8,13 @@ With :math:`C` the labelled and already picked items, the next pick is
 
 the item that brings the mean of the kernel over :math:`C` closest to its mean over the candidates.
 The kernel is :math:`k(i, j) = \exp(-|x_i - x_j|^2 / 2 h^2)`; without ``bandwidth``, ``h`` is the
-median distance between two items (of 1,000 drawn ones in a larger pool).
-
-The mean over the pool is exact up to ``references`` candidates. In a larger pool it is taken over
-that many drawn ones, and ``info`` says so.
+median distance between two items (of 1,000 drawn ones in a larger pool). The mean over a pool of
+more than ``references`` candidates is estimated from that many drawn ones, as ``info`` reports.
 
 Cost: ``n`` times ``references`` kernels once, then one pass over the features per pick, in
 float64; memory ``O(n)``.
 
-References: Y. Chen, M. Welling, A. Smola, "Super-Samples from Kernel Herding", UAI 2010;
+Reference: Y. Chen, M. Welling, A. Smola, "Super-Samples from Kernel Herding", UAI 2010;
 R. Chattopadhyay, Z. Wang, W. Fan, I. Davidson, S. Panchanathan, J. Ye, "Batch Mode Active Sampling
 Based on Marginal Probability Distribution Matching", KDD 2012.
 """
@@ -43,19 +41,19 @@ from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.scaling import apply_scale, scale_near_one
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, PickFacts
+from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, read_reference
 
 BANDWIDTH_ITEMS = 1000
-"""How many items the median distance is taken over."""
+"""Items for the median distance."""
 NOISE_REFERENCES, NOISE_BANDWIDTH = 0, 1
-"""Streams of the draws."""
+"""Noise streams."""
 
 
-class Plan(NamedTuple):
-    """The kernel, how many items are chosen, and the references (until all blocks have started).
+class HerdingPlan(NamedTuple):
+    """The kernel, the number of chosen items, and the references (until all blocks have started).
 
-    Features, references and bandwidth are multiplied by ``unit``, by which the kernel does not
-    change, so that squares of distances are numbers.
+    Features, references and bandwidth are multiplied by ``unit``, which does not change the kernel,
+    so that squared distances neither overflow nor underflow.
     """
 
     bandwidth: float
@@ -66,7 +64,7 @@ class Plan(NamedTuple):
     exact: bool
 
 
-class State(NamedTuple):
+class HerdingState(NamedTuple):
     """All ``(n,)``: squared norms, mean kernel with the references, sum over the chosen items."""
 
     norms: Array
@@ -82,21 +80,21 @@ def begin(
     *,
     bandwidth: float | None = None,
     references: int = 2000,
-) -> Plan:
-    """Draw the references and settle the bandwidth.
+) -> HerdingPlan:
+    """Draw the references and fix the bandwidth.
 
     Options:
         bandwidth: h of the kernel, above 0; None for the median distance between items.
-        references: over how many drawn items the mean of the pool is taken.
+        references: number of drawn items that estimate the mean of the pool.
     """
     if bandwidth is None:
-        bandwidth = median_distance(drawn(shards, BANDWIDTH_ITEMS, seed, NOISE_BANDWIDTH))
-    points = drawn(shards, references, seed, NOISE_REFERENCES)
+        bandwidth = median_distance(draw_features(shards, BANDWIDTH_ITEMS, seed, NOISE_BANDWIDTH))
+    points = draw_features(shards, references, seed, NOISE_REFERENCES)
     chosen = 0 if labelled is None else len(labelled["features"])
     unit = scale_near_one(bandwidth)
     exact = len(points) == len(shards)
-    plan = Plan(bandwidth * unit, unit, chosen, None, len(points), exact)
-    return plan._replace(references=_measured(points, plan)[0])
+    plan = HerdingPlan(bandwidth * unit, unit, chosen, None, len(points), exact)
+    return plan._replace(references=_scale_features(points, plan)[0])
 
 
 def check_job(job: Job) -> None:
@@ -106,8 +104,8 @@ def check_job(job: Job) -> None:
     check_integer("references", job.options["references"], 1)
 
 
-def drawn(shards: Shards, count: int, seed: int, stream: int) -> Floats:
-    """Features of ``count`` items drawn evenly (or of all), in the order of their ids."""
+def draw_features(shards: Shards, count: int, seed: int, stream: int) -> Floats:
+    """Features of ``count`` items drawn uniformly (or of all), in the order of their ids."""
     ids = np.sort(shards.ids)
     if count < len(ids):
         noise = row_noise(seed, ids, stream)
@@ -115,18 +113,18 @@ def drawn(shards: Shards, count: int, seed: int, stream: int) -> Floats:
     return to_numpy(float64(shards.rows(ids)["features"]))
 
 
-def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
-    """Measure every row against the references and the labelled items."""
-    features, norms = _measured(rows["features"], plan)
+def start(rows: Rows, labelled: Rows | None, plan: HerdingPlan) -> HerdingState:
+    """Compare every row with the references and the labelled items."""
+    features, norms = _scale_features(rows["features"], plan)
     mean = kernel_sums(features, norms, like(plan.references, features), plan.bandwidth)
     mean = mean / plan.reference_count
     if labelled is None:
-        return State(norms, mean, namespace(mean).zeros_like(mean))
-    known, _ = _measured(labelled["features"], plan)
-    return State(norms, mean, kernel_sums(features, norms, known, plan.bandwidth))
+        return HerdingState(norms, mean, namespace(mean).zeros_like(mean))
+    known, _ = _scale_features(labelled["features"], plan)
+    return HerdingState(norms, mean, kernel_sums(features, norms, known, plan.bandwidth))
 
 
-def _measured(features: Array, plan: Plan) -> tuple[Array, Array]:
+def _scale_features(features: Array, plan: HerdingPlan) -> tuple[Array, Array]:
     """Features in the plan's unit and their squared norms in float64, ``(n,)``."""
     xp = namespace(features)
     with np.errstate(over="ignore"):
@@ -134,47 +132,42 @@ def _measured(features: Array, plan: Plan) -> tuple[Array, Array]:
         norms = xp.concat([squared_norms(part) for (part,) in iterate_float64_chunks(features)])
     if bool(xp.any(xp.isinf(norms))):
         raise BadInput(
-            f"features are too large for a bandwidth of {plan.bandwidth / plan.unit:.3g}, beside "
-            "which their squares are beyond what float64 can hold; give a larger bandwidth"
+            f"features are too large for a bandwidth of {plan.bandwidth / plan.unit:.3g}: their "
+            "squares overflow float64; give a larger bandwidth"
         )
     return features, norms
 
 
-def score(state: State, plan: Plan) -> Array:
+def score(state: HerdingState, plan: HerdingPlan) -> Array:
     """How much closer the batch would come to the pool, ``(n,)``."""
     return state.mean - (state.chosen + 0.5) / (plan.chosen + 1)
 
 
-def slack(state: State) -> Array:
+def slack(state: HerdingState) -> Array:
     """Rounding of kernels, which are at most 1, ``(n,)``."""
     return namespace(state.mean).full_like(state.mean, 1e-12)
 
 
-def advance(plan: Plan, picked: Rows) -> Plan:
+def advance(plan: HerdingPlan, picked: Rows) -> HerdingPlan:
     """Count one pick."""
     return plan._replace(chosen=plan.chosen + len(picked["features"]), references=None)
 
 
-def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
+def add(state: HerdingState, rows: Rows, picked: Rows, plan: HerdingPlan) -> HerdingState:
     """Count new picks in a block."""
     features, new = (apply_scale(some["features"], plan.unit) for some in (rows, picked))
     kernels = kernel_sums(features, state.norms, new, plan.bandwidth)
     return state._replace(chosen=state.chosen + kernels)
 
 
-def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
-    """Report the kernel and how the pool's mean was taken."""
-    return Choice(
-        ids,
-        info={
-            "bandwidth": plan.bandwidth / plan.unit,
-            "references": plan.reference_count,
-            "exact_mean": plan.exact,
-        },
-    )
+def finish(plan: HerdingPlan, shards: Shards, ids: Ids) -> Choice:
+    """Report the kernel and how the mean of the pool was computed."""
+    bandwidth, references = plan.bandwidth / plan.unit, plan.reference_count
+    info = {"bandwidth": bandwidth, "references": references, "exact_mean": plan.exact}
+    return Choice(ids, info=info)
 
 
-def _cost(job: Job) -> Cost:
+def estimate_cost(job: Job) -> Cost:
     """Products with the references, and a pass per pick."""
     references = min(job.options["references"], job.items)
     return Cost(
@@ -184,11 +177,6 @@ def _cost(job: Job) -> Cost:
         state_bytes=48.0 + job.picked_bytes,
         held_bytes=32.0 * references * job.width() + 160.0 * BANDWIDTH_ITEMS**2,
     )
-
-
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return "With it, the batch resembles the whole pool more closely."
 
 
 STRATEGY = GreedyStrategy(
@@ -202,8 +190,8 @@ STRATEGY = GreedyStrategy(
     finish=finish,
     slack=slack,
     good_for="a first batch that looks like the pool, without any model of the classes",
-    reference="Chen, Welling and Smola, Super-Samples from Kernel Herding, UAI 2010",
-    cost=_cost,
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="With it, the batch resembles the whole pool more closely.",
 )

@@ -4,8 +4,8 @@ With :math:`C` the labelled and already picked items, the next pick is
 
 .. math:: \arg\max_i \; \min_{c \in C} \lVert x_i - x_c \rVert^2 .
 
-The radius this leaves is at most twice the best possible one. With :math:`C` empty, the first
-pick is the item farthest from the mean of the pool.
+The resulting radius is at most twice the optimum. With :math:`C` empty, the first pick is the item
+farthest from the mean of the pool.
 
 Cost: at most ``n b d`` multiplications in matrix products (`kernels.distance.farthest`); memory
 ``O(n)``.
@@ -16,20 +16,13 @@ Approach", ICLR 2018, Algorithm 1.
 
 from labelwise.kernels.distance.factored import features
 from labelwise.kernels.distance.farthest import make_farthest_strategy
-from labelwise.strategy import PickFacts
-
-
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return "It was the item farthest from everything labelled or picked before it."
-
+from labelwise.strategy import read_reference
 
 STRATEGY = make_farthest_strategy(
     features,
     name="k_center",
     needs=("features",),
+    explain="It was the item farthest from everything labelled or picked before it.",
     good_for="covering the pool: no item is far from a labelled one",
-    reference="Sener and Savarese, Active Learning for Convolutional Neural Networks: "
-    "A Core-Set Approach, ICLR 2018",
-    explain=explain_pick,
+    reference=read_reference(__doc__),
 )

@@ -1,9 +1,9 @@
-r"""k-means: cluster the pool into ``budget`` clusters and pick the item nearest each centre.
+r"""k-means: cluster the pool into ``budget`` clusters and pick the item nearest each center.
 
-Picks are typical and spread out; the model's opinion plays no part. Clusters are taken from the
-largest down, which is also the order of the picks.
+Picks are typical and spread out; no model is used. Picks are ordered by the size of their clusters,
+largest first.
 
-Cost: one matrix product ``n d b`` per round (`labelwise.kernels.distance.kmeans`).
+Cost: one matrix product ``n d b`` per round (`kernels.distance.kmeans`).
 
 Reference: Z. Xu, K. Yu, V. Tresp, X. Xu, J. Wang, "Representative Sampling for Text Classification
 Using Support Vector Machines", ECIR 2003.
@@ -18,16 +18,16 @@ from labelwise.kernels.checks import check_integer
 from labelwise.kernels.distance.kmeans import find_central_items, kmeans
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 
-def choose(
+def choose_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, rounds: int = 30
 ) -> Choice:
-    """One item per cluster; where copies leave clusters empty, more items at random.
+    """Pick one item per cluster; if duplicates leave clusters empty, add random items.
 
     Options:
-        rounds: at most so many rounds of moving the centres; 0 keeps the centres that were drawn.
+        rounds: of moving the centers, at most; 0 keeps the drawn centers.
     """
     clusters = kmeans(shards, budget, seed, rounds=rounds)
     ids, distances = find_central_items(shards, clusters)
@@ -54,32 +54,26 @@ def check_job(job: Job) -> None:
     check_integer("rounds", job.options["rounds"], 0)
 
 
-def _cost(job: Job) -> Cost:
-    """Seeding as in badge, and a pass for every round: adding up clusters is worth some columns."""
+def estimate_cost(job: Job) -> Cost:
+    """Seeding as in badge, and a pass per round; summing clusters costs some columns."""
     rounds = job.options["rounds"]
     return Cost(
-        passes=(1, job.budget + rounds + 5),
-        usual=rounds + 4,
+        passes=(1, job.budget + rounds + 4),
+        usual=rounds + 3,
         columns=(job.budget + 16) * (rounds + 2),
         item_bytes=72.0,
         state_bytes=32.0,
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return "It is the most typical item of a group of similar items."
-
-
 STRATEGY = PassStrategy(
     name="kmeans",
     needs=("features",),
-    choose=choose,
+    choose=choose_batch,
     draws=True,
-    good_for="typical, spread-out items for the first labels; needs no model's opinion",
-    reference="Xu, Yu, Tresp, Xu and Wang, Representative Sampling for Text Classification Using "
-    "Support Vector Machines, ECIR 2003",
-    cost=_cost,
+    cost=estimate_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="It is the most typical item of a group of similar items.",
+    good_for="typical, spread-out items for the first labels; needs no model",
+    reference=read_reference(__doc__),
 )

@@ -43,7 +43,7 @@ from labelwise.kernels.linear.lewis import (
 from labelwise.kernels.placement import read_first_id
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 KEY = "lewis_scores"
 SAMPLINGS = ("with_replacement", "poisson")
@@ -216,11 +216,6 @@ def _cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return f"Drawn by how unusual its features are{facts.describe_weight()}."
-
-
 STRATEGY = PassStrategy(
     name="lewis",
     needs=("features",),
@@ -233,5 +228,5 @@ STRATEGY = PassStrategy(
     "for Multiple Deep Models, ICLR 2024",
     cost=_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="Drawn by how unusual its features are{weight}.",
 )

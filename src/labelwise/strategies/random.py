@@ -1,9 +1,10 @@
 """Random: every set of ``budget`` items is equally likely. The baseline to beat.
 
-Each item gets noise that is a function of (seed, id); the highest are picked. Cost: ``O(n)``.
+Each item gets noise that is a function of (seed, id); the highest are picked.
 
-Reference: D. Lewis, W. Gale, "A Sequential Algorithm for Training Text Classifiers", SIGIR 1994
-(where random picks are the baseline).
+Cost: ``O(n)``; no row is read.
+
+Reference: D. Lewis, W. Gale, "A Sequential Algorithm for Training Text Classifiers", SIGIR 1994.
 """
 
 import numpy as np
@@ -11,30 +12,29 @@ import numpy as np
 from labelwise.arrays import Floats, Ids, largest, row_noise
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 
-def choose(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
+def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
     """Pick uniformly."""
-    parts = shards.map(_highest, budget, seed)
-    ids = np.concatenate([part[0] for part in parts])
-    noise = np.concatenate([part[1] for part in parts])
+    parts = shards.map(_find_highest, budget, seed)
+    ids, noise = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Choice(ids[largest(noise, budget, ids)])
 
 
-def _highest(shard: Shard, budget: int, seed: int) -> tuple[Ids, Floats]:
+def _find_highest(shard: Shard, budget: int, seed: int) -> tuple[Ids, Floats]:
     noise = row_noise(seed, shard.ids)
     best = largest(noise, min(budget, len(noise)), shard.ids)
     return shard.ids[best], noise[best]
 
 
-def _cost(job: Job) -> Cost:
-    """Ids alone decide."""
+def estimate_cost(job: Job) -> Cost:
+    """Only ids are used."""
     return Cost(passes=(0, 0), item_bytes=0.0)
 
 
 def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
+    """Say that the draw was uniform, or that there was no model to do better."""
     if not facts.trained:
         return "Drawn at random: there is no trained model yet."
     return "Drawn at random: every remaining item had the same chance."
@@ -43,10 +43,10 @@ def explain_pick(facts: PickFacts) -> str:
 STRATEGY = PassStrategy(
     name="random",
     needs=(),
-    choose=choose,
+    choose=choose_batch,
     draws=True,
-    good_for="the baseline to beat; the first labels when there is no model yet",
-    reference="Lewis and Gale, A Sequential Algorithm for Training Text Classifiers, SIGIR 1994",
-    cost=_cost,
+    cost=estimate_cost,
     explain=explain_pick,
+    good_for="the baseline to beat; the first labels when there is no model yet",
+    reference=read_reference(__doc__),
 )

@@ -53,10 +53,11 @@ from labelwise.kernels.sparse.problem import (
 from labelwise.kernels.sparse.weights import solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import AheadPicker, Choice, Cost, GreedyStrategy, History, Job, PickFacts
+from labelwise.strategy import AheadPicker, Choice, Cost, GreedyStrategy, History, Job
 
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}
 """The paper's ``(alpha, beta)``."""
+REPRESENTS = "It belongs to a batch that represents the whole pool{weight}."
 LEAST_HOLDOUT = 20
 """A temperature is fitted to at least this many held-out items."""
 
@@ -211,11 +212,6 @@ def _cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return f"It belongs to a batch that stands for the whole pool{facts.describe_weight()}."
-
-
 STRATEGY = GreedyStrategy(
     name="sparse_greedy",
     needs=("features", "logits"),
@@ -236,5 +232,5 @@ STRATEGY = GreedyStrategy(
     cost=_cost,
     check=check_job,
     adapt=adapt_label_law,
-    explain=explain_pick,
+    explain=REPRESENTS,
 )

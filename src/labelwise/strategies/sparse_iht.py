@@ -41,8 +41,8 @@ from labelwise.kernels.sparse.problem import (
 from labelwise.kernels.sparse.weights import solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
+from labelwise.strategies.sparse_greedy import REPRESENTS, adapt_label_law, check_problem
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
-from labelwise.strategies.sparse_greedy import adapt_label_law, check_problem, explain_pick
 from labelwise.strategy import Choice, Cost, Job, PassStrategy
 
 DEFAULTS = {"last_layer": (1e-8, 1e-6), "bayesian": (1.0, 1e-6)}
@@ -186,5 +186,5 @@ STRATEGY = PassStrategy(
     cost=_cost,
     check=check_job,
     adapt=adapt_label_law,
-    explain=explain_pick,
+    explain=REPRESENTS,
 )

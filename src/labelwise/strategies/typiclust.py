@@ -1,4 +1,4 @@
-r"""TypiClust: typical items of clusters that hold no label yet.
+r"""TypiClust: pick typical items of clusters without labels.
 
 The pool is clustered into as many clusters as there will be labels (at most ``clusters``). Each
 pick comes from the largest cluster among those with the fewest labels, and is its most typical
@@ -6,13 +6,12 @@ item: the one with the highest
 
 .. math:: \Bigl( \tfrac{1}{k} \sum_{j \in \mathrm{NN}_k(i)} \lVert x_i - x_j \rVert \Bigr)^{-1} ,
 
-over the :math:`k` nearest neighbours in its cluster. To each mean distance is added a
-hundred-thousandth of the cluster's average one, so that copies of an item have a finite score
-whatever the scale of the features. Made for few labels, when a model's
-uncertainty means little.
+over the :math:`k` nearest neighbours in its cluster. Each mean distance is increased by 1e-5 of the
+cluster's average, so that duplicates have a finite score at any scale of the features. Made for few
+labels, when a model's uncertainty is unreliable.
 
 Cost: k-means, then all distances inside a cluster; in a cluster of more than `DENSE` items, among
-the `DENSE` nearest its centre.
+the `DENSE` nearest its center.
 
 Reference: G. Hacohen, A. Dekel, D. Weinshall, "Active Learning on a Budget: Opposite Strategies
 Suit High and Low Budgets", ICML 2022.
@@ -27,15 +26,15 @@ from labelwise.kernels.distance.kmeans import KMeansClusters, kmeans
 from labelwise.kernels.scaling import binary_exponent
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 DENSE = 4096
-"""In a larger cluster, only so many items are compared with each other."""
-SOFTENED = 1e-5
-"""What is added to the mean distances, as a part of their own mean."""
+"""Items of a cluster that are compared with each other at most."""
+SOFTENING = 1e-5
+"""Added to the mean distances, relative to their own mean."""
 
 
-def choose(
+def choose_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -47,8 +46,8 @@ def choose(
     """Pick the most typical items of uncovered clusters.
 
     Options:
-        clusters: at most so many clusters.
-        neighbours: how many nearest neighbours make an item typical.
+        clusters: at most.
+        neighbours: nearest neighbours that typicality is measured with.
     """
     known = 0 if labelled is None else len(labelled["features"])
     count = min(known + budget, clusters, len(shards))
@@ -56,7 +55,7 @@ def choose(
     covered = np.zeros(count, dtype=np.int64)
     if labelled is not None:
         covered = np.bincount(found.nearest(labelled["features"]), minlength=count)
-    ids, scores = _pick(shards, found, covered, budget, neighbours)
+    ids, scores = _pick_in_turn(shards, found, covered, budget, neighbours)
     return Choice(ids, scores=scores, info={"clusters": count, "inertia": found.inertia})
 
 
@@ -66,10 +65,10 @@ def check_job(job: Job) -> None:
     check_integer("neighbours", job.options["neighbours"], 1)
 
 
-def _pick(
+def _pick_in_turn(
     shards: Shards, found: KMeansClusters, covered: NDArray[np.int64], budget: int, neighbours: int
 ) -> tuple[Ids, Floats]:
-    """Take turns: the cluster with the fewest labels first, then the largest."""
+    """Take items in turn: the cluster with the fewest labels first, then the largest."""
     sizes = np.bincount(found.labels, minlength=len(covered))
     left = sizes.copy()
     queues: dict[int, tuple[Ids, Floats]] = {}
@@ -79,7 +78,7 @@ def _pick(
         order = np.lexsort((open_clusters, -sizes[open_clusters], covered[open_clusters]))
         cluster = int(open_clusters[order[0]])
         if cluster not in queues:
-            queues[cluster] = _typical(shards, found, cluster, neighbours)
+            queues[cluster] = _rank_cluster(shards, found, cluster, neighbours)
         turn = int(sizes[cluster] - left[cluster])
         ids.append(queues[cluster][0][turn])
         scores.append(queues[cluster][1][turn])
@@ -89,27 +88,27 @@ def _pick(
     return np.array(ids, dtype=np.int64), np.array(scores)
 
 
-def _typical(
+def _rank_cluster(
     shards: Shards, found: KMeansClusters, cluster: int, neighbours: int
 ) -> tuple[Ids, Floats]:
-    """A cluster's items, the most typical first, and how typical they are."""
+    """A cluster's items, the most typical first, and their typicality."""
     members = np.flatnonzero(found.labels == cluster)
     near = members[np.lexsort((shards.ids[members], comparable(found.distances[members])))]
     dense, rest = shards.ids[near[:DENSE]], shards.ids[near[DENSE:]]
     rows = to_numpy(shards.rows(dense)["features"]).astype(np.float64)
-    typical = _typicality(rows, min(neighbours, max(len(rows) - 1, 1)))
+    typical = _compute_typicality(rows, min(neighbours, max(len(rows) - 1, 1)))
     order = np.lexsort((dense, -comparable(typical)))
     ids = np.concatenate([dense[order], rest])
     return ids, np.concatenate([typical[order], np.zeros(len(rest))])
 
 
-def _typicality(rows: Floats, neighbours: int) -> Floats:
-    """One over the mean distance to the nearest neighbours, ``(n,)``; 1 if all are copies."""
+def _compute_typicality(rows: Floats, neighbours: int) -> Floats:
+    """One over the mean distance to the nearest neighbours, ``(n,)``; 1 if all are duplicates."""
     count, rows = len(rows), rows - rows[0]  # the cluster may be far from the origin
     largest = np.abs(rows).max()
     if not largest:
         return np.ones(count)
-    size = 2.0 ** (binary_exponent(largest) - 1)  # nothing is rounded
+    size = 2.0 ** (binary_exponent(largest) - 1)  # a power of two: no rounding
     rows = rows / size
     means = np.empty(count)
     norms = np.einsum("id,id->i", rows, rows)
@@ -119,15 +118,15 @@ def _typicality(rows: Floats, neighbours: int) -> Floats:
         own = np.arange(len(block))
         squares[own, first + own] = np.inf
         nearest = np.argpartition(squares, neighbours - 1, axis=1)[:, :neighbours]
-        # measured anew, so that copies are at distance 0 exactly
+        # computed directly, so that duplicates are at distance 0 exactly
         distances = [np.linalg.norm(block - rows[column], axis=1) for column in nearest.T]
         means[first : first + 512] = np.mean(distances, axis=0)
-    softening = SOFTENED * (means.mean() or 1.0)  # 0 where every item has copies enough
+    softening = SOFTENING * (means.mean() or 1.0)  # 0 if every item has enough duplicates
     return np.asarray(1 / (means + softening) / size)
 
 
-def _cost(job: Job) -> Cost:
-    """k-means; of the clusters, rows near the centres are brought here one cluster at a time."""
+def estimate_cost(job: Job) -> Cost:
+    """k-means; then rows near the centers, one cluster at a time."""
     clusters = min(job.budget, job.options["clusters"])
     return Cost(
         passes=(1, clusters + 36),
@@ -139,20 +138,14 @@ def _cost(job: Job) -> Cost:
     )
 
 
-def explain_pick(facts: PickFacts) -> str:
-    """Say why an item was picked."""
-    return "It is typical of a group of similar items that has few labels or none yet."
-
-
 STRATEGY = PassStrategy(
     name="typiclust",
     needs=("features",),
-    choose=choose,
+    choose=choose_batch,
     draws=True,
-    good_for="the first few labels, when a model's uncertainty means little",
-    reference="Hacohen, Dekel and Weinshall, Active Learning on a Budget: Opposite Strategies Suit "
-    "High and Low Budgets, ICML 2022",
-    cost=_cost,
+    good_for="the first few labels, when a model's uncertainty is unreliable",
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
-    explain=explain_pick,
+    explain="It is typical of a group of similar items that has few labels or none yet.",
 )

@@ -17,10 +17,12 @@ from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.blocks import Shard
 from labelwise.pool.pieces import in_pieces
 from labelwise.pool.rows import Rows, take_rows
-from labelwise.strategy import Cost, Job, PickFacts, ScoreStrategy
+from labelwise.strategy import Cost, Job, ScoreStrategy
 
 SMALLEST_PROBABILITY = 1e-12
 """Probabilities are at least this where their logarithm is taken."""
+
+UNSURE = "The model is less sure about it than about most other items{doubt}."
 
 Measure = Callable[[Array], Array]
 """From ``(n, K)`` probabilities in float64 to ``(n,)``, higher for less certain."""
@@ -83,7 +85,7 @@ def make_uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
         return sum(scaled) / count if scaled else scores[:, 0] * 0
 
     return ScoreStrategy(
-        **{"explain": _explain_doubt, **facts},
+        **{"explain": UNSURE, **facts},
         needs=("probabilities",),
         or_needs=(("member_probabilities",),),
         several=True,
@@ -109,10 +111,6 @@ def _list_models(rows: Rows) -> list[Array]:
         return [members[:, member, :] for member in range(members.shape[1])]
     given = rows["probabilities"]
     return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def _explain_doubt(facts: PickFacts) -> str:
-    return f"The model is less sure about it than about most other items{facts.describe_doubt()}."
 
 
 def _estimate_cost(job: Job) -> Cost:
