@@ -10,10 +10,9 @@ from hypothesis import settings
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-# make test tries the same cases every time, so that it fails for those who broke something;
-# make test-all looks for new ones.
-# No deadlines: machines that are busy are not wrong.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+# make test tries the same few cases every time, so that a failure points to the last change;
+# make test-all searches for new ones. No deadlines: a busy machine is not a failure.
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("exploring", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.campaign import forecast as module
@@ -156,7 +156,6 @@ def test_a_curve_of_two_metrics_and_a_step_of_nothing_are_refused():
         forecast_gain([], 0)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 30), st.integers(0, 30)), max_size=12),
     st.integers(1, 10**6),

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -459,7 +459,6 @@ def test_the_seed_decides():
     share=st.floats(0, 1),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=40, deadline=None)
 @pytest.mark.filterwarnings("ignore::labelwise.errors.LabelwiseWarning")
 def test_degenerate_pools_give_valid_draws(n, d, zeros, copies, share, seed):
     rows = np.random.default_rng(seed).integers(-2, 3, (n, d)).astype(float)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -166,7 +166,6 @@ def test_the_wrong_probabilities_are_refused():
         draw_until_distinct([1, 1e-300], 2, 0)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 1e6)), min_size=1, max_size=12),
     st.integers(1, 12),
@@ -224,7 +223,6 @@ def sorted_rate(weights, k):
     return None
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e3)), min_size=1, max_size=30),
     st.integers(1, 30),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import labelwise
@@ -70,7 +70,6 @@ def test_ties_go_to_the_smaller_row_number():
     assert farthest_first(grid, 36).tolist() == slow_farthest_first(grid, 36)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 40),
     st.integers(1, 5),

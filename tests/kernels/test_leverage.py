@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -92,7 +92,6 @@ def test_matches_an_orthonormal_basis_by_qr():
     np.testing.assert_allclose(leverage_scores(rows), np.sum(basis**2, axis=1), atol=1e-13)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     arrays(
         np.float64,

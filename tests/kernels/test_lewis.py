@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import optimize
@@ -252,7 +252,6 @@ def test_rounds_where_the_rows_are_give_the_weights_of_the_host(kind, p, dtype, 
     assert (found.iterations, found.rank) == (expected.iterations, expected.rank)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     rows=arrays(
         np.float64,

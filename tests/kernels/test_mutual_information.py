@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -204,7 +204,6 @@ def test_one_more_pick_leaves_drawn_labels_as_they_were():
     np.testing.assert_allclose(more.posteriors, few.posteriors, atol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 12),
     st.integers(1, 5),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import labelwise
@@ -238,7 +238,6 @@ def small_batches(count):
 DTYPES = [np.float16, np.float32, np.float64, np.int8, np.uint16, np.int64, np.bool_]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     dtype=st.sampled_from(DTYPES),
     form=st.sampled_from(["columns", "lists", "fixed"]),

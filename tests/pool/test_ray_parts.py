@@ -11,7 +11,7 @@ import warnings
 import cloudpickle
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import labelwise
@@ -81,7 +81,6 @@ def select(strategy, shards, labelled=None, budget=BUDGET):
 STRATEGIES = ("k_center", "herding", "badge", "lewis", "bait", "dynamics", "sparse_greedy", "bss")
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_pick_is_lost_or_doubled_whenever_a_worker_is_lost(data):
     strategy = labelwise.strategies()[data.draw(st.sampled_from(STRATEGIES))]

@@ -45,7 +45,6 @@ def slow_shares(labels, budget):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
 def test_shares_are_those_of_the_slow_scan(data):
     labels = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=30))
     budget = data.draw(st.integers(len(set(labels)), len(labels)))

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
@@ -104,7 +104,6 @@ def test_empty_blocks_do_no_harm():
     assert picked(features, 3, 8).ids.tolist() == picked(features, 3).ids.tolist()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000))
 def test_degenerate_pools_match_deflating_the_kernel(seed):
     generator = np.random.default_rng(seed)

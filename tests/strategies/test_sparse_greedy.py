@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, LabelwiseWarning
@@ -207,7 +207,6 @@ def test_a_plan_travels_without_the_picked_vectors():
     assert len(pickle.dumps(plan)) < 10_000
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["linear", "exact"]), st.sampled_from([0.0, 0.1]))
 def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, gain, beta):
     generator = np.random.default_rng(seed)

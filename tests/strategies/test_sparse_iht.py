@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import labelwise
@@ -173,7 +173,6 @@ def test_iterates_that_are_level_do_not_change_places_with_the_blocks(seed, gree
         assert (found.scores is None) == (expected.scores is None)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["exact", "active_half"]))
 def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, step):
     generator = np.random.default_rng(seed)

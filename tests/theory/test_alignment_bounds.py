@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
@@ -31,7 +31,6 @@ def random_kernel(seed, n=7, outputs=3, least=0.05):
     return (theta + theta.T) / 2, generator.normal(size=(n, outputs)), values
 
 
-@settings(deadline=None, max_examples=60)
 @given(seed=SEEDS, steps=st.integers(1, 12), slowness=st.floats(1.0, 20.0))
 def test_theorem_1_holds(seed, steps, slowness):
     theta, targets, values = random_kernel(seed)
@@ -41,7 +40,6 @@ def test_theorem_1_holds(seed, steps, slowness):
     assert low - 1e-9 <= squared <= high + 1e-9
 
 
-@settings(deadline=None, max_examples=60)
 @given(seed=SEEDS)
 def test_theorem_2_holds_with_both_constants(seed):
     theta, targets, _ = random_kernel(seed)

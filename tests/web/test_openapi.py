@@ -123,7 +123,7 @@ def run_schemathesis(server, folder: Path, *options: str) -> subprocess.Complete
 
 def test_schemathesis_finds_nothing(project, start_server, tmp_path):
     server = start_server(project.home, "--no-training")
-    done = run_schemathesis(server, tmp_path, "--phases", "fuzzing,stateful", "-n", "12")
+    done = run_schemathesis(server, tmp_path, "--phases", "fuzzing,stateful", "-n", "8")
     assert done.returncode == 0, done.stdout
     assert "15 passed" in done.stdout
     assert not any("Traceback" in line for line in server.lines)

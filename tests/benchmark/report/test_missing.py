@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.benchmark.report.experiment import group_experiments
@@ -92,7 +92,6 @@ def slow_pairs(rounds, name, other):
     return len(whole(name) & whole(other))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sets(st.integers(0, 35), max_size=35), st.booleans())
 def test_whatever_is_missing_the_rest_is_paired(lost, lower):
     rounds = make_rounds({"random": 0.0, "badge": 0.1, "lewis": 0.0}, 3)

@@ -199,7 +199,6 @@ def test_any_convolution_agrees_with_autograd(data):
     check(layer, x)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     shape=st.builds(LinearShape, *[st.integers(1, 40)] * 4, offsets=st.sampled_from([1, 9])),
     products=st.booleans(),
