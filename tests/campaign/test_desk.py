@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from labelwise.campaign import desk as module
+from labelwise.campaign import operations
 from labelwise.campaign.desk import Desk
 from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
 from labelwise.record.events import Asked, Changed, Lent, Skipped, Told, Withdrawn
@@ -296,18 +297,11 @@ def test_count_must_be_a_number(memory):
     assert desk.lend("ann", 0) == []
 
 
-def test_telling_and_lending_is_one_step(storage):
-    desk = make_desk(storage)
-    held = desk.lend("ann", 2)
-    assert desk.tell_and_lend({held[0]: "owl"}, by="ann", count=2) == [held[1], ITEMS[2]]
-    with pytest.raises(BadInput, match="not a class"):
-        desk.tell_and_lend({held[1]: "hawk"}, by="ann", count=3)
-    assert desk.ledger().leases.keys() == {held[1], ITEMS[2]}
-
-
-def test_telling_and_lending_never_lends_what_it_tells_even_with_overlap(memory):
+def test_items_that_the_same_step_labels_are_not_leased(memory):
     desk = make_desk(memory, overlap=2)
-    assert desk.tell_and_lend({ITEMS[0]: "owl"}, by="ann", count=3) == ITEMS[1:4]
+    ledger, without = desk.ledger(), {ITEMS[0]: "owl"}
+    given = {"by": "ann", "count": 3, "now": 5.0, "without": without}
+    assert operations.lease_items(ledger, desk.settings, **given)[1] == ITEMS[1:4]
 
 
 def test_votes_are_weighed_by_reliability_where_the_campaign_says_so(memory):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from labelwise.campaign.folder.items import MANIFEST, Items, write_items
+from labelwise.campaign.folder.items import MANIFEST, CampaignItems, write_items
 from labelwise.campaign.forecast import ModelScore
 from labelwise.campaign.report import data as data_module
 from labelwise.campaign.report import figures
@@ -347,11 +347,11 @@ def test_what_is_no_picture_has_none(tmp_path):
 
 def test_a_long_text_is_cut_and_a_file_that_is_gone_is_said(tmp_path):
     write_items(tmp_path / MANIFEST, [{"text": "word " * 500}])
-    shown, picture = make_item_view(Items(tmp_path, "texts", tmp_path))(0)
+    shown, picture = make_item_view(CampaignItems(tmp_path, "texts", tmp_path))(0)
     assert len(shown) == 600 and shown.endswith("…") and picture is None
     (tmp_path / MANIFEST).unlink()
     write_items(tmp_path / MANIFEST, [{"path": "gone.png"}])
-    shown, picture = make_item_view(Items(tmp_path, "images", tmp_path))(0)
+    shown, picture = make_item_view(CampaignItems(tmp_path, "images", tmp_path))(0)
     assert "the file of item 0 is gone" in shown and picture is None
 
 

@@ -6,6 +6,7 @@ threads and processes can work at once.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from labelwise.campaign import operations
@@ -154,71 +155,36 @@ class Desk:
 
         return self.commit(decide, expected=expected)
 
-    def tell_and_lend(
-        self,
-        labels: Mapping[int, Label],
-        *,
-        by: str,
-        count: int,
-        seconds: Seconds = None,
-        anything: bool = False,
-        expected: int | None = None,
-    ) -> list[int]:
-        """Record labels and lease the next items in one step; both or neither.
-
-        Returns:
-            The ids of up to ``count`` items for this annotator.
-        """
-        check_annotator(by)
-
-        def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[int]]:
-            settings = self.settings_of(ledger)
-            events = operations.label_events(
-                ledger, settings, labels, by=by, seconds=seconds, anything=anything, now=now
-            )
-            lent, ids = operations.lease_items(
-                ledger, settings, by=by, count=count, now=now, without=labels
-            )
-            return [*events, *lent], ids
-
-        return self.commit(decide, expected=expected)
-
     def withdraw(self, ids: Any, *, by: str = "", expected: int | None = None) -> None:
         """Withdraw this annotator's labels or skips of some items."""
-        check_annotator(by)
         items = normalize_ids(ids)
-        self.commit(
-            lambda ledger, now: (operations.withdrawal_events(ledger, items, by=by, now=now), None),
-            expected=expected,
-        )
+        self._act(by, expected, partial(operations.withdrawal_events, ids=items))
 
     def skip(
         self, ids: Any, *, reason: str = "", by: str = "", expected: int | None = None
     ) -> None:
         """Mark items as not to be labelled, with a reason."""
-        check_annotator(by)
         items = normalize_ids(ids)
-        self.commit(
-            lambda ledger, now: (
-                operations.skip_events(ledger, items, reason=reason, by=by, now=now),
-                None,
-            ),
-            expected=expected,
-        )
+        self._act(by, expected, partial(operations.skip_events, ids=items, reason=reason))
 
     def resolve(
         self, labels: Mapping[int, Label], *, by: str = "", expected: int | None = None
     ) -> None:
         """Resolve disagreements: these labels override all votes."""
+
+        def make_events(ledger: Ledger, *, by: str, now: float) -> list[Event]:
+            settings = self.settings_of(ledger)
+            return operations.resolution_events(ledger, settings, labels, by=by, now=now)
+
+        self._act(by, expected, make_events)
+
+    def _act(
+        self, by: str, expected: int | None, make_events: Callable[..., Sequence[Event]]
+    ) -> None:
+        """Commit the events ``make_events(ledger, by=by, now=now)`` of an annotator."""
         check_annotator(by)
         self.commit(
-            lambda ledger, now: (
-                operations.resolution_events(
-                    ledger, self.settings_of(ledger), labels, by=by, now=now
-                ),
-                None,
-            ),
-            expected=expected,
+            lambda ledger, now: (make_events(ledger, by=by, now=now), None), expected=expected
         )
 
     def lend(self, by: str, count: int = 1) -> list[int]:
@@ -236,11 +202,8 @@ class Desk:
 
     def give_back(self, by: str, ids: Any = None) -> None:
         """Return this annotator's leases: some items, or all."""
-        check_annotator(by)
         items = None if ids is None else normalize_ids(ids)
-        self.commit(
-            lambda ledger, now: (operations.return_events(ledger, items, by=by, now=now), None)
-        )
+        self._act(by, None, partial(operations.return_events, ids=items))
 
     def undo(self, by: str) -> int | None:
         """Withdraw this annotator's last label or skip, and lease them the item again.

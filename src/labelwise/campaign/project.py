@@ -46,7 +46,7 @@ from labelwise.campaign.folder.description import (
     resolve_path,
 )
 from labelwise.campaign.folder.ingest import IngestResult, ingest_items
-from labelwise.campaign.folder.items import Items
+from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import close_items, find_missing, update_missing
 from labelwise.campaign.folder.new_items import find_images
 from labelwise.campaign.settings import Settings
@@ -220,9 +220,9 @@ class Project:
         return self.desk().settings.classes
 
     @cached_property
-    def items(self) -> Items:
+    def items(self) -> CampaignItems:
         """The items of the campaign."""
-        return Items(self.home, self.kind, self.source)
+        return CampaignItems(self.home, self.kind, self.source)
 
     @property
     def inputs(self) -> NDArray[Any]:

@@ -33,7 +33,7 @@ from labelwise.label_studio.client import LabelStudioClient
 from labelwise.pool.blocks import Progress
 
 if TYPE_CHECKING:
-    from labelwise.campaign.folder.items import Items
+    from labelwise.campaign.folder.items import CampaignItems
 
 FACTS, TEXTS, LOCK, ORDER = ".label_studio.json", "tasks.jsonl", ".lock", ".order.json"
 FORMAT = 1
@@ -151,7 +151,7 @@ class TaskFolder:
         with self.source.open("rb") as lines:
             return [int(json.loads(line)["task"]) for line in lines]
 
-    def index_tasks(self, items: "Items") -> "TaskIndex":
+    def index_tasks(self, items: "CampaignItems") -> "TaskIndex":
         """Match the items of the campaign with tasks."""
         if self.facts.kind == "images":
             found = [int(Path(items.entry(item)["path"]).stem) for item in items]

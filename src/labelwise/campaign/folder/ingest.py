@@ -19,7 +19,12 @@ from labelwise.campaign.folder.description import (
     CampaignDescription,
     resolve_path,
 )
-from labelwise.campaign.folder.items import MANIFEST, Items, explain_moved_source, write_items
+from labelwise.campaign.folder.items import (
+    MANIFEST,
+    CampaignItems,
+    explain_moved_source,
+    write_items,
+)
 from labelwise.campaign.folder.new_items import NewItems, find_new_images, find_new_rows
 from labelwise.errors import BadInput
 from labelwise.files import lock_file, write_atomically
@@ -109,7 +114,7 @@ class _Ingestion:
         self.source = resolve_path(home, description.source)
         self.skip_broken, self._progress = skip_broken, progress
         exists = (home / INPUTS).exists()
-        self._items = Items(home, description.kind, self.source) if exists else None
+        self._items = CampaignItems(home, description.kind, self.source) if exists else None
         self.before = 0 if self._items is None else len(self._items)
 
     def run(self, without: Sequence[str], side: int) -> tuple[CampaignDescription, IngestResult]:

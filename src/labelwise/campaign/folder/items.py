@@ -27,7 +27,7 @@ SHOWN_COLUMNS = 20
 _BLOCK = 1 << 24
 
 
-class Items:
+class CampaignItems:
     """The items of a campaign; safe for many threads.
 
     Example:
@@ -35,7 +35,7 @@ class Items:
         >>> home = Path(tempfile.mkdtemp())
         >>> write_items(home / MANIFEST, [{"text": "a rose"}, {"text": "an oak"}])
         2
-        >>> items = Items(home, "texts", home)
+        >>> items = CampaignItems(home, "texts", home)
         >>> len(items), 1 in items, items.text(1)
         (2, True, 'an oak')
     """

@@ -7,7 +7,7 @@ no other is needed. Both actions are recorded by `SYSTEM_ANNOTATOR` and end when
 
 from collections.abc import Iterable, Sequence
 
-from labelwise.campaign.folder.items import Items
+from labelwise.campaign.folder.items import CampaignItems
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Event, Resolved, Skipped, Withdrawn
 from labelwise.record.ledger import Ledger
@@ -76,7 +76,7 @@ def update_missing(
     return [*close_items(ledger, missing, now), *reopening], tuple(returned)
 
 
-def find_missing(items: Items, ids: Iterable[int]) -> list[int]:
+def find_missing(items: CampaignItems, ids: Iterable[int]) -> list[int]:
     """The items whose image file is missing.
 
     If all of some other files are missing as well, the whole folder is unavailable, as with a disk
@@ -91,7 +91,7 @@ def find_missing(items: Items, ids: Iterable[int]) -> list[int]:
     return found
 
 
-def _has_file(items: Items, item: int) -> bool:
+def _has_file(items: CampaignItems, item: int) -> bool:
     try:
         return items.path(item).is_file()
     except UnknownName:

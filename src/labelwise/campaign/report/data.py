@@ -9,7 +9,7 @@ from importlib import metadata
 
 from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.explanations import explain_pick
-from labelwise.campaign.folder.items import Items
+from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import annotators
 from labelwise.campaign.forecast import ModelScore, forecast_batch, learning_curve
 from labelwise.campaign.labels import resolve_labels
@@ -139,7 +139,7 @@ ShowItem = Callable[[int], tuple[str, str | None]]
 """Returns an item's text or file name, and its image as a URL, or None."""
 
 
-def make_item_view(items: Items) -> ShowItem:
+def make_item_view(items: CampaignItems) -> ShowItem:
     """A function that shows the items of a campaign."""
 
     def show_item(item: int) -> tuple[str, str | None]:
