@@ -89,7 +89,6 @@ class Cost:
         state_bytes: part of that which is block state and can be moved to disk.
         held_bytes: other memory, independent of the block size.
         holds: what is kept per item, in words, if it is more than a few numbers.
-        instead: strategies for the same purpose that do not keep it.
     """
 
     passes: tuple[float, float]
@@ -99,7 +98,6 @@ class Cost:
     state_bytes: float = 0.0
     held_bytes: float = 0.0
     holds: str = ""
-    instead: tuple[str, ...] = ()
 
     @property
     def expected(self) -> float:

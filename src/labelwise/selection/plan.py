@@ -19,7 +19,7 @@ from labelwise.pool.ids import RowNumbers
 from labelwise.pool.representations import flatten_sources, open_sources
 from labelwise.pool.shards import BLOCK_BYTES, LEAST_ROW, BlockRows, rows_per_block
 from labelwise.pool.sources import Sources
-from labelwise.strategies import get, strategies
+from labelwise.strategies import strategies
 from labelwise.strategy import Cost, Job, ScoreStrategy, Strategy
 
 BLOCKS_AT_ONCE = 6
@@ -290,12 +290,29 @@ def check_memory(plan: SelectionPlan, limit: float, given: Mapping[str, Any]) ->
         small = [s for s in strategies().values() if isinstance(s, ScoreStrategy) or not s.needs]
         if by := [s.name for s in small if _fits(s, count, limit, given)]:
             ways.insert(0, f"preselect {count:,} items with {' or '.join(by)} and give it those")
-    if others := [n for n in plan.cost.instead if _fits(get(n), plan.budget, limit, given)]:
+    if others := _find_alternatives(plan, limit, given):
         ways.insert(0, f"use {' or '.join(others)}, which does not")
     raise BadInput(
         f"{plan.strategy} would take about {format_size(plan.least_memory)} of memory for "
         f"{plan.items:,} items but {format_size(limit)} may be used{what}; {', or '.join(ways)}"
     )
+
+
+def _find_alternatives(plan: SelectionPlan, limit: float, given: Mapping[str, Any]) -> list[str]:
+    """At most two strategies that read nothing else, keep less per item and fit.
+
+    Those that read most of the same representations come first, then those with few passes.
+    """
+    if not plan.cost.holds:
+        return []
+    used, found = {column.split()[0] for column in plan.columns.split(", ")}, []
+    for name, strategy in strategies().items():
+        shared = used & set(strategy.needs)
+        if name != plan.strategy and shared and shared == set(strategy.needs):
+            other = plan_selection(strategy, given, plan.budget)
+            if other and not other.cost.holds and other.least_memory <= limit:
+                found.append((-len(shared), other.cost.expected, name))
+    return [name for *_, name in sorted(found)[:2]]
 
 
 def _fits(strategy: Strategy, budget: int, limit: float, given: Mapping[str, Any]) -> bool:

@@ -288,7 +288,6 @@ def estimate_cost(job: Job) -> Cost:
         held_bytes=6 * 8.0 * (classes * job.width()) ** 2,
         state_bytes=16 * classes**2 * min(candidates / max(job.items, 1), 1),
         holds=f"two {classes} x {classes} matrices per candidate",
-        instead=("badge",),
     )
 
 

@@ -230,7 +230,6 @@ def estimate_cost(job: Job) -> Cost:
         item_bytes=40.0 + 8 * members,
         state_bytes=8.0 * members,
         holds=f"a vector of {members} numbers per item, one per member",
-        instead=("bald", "committee"),
     )
 
 

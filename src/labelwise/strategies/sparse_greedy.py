@@ -208,7 +208,6 @@ def _cost(job: Job) -> Cost:
         item_bytes=80.0 + kept,
         state_bytes=48.0 + kept,
         holds="the factors of its gradient, and products with picks, per item",
-        instead=("badge", "lewis"),
     )
 
 

@@ -169,7 +169,6 @@ def _cost(job: Job) -> Cost:
         item_bytes=104.0 + kept,
         state_bytes=24.0 + kept,
         holds="the factors of its gradient per item",
-        instead=("badge", "lewis"),
     )
 
 
