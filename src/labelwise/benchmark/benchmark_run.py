@@ -97,8 +97,9 @@ class BatchSelector:
     ) -> dict[str, Any]:
         options = dict(self._entrant.options)
         split = self._split
-        # The members of a Bayesian network are calibrated by themselves.
-        if split.classes is None or any(name.startswith("member_") for name in rows):
+        reads_members = any(name.startswith("member_") for name in rows)
+        # The members of a Bayesian network need no calibration.
+        if split.classes is None or (reads_members and not self._strategy.repeats_batches):
             return options
         targets = split.targets[split.find_positions(labelled)].tolist()
         labels = dict(zip(labelled.tolist(), targets, strict=True))

@@ -20,6 +20,7 @@ from labelwise.cli.console import (
 )
 from labelwise.cli.files import check_output_file
 from labelwise.errors import BadInput, MissingDependency
+from labelwise.files import write_text
 
 if TYPE_CHECKING:
     from labelwise.benchmark.protocol import Protocol
@@ -234,7 +235,7 @@ def run_demo(
     page with curves and images.
     """
     try:
-        from labelwise.demo.page import make_rows, write_demo_page
+        from labelwise.demo.page import make_rows, render_demo_page
         from labelwise.demo.runs import DemoPlan, compare_strategies, group_accuracies, run_demo
     except ImportError as error:
         raise MissingDependency(
@@ -254,7 +255,8 @@ def run_demo(
     with show_progress(plain=True) as progress:
         runs = run_demo(plan, progress)
     comparisons = compare_strategies(plan.counts, group_accuracies(runs))
-    write_demo_page(out, plan, runs, comparisons, time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    write_text(out, render_demo_page(plan, runs, comparisons, seconds))
     head, *rows = make_rows(plan, comparisons)
     print_table(
         head, [[c if isinstance(c, str) else f"{c[0]} ({c[1]})" for c in row] for row in rows]

@@ -7,7 +7,6 @@ import os
 import platform
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import matplotlib.image
@@ -26,20 +25,7 @@ from labelwise.benchmark.report.figures import (
 )
 from labelwise.benchmark.statistics import Estimate
 from labelwise.demo.runs import BASELINE, DemoComparison, DemoPlan, DemoRun, group_accuracies
-from labelwise.files import write_text
 from labelwise.pages import render_page
-
-
-def write_demo_page(
-    path: Path,
-    plan: DemoPlan,
-    runs: Sequence[DemoRun],
-    comparisons: Sequence[DemoComparison],
-    seconds: float,
-) -> None:
-    """Write the page atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, render_demo_page(plan, runs, comparisons, seconds))
 
 
 def render_demo_page(
@@ -127,20 +113,15 @@ def _list_picks(runs: Sequence[DemoRun]) -> list[tuple[str, list[tuple[str, int,
         ("first labels, drawn at random", shown[0].first[0], None),
         *((run.strategy, run.first[1], run.weights) for run in shown),
     ]
-    return [
-        (
-            name,
-            [
-                (
-                    _encode_png(images[row]),
-                    int(digits[row]),
-                    "" if weights is None else f"{weights[place]:.0f}",
-                )
-                for place, row in enumerate(rows)
-            ],
-        )
-        for name, rows, weights in strips
-    ]
+    found = []
+    for name, rows, weights in strips:
+        shares = [""] * len(rows) if weights is None else [f"{weight:.0f}" for weight in weights]
+        tiles = [
+            (_encode_png(images[row]), int(digits[row]), share)
+            for row, share in zip(rows, shares, strict=True)
+        ]
+        found.append((name, tiles))
+    return found
 
 
 def _encode_png(image: Floats) -> str:

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2: a small transformer for sentences, trained to tell which belong together.
+"""all-MiniLM-L6-v2: a small transformer for sentences.
 
 Six layers of attention over the word pieces of a text, of which the first `PIECES` are read. The
 features are the mean of the last layer's 384 channels over the pieces, scaled to length 1.
@@ -31,7 +31,7 @@ TOKENIZER = "tokenizer.json"
 
 
 class AttentionLayer(nn.Module):
-    """Attention and two linear layers, each added to what came in and normalised."""
+    """Attention and two linear layers, each with a residual connection and normalisation."""
 
     def __init__(self, width: int, heads: int) -> None:
         """``width`` channels, divided among the heads."""
@@ -43,7 +43,7 @@ class AttentionLayer(nn.Module):
         self.last_norm = nn.LayerNorm(width, eps=1e-12)
 
     def forward(self, inputs: Tensor, there: Tensor) -> Tensor:
-        """``(b, t, width)``; ``there`` ``(b, t)`` says which pieces are no padding."""
+        """``(b, t, width)``; ``there`` ``(b, t)`` marks the pieces that are not padding."""
         query, key, value = (
             layer(inputs).unflatten(2, (self.heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
@@ -85,11 +85,11 @@ NAMES = {
     "output.dense": "narrow",
     "output.LayerNorm": "last_norm",
 }
-"""What the package calls the parts of a layer, and what they are called here."""
+"""Names of the parts of a layer in the package, and here."""
 
 
 def rename_weights(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Parameters of a BERT by the names that they have here; what is not used is left out."""
+    """Parameters of a BERT under the names used here, without unused ones."""
     found = {
         "words.weight": held["embeddings.word_embeddings.weight"],
         "places.weight": held["embeddings.position_embeddings.weight"],

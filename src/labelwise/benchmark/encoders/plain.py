@@ -1,6 +1,6 @@
 """AlexNet and VGG-16 up to their last convolution, trained on ImageNet.
 
-Convolutions with ReLU and max pooling, nothing else. The features are the channels of the fifth
+Convolutions with ReLU and max pooling. The features are the channels of the fifth
 stage (256 and 512) averaged over the image; the linear layers that follow are not in the package,
 which holds these networks for a measure of how alike two images look.
 

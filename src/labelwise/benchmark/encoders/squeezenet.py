@@ -1,7 +1,7 @@
 """SqueezeNet 1.1, trained on ImageNet: as good as AlexNet with a fiftieth of its parameters.
 
 A fire module squeezes to few channels by a 1 x 1 convolution, and expands by 1 x 1 and 3 x 3
-convolutions side by side. The features are the 512 channels of the last one, averaged over the
+convolutions in parallel. The features are the 512 channels of the last one, averaged over the
 image.
 
 Reference: F. Iandola, S. Han, M. Moskewicz, K. Ashraf, W. Dally, K. Keutzer, "SqueezeNet:
@@ -31,7 +31,7 @@ its two convolutions. 0 is a pooling."""
 
 
 class FireModule(nn.Module):
-    """Squeeze, then two convolutions side by side."""
+    """Squeeze, then two parallel convolutions."""
 
     def __init__(self, before: int, few: int) -> None:
         """``before`` channels come in, ``few`` are left in between, ``8 few`` come out."""

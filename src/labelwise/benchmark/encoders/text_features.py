@@ -1,8 +1,7 @@
-"""Texts by the words in them: means of GloVe's word vectors, and what is common in word counts.
+"""Text encoders based on words: means of GloVe word vectors, and TF-IDF with an SVD.
 
-`build_glove` averages the 50-d vectors of a text's words; words that it does not know are left out.
-`build_counts` weighs counts by how rare a word is among the texts of the pool (TF-IDF) and keeps
-the first directions of the singular value decomposition; it needs no parameters from elsewhere.
+`build_glove` averages the 50-d vectors of the known words of a text. `build_counts` computes TF-IDF
+weights on the pool and keeps the first directions of their singular value decomposition.
 
 References: J. Pennington, R. Socher, C. Manning, "GloVe: Global Vectors for Word Representation",
 EMNLP 2014. S. Deerwester et al., "Indexing by Latent Semantic Analysis", 1990.
@@ -22,7 +21,7 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def read_glove(files: Files) -> dict[str, NDArray[Any]]:
-    """The vectors, and the words as one run of UTF-8 with a line each."""
+    """The vectors, and the words as UTF-8 bytes, one per line."""
     import pyarrow.parquet
 
     (table,) = (data for name, data in files.items() if name.endswith(".parquet"))
@@ -33,7 +32,7 @@ def read_glove(files: Files) -> dict[str, NDArray[Any]]:
 
 
 def build_glove(weights: Weights, corpus: NDArray[Any]) -> Encode:
-    """What encodes texts by the mean of their words' vectors; zeros where no word is known."""
+    """The function that averages word vectors; zeros for texts without known words."""
     words = bytes(weights["words"]).decode().split("\n")
     places = {word: number for number, word in enumerate(words)}
     vectors = weights["vectors"]
@@ -50,10 +49,10 @@ def build_glove(weights: Weights, corpus: NDArray[Any]) -> Encode:
 
 
 def build_counts(width: int, letters: bool, weights: Weights, corpus: NDArray[Any]) -> Encode:
-    """What encodes texts by TF-IDF and its first ``width`` directions, both found on ``corpus``.
+    """The function that encodes texts by TF-IDF and its first ``width`` directions on ``corpus``.
 
     Args:
-        width: how many directions.
+        width: number of directions.
         letters: count runs of 3 to 5 letters within words, instead of words.
         weights: none.
         corpus: the texts of the pool, ``width + 1`` or more.
