@@ -169,7 +169,7 @@ def test_a_file_without_a_name_is_refused():
 
 @pytest.mark.parametrize("missing", ["no.npy", "no-*.npy", "file:///no/such/file.npy"])
 def test_a_missing_file_is_refused_whether_needed_or_not(missing):
-    with pytest.raises(UnknownName, match=r"duals: (there is no file|no file is called)"):
+    with pytest.raises(UnknownName, match=r"duals: (there is no file|no file matches)"):
         check_inputs(None, {"features": "f.npy", "duals": ["f.npy", missing]})
 
 
