@@ -17,7 +17,7 @@ from labelwise.label_studio.backend import (
     create_backend_app,
     make_basic_header,
 )
-from labelwise.web.supervisor import Progress
+from labelwise.web.background import WorkerReport
 from tests.label_studio.twin import TEXTS, TOKEN, Twin, texts
 
 SECRET = "open-sesame-please"
@@ -63,7 +63,7 @@ def test_examples_in_the_docstrings_are_right():
 
 
 def test_health_says_what_the_process_does_and_reads_nothing(campaign):
-    said = Progress(stage="training", error="the token was refused")
+    said = WorkerReport(stage="training", error="the token was refused")
     backend = LabelStudioBackend(campaign[0], send=print, get_progress=lambda: said)
     backend.close()  # health must not need the record
     answer = open_client(backend).get("/health")

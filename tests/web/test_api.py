@@ -249,7 +249,7 @@ def test_a_form_of_another_site_is_no_json(page, project):
 
 def test_unknown_addresses_and_methods_answer_in_json(page):
     client = page("ann")
-    assert client.get("/api/nothing").json() == {"error": "there is nothing at this address"}
+    assert client.get("/api/nothing").json() == {"error": "this address does not exist"}
     wrong = client.delete("/api/lend")
     assert wrong.status_code == 405 and list(wrong.json()) == ["error"]
     assert client.get("/docs").status_code == 404

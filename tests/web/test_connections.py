@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from labelwise.record.events import Asked
-from labelwise.web.connections import ONCE_IN, Connection, allow_files
+from labelwise.web.serve import WARNING_INTERVAL, LimitedConnection, raise_file_limit
 from tests.web.conftest import PATIENCE, wait_until
 
 GET = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -32,17 +32,17 @@ async def app(scope, receive, send):
 
 
 @contextmanager
-def running(*, head_seconds):
+def running(*, header_seconds):
     """A server for three connections; two more are told 503. Gives ``connect()``.
 
     ``connect.held()`` is how many it serves, and how many it is about to turn away.
     """
 
-    class Small(Connection):
-        most, turned_away = 3, 2
+    class Small(LimitedConnection):
+        most, most_refused = 3, 2
         refused = set()  # noqa: RUF012
 
-    Small.head_seconds = head_seconds
+    Small.header_seconds = header_seconds
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
@@ -77,14 +77,14 @@ def running(*, head_seconds):
 @pytest.fixture
 def small():
     """A server that waits for a head longer than any test takes."""
-    with running(head_seconds=600.0) as connect:
+    with running(header_seconds=600.0) as connect:
         yield connect
 
 
 @pytest.fixture
 def hasty():
     """A server that waits 0.4 s for a head."""
-    with running(head_seconds=0.4) as connect:
+    with running(header_seconds=0.4) as connect:
         yield connect
 
 
@@ -190,14 +190,14 @@ def test_a_head_that_is_too_long_is_refused(small):
 def test_the_process_may_open_as_many_files_as_it_may_have_connections():
     script = """
 import resource
-from labelwise.web.connections import allow_files
+from labelwise.web.serve import raise_file_limit
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 700))
-allow_files(600)
+raise_file_limit(600)
 assert resource.getrlimit(resource.RLIMIT_NOFILE) == (600, 700)
-allow_files(500)
+raise_file_limit(500)
 assert resource.getrlimit(resource.RLIMIT_NOFILE) == (600, 700)
-allow_files(800)
+raise_file_limit(800)
 assert resource.getrlimit(resource.RLIMIT_NOFILE) == (700, 700)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -254,7 +254,7 @@ def has_room(server):
 
 
 def test_fifty_people_label_through_a_flood_and_the_server_lives(project, start_server):
-    allow_files(4 * FLOOD)
+    raise_file_limit(4 * FLOOD)
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FLOOD + 300:
         pytest.skip("this system does not allow enough open files for a flood")
     server = start_server(project.home, "--no-training")
@@ -286,5 +286,5 @@ def test_fifty_people_label_through_a_flood_and_the_server_lives(project, start_
     wait_until(lambda: has_room(server))
     assert server.client("late").get("/api/state").json()["labelled"] == len(given)
     noted = [line for line in server.lines if "connections at once" in line]
-    assert 1 <= len(noted) <= 1 + (time.monotonic() - begun) / ONCE_IN
+    assert 1 <= len(noted) <= 1 + (time.monotonic() - begun) / WARNING_INTERVAL
     assert not any("Traceback" in line for line in server.lines)

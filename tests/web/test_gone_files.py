@@ -49,7 +49,7 @@ def test_a_picture_that_is_gone_is_never_lent_and_its_one_label_stays(project, e
     for item in (0, 2):
         project.items.path(item).unlink()
     assert bob("lend", count=3) == [1, 3, 4]
-    assert "closed, as their files are gone: items 0, 2" in caplog.text
+    assert "closed items whose files are missing: 0, 2" in caplog.text
     state = bob.state()
     assert state["gone"] == 2 and [one["name"] for one in state["annotators"]] == ["ann"]
     bob("labels", labels=[{"id": item, "label": "3"} for item in (1, 3, 4, 5, 6, 7)])

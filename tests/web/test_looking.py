@@ -11,7 +11,7 @@ import pytest
 
 from labelwise.campaign.project import Project
 from labelwise.web.app import create_app
-from labelwise.web.site import LOOKING
+from labelwise.web.site import STATE_REQUESTS
 from tests.web import loops
 from tests.web.conftest import PATIENCE
 
@@ -23,13 +23,13 @@ def test_pages_that_look_at_once_take_turns(
     project = Project.start(tmp_path / "rows.npy", home=tmp_path / "c", classes=["a", "b"])
     app = create_app(project, trains=False)
     storage, lock, now, most, calls = app.site.desk.storage, threading.Lock(), 0, 0, 0
-    length, together = storage.length, threading.Barrier(LOOKING, timeout=PATIENCE)
+    length, together = storage.length, threading.Barrier(STATE_REQUESTS, timeout=PATIENCE)
 
     def counted(campaign: str) -> int:
         nonlocal now, most, calls
         with lock:
             now, most, calls = now + 1, max(most, now + 1), calls + 1
-            first = calls <= LOOKING
+            first = calls <= STATE_REQUESTS
         if first:
             together.wait()  # so many are let in at once, and the others wait
         time.sleep(0.03)
@@ -46,4 +46,4 @@ def test_pages_that_look_at_once_take_turns(
         return [answer.status_code for answer in answers]
 
     assert loops.run(look()) == [200] * 20
-    assert most == LOOKING
+    assert most == STATE_REQUESTS

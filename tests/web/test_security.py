@@ -9,16 +9,17 @@ from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
 from labelwise.errors import BadInput
-from labelwise.web import access, security
-from labelwise.web.access import (
-    Attempts,
-    Hosts,
+from labelwise.web import security
+from labelwise.web.security import (
+    AccessPolicy,
+    AllowedHosts,
+    FailedAttempts,
+    RequestGuard,
     check_token,
-    cookie_name,
     is_loopback,
-    server_key,
+    make_cookie_name,
+    read_server_key,
 )
-from labelwise.web.security import Guard, Policy
 from tests.web import loops
 
 KEY = bytes(range(32))
@@ -36,20 +37,23 @@ async def echo(scope, receive, send):
 
 def client(policy, **named):
     return TestClient(
-        Guard(echo, policy), base_url="http://127.0.0.1:8600", follow_redirects=False, **named
+        RequestGuard(echo, policy),
+        base_url="http://127.0.0.1:8600",
+        follow_redirects=False,
+        **named,
     )
 
 
 def plain(**changed):
-    return Policy(key=KEY, **changed)
+    return AccessPolicy(key=KEY, **changed)
 
 
 def csrf(policy):
-    return {"X-Labelwise-Csrf": policy.csrf()}
+    return {"X-Labelwise-Csrf": policy.csrf_code}
 
 
 def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(access)
+    results = doctest.testmod(security)
     assert results.attempted > 0 and results.failed == 0
 
 
@@ -101,7 +105,7 @@ def test_a_name_pointed_at_this_machine_gets_nothing(host):
 
 
 def test_a_server_on_all_addresses_answers_under_addresses_but_not_under_foreign_names():
-    hosts = Hosts.of("0.0.0.0", ["Labels.Example"])
+    hosts = AllowedHosts.for_server("0.0.0.0", ["Labels.Example"])
     assert hosts.allow("192.168.1.7:8600") and hosts.allow("[fe80::1]") and hosts.allow("localhost")
     assert hosts.allow("labels.example:443")
     assert not hosts.allow("evil.example")
@@ -148,10 +152,10 @@ def test_a_bearer_token_opens_without_a_cookie():
 
 def test_a_cookie_made_without_the_key_or_for_another_token_opens_nothing():
     policy = plain(token=TOKEN)
-    for other in (Policy(key=bytes(32), token=TOKEN), plain(token="another-token")):
-        browser = client(policy, cookies={policy.cookie: other.pass_code()})
+    for other in (AccessPolicy(key=bytes(32), token=TOKEN), plain(token="another-token")):
+        browser = client(policy, cookies={policy.cookie: other.pass_code})
         assert browser.get("/").status_code == 401
-    assert client(policy, cookies={policy.cookie: policy.pass_code()}).get("/").status_code == 200
+    assert client(policy, cookies={policy.cookie: policy.pass_code}).get("/").status_code == 200
 
 
 def test_who_sends_too_many_wrong_tokens_has_to_wait_even_with_the_right_one():
@@ -166,33 +170,33 @@ def test_who_sends_too_many_wrong_tokens_has_to_wait_even_with_the_right_one():
     inside = TestClient(
         browser.app,
         base_url="http://127.0.0.1:8600",
-        cookies={policy.cookie: policy.pass_code()},
+        cookies={policy.cookie: policy.pass_code},
     )
     assert inside.get("/").status_code == 200
 
 
 def test_wrong_tokens_are_forgotten_after_a_minute_and_counted_by_address():
     now = [0.0]
-    attempts = Attempts(2, together=5, clock=lambda: now[0])
-    attempts.wrong("10.0.0.1")
+    attempts = FailedAttempts(2, together=5, clock=lambda: now[0])
+    attempts.add("10.0.0.1")
     now[0] = 20.0
-    attempts.wrong("10.0.0.1")
-    assert attempts.wait("10.0.0.1") == 40.0
-    assert attempts.wait("10.0.0.2") == 0.0
+    attempts.add("10.0.0.1")
+    assert attempts.seconds_to_wait("10.0.0.1") == 40.0
+    assert attempts.seconds_to_wait("10.0.0.2") == 0.0
     now[0] = 60.0
-    assert attempts.wait("10.0.0.1") == 0.0
+    assert attempts.seconds_to_wait("10.0.0.1") == 0.0
 
 
 def test_many_addresses_together_have_to_wait_too():
     now = [0.0]
-    attempts = Attempts(2, together=5, clock=lambda: now[0])
+    attempts = FailedAttempts(2, together=5, clock=lambda: now[0])
     for number in range(5):
-        attempts.wrong(f"10.0.0.{number}")
-    assert attempts.wait("10.0.0.99") == 60.0
-    one_network = Attempts(2, clock=lambda: now[0])
-    one_network.wrong("2001:db8::1")
-    one_network.wrong("2001:db8::2")
-    assert one_network.wait("2001:db8::3") == 60.0
+        attempts.add(f"10.0.0.{number}")
+    assert attempts.seconds_to_wait("10.0.0.99") == 60.0
+    one_network = FailedAttempts(2, clock=lambda: now[0])
+    one_network.add("2001:db8::1")
+    one_network.add("2001:db8::2")
+    assert one_network.seconds_to_wait("2001:db8::3") == 60.0
 
 
 def test_a_change_needs_the_code_of_this_server():
@@ -272,18 +276,18 @@ def test_every_answer_forbids_scripts_of_others_framing_and_guessing_of_types():
 
 
 def test_the_key_is_kept_for_the_owner_alone_and_stays_the_same(tmp_path):
-    first = server_key(tmp_path)
-    assert len(first) == 32 and server_key(tmp_path) == first
+    first = read_server_key(tmp_path)
+    assert len(first) == 32 and read_server_key(tmp_path) == first
     assert stat.S_IMODE((tmp_path / "web.key").stat().st_mode) == 0o600
     (tmp_path / "other").mkdir()
-    assert server_key(tmp_path / "other") != first
-    assert cookie_name(tmp_path) != cookie_name(tmp_path / "other")
+    assert read_server_key(tmp_path / "other") != first
+    assert make_cookie_name(tmp_path) != make_cookie_name(tmp_path / "other")
 
 
 def test_a_damaged_key_is_an_error(tmp_path):
     (tmp_path / "web.key").write_bytes(b"short")
     with pytest.raises(BadInput, match="does not hold 32 bytes"):
-        server_key(tmp_path)
+        read_server_key(tmp_path)
 
 
 def test_secrets_are_not_shown():
@@ -321,8 +325,8 @@ def test_half_a_body_does_not_pass_for_a_whole_one():
     async def send(message):
         sent.append(message)
 
-    headers = [(b"host", b"127.0.0.1:8600"), (b"x-labelwise-csrf", policy.csrf().encode())]
+    headers = [(b"host", b"127.0.0.1:8600"), (b"x-labelwise-csrf", policy.csrf_code.encode())]
     scope = {"type": "http", "method": "POST", "path": "/api/train", "query_string": b""}
-    loops.run(Guard(application, policy)({**scope, "headers": headers}, receive, send))
+    loops.run(RequestGuard(application, policy)({**scope, "headers": headers}, receive, send))
     assert reached == []
     assert sent[0]["status"] == 400

@@ -204,7 +204,7 @@ def test_a_port_in_use_is_an_error_in_one_line(project):
 
 def test_an_address_that_is_none_is_an_error():
     with pytest.raises(BadInput, match="cannot listen on"):
-        serve.listen("no such host.invalid", 0)
+        serve.open_listener("no such host.invalid", 0)
 
 
 def test_static_files_are_asked_for_again_but_sent_only_if_changed(project, start_server):

@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from labelwise.web import watch
-from labelwise.web.watch import Watch
+from labelwise.web import site
+from labelwise.web.site import StateWatch
 from tests.web import loops
 from tests.web.conftest import PATIENCE
 
 
 def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(watch)
+    results = doctest.testmod(site)
     assert results.attempted > 0 and results.failed == 0
 
 
@@ -50,7 +50,7 @@ def test_many_waiting_pages_cost_one_look_at_a_time():
     looks, begin = [], time.monotonic()
 
     async def main():
-        watching = Watch(lambda: looks.append(1) or "7.0", interval=0.1)
+        watching = StateWatch(lambda: looks.append(1) or "7.0", interval=0.1)
         await asyncio.gather(*(watching.wait("7", 1.0) for _ in range(50)))
 
     loops.run(main())
@@ -61,7 +61,7 @@ def test_a_busy_campaign_tells_a_page_once_per_look():
     versions, begin = iter(range(1, 10**9)), time.monotonic()
 
     async def main():
-        watching = Watch(lambda: f"{next(versions)}.0", interval=0.2)
+        watching = StateWatch(lambda: f"{next(versions)}.0", interval=0.2)
         seen = "0"
         for _ in range(5):
             await watching.wait(seen, 600)
@@ -73,7 +73,7 @@ def test_a_busy_campaign_tells_a_page_once_per_look():
 
 def test_waiting_pages_are_let_go_when_the_server_ends():
     async def main():
-        watching = Watch(lambda: "7.0")
+        watching = StateWatch(lambda: "7.0")
         waiting = asyncio.create_task(watching.wait("7.0", 600))
         await asyncio.sleep(0.1)
         watching.close()

@@ -40,11 +40,10 @@ from labelwise.label_studio.tasks import (
     TaskFolder,
     TaskIndex,
 )
-from labelwise.web.access import Hosts, check_token
+from labelwise.web.background import BackgroundProcess, WorkerReport
 from labelwise.web.errors import add_error_handlers
-from labelwise.web.security import Guard, Policy, refuse
-from labelwise.web.serve import address_of, listen, server_config
-from labelwise.web.supervisor import Progress, Supervisor
+from labelwise.web.security import AccessPolicy, AllowedHosts, RequestGuard, check_token, refuse
+from labelwise.web.serve import make_address, make_server_config, open_listener
 
 USER = "labelwise"
 """User name in Basic authentication; the backend accepts any."""
@@ -74,7 +73,7 @@ class LabelStudioBackend:
         home: Path,
         *,
         send: Callable[[str], object],
-        get_progress: Callable[[], Progress] = Progress,
+        get_progress: Callable[[], WorkerReport] = WorkerReport,
         guesses: bool = False,
     ) -> None:
         self._project = Project.open(home)
@@ -190,8 +189,10 @@ def create_backend_app(
     )
     add_error_handlers(app)
     _add_routes(app, backend)
-    hosts = Hosts.of(host, allow_hosts)
-    return BackendGuard(app, Policy(key=b"", token=token, hosts=hosts, body_bytes=MAX_BODY_BYTES))
+    hosts = AllowedHosts.for_server(host, allow_hosts)
+    return BackendGuard(
+        app, AccessPolicy(key=b"", token=token, hosts=hosts, body_bytes=MAX_BODY_BYTES)
+    )
 
 
 RequestBody = Annotated[dict[str, Any], Body()]
@@ -234,19 +235,19 @@ def _add_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
         return {"versions": names, "model_version": order.version}
 
 
-class BackendGuard(Guard):
+class BackendGuard(RequestGuard):
     """The guard of the labelling page, for programs as callers: without cookies and pages."""
 
-    def _refuse_stranger(self, scope: Scope, headers: Headers) -> Response | None:
+    def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
         if self._policy.token is None:
             return None
         ask = {"WWW-Authenticate": 'Basic realm="labelwise"'}
         given = find_password(headers.get("authorization", ""))
         if not given:
             return refuse(401, "this backend needs its token, as the password of Basic Auth", ask)
-        return self._refuse_token(scope, given, refuse(401, "the token is wrong", ask))
+        return self._check_token(scope, given, refuse(401, "the token is wrong", ask))
 
-    def _refuse_origin(self, scope: Scope, headers: Headers) -> Response | None:
+    def _check_origin(self, scope: Scope, headers: Headers) -> Response | None:
         if headers.get("origin") or headers.get("sec-fetch-site", "none") != "none":
             return refuse(403, "this backend answers Label Studio, not pages in a browser")
         return None
@@ -371,14 +372,14 @@ def serve_backend(
     """
     key = read_token(variable)
     command = [sys.executable, "-m", "labelwise.label_studio.worker", str(home), variable]
-    worker = Supervisor([*command, *(["--guesses"] if guesses else [])])
+    worker = BackgroundProcess([*command, *(["--guesses"] if guesses else [])])
 
     def send(line: str) -> None:
-        if not worker.ask(line):
+        if not worker.send_order(line):
             worker.start()  # a new process begins with a full sync
 
     backend = LabelStudioBackend(
-        home, send=send, get_progress=lambda: worker.progress, guesses=guesses
+        home, send=send, get_progress=lambda: worker.report, guesses=guesses
     )
     facts = backend.tasks.facts
     client = LabelStudioClient(facts.url, key, source=variable)
@@ -390,8 +391,8 @@ def serve_backend(
         start=worker.start,
         stop=worker.stop,
     )
-    listener = listen(host, port)
-    address = address_of(host, listener.getsockname()[1])
+    listener = open_listener(host, port)
+    address = make_address(host, listener.getsockname()[1])
 
     def register() -> None:
         try:
@@ -406,7 +407,7 @@ def serve_backend(
             threading.Thread(target=register, daemon=True).start()
 
     with listener:
-        _BackendServer(server_config(app), announce).run([listener])
+        _BackendServer(make_server_config(app), announce).run([listener])
 
 
 class _BackendServer(uvicorn.Server):

@@ -20,7 +20,7 @@ from labelwise.label_studio.client import LabelStudioClient, read_token
 from labelwise.label_studio.sync import ProjectSync, SyncOptions, make_tasks_path
 from labelwise.label_studio.tasks import TaskFolder
 from labelwise.pool.blocks import Progress
-from labelwise.web.beside import Order, begin
+from labelwise.web.background import WorkerOrder, connect_to_server
 
 QUIET_SECONDS = 1.0
 """Seconds without a new command before a sync begins."""
@@ -44,7 +44,7 @@ def run_worker(
     home: Path,
     variable: str,
     options: SyncOptions,
-    commands: "queue.Queue[Order]",
+    commands: "queue.Queue[WorkerOrder]",
     report: Report,
 ) -> None:
     """Sync at once, and then whenever there is news, until the process ends."""
@@ -82,7 +82,7 @@ def _limit_reports(report: Report) -> Progress:
     return progress
 
 
-def wait_for_tasks(commands: "queue.Queue[Order]") -> Tasks:
+def wait_for_tasks(commands: "queue.Queue[WorkerOrder]") -> Tasks:
     """Wait for commands and a quiet moment; without commands for long, read everything."""
     try:
         lines = [commands.get(timeout=FULL_SYNC_INTERVAL)[0]]
@@ -117,7 +117,7 @@ def combine_commands(lines: Sequence[str]) -> Tasks:
 
 def main(arguments: Sequence[str]) -> None:
     """Sync until the input ends."""
-    report, commands = begin()
+    report, commands = connect_to_server()
     home, variable, *flags = arguments
     options = SyncOptions(guesses="--guesses" in flags)
     try:

@@ -1,11 +1,14 @@
-"""The API under ``/api``: what the page does, as JSON.
+"""The API under ``/api``: everything that the page does, as JSON.
 
-Every call that changes something appends to the record and answers when it is on disk. Handlers
-are plain functions on a pool of threads; what many of them write at once is committed together.
+A call that changes something is answered when its events are on disk. Handlers are plain functions
+on a thread pool; the events of simultaneous calls are committed together.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+import os
+import stat
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,27 +18,42 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from labelwise.campaign import operations
+from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Event
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
-from labelwise.web.loans import Visitor
-from labelwise.web.pictures import picture
+from labelwise.web.leases import Visitor
 from labelwise.web.security import CSRF_HEADER
-from labelwise.web.site import Site
+from labelwise.web.site import CampaignSite
 
 LONGEST_WAIT = 25.0
-"""Seconds that a page may wait for news."""
+"""Seconds that a page may wait for a change."""
 
-_SAID = {
-    400: "The campaign does not allow it: no such class, no name, nothing to train with.",
+IMAGE_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".bmp": "image/bmp",
+    ".avif": "image/avif",
+    ".svg": "image/svg+xml",
+    ".tif": "image/tiff",
+    ".tiff": "image/tiff",
+}
+LARGEST_IMAGE = 256 << 20
+"""Bytes."""
+
+_ERRORS = {
+    400: "The campaign does not allow it: unknown class, no name, nothing to train with.",
     401: "The token is missing or wrong.",
     403: "The call comes from another site, or without X-Labelwise-Csrf.",
-    404: "There is no such item, or nothing is known of it.",
+    404: "The item does not exist, or has no such information.",
     408: "The body took too long to arrive.",
-    409: "Someone else wrote to the record in the meantime; try again.",
+    409: "Another process wrote to the record at the same time; try again.",
     413: "The body is too long.",
-    421: "The server is not called so; see --allow-host.",
+    421: "The server has another name; see --allow-host.",
     422: "The request does not fit this description.",
     429: "Too many wrong tokens; wait.",
     503: "The record cannot be read or written at the moment, or there are too many connections; "
@@ -43,91 +61,92 @@ _SAID = {
 }
 
 
-def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
-    return {code: {"model": bodies.Error, "description": _SAID[code]} for code in codes}
+def _describe_errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    return {code: {"model": bodies.Error, "description": _ERRORS[code]} for code in codes}
 
 
-async def _site(request: Request) -> Site:
-    site: Site = request.app.state.site
+async def _find_site(request: Request) -> CampaignSite:
+    site: CampaignSite = request.app.state.site
     return site
 
 
-async def _annotator(
-    x_annotator: Annotated[
-        str,
-        Header(
-            min_length=1,
-            max_length=720,
-            pattern=r"^(?:[ -$&-~]|%[0-9A-Fa-f]{2})+$",
-            description="Who labels: a name of 1 to 80 letters, percent-encoded UTF-8.",
-        ),
-    ],
-) -> str:
-    return bodies.header_name(x_annotator)
+NameHeader = Annotated[
+    str,
+    Header(
+        min_length=1,
+        max_length=720,
+        pattern=r"^(?:[ -$&-~]|%[0-9A-Fa-f]{2})+$",
+        description="The annotator: a name of 1 to 80 letters, percent-encoded UTF-8.",
+    ),
+]
 
 
-async def _maybe_annotator(
-    x_annotator: Annotated[
-        str | None, Header(max_length=720, description="Who looks, percent-encoded.")
-    ] = None,
-) -> str | None:
-    return bodies.header_name(x_annotator) if x_annotator else None
-
-
-async def _visitor(
-    name: Annotated[str, Depends(_annotator)],
+async def _read_visitor(
+    x_annotator: NameHeader,
     x_labelwise_page: Annotated[
         str,
         Header(
             max_length=40,
             pattern=r"^[A-Za-z0-9-]*$",
-            description="A random word of the page's own, which /api/leave names again.",
+            description="A random word that identifies the page, sent to /api/leave again.",
         ),
     ] = "",
 ) -> Visitor:
-    return Visitor(name, x_labelwise_page)
+    return Visitor(bodies.parse_name(x_annotator), x_labelwise_page)
 
 
-async def _csrf(
+async def _read_annotator(x_annotator: NameHeader) -> str:
+    return bodies.parse_name(x_annotator)
+
+
+async def _read_optional_annotator(
+    x_annotator: Annotated[
+        str | None, Header(max_length=720, description="The annotator, percent-encoded.")
+    ] = None,
+) -> str | None:
+    return bodies.parse_name(x_annotator) if x_annotator else None
+
+
+async def _document_csrf(
     code: Annotated[str, Header(alias=CSRF_HEADER, description="From GET /api/session.")],
 ) -> None:
-    """Only for the description: the guard has checked it before."""
+    """Only for the OpenAPI description: the guard has checked the code."""
 
 
-TheSite = Annotated[Site, Depends(_site)]
-Annotator = Annotated[str, Depends(_annotator)]
-APage = Annotated[Visitor, Depends(_visitor)]
-MaybeAnnotator = Annotated[str | None, Depends(_maybe_annotator)]
+TheSite = Annotated[CampaignSite, Depends(_find_site)]
+Annotator = Annotated[str, Depends(_read_annotator)]
+PageVisitor = Annotated[Visitor, Depends(_read_visitor)]
+OptionalAnnotator = Annotated[str | None, Depends(_read_optional_annotator)]
 ItemId = Annotated[int, InPath(ge=0, le=bodies.LARGEST_NUMBER, description="An item's id.")]
 
-reading = APIRouter(prefix="/api", responses=_errors(400, 401, 403, 404, 421, 422, 429, 503))
+reading = APIRouter(
+    prefix="/api", responses=_describe_errors(400, 401, 403, 404, 421, 422, 429, 503)
+)
 changing = APIRouter(
     prefix="/api",
-    dependencies=[Depends(_csrf)],
-    responses=_errors(400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 503),
+    dependencies=[Depends(_document_csrf)],
+    responses=_describe_errors(400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 503),
 )
 
 
-@reading.get("/session", summary="Begin: the campaign, its classes, and the code for changes")
+@reading.get("/session", summary="The campaign, its classes, and the code for changes")
 def session(
     site: TheSite, name: Annotated[str | None, Query(max_length=400)] = None
 ) -> bodies.Session:
-    """Check a name and say what a page needs to know once. Nothing is recorded."""
-    from importlib import metadata
-
+    """Check a name and return what a page needs once. Nothing is recorded."""
     clean = bodies.clean_name(name) if name else None
     settings, shown, items = site.desk.look(
         lambda ledger: (
             (settings := site.desk.settings_of(ledger)),
-            views.choices(ledger, settings),
+            views.list_classes(ledger, settings),
             ledger.items,
         )
     )
     return bodies.Session(
-        csrf=site.policy.csrf(),
+        csrf=site.policy.csrf_code,
         name=clean,
         campaign=site.project.name,
-        id=site.policy.campaign_id(),
+        id=site.policy.campaign_id,
         kind=site.project.kind,
         classes=shown,
         free=settings.classes is None and not settings.regression,
@@ -137,132 +156,126 @@ def session(
         batch=settings.batch,
         lend_seconds=settings.lend_seconds,
         strategy=settings.strategy,
-        trains=site.supervisor is not None,
+        trains=site.background is not None,
         version=metadata.version("labelwise"),
     )
 
 
 @reading.get(
     "/state",
-    summary="How far the campaign has come",
+    summary="The progress of the campaign",
     response_model=bodies.State,
     responses={304: {"description": "Nothing changed since If-None-Match.", "content": {}}},
 )
 async def state(
     request: Request,
     site: TheSite,
-    by: MaybeAnnotator,
+    by: OptionalAnnotator,
     since: Annotated[
         str | None,
         Query(
             pattern=r"^\d{1,18}(\.\d{1,18})?$",
-            description="The version (or length) already known: wait for another.",
+            description="The version (or length) that the page has: wait for another.",
         ),
     ] = None,
     wait: Annotated[
-        float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for news.")
+        float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")
     ] = 10.0,
 ) -> Response:
-    """The state now; with ``since``, as soon as it is another, or after ``wait`` seconds.
+    """The current state; with ``since``, as soon as it changes, or after ``wait`` seconds.
 
     ``If-None-Match`` with the ETag of the last answer gives 304 while nothing changed.
     """
     if since is not None:
         await site.watch.wait(since, wait)
-    async with site.looking:
-        version = await run_in_threadpool(site.version)
+    async with site.state_requests:
+        version = await run_in_threadpool(site.read_version)
     tag = f'"{site.boot}-{version}-{hashlib.sha256((by or "").encode()).hexdigest()[:8]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "X-Annotator"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    async with site.looking:
-        found = await run_in_threadpool(site.state, by)
+    async with site.state_requests:
+        found = await run_in_threadpool(site.read_state, by)
     return Response(found.model_dump_json(), media_type="application/json", headers=headers)
 
 
-@changing.post("/lend", summary="Borrow items to label")
-def lend(site: TheSite, by: APage, body: bodies.LendBody) -> bodies.Items:
-    """Items for this annotator; nobody else gets them until the loan lapses.
+@changing.post("/lend", summary="Lease items to label")
+def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Items:
+    """Items for this annotator; nobody else gets them until the lease expires.
 
-    What the annotator holds already comes first. Fewer, or none, where no more items wait.
+    Items that the annotator holds already come first. There are fewer, or none, if no more wait.
     """
-    places = site.desk.commit(site.loans.lend(by, body.count))
-    return bodies.Items(items=site.show_lent(by, places))
+    accepted = site.accept_answers(by, (), body.count, lambda ledger, settings, now: ())
+    return bodies.Items(items=accepted.items)
 
 
-@changing.post("/labels", summary="Give labels and borrow the next items, in one step")
-def labels(site: TheSite, by: APage, body: bodies.LabelsBody) -> bodies.Accepted:
+@changing.post("/labels", summary="Give labels and lease the next items, in one step")
+def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Accepted:
     """Record labels, all or none; another label by the same annotator replaces their last.
 
-    A call whose answer was lost can be repeated: what stands already is not recorded again.
+    A call whose answer was lost can be repeated: labels that stand are not recorded again.
     """
-    told = {one.id: one.label for one in body.labels}
-    if len(told) < len(body.labels):
+    given = {one.id: one.label for one in body.labels}
+    if len(given) < len(body.labels):
         raise BadInput("an item is given two labels in one call; give one")
-    took = {one.id: one.seconds for one in body.labels if one.seconds is not None}
+    seconds = {one.id: one.seconds for one in body.labels if one.seconds is not None}
 
-    def answer(ledger: Ledger, now: float) -> Sequence[Event]:
-        settings = site.desk.settings_of(ledger)
+    def tell(ledger: Ledger, settings: Settings, now: float) -> Sequence[Event]:
         return operations.label_events(
-            ledger, settings, told, by=by.name, seconds=took, anything=False, now=now
+            ledger, settings, given, by=by.name, seconds=seconds, anything=False, now=now
         )
 
-    return _accept(site, by, body.lend, told, answer)
+    return site.accept_answers(by, given, body.lend, tell)
 
 
-@changing.post("/skip", summary="Leave an item out, and say why")
-def skip(site: TheSite, by: APage, body: bodies.SkipBody) -> bodies.Accepted:
-    """The item wants no label any more, until someone labels it or the skip is undone."""
+@changing.post("/skip", summary="Skip an item, with a reason")
+def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accepted:
+    """The item waits for no label any more, until someone labels it or the skip is undone."""
 
-    def answer(ledger: Ledger, now: float) -> Sequence[Event]:
+    def skip_item(ledger: Ledger, settings: Settings, now: float) -> Sequence[Event]:
         return operations.skip_events(ledger, [body.id], reason=body.reason, by=by.name, now=now)
 
-    return _accept(site, by, body.lend, [body.id], answer)
+    return site.accept_answers(by, [body.id], body.lend, skip_item)
 
 
-def _accept(
-    site: Site,
-    by: Visitor,
-    count: int,
-    ids: Collection[int],
-    answer: Callable[[Ledger, float], Sequence[Event]],
-) -> bodies.Accepted:
-    """Record someone's answers to some items, and lend the next ones."""
-    lending = site.loans.lend(by, count, answered=ids)
+@changing.post("/undo", summary="Withdraw your last label or skip")
+def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undone:
+    """The item is leased to the annotator again, and returned; null if there is nothing left."""
 
-    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], tuple[int, list[views.Place]]]:
-        new = answer(ledger, now)
-        loans, places = lending(ledger, now)
-        return [*new, *loans], (ledger.length + len(new) + len(loans), places)
+    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.ItemPlace | None]:
+        events, item = site.leases.undo(ledger, site.desk.settings_of(ledger), by, now)
+        return events, None if item is None else views.find_place(ledger, item)
 
-    length, places = site.desk.commit(decide)
-    items = site.show_lent(by, places) if count else []
-    return bodies.Accepted(accepted=len(ids), length=length, items=items)
+    place = site.desk.commit(decide)
+    return bodies.Undone(item=None if place is None else views.show_item(site.project, place))
 
 
-@changing.post("/undo", summary="Take back your last label or skip")
-def undo(site: TheSite, by: APage, body: bodies.EmptyBody) -> bodies.Undone:
-    """The item is lent to the annotator again, and answered; null if there is nothing left."""
-    place = site.desk.commit(site.loans.undo(by))
-    return bodies.Undone(item=None if place is None else site.show([place])[0])
+@changing.post("/return", summary="Return leased items without a label")
+def give_back(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies.Done:
+    """Others can have them at once."""
+
+    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
+        events = site.leases.return_items(ledger, by, body.ids, now)
+        return events, ledger.length + len(events)
+
+    return bodies.Done(length=site.desk.commit(decide))
 
 
-@changing.post("/return", summary="Give lent items back unlabelled")
-def give_back(site: TheSite, by: APage, body: bodies.ReturnBody) -> bodies.Done:
-    """Let others have them at once."""
-    return bodies.Done(length=site.desk.commit(site.loans.give_back(by, body.ids)))
+@changing.post("/leave", summary="Report that a page is closed: its leases are returned")
+def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done:
+    """Return what this page (``X-Labelwise-Page``) has leased and not answered.
 
-
-@changing.post("/leave", summary="Say that a page is left: what it borrowed goes back")
-def leave(site: TheSite, by: APage, body: bodies.LeaveBody) -> bodies.Done:
-    """Let others have at once what this page (``X-Labelwise-Page``) was lent and did not answer.
-
-    What another page of the same annotator holds too stays lent. The page borrows nothing any
-    more, also by calls that are on their way; answers on their way count.
+    Items that another page of the same annotator holds stay leased. The page leases nothing any
+    more, also not by calls that are on their way; answers on their way count.
     """
     if not by.page:
-        raise BadInput("X-Labelwise-Page is missing; send the word that came with what was lent")
-    return bodies.Done(length=site.desk.commit(site.loans.leave(by, body.ids, body.answered)))
+        raise BadInput("X-Labelwise-Page is missing; send the word with which items were leased")
+
+    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
+        events = site.leases.leave(ledger, by, body.ids, body.answered, now)
+        return events, ledger.length + len(events)
+
+    return bodies.Done(length=site.desk.commit(decide))
 
 
 @reading.get(
@@ -270,38 +283,75 @@ def leave(site: TheSite, by: APage, body: bodies.LeaveBody) -> bodies.Done:
     summary="An item's picture",
     response_class=Response,
     responses={
-        200: {"description": "The file as it is.", "content": {"image/*": {}}},
-        304: {"description": "It is still the same as If-None-Match says.", "content": {}},
+        200: {"description": "The original file.", "content": {"image/*": {}}},
+        304: {"description": "It has not changed since If-None-Match.", "content": {}},
     },
 )
 def image(site: TheSite, request: Request, id: ItemId) -> Response:
-    """The original file, from the campaign's own folder and from nowhere else."""
+    """The original file, from the campaign's own folder only."""
     if site.project.kind != "images":
         raise UnknownName(f"the items of {site.project.name!r} have no pictures")
     try:
         path: Path = site.project.items.path(id)
-    except (BadInput, UnknownName):  # their words may hold the folder's place: nobody's business
+    except (BadInput, UnknownName):  # their messages may contain the path of the folder
         raise UnknownName(f"item {id} has no picture in the campaign's folder") from None
-    return picture(path, request.headers.get("if-none-match"))
+    return send_image(path, request.headers.get("if-none-match"))
 
 
-@reading.get("/items/{id}/guess", summary="What the model thought of an item")
+def send_image(path: Path, known: str | None = None) -> Response:
+    """An image file, or 304 if ``known`` (If-None-Match) is its current tag.
+
+    `Items.path` has checked that the file is in the campaign's folder. Scripts in an SVG file
+    cannot run, by the security policy of the response.
+    """
+    kind = IMAGE_TYPES.get(path.suffix.lower())
+    if kind is None:
+        raise UnknownName(f"{path.name!r} is not an image that a browser shows")
+    try:
+        # One open file is checked and read, whatever happens to its name meanwhile.
+        with open(path, "rb", opener=_open_plain_file) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_IMAGE:
+                raise UnknownName(
+                    f"{path.name!r} is not a file of at most {LARGEST_IMAGE >> 20} MiB"
+                )
+            version = f"{path}:{found.st_size}:{found.st_mtime_ns}"
+            tag = f'"{hashlib.sha256(version.encode()).hexdigest()[:24]}"'
+            headers = {
+                "ETag": tag,
+                "Cache-Control": "private, max-age=3600",
+                "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+            }
+            if known is not None and tag in known:
+                return Response(status_code=304, headers=headers)
+            return Response(file.read(), media_type=kind, headers=headers)
+    except OSError as error:
+        raise UnknownName(f"the file {path.name!r} cannot be read: {error.strerror}") from None
+
+
+def _open_plain_file(path: str, flags: int) -> int:
+    """Do not follow a link or wait for a pipe that has replaced the file."""
+    plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | plain)
+
+
+@reading.get("/items/{id}/guess", summary="The model's prediction for an item")
 def guess(site: TheSite, id: ItemId) -> bodies.Guess:
-    """Only for who asks: seeing it first changes how people label. 404 if there is none."""
-    found = views.guess_of(site.desk.look(lambda ledger: views.place_of(ledger, id)))
+    """On request only: seeing it first changes how people label. 404 if there is none."""
+    found = views.show_guess(site.desk.look(lambda ledger: views.find_place(ledger, id)))
     if found is None:
-        raise UnknownName(f"the model has no guess for item {id}")
+        raise UnknownName(f"the model has no prediction for item {id}")
     return found
 
 
-@reading.get("/disagreements", summary="Items on which people differ")
+@reading.get("/disagreements", summary="Items that people label differently")
 def disagreements(
     site: TheSite, limit: Annotated[int, Query(ge=1, le=500)] = 100
 ) -> list[bodies.DisagreementOut]:
-    """Those that nobody settled yet, oldest first."""
+    """Open disagreements, oldest first."""
     open_ones = site.desk.look(
         lambda ledger: [
-            (one.id, dict(one.votes), views.place_of(ledger, one.id))
+            (one.id, dict(one.votes), views.find_place(ledger, one.id))
             for one in ledger.disagreements()[:limit]
         ]
     )
@@ -309,30 +359,30 @@ def disagreements(
         bodies.DisagreementOut(
             id=item,
             votes=[bodies.Vote(by=by, label=label) for by, label in votes.items()],
-            item=site.show([place])[0],
+            item=views.show_item(site.project, place),
         )
         for item, votes, place in open_ones
     ]
 
 
-@changing.post("/resolve", summary="Settle a disagreement")
+@changing.post("/resolve", summary="Resolve a disagreement")
 def resolve(site: TheSite, by: Annotator, body: bodies.ResolveBody) -> bodies.Done:
-    """This label counts from now on, whatever was voted."""
+    """This label counts from now on, whatever people voted."""
     site.desk.resolve({body.id: body.label}, by=by)
     return bodies.Done(length=site.desk.look(lambda ledger: ledger.length))
 
 
-@changing.post("/train", summary="Train now, or try again after a failure", status_code=202)
+@changing.post("/train", summary="Train now, or again after a failure", status_code=202)
 def train(site: TheSite, by: Annotator, body: bodies.EmptyBody) -> bodies.Started:
-    """The background process trains on the labels so far; /api/state says how it goes."""
-    return bodies.Started(asked=site.ask_for_training())
+    """The background process trains on the labels so far; /api/state shows its progress."""
+    return bodies.Started(asked=site.order_training())
 
 
 @reading.get("/history", summary="The last events of the record, newest first")
 def history(
     site: TheSite, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> list[bodies.HistoryLine]:
-    """What happened, by whom and when."""
+    """Event, annotator and time."""
     storage, name = site.desk.storage, site.desk.name
     start = max(0, storage.length(name) - limit)
     events = storage.read(name, start)
@@ -355,12 +405,14 @@ def export(
     site: TheSite,
     format: bodies.ExportFormat = "csv",
     spreadsheet: Annotated[
-        bool, Query(description="For csv: an apostrophe before what spreadsheets would compute.")
+        bool, Query(description="For csv: an apostrophe before text that a spreadsheet would run.")
     ] = False,
 ) -> Response:
-    """The labels that stand now, texts as they are; ``labelwise export`` writes more formats."""
+    """The current labels; ``labelwise export`` writes more formats."""
     if spreadsheet and format != "csv":
-        raise BadInput(f"spreadsheet is for csv; {format} needs no such care")
+        raise BadInput(f"spreadsheet applies to csv only; leave it out for {format}")
     kind = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}[format]
     headers = {"Content-Disposition": f'attachment; filename="labels.{format}"'}
-    return Response(site.export(format, spreadsheet=spreadsheet), media_type=kind, headers=headers)
+    return Response(
+        site.export_labels(format, spreadsheet=spreadsheet), media_type=kind, headers=headers
+    )

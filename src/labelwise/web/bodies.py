@@ -1,4 +1,4 @@
-"""What the API takes and gives: the models behind its requests, answers and OpenAPI description."""
+"""Requests and responses of the API, as models that also give its OpenAPI description."""
 
 import unicodedata
 from typing import Annotated, Any, Literal
@@ -17,11 +17,11 @@ from pydantic import (
 from labelwise.errors import BadInput
 
 LARGEST_NUMBER = 2**53 - 1
-"""A whole number that JSON carries to any language unchanged."""
+"""The largest integer that JSON transfers exactly to every language."""
 NAME_LENGTH = 80
 TEXT_LENGTH = 1_000
 NO_CONTROLS = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
-"""A text of one line without control characters, which could hide what a log or a table shows."""
+"""One line without control characters, which could hide text in a log or a table."""
 
 
 def clean_name(given: str) -> str:
@@ -33,15 +33,15 @@ def clean_name(given: str) -> str:
     name = unicodedata.normalize("NFC", given).strip()
     if not 1 <= len(name) <= NAME_LENGTH:
         raise BadInput(f"the annotator's name has {len(name)} letters; give 1 to {NAME_LENGTH}")
-    if not name.isprintable():  # nor anything that looks like another name and is not
-        raise BadInput(f"the annotator's name {name!r} holds an invisible letter; give another")
+    if not name.isprintable():  # two different names must not look the same
+        raise BadInput(f"the annotator's name {name!r} has an invisible character; give another")
     return name
 
 
-def header_name(given: str) -> str:
-    """An annotator's name from a header, which can hold plain letters only: percent-encoded.
+def parse_name(given: str) -> str:
+    """An annotator's name from a header, which is percent-encoded.
 
-    >>> header_name("J%C3%B6rg")
+    >>> parse_name("J%C3%B6rg")
     'Jörg'
     """
     try:
@@ -61,39 +61,39 @@ Seconds = Annotated[
     float, Field(ge=0, le=86_400, allow_inf_nan=False, strict=True, description="Time it took.")
 ]
 Count = Annotated[
-    int, Field(ge=0, le=50, strict=True, description="How many further items to lend.")
+    int, Field(ge=0, le=50, strict=True, description="How many further items to lease.")
 ]
 
 
-class Body(BaseModel):
-    """A request body: what it does not know, it refuses."""
+class RequestBody(BaseModel):
+    """A request body; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
-    def _whole_numbers(cls, value: Any) -> Any:
-        """JSON knows one kind of number: 40.0 is whole, while "40" and true are no numbers."""
+    def _convert_integers(cls, value: Any) -> Any:
+        """JSON has one type of number: 40.0 is an integer, while "40" and true are not."""
         if not isinstance(value, dict):
             return value
-        whole = {name: _whole(value[name]) for name in ("id", "count", "lend") if name in value}
-        for name in ("ids", "answered"):
-            if isinstance(value.get(name), list):
-                whole[name] = [_whole(entry) for entry in value[name]]
-        return {**value, **whole}
+        fields = {name: value[name] for name in ("id", "count", "lend") if name in value}
+        fields |= {name: value[name] for name in ("ids", "answered") if name in value}
+
+        def convert(entry: Any) -> Any:
+            if isinstance(entry, list):
+                return [convert(one) for one in entry]
+            return int(entry) if isinstance(entry, float) and entry.is_integer() else entry
+
+        return {**value, **{name: convert(entry) for name, entry in fields.items()}}
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-class LendBody(Body):
-    """Ask for items to label."""
+class LendBody(RequestBody):
+    """A request for items to label."""
 
     count: Annotated[int, Field(ge=1, le=50, strict=True)] = 1
 
 
-class OneLabel(Body):
+class OneLabel(RequestBody):
     """One item's label."""
 
     id: Id
@@ -101,78 +101,79 @@ class OneLabel(Body):
     seconds: Seconds | None = None
 
 
-class LabelsBody(Body):
-    """Labels, and how many items to lend next."""
+class LabelsBody(RequestBody):
+    """Labels, and how many items to lease next."""
 
     labels: Annotated[list[OneLabel], Field(min_length=1, max_length=500)]
     lend: Count = 0
 
 
-class SkipBody(Body):
-    """Leave an item out, and say why."""
+class SkipBody(RequestBody):
+    """Skip an item, with a reason."""
 
     id: Id
     reason: Annotated[str, Field(max_length=TEXT_LENGTH, pattern=NO_CONTROLS)] = ""
     lend: Count = 0
 
 
-class ReturnBody(Body):
-    """Give lent items back unlabelled; without ids, all of them."""
+class ReturnBody(RequestBody):
+    """Return leased items without a label; all of them without ids."""
 
     ids: Annotated[list[Id], Field(max_length=1_000)] | None = None
 
 
-class LeaveBody(Body):
-    """What a page that is left holds, and what it has answered just now."""
+class LeaveBody(RequestBody):
+    """The items of a closed page, and those that it has just answered."""
 
     ids: Annotated[list[Id], Field(max_length=1_000)] = Field(
-        default_factory=list, description="What it holds; of what else it was lent, we know."
+        default_factory=list,
+        description="Items that it holds, besides those that the server knows.",
     )
     answered: Annotated[list[Id], Field(max_length=1_000)] = Field(
-        default_factory=list, description="Their answers are on their way: they stay lent."
+        default_factory=list, description="Items whose answers are on their way; they stay leased."
     )
 
 
-class ResolveBody(Body):
-    """Settle a disagreement."""
+class ResolveBody(RequestBody):
+    """Resolve a disagreement."""
 
     id: Id
     label: LabelValue
 
 
-class EmptyBody(Body):
-    """Nothing needs to be said."""
+class EmptyBody(RequestBody):
+    """An empty body."""
 
 
 class Error(BaseModel):
-    """What every refused call answers."""
+    """The response to every refused call."""
 
-    error: str = Field(description="What was wrong, and what to do.")
+    error: str = Field(description="The problem, and what to do.")
 
 
 class ClassChoice(BaseModel):
-    """A class and the key that chooses it."""
+    """A class and its key."""
 
     value: int | float | str
     name: str
-    key: str | None = Field(description="1 to 9, then 0; none for further classes.")
+    key: str | None = Field(description="1 to 9, then 0; null for further classes.")
 
 
 class Session(BaseModel):
-    """What a page needs to know once."""
+    """What a page needs once."""
 
     csrf: str = Field(description="The value of X-Labelwise-Csrf for calls that change something.")
     name: str | None = Field(description="The annotator's name as the record keeps it.")
     campaign: str
-    id: str = Field(description="The campaign's own, as another may have the same name.")
+    id: str = Field(description="Identifies the campaign; another may have the same name.")
     kind: str = Field(description="images, texts or numbers.")
     classes: list[ClassChoice]
-    free: bool = Field(description="Whether other classes than the listed ones may be given.")
+    free: bool = Field(description="Whether labels may be new classes.")
     regression: bool = Field(description="Whether a label is a number.")
-    items: int = Field(description="How many items the pool has.")
-    overlap: int = Field(description="How many people label each item.")
-    batch: int = Field(description="How many items a batch has.")
-    lend_seconds: float = Field(description="For how long an item is lent.")
+    items: int = Field(description="Number of items of the pool.")
+    overlap: int = Field(description="Number of people who label each item.")
+    batch: int = Field(description="Number of items of a batch.")
+    lend_seconds: float = Field(description="Duration of a lease.")
     strategy: str
     trains: bool = Field(description="Whether this server trains in the background.")
     version: str
@@ -187,26 +188,26 @@ class Item(BaseModel):
     text: str | None = None
     columns: dict[str, Any] | None = None
     image: str | None = Field(default=None, description="The address of its picture.")
-    why: str | None = Field(default=None, description="Why it was chosen.")
+    why: str | None = Field(default=None, description="Why it was picked.")
     batch: int | None = None
-    rank: int | None = Field(default=None, description="Its place in the batch, from 1.")
+    rank: int | None = Field(default=None, description="Its rank in the batch, from 1.")
 
 
 class Items(BaseModel):
-    """Items lent to this annotator, in the order in which to label them."""
+    """Items leased to this annotator, in the order in which to label them."""
 
     items: list[Item]
 
 
 class Accepted(Items):
-    """Labels that are now in the record, and the next items."""
+    """The number of recorded answers, and the next items."""
 
     accepted: int
     length: int
 
 
 class Undone(BaseModel):
-    """The item whose last label or skip was taken back, or null if there was none."""
+    """The item whose label or skip was withdrawn, or null."""
 
     item: Item | None
 
@@ -223,11 +224,11 @@ class BatchState(BaseModel):
     number: int
     size: int
     done: int
-    waiting: int = Field(description="Items of all open batches that still want a label.")
+    waiting: int = Field(description="Items of all open batches that wait for a label.")
 
 
 class BudgetState(BaseModel):
-    """What was spent, of what."""
+    """Costs so far, and their limits."""
 
     labels: int
     hours: float | None = None
@@ -239,10 +240,10 @@ class BudgetState(BaseModel):
 
 
 class CurvePoint(BaseModel):
-    """What one training measured."""
+    """The measures of one training."""
 
     labels: int
-    metric: str = Field(description="accuracy, mse, or prequential: on each batch before training.")
+    metric: str = Field(description="accuracy, mse, or prequential (each batch before training).")
     accuracy: float | None = None
     mse: float | None = None
     low: float | None = None
@@ -250,12 +251,12 @@ class CurvePoint(BaseModel):
 
 
 class TrainingState(BaseModel):
-    """What the background process does."""
+    """The background process."""
 
     running: bool
     number: int | None = None
     stage: str | None = Field(
-        None, description="For people: training, choosing the next batch, ..."
+        None, description="For people: training, selecting the next batch, ..."
     )
     done: int | None = None
     total: int | None = None
@@ -266,7 +267,7 @@ class TrainingState(BaseModel):
 
 
 class AdviceLine(BaseModel):
-    """What one stopping rule says."""
+    """The advice of one stopping rule."""
 
     rule: str
     stop: bool
@@ -274,7 +275,7 @@ class AdviceLine(BaseModel):
 
 
 class ForecastState(BaseModel):
-    """What the next batch may bring."""
+    """The expected gain of the next batch."""
 
     gain: float | None = None
     low: float | None = None
@@ -283,7 +284,7 @@ class ForecastState(BaseModel):
 
 
 class AnnotatorState(BaseModel):
-    """What one person did."""
+    """The work of one person."""
 
     name: str
     labels: int
@@ -292,28 +293,28 @@ class AnnotatorState(BaseModel):
 
 
 class State(BaseModel):
-    """How far the campaign has come."""
+    """The progress of the campaign."""
 
-    length: int = Field(description="Of the record; grows with every change.")
-    version: str = Field(description="Changes when anything here does; for since.")
+    length: int = Field(description="Number of events in the record.")
+    version: str = Field(description="Changes whenever anything here does; see since.")
     items: int
     labelled: int
     skipped: int
-    gone: int = Field(description="Items that nobody can be shown any more; their files are gone.")
+    gone: int = Field(description="Items that are closed because their files are missing.")
     disagreements: int
     batch: BatchState | None
     budget: BudgetState
     curve: list[CurvePoint]
     training: TrainingState
     advice: list[AdviceLine]
-    stop: bool = Field(description="Whether the advice on the whole is to stop.")
+    stop: bool = Field(description="Whether the rules together advise to stop.")
     forecast: ForecastState | None
     you: AnnotatorState | None
     annotators: list[AnnotatorState]
 
 
 class Guess(BaseModel):
-    """What the model thought when it chose the item."""
+    """The model's prediction when it picked the item."""
 
     label: int | float | str
     confidence: float | None
@@ -327,7 +328,7 @@ class Vote(BaseModel):
 
 
 class DisagreementOut(BaseModel):
-    """An item on which people differ."""
+    """An item that people label differently."""
 
     id: int
     votes: list[Vote]

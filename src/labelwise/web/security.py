@@ -1,24 +1,32 @@
-"""Who may speak to the labelling server: host, token, origin, body size, and response headers.
+"""Which requests the server accepts: host, token, origin, body size; and the response headers.
 
-A :class:`Guard` stands before the application and answers for it when a request is refused. The
-rules, in the order in which they are asked:
+A `RequestGuard` wraps the application. It checks, in this order:
 
-* **Host**: the name in the request must be one of the server's own. A page whose name was pointed
-  at this machine after it was loaded (DNS rebinding) sends its own name, and gets nothing.
-* **Token**, where there is one: once as ``?token=``, which is answered with a cookie and an address
-  without the token; or as ``Authorization: Bearer``. Tokens are compared in constant time, and an
-  address that sends too many wrong ones has to wait. The cookie holds no token, only a code made
-  with the server's key, which nobody can guess; so it is not counted.
-* **Origin**: the API answers no other site, and a call that changes something must also carry the
-  code that only a page of this server could read (``X-Labelwise-Csrf``).
-* **Body**: at most so many bytes and seconds, whatever the length that the headers promise.
+* **Host**: the request must name this server. A page that points its own name at this machine
+  after it was loaded (DNS rebinding) sends that name, and is refused.
+* **Token**, if there is one: as ``?token=``, which is answered with a cookie and a redirect to the
+  address without the token, or as ``Authorization: Bearer``. Tokens are compared in constant time,
+  and an address that sends too many wrong ones must wait. The cookie is a code made with the
+  server's key, which cannot be guessed.
+* **Origin**: the API does not answer other sites, and a request that changes something must carry
+  a code that only a page of this server can read (``X-Labelwise-Csrf``).
+* **Body**: at most so many bytes and seconds, whatever length the headers announce.
 """
 
 import asyncio
 import hashlib
 import hmac
+import ipaddress
+import os
+import re
+import secrets
+import socket
+import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -26,22 +34,13 @@ from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from labelwise.web.access import Attempts, Hosts, check_token
-
-__all__ = [
-    "ALWAYS",
-    "CSRF_HEADER",
-    "SAFE_METHODS",
-    "Guard",
-    "Hosts",
-    "Policy",
-    "check_token",
-    "refuse",
-]
+from labelwise.errors import BadInput
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER = "X-Labelwise-Csrf"
 YEAR = 365 * 24 * 3600
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{8,200}")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/?#\[\]@]+))(?::\d{1,5})?")
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -50,7 +49,7 @@ PAGE_POLICY = (
 )
 """What a page of this server may load: its own files, and no inline script."""
 
-ALWAYS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": PAGE_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -62,70 +61,224 @@ ALWAYS = {
 """Headers of every response that does not set its own."""
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on ``host``.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    address = _parse_address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def check_token(host: str, token: str | None) -> None:
+    """Reject a public address without a token, and a token that is easy to guess.
+
+    >>> check_token("127.0.0.1", None)
+    """
+    if token is None and not is_loopback(host):
+        raise BadInput(
+            f"other machines can reach {host}, so a token is needed; add --token "
+            f"{secrets.token_urlsafe(16)} (or one of your own), or listen on 127.0.0.1"
+        )
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise BadInput(
+            f"the token has {len(token)} characters; use 8 to 200 letters, digits or . _ ~ + / = -"
+        )
+
+
 @dataclass(frozen=True)
-class Policy:
-    """What the guard asks of a request.
+class AllowedHosts:
+    """The names under which a server answers.
+
+    Args:
+        names: Lower case, without port.
+        any_address: Whether every IP address is allowed, as for a server that listens on all of
+            them; unlike a name, an address cannot be pointed elsewhere.
+
+    >>> hosts = AllowedHosts.for_server("127.0.0.1")
+    >>> hosts.allow("localhost:8600"), hosts.allow("evil.example")
+    (True, False)
+    """
+
+    names: frozenset[str]
+    any_address: bool = False
+
+    @classmethod
+    def for_server(cls, host: str, also: Iterable[str] = ()) -> "AllowedHosts":
+        """The names of a server that listens on ``host``, and others that lead to it."""
+        names = {host.lower(), *(name.lower() for name in also)}
+        address = _parse_address(host)
+        wildcard = address is not None and address.is_unspecified
+        if is_loopback(host) or wildcard:
+            names |= {"localhost", "127.0.0.1", "::1"}
+        if wildcard:
+            names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        return cls(frozenset(names), wildcard)
+
+    def allow(self, host: str) -> bool:
+        """Whether a Host header, with or without a port, names this server."""
+        found = _HOST.fullmatch(host)
+        name = (found[1] or found[2]).lower() if found else ""
+        return name in self.names or (self.any_address and _parse_address(name) is not None)
+
+
+def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+class FailedAttempts:
+    """The wrong tokens of the last minute, by address.
+
+    Args:
+        each: How many an address may send.
+        together: How many all addresses may send; this also limits the memory.
+        seconds: For how long a wrong token counts.
+        clock: A monotonic clock.
+
+    >>> attempts = FailedAttempts(1, clock=lambda: 0.0)
+    >>> attempts.add("10.0.0.9")
+    >>> attempts.seconds_to_wait("10.0.0.9"), attempts.seconds_to_wait("10.0.0.8")
+    (60.0, 0.0)
+    """
+
+    def __init__(
+        self,
+        each: int,
+        *,
+        together: int = 200,
+        seconds: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._each, self._together = each, max(together, each)
+        self._seconds, self._clock = seconds, clock
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=self._together)
+
+    def add(self, address: str) -> None:
+        """Remember a wrong token."""
+        self._wrong.append((self._clock(), _find_network(address)))
+
+    def seconds_to_wait(self, address: str) -> float:
+        """Seconds until this address may try again; 0 if it may now."""
+        now = self._clock()
+        while self._wrong and self._wrong[0][0] + self._seconds <= now:
+            self._wrong.popleft()
+        own = [at for at, by in self._wrong if by == _find_network(address)]
+        if len(own) >= self._each:
+            return own[-self._each] + self._seconds - now
+        if len(self._wrong) >= self._together:
+            return self._wrong[0][0] + self._seconds - now
+        return 0.0
+
+
+def _find_network(address: str) -> str:
+    """An IPv6 address counts with its /64 network, which belongs to one machine."""
+    parsed = _parse_address(address)
+    if not isinstance(parsed, ipaddress.IPv6Address):
+        return address
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+def read_server_key(home: Path) -> bytes:
+    """The campaign's secret, made at the first call; cookies stay valid after a restart."""
+    path = home / "web.key"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        for _ in range(50):  # another server may be writing it
+            if len(key := path.read_bytes()) == 32:
+                return key
+            time.sleep(0.02)
+        raise BadInput(f"{path} does not hold 32 bytes; delete it to make a new one") from None
+    except OSError:  # a folder without write access: valid until the server ends
+        return secrets.token_bytes(32)
+    with os.fdopen(descriptor, "wb") as file:
+        key = secrets.token_bytes(32)
+        file.write(key)
+    return key
+
+
+def make_cookie_name(home: Path) -> str:
+    """A cookie name for this campaign, since one browser may label several on one machine."""
+    return "labelwise_" + hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class AccessPolicy:
+    """What the guard checks.
 
     Args:
         key: The server's secret, from which cookies and codes are made.
-        token: What opens the server; None for a server that only this machine can reach.
+        token: Opens the server; None if only this machine can reach it.
         hosts: The names under which the server answers.
         body_bytes: The longest body.
         body_seconds: How long a body may take to arrive.
         wrong_tokens: How many wrong tokens an address may send in a minute.
-        cookie: The cookie's name, different for every campaign: ports share cookies.
+        cookie: The name of the cookie, different for every campaign: ports share cookies.
     """
 
     key: bytes = field(repr=False)
     token: str | None = field(default=None, repr=False)
-    hosts: Hosts = field(default_factory=lambda: Hosts.of("127.0.0.1"))
+    hosts: AllowedHosts = field(default_factory=lambda: AllowedHosts.for_server("127.0.0.1"))
     body_bytes: int = 1 << 20
     body_seconds: float = 30.0
     wrong_tokens: int = 10
     cookie: str = "labelwise"
 
-    def csrf(self) -> str:
-        """The code that a call which changes something has to carry."""
-        return self._code("csrf")
+    @cached_property
+    def csrf_code(self) -> str:
+        """The code that a request which changes something must carry."""
+        return self._sign(f"csrf:{self.token or ''}")
 
+    @cached_property
     def pass_code(self) -> str:
-        """What the cookie of someone who gave the token holds."""
-        return self._code("pass")
+        """The value of the cookie of a visitor who gave the token."""
+        return self._sign(f"pass:{self.token or ''}")
 
+    @cached_property
     def campaign_id(self) -> str:
-        """Tells campaigns of one name apart; no secret, and the same whatever the token."""
-        return hmac.new(self.key, b"campaign", hashlib.sha256).hexdigest()[:16]
+        """Distinguishes campaigns of the same name; not a secret, and independent of the token."""
+        return self._sign("campaign")[:16]
 
-    def _code(self, use: str) -> str:
-        message = f"{use}:{self.token or ''}".encode()
-        return hmac.new(self.key, message, hashlib.sha256).hexdigest()
+    def _sign(self, text: str) -> str:
+        return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
 
 
-class Guard:
-    """Stands before an ASGI application and refuses what the policy does not allow."""
+class RequestGuard:
+    """Wraps an ASGI application and refuses requests that the policy does not allow."""
 
-    def __init__(self, app: ASGIApp, policy: Policy) -> None:
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app, self._policy = app, policy
-        self._attempts = Attempts(policy.wrong_tokens)
+        self._attempts = FailedAttempts(policy.wrong_tokens)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a refused request, or pass it on with its body in hand."""
+        """Refuse a request, or pass it on with its whole body."""
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
-        if scope["type"] != "http":  # no part of the server speaks over websockets
+        if scope["type"] != "http":  # the server has no websockets
             return await send({"type": "websocket.close", "code": 1008})
-        send = _with_headers(send)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                response = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    response.setdefault(name, value)
+            await send(message)
+
         headers = Headers(scope=scope)
         refusal = (
-            self._refuse_host(headers)
-            or self._refuse_stranger(scope, headers)
-            or self._refuse_origin(scope, headers)
+            self._check_host(headers)
+            or self._check_visitor(scope, headers)
+            or self._check_origin(scope, headers)
         )
         if refusal is None and scope["method"] not in SAFE_METHODS:
-            refusal, receive = await self._take_body(headers, receive)
-        return await (refusal or self._app)(scope, receive, send)
+            refusal, receive = await self._read_body(headers, receive)
+        return await (refusal or self._app)(scope, receive, send_with_headers)
 
-    def _refuse_host(self, headers: Headers) -> Response | None:
+    def _check_host(self, headers: Headers) -> Response | None:
         host = headers.get("host", "")
         if self._policy.hosts.allow(host):
             return None
@@ -135,41 +288,40 @@ class Guard:
             "or start it with --allow-host",
         )
 
-    def _refuse_stranger(self, scope: Scope, headers: Headers) -> Response | None:
+    def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
         token = self._policy.token
         if token is None:
             return None
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")
-        if self._has_pass(headers):
-            return self._let_in(scope) if asked else None
+        cookie = cookie_parser(headers.get("cookie", "")).get(self._policy.cookie, "")
+        if hmac.compare_digest(cookie.encode(), self._policy.pass_code.encode()):
+            return self._give_cookie(scope) if asked else None
         bearer = headers.get("authorization", "")
         given = bearer[7:].strip() if bearer[:7].lower() == "bearer " else asked
         if not given:
-            return _unknown(
+            return _refuse_visitor(
                 scope, "this server needs its token; open the address with ?token= in it"
             )
-        wrong = _unknown(scope, "the token is wrong; open the address that the server printed")
-        refusal = self._refuse_token(scope, given, wrong)
-        return refusal or (self._let_in(scope) if given is asked else None)
+        wrong = _refuse_visitor(
+            scope, "the token is wrong; open the address that the server printed"
+        )
+        refusal = self._check_token(scope, given, wrong)
+        return refusal or (self._give_cookie(scope) if given is asked else None)
 
-    def _refuse_token(self, scope: Scope, given: str, wrong: Response) -> Response | None:
-        """What a token is answered with: ``wrong``, or that there were too many; None if right."""
+    def _check_token(self, scope: Scope, given: str, wrong: Response) -> Response | None:
+        """The response to a token: ``wrong``, or that there were too many; None if it is right."""
         address = scope["client"][0] if scope.get("client") else ""
-        wait = self._attempts.wait(address)
+        wait = self._attempts.seconds_to_wait(address)
         if wait > 0:
             after = {"Retry-After": str(int(wait) + 1)}
             return refuse(429, f"too many wrong tokens; try again in {int(wait) + 1} s", after)
         if hmac.compare_digest(given.encode(), (self._policy.token or "").encode()):
             return None
-        self._attempts.wrong(address)
+        self._attempts.add(address)
         return wrong
 
-    def _has_pass(self, headers: Headers) -> bool:
-        given = cookie_parser(headers.get("cookie", "")).get(self._policy.cookie, "")
-        return hmac.compare_digest(given.encode(), self._policy.pass_code().encode())
-
-    def _let_in(self, scope: Scope) -> Response | None:
-        """Give the cookie, and send the browser to the same address without the token."""
+    def _give_cookie(self, scope: Scope) -> Response | None:
+        """Set the cookie and redirect the browser to the same address without the token."""
         if scope["method"] not in SAFE_METHODS:
             return None
         rest = [
@@ -182,18 +334,18 @@ class Guard:
         answer = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, status_code=303)
         answer.set_cookie(
             self._policy.cookie,
-            self._policy.pass_code(),
+            self._policy.pass_code,
             max_age=YEAR,
             httponly=True,
-            samesite="lax",  # strict would turn away who follows a link from a mail or a chat
+            samesite="lax",  # strict would refuse visitors who follow a link in a mail or chat
             secure=scope.get("scheme") == "https",
         )
         return answer
 
-    def _refuse_origin(self, scope: Scope, headers: Headers) -> Response | None:
-        if not scope["path"].startswith("/api") and scope["method"] in SAFE_METHODS:
-            return None  # the page itself may be opened from a link anywhere
+    def _check_origin(self, scope: Scope, headers: Headers) -> Response | None:
         changes = scope["method"] not in SAFE_METHODS
+        if not scope["path"].startswith("/api") and not changes:
+            return None  # the page itself may be opened from any link
         site = headers.get("sec-fetch-site", "same-origin")
         if site not in ({"same-origin"} if changes else {"same-origin", "none"}):
             return refuse(
@@ -204,37 +356,39 @@ class Guard:
             return refuse(
                 403, f"the call comes from {origin[:100]!r}; open the page on this server"
             )
-        if changes and not hmac.compare_digest(
-            headers.get(CSRF_HEADER, "").encode(), self._policy.csrf().encode()
-        ):
+        given = headers.get(CSRF_HEADER, "").encode()
+        if changes and not hmac.compare_digest(given, self._policy.csrf_code.encode()):
             return refuse(403, f"{CSRF_HEADER} is missing or old; get it from /api/session")
         return None
 
-    async def _take_body(
+    async def _read_body(
         self, headers: Headers, receive: Receive
     ) -> tuple[Response | None, Receive]:
-        """Read the body here, so that nothing behind the guard ever sees one that is too long."""
+        """Read the body here, so that the application never sees one that is too long."""
         limit = self._policy.body_bytes
-        too_long = refuse(413, f"the body is longer than {limit:,} bytes; send less at a time")
-        promised = headers.get("content-length", "0")
-        if promised.isdecimal() and int(promised) > limit:
-            return too_long, receive
-        parts: list[bytes] = []
-        length = 0
+        too_long = f"the body is longer than {limit:,} bytes; send less at a time"
+        announced = headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced) > limit:
+            return refuse(413, too_long), receive
+        body, more = b"", True
         try:
             async with asyncio.timeout(self._policy.body_seconds):
-                while True:
+                while more:
                     message = await receive()
-                    if message["type"] == "http.disconnect":  # half a body must not pass for all
+                    if message["type"] == "http.disconnect":  # half a body must not pass
                         return refuse(400, "the body broke off; send it again"), receive
-                    parts.append(message.get("body", b""))
-                    length += len(parts[-1])
-                    if length > limit:
-                        return too_long, receive
-                    if not message.get("more_body", False):
-                        return None, _replay(b"".join(parts), receive)
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > limit:
+                        return refuse(413, too_long), receive
         except TimeoutError:
             return refuse(408, "the body took too long to arrive; send it again"), receive
+        waiting = deque([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay_body() -> Message:
+            return waiting.popleft() if waiting else await receive()
+
+        return None, replay_body
 
 
 def refuse(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
@@ -242,28 +396,8 @@ def refuse(status: int, message: str, headers: dict[str, str] | None = None) -> 
     return JSONResponse({"error": message}, status_code=status, headers=headers)
 
 
-def _unknown(scope: Scope, message: str) -> Response:
+def _refuse_visitor(scope: Scope, message: str) -> Response:
     ask = {"WWW-Authenticate": "Bearer"}
     if scope["path"].startswith("/api"):
         return refuse(401, message, ask)
     return PlainTextResponse(message + "\n", status_code=401, headers=ask)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    waiting = deque([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def again() -> Message:
-        return waiting.popleft() if waiting else await receive()
-
-    return again
-
-
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in ALWAYS.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return sending

@@ -1,23 +1,52 @@
-"""Run the labelling server until it is told to end."""
+"""Run the labelling server, with limits on connections and a timeout for request headers.
 
+Above `MOST_CONNECTIONS`, a new connection is answered 503 and closed, so that people who label
+continue, and a page that is refused keeps its labels and tries again. Above another
+`MOST_REFUSED`, new connections are closed without an answer, so that the process never runs out of
+file descriptors. A connection that does not send the header of a request within `HEADER_SECONDS`
+is closed; the body of a request has its own timeout (`AccessPolicy`).
+"""
+
+import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
-from labelwise.web.app import Application, create_app
-from labelwise.web.connections import HEAD_BYTES, KEEP_ALIVE, Connection, allow_files
+from labelwise.web.app import LabellingApp, create_app
+from labelwise.web.errors import log
 
-GRACE = 3
+SHUTDOWN_SECONDS = 3
 """Seconds that running requests are given when the server ends."""
+MOST_CONNECTIONS = 512
+"""Connections that are served: a browser opens up to 6, so this serves over 50 annotators."""
+MOST_REFUSED = 128
+"""Further connections that are answered 503 at the same time."""
+HEADER_SECONDS = 20.0
+"""Time for the header of a request to arrive."""
+HEADER_BYTES = 32 * 1024
+"""The longest header of a request; longer ones are answered 400."""
+KEEP_ALIVE = 10
+"""Seconds after which a connection without a further request is closed."""
+WARNING_INTERVAL = 60.0
+"""Seconds between two warnings about too many connections."""
+
+_BUSY = b'{"error":"too many connections at the moment; try again in a second"}'
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+    b"Cache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+) % (len(_BUSY), _BUSY)
 
 
 def serve(
-    project: Any,
+    project: Project,
     *,
     host: str = "127.0.0.1",
     port: int = 8600,
@@ -29,26 +58,26 @@ def serve(
     """Serve a campaign's labelling page until SIGINT or SIGTERM.
 
     Args:
-        project: A `labelwise.campaign.Project`.
+        project: The campaign.
         host: The address to listen on; any but loopback needs a token.
         port: 0 for any free one.
-        token: What opens the page.
+        token: Opens the page.
         allow_hosts: Further names under which the server is reached, as behind a proxy.
         trains: Whether a background process trains and asks for the next batch.
         ready: Called with the page's address, token included, once it can be opened.
     """
     app = create_app(project, token=token, host=host, allow_hosts=allow_hosts, trains=trains)
-    listener = listen(host, port)
-    address = address_of(host, listener.getsockname()[1], token)
-    config = server_config(app)
+    listener = open_listener(host, port)
+    address = make_address(host, listener.getsockname()[1], token)
+    config = make_server_config(app)
     with listener:
-        _Server(config, app, lambda: ready(address) if ready else None).run([listener])
+        _LabellingServer(config, app, lambda: ready(address) if ready else None).run([listener])
 
 
-def address_of(host: str, port: int, token: str | None = None) -> str:
+def make_address(host: str, port: int, token: str | None = None) -> str:
     """The page's address for a browser on this machine.
 
-    >>> address_of("0.0.0.0", 8600, "open-sesame")
+    >>> make_address("0.0.0.0", 8600, "open-sesame")
     'http://127.0.0.1:8600/?token=open-sesame'
     """
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
@@ -56,31 +85,33 @@ def address_of(host: str, port: int, token: str | None = None) -> str:
     return f"http://{name}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
 
 
-def server_config(app: Any) -> uvicorn.Config:
-    """How a server of ours runs an application: what it takes on, logs and tells of itself."""
+def make_server_config(app: Any) -> uvicorn.Config:
+    """The settings of a server: limits, logs and headers."""
     logging.getLogger("labelwise.web").addHandler(logging.StreamHandler())
-    allow_files()
+    raise_file_limit()
     return uvicorn.Config(
         app,
-        access_log=False,  # addresses may hold a token, and names are nobody's business
+        access_log=False,  # addresses may contain a token or a name
         log_level="warning",
-        proxy_headers=False,  # nobody may choose the address under which they are counted
+        proxy_headers=False,  # a client must not choose the address under which it is counted
         server_header=False,
         ws="none",
-        http=Connection,
-        h11_max_incomplete_event_size=HEAD_BYTES,
+        http=LimitedConnection,
+        h11_max_incomplete_event_size=HEADER_BYTES,
         timeout_keep_alive=KEEP_ALIVE,
         lifespan="on",
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
 
 
-class _Server(uvicorn.Server):
-    """A server that says when it is ready, and lets waiting pages go when it ends."""
+class _LabellingServer(uvicorn.Server):
+    """A server that reports when it is ready, and releases waiting requests when it ends."""
 
-    def __init__(self, config: uvicorn.Config, app: Application, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: LabellingApp, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._application, self._ready = app, ready
+        self._labelling_app, self._ready = app, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -88,12 +119,98 @@ class _Server(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._application.site.watch.close()
+        self._labelling_app.site.watch.close()
         await super().shutdown(sockets)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound already, so that a port in use is an error before anything starts."""
+class LimitedConnection(H11Protocol):
+    """One connection, of a limited number, with a timeout for the header of each request.
+
+    The limits are class attributes, so that a test can set smaller ones.
+    """
+
+    most, most_refused, header_seconds = MOST_CONNECTIONS, MOST_REFUSED, HEADER_SECONDS
+    refused: set["LimitedConnection"] = set()  # noqa: RUF012 (of the one server of this process)
+    warned = -WARNING_INTERVAL
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection, or refuse it."""
+        if len(self.connections) < self.most:
+            super().connection_made(transport)
+            return self._start_timer(self.header_seconds)
+        if time.monotonic() - LimitedConnection.warned >= WARNING_INTERVAL:
+            LimitedConnection.warned = time.monotonic()
+            log.warning("more than %d connections at once: new ones get 503", self.most)
+        self.transport = transport
+        if len(self.refused) >= self.most_refused:
+            return transport.abort()
+        self.refused.add(self)
+        return self._start_timer(self.header_seconds / 4)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on data; a refused connection is answered at its first request."""
+        if self in self.refused:
+            if not self.transport.is_closing():
+                self.transport.write(BUSY)
+                self.transport.close()
+            return
+        super().data_received(data)
+        if self._is_busy():
+            self._stop_timer()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        if not self._is_busy():
+            self._start_timer(self.header_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection."""
+        self._stop_timer()
+        if self in self.refused:
+            self.refused.discard(self)
+        elif self in self.connections:
+            super().connection_lost(exc)
+
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self._close_idle)
+
+    def _close_idle(self) -> None:
+        if not self._is_busy():
+            self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def raise_file_limit(wanted: int = MOST_CONNECTIONS + MOST_REFUSED + 256) -> None:
+    """Raise this process's limit of open files, if the system allows it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (ValueError, OSError):  # it works with fewer, until there are too many connections
+        log.warning("this process may open only %d files; ask for more with ulimit -n", soft)
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """A bound socket, so that a port in use is an error before anything starts."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, where = found[0]

@@ -1,146 +1,192 @@
-"""What the handlers of one server share: the campaign, its rules, and the background process."""
+"""What the handlers of one server share: the campaign, its leases and the background process."""
 
 import asyncio
 import json
 import secrets
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
+
+from labelwise.campaign import export
 from labelwise.campaign.folder.missing_items import find_missing
+from labelwise.campaign.labels import resolve_labels
+from labelwise.campaign.project import Project
 from labelwise.campaign.runner import sign_process
+from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Event, TrainingFailed
 from labelwise.record.ledger import Ledger, replay
 from labelwise.web import bodies, views
+from labelwise.web.background import BackgroundProcess, WorkerReport, build_worker_command
 from labelwise.web.errors import log
-from labelwise.web.loans import Loans, Visitor
-from labelwise.web.security import Policy
-from labelwise.web.supervisor import Progress, Supervisor, worker_command
-from labelwise.web.watch import Watch
+from labelwise.web.leases import PageLeases, Visitor
+from labelwise.web.security import AccessPolicy
 
-ROUNDS = 20
-"""How often items that are gone are replaced by others in one call; the next call goes on."""
-EVERY = 10.0
-"""Seconds between two looks for files that are gone, while there is nothing to lend."""
-LOOKING = 3
-"""Pages that get the state at a time: news reach all at once, and labels should not wait for it."""
+REPLACEMENTS = 20
+"""How often missing items are replaced by others in one request."""
+MISSING_INTERVAL = 10.0
+"""Seconds between two searches for missing files while nothing can be leased."""
+STATE_REQUESTS = 3
+"""Requests for the state that are served at a time, so that labels do not wait for them."""
+
+Answer = Callable[[Ledger, Settings, float], Sequence[Event]]
 
 
-class Site:
-    """One campaign as one server sees it; nothing here outlives the record.
+class CampaignSite:
+    """One campaign as one server sees it; everything that must last is in the record."""
 
-    Args:
-        project: The campaign's folder.
-        policy: Who may speak to the server.
-        trains: Whether a background process trains and asks for the next batch.
-    """
+    def __init__(self, project: Project, policy: AccessPolicy, *, trains: bool = True) -> None:
+        """Open the record; `start` starts the background process.
 
-    def __init__(self, project: Any, policy: Policy, *, trains: bool = True) -> None:
+        Args:
+            project: The campaign's folder.
+            policy: Which requests the server accepts.
+            trains: Whether a background process trains and asks for the next batch.
+        """
         self.project, self.policy = project, policy
         self.desk = project.desk()
-        self.supervisor: Supervisor | None = None
+        self.background: BackgroundProcess | None = None
         if trains:
-            self.supervisor = Supervisor(worker_command(project.home), ended=self._worker_ended)
-        self.watch = Watch(self.version)
-        self.loans = Loans(self.desk)
-        self.looking = asyncio.Semaphore(LOOKING)
+            command = build_worker_command(project.home)
+            self.background = BackgroundProcess(command, on_exit=self._record_exit)
+        self.watch = StateWatch(self.read_version)
+        self.leases = PageLeases()
+        self.state_requests = asyncio.Semaphore(STATE_REQUESTS)
         self.boot = secrets.token_hex(4)
-        self._look_again = 0.0
-        self._get_state: bodies.State | None = None  # both only under the desk's lock
+        self._next_search = 0.0
+        self._state: bodies.State | None = None  # this and the forecast: under the desk's lock
         self._forecast: tuple[Any, bodies.ForecastState] | None = None
 
-    def version(self) -> str:
-        """Changes with the record and with what the background process says."""
-        changes = self.supervisor.changes if self.supervisor else 0
+    def start(self) -> None:
+        """Start the background process."""
+        if self.background is not None:
+            self.background.start()
+
+    def stop(self) -> None:
+        """End the background process."""
+        if self.background is not None:
+            self.background.stop()
+
+    def order_training(self) -> bool:
+        """Order a training; False if the background process cannot be reached."""
+        if self.background is None:
+            raise BadInput("this server does not train; run labelwise train")
+        return self.background.send_order("train")
+
+    def _record_exit(self, pid: int, error: str) -> None:
+        """Record that the training of a process that has ended will not end."""
+
+        def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
+            running = ledger.training
+            if running is None or running.by != sign_process(pid):
+                return [], None
+            return [TrainingFailed(now, running.number, error)], None
+
+        try:
+            self.desk.commit(decide)
+        except LabelwiseError as problem:  # the next process will find out
+            log.warning("the end of the background process could not be recorded: %s", problem)
+
+    # The state.
+
+    def read_version(self) -> str:
+        """Changes with the record and with the reports of the background process."""
+        changes = self.background.changes if self.background else 0
         return f"{self.desk.storage.length(self.desk.name)}.{changes}"
 
-    def state(self, by: str | None) -> bodies.State:
-        """How far the campaign has come, for one annotator."""
-        changes = self.supervisor.changes if self.supervisor else 0
-        progress = self.supervisor.progress if self.supervisor else Progress()
-
-        found = self.desk.look(lambda ledger: self._common(ledger, by))
-        return views.with_progress(
-            found,
-            progress,
-            trains=self.supervisor is not None,
-            version=f"{found.length}.{changes}",
+    def read_state(self, by: str | None) -> bodies.State:
+        """The progress of the campaign, for one annotator."""
+        changes = self.background.changes if self.background else 0
+        report = self.background.report if self.background else WorkerReport()
+        found = self.desk.look(lambda ledger: self._read_common_state(ledger, by))
+        return views.add_report(
+            found, report, trains=self.background is not None, version=f"{found.length}.{changes}"
         )
 
-    def _common(self, ledger: Ledger, by: str | None) -> bodies.State:
-        """The state, worked out once for all who ask while the record stays as it is."""
+    def _read_common_state(self, ledger: Ledger, by: str | None) -> bodies.State:
+        """The state, computed once for all requests until the record changes."""
         settings = self.desk.settings_of(ledger)
-        if self._get_state is None or self._get_state.length != ledger.length:
+        if self._state is None or self._state.length != ledger.length:
             key = (len(ledger.trainings), settings)
             if self._forecast is None or self._forecast[0] != key:
                 self._forecast = (key, views.show_forecast(ledger, settings))
-            self._get_state = views.show_state(ledger, settings, self._forecast[1])
-        return self._get_state.model_copy(update={"you": views.show_person(ledger, by)})
+            self._state = views.show_state(ledger, settings, self._forecast[1])
+        return self._state.model_copy(update={"you": views.show_person(ledger, by)})
 
-    def show_lent(self, by: Visitor, places: Sequence[views.Place]) -> list[bodies.Item]:
-        """Items that were lent, as the page shows them.
+    # Items and answers.
 
-        Those whose picture is gone are closed, or their batch would never be complete, and others
-        lent in their place. The files are looked at outside the record's lock: a disk may be slow.
+    def accept_answers(
+        self, by: Visitor, ids: Collection[int], count: int, answer: Answer
+    ) -> bodies.Accepted:
+        """Record a page's answers to some items and lease the next ones, in one step.
+
+        Args:
+            by: The page.
+            ids: The answered items.
+            count: How many items to lease.
+            answer: Gives the events of the answers, or raises.
         """
-        for _ in range(ROUNDS):
+
+        def decide(ledger: Ledger, now: float) -> tuple[list[Event], tuple[int, list[Any]]]:
+            settings = self.desk.settings_of(ledger)
+            events = [*answer(ledger, settings, now)]
+            leases, leased = self.leases.lease_items(
+                ledger, settings, by, count, now=now, answered=ids
+            )
+            events += leases
+            places = [views.find_place(ledger, item) for item in leased]
+            return events, (ledger.length + len(events), places)
+
+        length, places = self.desk.commit(decide)
+        items = self.show_leased(by, places) if count else []
+        return bodies.Accepted(accepted=len(ids), length=length, items=items)
+
+    def show_leased(self, by: Visitor, places: Sequence[views.ItemPlace]) -> list[bodies.Item]:
+        """Leased items as the page shows them.
+
+        Items whose picture is missing are closed, since their batch would never be complete, and
+        replaced. The files are checked outside of the record's lock, because a disk may be slow.
+        """
+        for _ in range(REPLACEMENTS):
             gone = find_missing(self.project.items, [place.id for place in places])
             if not gone:
                 break
-            _say_closed(gone)
-            places = self.desk.commit(self.loans.close(by, gone, len(places)))
-        if not places:
-            self._close_missing()
-        return self.show(places)
-
-    def _close_missing(self) -> None:
-        """Close what is gone and waits for somebody else; who would get it may never come."""
-        now = time.monotonic()
-        if now >= self._look_again:
-            self._look_again = now + EVERY
-            gone = self.project.close_missing(self.desk)
-            if gone:
-                _say_closed(gone)
-
-    def show(self, places: Sequence[views.Place]) -> list[bodies.Item]:
-        """Items as the page shows them."""
+            places = self._replace_missing(by, gone, len(places))
+        if not places and time.monotonic() >= self._next_search:
+            # An item that waits for somebody else may be missing too.
+            self._next_search = time.monotonic() + MISSING_INTERVAL
+            _log_missing(self.project.close_missing(self.desk))
         return [views.show_item(self.project, place) for place in places]
 
-    def export(self, format: str, *, spreadsheet: bool = False) -> bytes:
-        """All labels as a file, from a ledger of its own, so that nobody waits for it."""
-        from labelwise.campaign import export
-        from labelwise.campaign.labels import resolve_labels
+    def _replace_missing(
+        self, by: Visitor, gone: Collection[int], count: int
+    ) -> list[views.ItemPlace]:
+        _log_missing(gone)
 
+        def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[views.ItemPlace]]:
+            settings = self.desk.settings_of(ledger)
+            events, ids = self.leases.replace_missing(ledger, settings, by, gone, count, now)
+            return events, [views.find_place(ledger, item) for item in ids]
+
+        return self.desk.commit(decide)
+
+    def export_labels(self, format: str, *, spreadsheet: bool = False) -> bytes:
+        """All labels as a file, from a ledger of its own, so that no request waits for it."""
         events = self.desk.storage.read(self.desk.name)
         ledger = replay(events)
         labels = resolve_labels(ledger, self.desk.settings_of(ledger))
-        rows = export.label_rows(ledger, labels, events, self._in_words)
+        rows = export.label_rows(ledger, labels, events, self._describe_item)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"labels.{format}"
             export.write_table(path, export.COLUMNS, rows, spreadsheet=spreadsheet)
             return path.read_bytes()
 
-    def ask_for_training(self) -> bool:
-        """Have the background process train now; False if it could not be told."""
-        if self.supervisor is None:
-            raise BadInput("this server does not train; run labelwise train")
-        return self.supervisor.ask("train")
-
-    def start(self) -> None:
-        """Start the background process."""
-        if self.supervisor is not None:
-            self.supervisor.start()
-
-    def stop(self) -> None:
-        """End the background process."""
-        if self.supervisor is not None:
-            self.supervisor.stop()
-
-    def _in_words(self, item: int) -> str:
-        """An item as text; it may have been taken out of the folder since it was labelled."""
+    def _describe_item(self, item: int) -> str:
+        """An item as text; empty if it has been removed since it was labelled."""
         try:
             about = self.project.items.describe(item)
         except LookupError:
@@ -150,20 +196,83 @@ class Site:
                 return str(about[key])
         return json.dumps(about.get("columns", {}), ensure_ascii=False)
 
-    def _worker_ended(self, process: int, error: str) -> None:
-        """Note in the record that the training of a process that is gone will not end."""
 
-        def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
-            running = ledger.training
-            if running is None or running.by != sign_process(process):
-                return [], None
-            return [TrainingFailed(now, running.number, error)], None
+def _log_missing(gone: Collection[int]) -> None:
+    if gone:
+        log.warning("closed items whose files are missing: %s", ", ".join(map(str, gone)))
 
+
+class StateWatch:
+    """Requests that wait for a new version, at the cost of one look per second for all of them.
+
+    The command line, the background process or another server may write to the record, so a
+    single task reads its version while any request waits.
+    """
+
+    def __init__(self, look: Callable[[], str], *, interval: float = 1.0) -> None:
+        """Start no task yet.
+
+        Args:
+            look: Returns the current version; may block for a moment.
+            interval: Seconds between two looks.
+        """
+        self._look, self._interval = look, interval
+        self._version: str | None = None
+        self._changed = asyncio.Event()
+        self._waiting = 0
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def wait(self, seen: str, seconds: float) -> None:
+        """Return when the version differs from ``seen``, or after some seconds.
+
+        A new request is compared with the last look, so that a page of a busy campaign is not
+        answered more than once per look. After the next look every other version counts, also an
+        earlier one, which the page may have from another server.
+        """
+        self._waiting += 1
         try:
-            self.desk.commit(decide)
-        except LabelwiseError as problem:  # the next process will find out by itself
-            log.warning("the end of the background process could not be recorded: %s", problem)
+            async with asyncio.timeout(seconds):
+                if self._task is None or self._task.done():
+                    self._task = asyncio.create_task(self._keep_looking())
+                elif self._version is not None and compare_versions(self._version, seen) > 0:
+                    return
+                while not self._closed:
+                    await self._changed.wait()
+                    if self._version is not None and compare_versions(self._version, seen):
+                        return
+        except TimeoutError:
+            return
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Let all requests continue, so that the server can end. Call it in the event loop."""
+        self._closed = True
+        self._wake_requests()
+
+    async def _keep_looking(self) -> None:
+        while self._waiting and not self._closed:
+            try:
+                self._version = await run_in_threadpool(self._look)
+            except Exception:  # the requests themselves will report the error
+                self._version = None
+            self._wake_requests()
+            await asyncio.sleep(self._interval)
+
+    def _wake_requests(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
-def _say_closed(gone: Sequence[int]) -> None:
-    log.warning("closed, as their files are gone: items %s", ", ".join(map(str, gone)))
+def compare_versions(version: str, seen: str) -> int:
+    """1 if a version is later than the one that a page has seen, -1 if earlier, 0 if equal.
+
+    A version is ``length.changes``; if the page only knows the length, the rest is not compared.
+
+    >>> [compare_versions("12.3", seen) for seen in ("12", "12.2", "12.4", "13")]
+    [0, 1, -1, -1]
+    """
+    before = [int(part) for part in seen.split(".")]
+    now = [int(part) for part in version.split(".")][: len(before)]
+    return (now > before) - (now < before)

@@ -1,4 +1,4 @@
-"""What people are shown of a campaign: its items, its state and its history, from a ledger."""
+"""Items, state and history of a campaign as the page shows them, from a ledger."""
 
 import math
 from collections.abc import Sequence
@@ -11,38 +11,39 @@ from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.missing_items import annotators, closed_items
 from labelwise.campaign.forecast import forecast_batch, learning_curve
+from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.record.events import Asked, Event, kind_of
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import AnnotatorWork
 from labelwise.web import bodies
-from labelwise.web.supervisor import READY, Progress
+from labelwise.web.background import READY, WorkerReport
 
 KEYS = "1234567890"
 
 
-class Place(NamedTuple):
-    """Where an item stands: in which batch, and where in it; None if nobody asked for it."""
+class ItemPlace(NamedTuple):
+    """The batch of an item and its position in it; None if it was never asked for."""
 
     id: int
     asked: Asked | None = None
     rank: int = 0
 
 
-def place_of(ledger: Ledger, item: int) -> Place:
-    """Find an item's batch."""
+def find_place(ledger: Ledger, item: int) -> ItemPlace:
+    """Find an item's batch and position."""
     number, rank = ledger.batch_of(item), ledger.rank_of(item)
     if number is None or rank is None:
-        return Place(item)
-    return Place(item, ledger.batches[number - 1].asked, rank)
+        return ItemPlace(item)
+    return ItemPlace(item, ledger.batches[number - 1].asked, rank)
 
 
-def show_item(project: Any, place: Place) -> bodies.Item:
-    """An item as the page shows it; its picture is fetched by its own address."""
+def show_item(project: Project, place: ItemPlace) -> bodies.Item:
+    """An item as the page shows it; an image has an address of its own."""
     try:
         about = dict(project.items.describe(place.id))
     except LookupError:
-        about = {"text": f"Item {place.id} is no longer there; skip it."}
+        about = {"text": f"Item {place.id} does not exist any more; skip it."}
     shown = bodies.Item(
         id=place.id,
         kind=str(about.get("kind", project.kind)),
@@ -59,8 +60,8 @@ def show_item(project: Any, place: Place) -> bodies.Item:
     return shown
 
 
-def guess_of(place: Place) -> bodies.Guess | None:
-    """What the model thought of an item when it chose it, if there was a model."""
+def show_guess(place: ItemPlace) -> bodies.Guess | None:
+    """The model's prediction when it picked an item, if there was a model."""
     if place.asked is None or place.asked.guesses is None:
         return None
     if place.rank >= len(place.asked.guesses):
@@ -69,10 +70,10 @@ def guess_of(place: Place) -> bodies.Guess | None:
     return bodies.Guess(label=label, confidence=confidence)
 
 
-def choices(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:
-    """The classes to choose from: the campaign's own, or those that were used so far.
+def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:
+    """The classes of the campaign, or those that were used so far, with their keys.
 
-    Classes that are called by digits have these as their keys.
+    Classes whose names are digits have these as their keys.
     """
     if settings.regression:
         return []
@@ -88,7 +89,7 @@ def choices(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:
 
 
 def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastState) -> bodies.State:
-    """How far the campaign has come, for anyone; who asks and what runs is filled in later."""
+    """The progress of the campaign, the same for all requests."""
     rules = stopping.advise(ledger, settings)
     return bodies.State(
         length=ledger.length,
@@ -98,57 +99,60 @@ def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastStat
         skipped=len(ledger.skipped),
         gone=len(closed_items(ledger)),
         disagreements=len(ledger.disagreements()),
-        batch=_batch(ledger),
-        budget=_budget(ledger, settings),
-        curve=_curve(ledger),
-        training=_training(ledger),
+        batch=_show_batch(ledger),
+        budget=_show_budget(ledger, settings),
+        curve=_show_curve(ledger),
+        training=_show_training(ledger),
         advice=[bodies.AdviceLine(rule=one.rule, stop=one.stop, says=one.says) for one in rules],
         stop=stopping.should_stop(rules),
         forecast=expected,
         you=None,
-        annotators=[_person(name, work) for name, work in sorted(annotators(ledger).items())],
+        annotators=[_show_work(name, work) for name, work in sorted(annotators(ledger).items())],
     )
 
 
 def show_forecast(ledger: Ledger, settings: Settings) -> bodies.ForecastState:
-    """What the next batch may bring; takes some tens of milliseconds."""
+    """The expected gain of the next batch; takes some tens of milliseconds."""
     found = forecast_batch(ledger, settings)
     return bodies.ForecastState(
-        gain=_finite(found.gain), low=_finite(found.low), high=_finite(found.high), says=found.says
+        gain=_to_finite(found.gain),
+        low=_to_finite(found.low),
+        high=_to_finite(found.high),
+        says=found.says,
     )
 
 
 def show_person(ledger: Ledger, by: str | None) -> bodies.AnnotatorState | None:
-    """What someone did so far."""
-    return None if by is None else _person(by, ledger.per_annotator.get(by, AnnotatorWork()))
+    """The work of one person so far."""
+    return None if by is None else _show_work(by, ledger.per_annotator.get(by, AnnotatorWork()))
 
 
-def with_progress(
-    state: bodies.State, progress: Progress, *, trains: bool, version: str
+def add_report(
+    state: bodies.State, report: WorkerReport, *, trains: bool, version: str
 ) -> bodies.State:
-    """Fill in what this server's background process says about itself."""
+    """Add the last report of the background process."""
     training = state.training.model_copy(update={"trains": trains})
-    if progress.stage is not None:
-        training.stage = progress.stage
-        training.done, training.total = progress.done, progress.total
-        # Without a batch, people wait for this process to choose one.
-        training.running |= progress.stage != READY or state.batch is None
-        if training.running:  # the record may know of a failure before the process says it is done
+    if report.stage is not None:
+        training.stage = report.stage
+        training.done, training.total = report.done, report.total
+        # Without a batch, people wait for this process to select one.
+        training.running |= report.stage != READY or state.batch is None
+        if training.running:  # the record may hold a failure before the process reports its end
             training.error = None
-    elif progress.error is not None:
-        training.running, training.error = False, progress.error
+    elif report.error is not None:
+        training.running, training.error = False, report.error
     return state.model_copy(update={"training": training, "version": version})
 
 
 def show_event(number: int, event: Event) -> bodies.HistoryLine:
-    """One event as a line for people."""
+    """One event as a line of text."""
     by = getattr(event, "by", None)
     return bodies.HistoryLine(
-        number=number, kind=kind_of(event), at=event.at, by=by or None, says=_says(event)
+        number=number, kind=kind_of(event), at=event.at, by=by or None, says=_describe_event(event)
     )
 
 
-def _says(event: Any) -> str:
+def _describe_event(event: Any) -> str:
     kind = kind_of(event)
     if kind == "told":
         return f"item {event.id} is {event.label}"
@@ -170,7 +174,7 @@ def _says(event: Any) -> str:
     return f"{event.items} items"
 
 
-def _batch(ledger: Ledger) -> bodies.BatchState | None:
+def _show_batch(ledger: Ledger) -> bodies.BatchState | None:
     if not ledger.batches:
         return None
     last = ledger.batches[-1]
@@ -182,34 +186,34 @@ def _batch(ledger: Ledger) -> bodies.BatchState | None:
     )
 
 
-def _budget(ledger: Ledger, settings: Settings) -> bodies.BudgetState:
+def _show_budget(ledger: Ledger, settings: Settings) -> bodies.BudgetState:
     cost = campaign_cost(ledger, settings)
     return bodies.BudgetState(
         labels=cost.labels,
-        hours=_finite(cost.hours),
-        money=_finite(cost.money),
+        hours=_to_finite(cost.hours),
+        money=_to_finite(cost.money),
         of_labels=settings.budget_labels,
         of_hours=settings.budget_hours,
         of_money=settings.budget_money,
-        share=_finite(cost.share),
+        share=_to_finite(cost.share),
     )
 
 
-def _curve(ledger: Ledger) -> list[bodies.CurvePoint]:
+def _show_curve(ledger: Ledger) -> list[bodies.CurvePoint]:
     return [
         bodies.CurvePoint(
             labels=point.labels,
             metric=point.metric,
             accuracy=None if point.metric == "mse" else point.value,
             mse=point.value if point.metric == "mse" else None,
-            low=_finite(point.low),
-            high=_finite(point.high),
+            low=_to_finite(point.low),
+            high=_to_finite(point.high),
         )
         for point in learning_curve(ledger)
     ]
 
 
-def _training(ledger: Ledger) -> bodies.TrainingState:
+def _show_training(ledger: Ledger) -> bodies.TrainingState:
     running, failed = ledger.training, ledger.failure
     number = running.number if running else failed.number if failed else None
     return bodies.TrainingState(
@@ -221,11 +225,11 @@ def _training(ledger: Ledger) -> bodies.TrainingState:
     )
 
 
-def _person(name: str, work: AnnotatorWork) -> bodies.AnnotatorState:
+def _show_work(name: str, work: AnnotatorWork) -> bodies.AnnotatorState:
     return bodies.AnnotatorState(
         name=name, labels=work.labels, skips=work.skips, seconds=work.seconds
     )
 
 
-def _finite(value: float | None) -> float | None:
+def _to_finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None

@@ -19,8 +19,7 @@ from labelwise.campaign.training import describe_error
 from labelwise.errors import Conflict, LabelwiseError, MissingDependency
 from labelwise.record.events import Training
 from labelwise.rounds import DeferredLearner, Step
-from labelwise.web.beside import Order, begin
-from labelwise.web.supervisor import READY
+from labelwise.web.background import READY, WorkerOrder, connect_to_server
 
 LOOK_INTERVAL = 0.5
 """Seconds between two looks at the record."""
@@ -132,7 +131,7 @@ class Worker:
 
 def main(arguments: Sequence[str]) -> None:
     """Look and work until the input ends."""
-    report, orders = begin()
+    report, orders = connect_to_server()
     try:
         worker = Worker(Path(arguments[0]), report)
     except LabelwiseError as error:
@@ -155,7 +154,7 @@ def main(arguments: Sequence[str]) -> None:
         ordered = _wait_for_order(orders, worker.trained_at) or ordered
 
 
-def _wait_for_order(orders: "queue.Queue[Order]", trained_at: float) -> bool:
+def _wait_for_order(orders: "queue.Queue[WorkerOrder]", trained_at: float) -> bool:
     """Wait a moment; True if a training was ordered since the last one ended."""
     try:
         given = [orders.get(timeout=LOOK_INTERVAL)]

@@ -3,43 +3,43 @@
 import doctest
 import sys
 
-from labelwise.web import supervisor
-from labelwise.web.supervisor import Progress, Supervisor
+from labelwise.web import background
+from labelwise.web.background import BackgroundProcess, WorkerReport
 from tests.web.conftest import wait_until
 from tests.web.processes import is_running, talker
 
 
 def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(supervisor)
+    results = doctest.testmod(background)
     assert results.attempted > 0 and results.failed == 0
 
 
 def test_what_the_process_says_is_known_and_what_libraries_print_is_not():
-    said = Supervisor(talker('hello\n{"stage": "training", "done": 1, "total": 4}'))
+    said = BackgroundProcess(talker('hello\n{"stage": "training", "done": 1, "total": 4}'))
     said.start()
     try:
-        wait_until(lambda: said.progress == Progress("training", 1, 4))
+        wait_until(lambda: said.report == WorkerReport("training", 1, 4))
     finally:
         said.stop()
-    assert said.process_id is None
+    assert said.pid is None
 
 
 def test_a_process_that_ends_by_itself_is_told_once_and_started_again_on_demand():
     ended = []
-    dying = Supervisor(
-        talker("{}", "import os; os.kill(os.getpid(), 9)"), ended=lambda *a: ended.append(a)
+    dying = BackgroundProcess(
+        talker("{}", "import os; os.kill(os.getpid(), 9)"), on_exit=lambda *a: ended.append(a)
     )
     dying.start()
     wait_until(lambda: ended)
     (process, error), *others = ended
     assert not others and "SIGKILL" in error
-    assert dying.progress.error == error
-    assert not dying.ask("look")
-    dying.ask("train")
+    assert dying.report.error == error
+    assert not dying.send_order("look")
+    dying.send_order("train")
     wait_until(lambda: len(ended) == 2)
     assert ended[1][0] != process
     dying.stop()
-    assert not dying.ask("train")
+    assert not dying.send_order("train")
 
 
 REPLACED = """
@@ -60,23 +60,23 @@ else:  # it ends, and leaves someone behind who might still say something
 def test_the_end_of_a_process_that_was_replaced_is_not_taken_for_that_of_the_next(tmp_path):
     ended = []
     command = [sys.executable, "-c", REPLACED, str(tmp_path)]
-    replaced = Supervisor(command, ended=lambda *a: ended.append(a))
+    replaced = BackgroundProcess(command, on_exit=lambda *a: ended.append(a))
     replaced.start()
     first = replaced._process
     wait_until(lambda: first.poll() is not None)
-    assert replaced.ask("train") and replaced.process_id != first.pid
-    wait_until(lambda: replaced.progress == Progress("working"))
+    assert replaced.send_order("train") and replaced.pid != first.pid
+    wait_until(lambda: replaced.report == WorkerReport("working"))
     (tmp_path / "go").touch()  # only now is it heard that the first has ended
     wait_until(lambda: ended)
     assert ended[0][0] == first.pid
-    assert replaced.progress == Progress("working")
+    assert replaced.report == WorkerReport("working")
     replaced.stop()
 
 
 def test_a_process_that_does_not_listen_is_ended_by_force():
-    deaf = Supervisor(talker('{"stage": "deaf"}', "import time; time.sleep(3600)"))
+    deaf = BackgroundProcess(talker('{"stage": "deaf"}', "import time; time.sleep(3600)"))
     deaf.start()
-    wait_until(lambda: deaf.progress.stage == "deaf")
-    process = deaf.process_id
+    wait_until(lambda: deaf.report.stage == "deaf")
+    process = deaf.pid
     deaf.stop(seconds=0.3)
-    assert deaf.process_id is None and not is_running(process)
+    assert deaf.pid is None and not is_running(process)

@@ -7,8 +7,8 @@ from starlette.testclient import TestClient
 
 from labelwise.campaign.project import Project
 from labelwise.errors import UnknownName
+from labelwise.web.api import send_image
 from labelwise.web.app import create_app
-from labelwise.web.pictures import picture
 from tests.web.conftest import ask
 
 
@@ -65,8 +65,8 @@ def test_a_link_that_takes_the_place_of_a_picture_at_the_last_moment_is_not_foll
     secret.write_bytes(b"not for you")
     link.symlink_to(secret)
     with pytest.raises(UnknownName, match="cannot be read"):
-        picture(link)
-    assert picture(secret).body == b"not for you"
+        send_image(link)
+    assert send_image(secret).body == b"not for you"
 
 
 def test_texts_and_numbers_have_no_picture_but_are_shown(tmp_path):

@@ -7,9 +7,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from labelwise.record.events import Asked
-from labelwise.web import loans
+from labelwise.web import leases
 from labelwise.web.app import create_app
-from labelwise.web.loans import Pages, Visitor
+from labelwise.web.leases import PageLeases, Visitor
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def lent(project, name):
 
 
 def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(loans)
+    results = doctest.testmod(leases)
     assert results.attempted > 0 and results.failed == 0
 
 
@@ -129,27 +129,25 @@ def test_a_page_without_a_name_cannot_be_left(page):
 
 
 def test_items_that_a_page_gave_up_do_not_keep_another_page_from_giving_them_back():
-    pages, first, second = Pages(), Visitor("ann", "1"), Visitor("ann", "2")
-    pages.lent(first, [1, 2, 3], until=600.0)
-    pages.lent(second, [1, 2, 3], until=600.0)
-    pages.given_up(second, [2])
-    assert pages.leave(first, [], now=0.0) == [2]
+    pages, first, second = PageLeases(), Visitor("ann", "1"), Visitor("ann", "2")
+    pages.hold(first, [1, 2, 3], until=600.0)
+    pages.hold(second, [1, 2, 3], until=600.0)
+    pages.release(second, [2])
+    assert pages.close_page(first, [], now=0.0) == [2]
 
 
 def test_a_page_that_vanished_without_a_word_counts_only_until_its_loans_lapse():
-    pages, crashed, tab = Pages(), Visitor("ann", "1"), Visitor("ann", "2")
-    pages.lent(crashed, [1, 2], until=600.0)
-    pages.lent(tab, [1, 2, 3], until=900.0)
-    assert pages.leave(tab, [], now=700.0) == [1, 2, 3]
+    pages, crashed, tab = PageLeases(), Visitor("ann", "1"), Visitor("ann", "2")
+    pages.hold(crashed, [1, 2], until=600.0)
+    pages.hold(tab, [1, 2, 3], until=900.0)
+    assert pages.close_page(tab, [], now=700.0) == [1, 2, 3]
 
 
 def test_only_so_many_pages_are_kept_in_mind():
-    pages = Pages(most=3)
+    pages = PageLeases(most=3)
     for number in range(10):
-        pages.lent(Visitor("ann", f"held-{number}"), [number], until=600.0)
-        pages.leave(Visitor("ann", f"left-{number}"), [], now=0.0)
+        pages.hold(Visitor("ann", f"held-{number}"), [number], until=600.0)
+        pages.close_page(Visitor("ann", f"left-{number}"), [], now=0.0)
     kept = range(7, 10)
-    assert [pages.is_left(Visitor("ann", f"left-{number}")) for number in range(10)] == [
-        number in kept for number in range(10)
-    ]
-    assert pages.leave(Visitor("ann", "last"), range(10), now=0.0) == list(range(7))
+    assert [visitor.page for visitor in pages._closed] == [f"left-{number}" for number in kept]
+    assert pages.close_page(Visitor("ann", "last"), range(10), now=0.0) == list(range(7))
