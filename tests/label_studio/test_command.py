@@ -80,7 +80,7 @@ def test_a_title_cannot_steer_the_terminal(capsys, twin):
 
 def test_serve_needs_a_campaign_from_label_studio_and_a_token(capsys, twin, monkeypatch):
     code, _, err = answer(capsys, "label-studio", "serve", "-c", "nowhere")
-    assert code == 1 and "no campaign's folder" in err
+    assert code == 1 and "not a campaign's folder" in err
     run_sync(capsys, twin)
     serve = ("label-studio", "serve", "-c", "label-studio-5", "--port", "0")
     code, _, err = answer(capsys, *serve, "--host", "0.0.0.0")
