@@ -31,12 +31,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Floats
+from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
+from labelwise.record.events import Trained
+from labelwise.record.ledger import Ledger
 
 FEWEST = 3
 """Evaluated models needed for a forecast."""
@@ -144,18 +147,16 @@ def forecast_gain(points: Sequence[ModelScore], labels: int | None = None) -> Fo
     return Forecast(gain, low, high, step, reaches, says)
 
 
-def learning_curve(ledger: Any) -> list[ModelScore]:
+def learning_curve(ledger: Ledger) -> list[ModelScore]:
     """The learning curve of a campaign: the last model for each number of labels.
 
     Without a holdout it is the accuracy on each batch before training on it. Picks are harder than
     the pool, so no forecast or advice uses it.
 
-    Args:
-        ledger: anything with ``trainings``, each with ``labels`` and ``metrics``, and ``settings``.
-
-    >>> from types import SimpleNamespace
-    >>> one = SimpleNamespace(labels=50, metrics={"accuracy": 0.8, "interval": [0.7, 0.9]})
-    >>> learning_curve(SimpleNamespace(trainings=[one], settings={}))
+    >>> ledger = Ledger()
+    >>> metrics = {"accuracy": 0.8, "interval": [0.7, 0.9]}
+    >>> ledger.apply(Trained(at=1.0, number=1, labels=50, seconds=2.0, metrics=metrics))
+    >>> learning_curve(ledger)
     [ModelScore(labels=50, value=0.8, low=0.7, high=0.9, metric='accuracy')]
     """
     squared = bool(ledger.settings.get("regression", False))
@@ -166,23 +167,17 @@ def learning_curve(ledger: Any) -> list[ModelScore]:
     return []
 
 
-def forecast_batch(ledger: Any, settings: Any) -> Forecast:
+def forecast_batch(ledger: Ledger, settings: Settings) -> Forecast:
     """Forecast the gain of the next batch of a campaign.
 
-    Args:
-        ledger: anything with ``trainings``.
-        settings: anything with ``batch``.
-
-    >>> from types import SimpleNamespace
-    >>> nothing = SimpleNamespace(trainings=[], settings={})
-    >>> forecast_batch(nothing, SimpleNamespace(batch=50)).says
+    >>> forecast_batch(Ledger(), Settings(batch=50)).says
     'forecast available after 3 training rounds with holdout items'
     """
     points = [point for point in learning_curve(ledger) if point.metric != "prequential"]
     return forecast_gain(points, settings.batch)
 
 
-def _read_scores(trainings: Iterable[Any], metric: str) -> Iterable[ModelScore]:
+def _read_scores(trainings: Iterable[Trained], metric: str) -> Iterable[ModelScore]:
     for training in trainings:
         value = training.metrics.get(metric)
         if not isinstance(value, int | float) or not math.isfinite(value):
