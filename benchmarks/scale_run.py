@@ -140,7 +140,7 @@ class Reads:
 
     def watch(self) -> "Reads":
         """Count from now on, in this process."""
-        from labelwise.kernels.distance import clocks, farthest
+        from labelwise.kernels.distance import farthest
         from labelwise.kernels.distance import kmeans_plus_plus as seeding
         from labelwise.pool.blocks import LocalShards
         from labelwise.pool.sources import NpySource
@@ -149,7 +149,7 @@ class Reads:
         NpySource.read = lambda source, *ends: self._reading(source, read, *ends)
         NpySource.take = lambda source, positions: self._taking(source, take, positions)
         measure = farthest.nearest_distances
-        for module in (clocks, farthest, seeding):
+        for module in (farthest, seeding):
             module.nearest_distances = lambda *given: self._measuring(measure, *given)
         for name in ("map", "sum"):
             setattr(LocalShards, name, self._visiting(getattr(LocalShards, name)))

@@ -5,9 +5,10 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.centering import Moved, move_near_origin
-from labelwise.kernels.distance.factored import Factored, features, split_embedding
+from labelwise.kernels.distance.centering import MovedReader, move_near_origin
+from labelwise.kernels.distance.factored import Factored, split_embedding
 from labelwise.kernels.distance.kmeans import kmeans
+from labelwise.kernels.linear.leverage import read_features
 from labelwise.pool.blocks import LocalShards, Shard
 
 
@@ -20,7 +21,7 @@ def test_the_shift_does_not_depend_on_blocks(cuts):
     rows, ids = far_rows(0.01), np.random.default_rng(1).permutation(300)
     parts = np.split(np.arange(300), cuts)
     shards = LocalShards(Shard(ids[part], {"features": rows[part]}) for part in parts)
-    found = move_near_origin(shards, features)
+    found = move_near_origin(shards, read_features)
     first = rows[np.argsort(ids)[:64]].astype(np.float64)
     np.testing.assert_array_equal(found.shift, first.mean(axis=0))
     np.testing.assert_allclose(found({"features": rows}), rows - first.mean(axis=0), atol=1e-6)
@@ -28,19 +29,21 @@ def test_the_shift_does_not_depend_on_blocks(cuts):
 
 @pytest.mark.parametrize("rows", [np.zeros((0, 3)), np.zeros((5, 3)), far_rows(1.0)])
 def test_rows_around_the_origin_are_left_alone(rows):
-    found = move_near_origin(LocalShards.of(features=rows), features)
-    assert found == Moved(features)
+    found = move_near_origin(LocalShards.of(features=rows), read_features)
+    assert found == MovedReader(read_features)
     assert found({"features": rows}) is rows
 
 
 def test_rows_that_are_not_finite_are_left_to_those_who_refuse_them():
     rows = far_rows(0.01)
     rows[3, 2] = np.inf
-    assert move_near_origin(LocalShards.of(features=rows), features) == Moved(features)
+    assert move_near_origin(LocalShards.of(features=rows), read_features) == MovedReader(
+        read_features
+    )
 
 
 def test_what_is_moved_already_is_not_moved_again():
-    moved = move_near_origin(LocalShards.of(features=far_rows(0.01)), features)
+    moved = move_near_origin(LocalShards.of(features=far_rows(0.01)), read_features)
     assert move_near_origin(LocalShards.of(features=far_rows(0.01)), moved) is moved
 
 
@@ -71,14 +74,14 @@ KINDS = [(np.float32, 90), (np.float32, -90), (np.float64, 300), (np.float64, -9
 @pytest.mark.parametrize("cuts", [[], [7, 200]])
 def test_rows_of_extreme_size_are_brought_to_about_one_without_rounding(kind, power, cuts):
     rows = np.ldexp((far_rows(1.0) - 1).astype(kind), power)
-    found = move_near_origin(LocalShards(blocks(rows, cuts)), features)
+    found = move_near_origin(LocalShards(blocks(rows, cuts)), read_features)
     assert found.shift is None
-    assert np.log2(found.unit) == pytest.approx(-power, abs=4)
+    assert np.log2(found.scale) == pytest.approx(-power, abs=4)
     moved = found({"features": rows})
     assert moved.dtype == kind
-    np.testing.assert_array_equal(moved / kind(found.unit), rows)
-    np.testing.assert_array_equal(found.back(moved), rows)
-    np.testing.assert_array_equal(found.squares_back(np.array([found.unit])), 1 / found.unit)
+    np.testing.assert_array_equal(moved / kind(found.scale), rows)
+    np.testing.assert_array_equal(found.move_back(moved), rows)
+    np.testing.assert_array_equal(found.unscale_squares(np.array([found.scale])), 1 / found.scale)
 
 
 def blocks(rows, cuts):
@@ -89,25 +92,25 @@ def blocks(rows, cuts):
 @pytest.mark.parametrize(("kind", "power"), [(np.float32, -148), (np.float64, -1070)])
 def test_the_unit_is_a_number_of_the_kind_even_for_the_smallest_rows(kind, power):
     rows = np.ldexp(np.ones((5, 1), dtype=kind), power)
-    found = move_near_origin(LocalShards.of(features=rows), features, shifted=False)
-    assert found.unit == 2.0 ** {4: 100, 8: 1000}[kind().itemsize]
-    assert np.isfinite(kind(found.unit))
+    found = move_near_origin(LocalShards.of(features=rows), read_features, shifted=False)
+    assert found.scale == 2.0 ** {4: 100, 8: 1000}[kind().itemsize]
+    assert np.isfinite(kind(found.scale))
     np.testing.assert_array_equal(
-        found({"features": rows}), np.ldexp(rows, int(np.log2(found.unit)))
+        found({"features": rows}), np.ldexp(rows, int(np.log2(found.scale)))
     )
 
 
 @pytest.mark.parametrize(("kind", "power"), KINDS)
 def test_rows_far_away_and_of_extreme_size_are_shifted_and_sized(kind, power):
     rows = np.ldexp(far_rows(0.01).astype(kind), power)
-    found = move_near_origin(LocalShards.of(features=rows), features)
+    found = move_near_origin(LocalShards.of(features=rows), read_features)
     expected = rows[:64].astype(np.float64).mean(axis=0)
     np.testing.assert_allclose(found.shift, expected, rtol=1e-12)
     moved = found({"features": rows})
     assert 0.1 < np.median(np.abs(moved).max(axis=1)) < 10
-    np.testing.assert_allclose(found.back(moved.astype(np.float64)), rows, rtol=1e-6)
-    plain = found.unshifted()({"features": rows})
-    np.testing.assert_array_equal(plain, np.ldexp(rows, int(np.log2(found.unit))))
+    np.testing.assert_allclose(found.move_back(moved.astype(np.float64)), rows, rtol=1e-6)
+    plain = found.without_shift()({"features": rows})
+    np.testing.assert_array_equal(plain, np.ldexp(rows, int(np.log2(found.scale))))
 
 
 def test_factors_are_sized_and_never_shifted():
@@ -117,7 +120,7 @@ def test_factors_are_sized_and_never_shifted():
     assert found.shift is None
     moved = found(names)
     assert moved.a is rows.a
-    np.testing.assert_array_equal(moved.h / found.unit, rows.h)
+    np.testing.assert_array_equal(moved.h / found.scale, rows.h)
 
 
 def test_a_row_that_becomes_infinite_is_refused_by_its_norm():

@@ -38,7 +38,7 @@ def test_norms_products_and_distances_are_those_of_the_dense_rows(dtype, library
     rows, dense = pair(40, 5, 7, 0, dtype, library)
     points, dense_points = pair(6, 5, 7, 1, dtype, library)
     assert_near(factored.squared_norms(rows), (dense**2).sum(axis=1), dtype)
-    assert_near(factored.products(rows, points), dense @ dense_points.T, dtype)
+    assert_near(factored.inner_products(rows, points), dense @ dense_points.T, dtype)
     distances = ((dense[:, None] - dense_points[None]) ** 2).sum(axis=2)
     assert_near(factored.squared_distances(rows, points), distances, dtype)
 
@@ -58,28 +58,32 @@ def test_sums_and_products_with_a_matrix_are_those_of_the_dense_rows(dtype, libr
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_dense_take_concat_and_float64_keep_the_rows(library):
     rows, dense = pair(9, 2, 3, 4, "float32", library)
-    picked = factored.take(rows, np.array([4, 0, 4]))
+    picked = factored.take_embedding(rows, np.array([4, 0, 4]))
     assert_near(picked.dense(), dense[[4, 0, 4]], "float32")
-    joined = factored.concat([rows, picked])
+    joined = factored.concat_embeddings([rows, picked])
     assert_near(joined.dense(), dense[[*range(9), 4, 0, 4]], "float32")
     assert len(joined) == 12
-    assert to_numpy(factored.float64(rows).dense()).dtype == np.float64
+    assert to_numpy(factored.to_float64(rows).dense()).dtype == np.float64
 
 
 def test_plain_arrays_go_through_the_same_functions():
     x = np.random.default_rng(5).normal(size=(8, 3))
     assert_near(factored.squared_norms(x), (x**2).sum(axis=1), "float64")
-    assert_near(factored.products(x, x[:2]), x @ x[:2].T, "float64")
+    assert_near(factored.inner_products(x, x[:2]), x @ x[:2].T, "float64")
     expected = ((x[:, None] - x[None, :2]) ** 2).sum(axis=2)
     assert_near(factored.squared_distances(x, x[:2]), expected, "float64")
-    assert_near(factored.concat([factored.take(x, np.array([1])), x[2:]]), x[1:], "float64")
+    assert_near(
+        factored.concat_embeddings([factored.take_embedding(x, np.array([1])), x[2:]]),
+        x[1:],
+        "float64",
+    )
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 5), st.integers(0, 99))
 def test_zero_and_repeated_rows_have_no_distance_below_zero(n, k, d, seed):
     rows, dense = pair(n, k, d, seed)
     rows.h[0] = 0.0
-    rows = factored.concat([rows, rows])
+    rows = factored.concat_embeddings([rows, rows])
     dense[0] = 0.0
     dense = np.concatenate([dense, dense])
     distances = factored.squared_distances(rows, rows)
@@ -100,10 +104,10 @@ def test_factors_that_do_not_fit_are_refused(shapes):
 def test_products_of_a_few_rows_with_many_points_are_those_of_each_pair(few, many, library):
     rows, dense = pair(few, 4, 40, 0, "float32", library)
     points, others = pair(many, 4, 40, 1, "float32", library)
-    found = factored.products(rows, points)
+    found = factored.inner_products(rows, points)
     assert_near(found, dense @ others.T, "float32", 160 * np.abs(dense).max() ** 2)
     assert_near(
-        factored.products(rows.h, points.h),
+        factored.inner_products(rows.h, points.h),
         to_numpy(rows.h).astype(float) @ to_numpy(points.h).astype(float).T,
         "float32",
         40 * 16,

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import farthest
-from labelwise.kernels.distance.factored import Factored, features
+from labelwise.kernels.distance.factored import Factored
 from labelwise.kernels.distance.farthest import farthest_first, nearest_distances
+from labelwise.kernels.linear.leverage import read_features
 from labelwise.kernels.loop import block_scores, picking
 from labelwise.pool.blocks import Shard
 from tests.conftest import make_features
@@ -153,7 +154,7 @@ def test_rows_are_added_up_in_float64_whatever_they_are_in(kind, library):
     torch = pytest.importorskip("torch")
     rows = (make_features(40_000, 110, 1) + 3000).astype(kind)  # so many that they are cut
     given = rows if library == "numpy" else torch.asarray(rows)
-    found = farthest._total(Shard(np.arange(len(rows)), {"features": given}), features)
+    found = farthest.sum_block(Shard(np.arange(len(rows)), {"features": given}), read_features)
     exactly = [math.fsum(column) for column in rows.T.tolist()]
     np.testing.assert_allclose(found, exactly, rtol=1e-13)
 

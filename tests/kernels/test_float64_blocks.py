@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from labelwise.arrays import to_numpy
-from labelwise.kernels import float64_blocks as doubles
+from labelwise.kernels import float64_blocks
 from labelwise.kernels.float64_blocks import iterate_float64_chunks, multiply_in_float64
 
 
 @pytest.mark.parametrize("n", [0, 1, 64, 200])
 def test_chunks_put_together_are_the_rows(n, monkeypatch):
-    monkeypatch.setattr(doubles, "CHUNK_ON_PROCESSOR", 64)
+    monkeypatch.setattr(float64_blocks, "HOST_CHUNK", 64)
     rows = np.random.default_rng(0).normal(size=(n, 5, 2)).astype(np.float32)
     more = np.arange(n, dtype=np.float32)
     parts = list(iterate_float64_chunks(rows, more))

@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import chisquare
 
 from labelwise.errors import BadInput
-from labelwise.kernels.distance import clocks
 from labelwise.kernels.distance import kmeans_plus_plus as seeding
 from labelwise.kernels.distance.factored import Factored, split_embedding
 from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus, kmeans_plus_plus
@@ -79,9 +78,11 @@ def test_many_epochs_have_the_law_too(monkeypatch):
     generator = np.random.default_rng(2)
     rows, centres = generator.normal(size=(6, 2)), generator.normal(size=(1, 2))
     refreshes = []
-    refresh = seeding._Draw.refresh
+    refresh = seeding.SeedingRun.measure_all_rows
     monkeypatch.setattr(
-        seeding._Draw, "refresh", lambda self, c: (refreshes.append(1), refresh(self, c))[1]
+        seeding.SeedingRun,
+        "measure_all_rows",
+        lambda self, c: (refreshes.append(1), refresh(self, c))[1],
     )
     monkeypatch.setattr(seeding, "RINGS", 2)
     monkeypatch.setattr(seeding, "PATIENCE", 0.0)
@@ -108,11 +109,13 @@ def test_the_draw_does_not_depend_on_order_or_split():
 
 
 def test_a_block_of_single_precision_keeps_sixteen_bytes_a_row(monkeypatch):
-    monkeypatch.setattr(clocks, "KEPT", 0)  # as for a block that is too large to keep its rows
+    monkeypatch.setattr(
+        seeding, "KEPT_NUMBERS", 0
+    )  # as for a block that is too large to keep its rows
     names, embed = split_embedding(make_features(5000, 3).astype(np.float32))
     block = Shard(np.arange(5000), names)
     draw_kmeans_plus_plus(LocalShards([block]), embed, 60, 1)
-    part = block.state[clocks.KEY]
+    part = block.state[seeding.KEY]
     assert part.embedding is None
     held = part.norms.nbytes + part.rates.nbytes + part.rings.nbytes
     assert held == 16 * 5000 and len(part.rung) < 2000
@@ -123,20 +126,20 @@ def test_the_first_clocks_ring_at_bounds_of_the_distance(size):
     rows = (size * make_features(500, 4)).astype(np.float32)
     names, embed = split_embedding(rows)
     block = Shard(np.arange(500), names)
-    clocks.start(block, embed, 0, "largest")
+    seeding.measure_norms(block, embed, 0, "largest")
     norm = float((rows[7].astype(np.float64) ** 2).sum())
-    clocks.bound(block, norm, np.array([7]), 0, 1)
+    seeding.bound_rates(block, norm, np.array([7]), 0, 1)
     distances = ((rows.astype(np.float64) - rows[7].astype(np.float64)) ** 2).sum(axis=1)
-    rates = block.state[clocks.KEY].rates
+    rates = block.state[seeding.KEY].rates
     assert rates[7] == 0 and (np.delete(rates, 7) >= np.delete(distances, 7)).all()
 
 
 @pytest.mark.parametrize("kept", [0, 1 << 21])
 def test_clocks_set_a_few_at_a_time_ring_as_if_set_together(kept, monkeypatch):
     rows = make_features(900, 4).astype(np.float32)
-    monkeypatch.setattr(clocks, "KEPT", kept)
+    monkeypatch.setattr(seeding, "KEPT_NUMBERS", kept)
     expected = draw_in_blocks(rows, np.arange(900), [100])
-    monkeypatch.setattr(clocks, "SPAN", 7)
+    monkeypatch.setattr(seeding, "SPAN", 7)
     assert draw_in_blocks(rows, np.arange(900), [100]) == expected
 
 
@@ -171,13 +174,13 @@ def test_a_row_without_a_norm_is_refused(value):
 
 def test_a_rest_of_mass_that_is_only_rounding_does_not_keep_the_draw_waiting(monkeypatch):
     """The mass is kept by subtraction; what rounding leaves of it belongs to no clock."""
-    settle = seeding._Draw._settle
+    settle = seeding.SeedingRun._accept_rings
 
     def leave_a_rest(self, rings):
         settle(self, rings)
         self._mass += 1e-9
 
-    monkeypatch.setattr(seeding._Draw, "_settle", leave_a_rest)
+    monkeypatch.setattr(seeding.SeedingRun, "_accept_rings", leave_a_rest)
     rows = np.repeat(make_features(4, 4), [1, 1, 1, 3000], axis=0)
     picks = kmeans_plus_plus(rows, 6, 0, rows[-1:])
     assert len(set(picks.tolist())) == 6

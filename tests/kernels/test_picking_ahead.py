@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.distance import farthest_ahead
+from labelwise.kernels.distance import farthest
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.loop.scan import count_certain
 from labelwise.kernels.placement import count_resident_bytes, find_placement, join_resident_blocks
@@ -74,7 +74,7 @@ def test_farthest_picks_are_those_of_one_at_a_time(device, blocks, labelled):
 
 @pytest.mark.parametrize("width", [20, 60])
 def test_a_small_window_changes_nothing(width, monkeypatch):
-    monkeypatch.setattr(farthest_ahead, "WIDTH", width)
+    monkeypatch.setattr(farthest, "WIDTH", width)
     monkeypatch.setattr(greedy_ahead, "WIDTH", width)
     rows = make_rows(500, 6, 4)
     for strategy in (K_CENTER, GREEDY.with_options(temperature=2.0, relative_alpha=0.1)):

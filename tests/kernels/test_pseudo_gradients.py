@@ -9,7 +9,7 @@ from scipy import stats
 
 from labelwise.errors import BadInput
 from labelwise.kernels import pseudo_gradients as module
-from labelwise.kernels.distance.factored import Factored, concat
+from labelwise.kernels.distance.factored import Factored, concat_embeddings
 from labelwise.kernels.pseudo_gradients import (
     Pseudo,
     check_labels,
@@ -39,7 +39,7 @@ def half_square(prediction, target):
 
 
 def joined(rows, ids, pseudo):
-    return concat(list(pseudo_gradients(rows, ids, pseudo)))
+    return concat_embeddings(list(pseudo_gradients(rows, ids, pseudo)))
 
 
 @pytest.mark.parametrize("library", [np, torch])

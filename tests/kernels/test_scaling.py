@@ -8,8 +8,8 @@ import torch
 
 from labelwise.errors import BadInput
 from labelwise.kernels.scaling import (
-    MOST,
-    ORDINARY,
+    MAX_SCALE_EXPONENT,
+    ORDINARY_EXPONENT,
     apply_scale,
     binary_exponent,
     find_scale,
@@ -70,12 +70,14 @@ def test_numbers_that_cannot_be_brought_to_one_are_brought_as_near_as_can_be():
 def test_the_unit_brings_a_power_to_one_as_far_as_numbers_of_its_size_go(size):
     for power in range(-1073, 1025):
         unit = scale_for_exponent(power, size)
-        if abs(power) <= ORDINARY:
+        if abs(power) <= ORDINARY_EXPONENT:
             assert unit == 1.0
-        elif abs(power) <= MOST[size]:
+        elif abs(power) <= MAX_SCALE_EXPONENT[size]:
             assert unit == 2.0**-power
         else:
-            assert unit == 2.0 ** (-MOST[size] if power > 0 else MOST[size])
+            assert unit == 2.0 ** (
+                -MAX_SCALE_EXPONENT[size] if power > 0 else MAX_SCALE_EXPONENT[size]
+            )
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""Rows in double precision, a few at a time.
+"""Float64 computation on chunks of rows.
 
-Features are mostly float32. Where rounding would decide a pick, products are taken in float64: a
-chunk of rows is widened, used while it is still in the processor's cache, and forgotten. That
-costs about twice the time of a float32 pass and no memory to speak of.
+Features are mostly float32. Where rounding could decide a pick, products use float64: a chunk of
+rows is converted, used while it is in the CPU cache, and dropped. That takes about twice the time
+of a float32 pass and hardly any memory.
 """
 
 import math
@@ -11,17 +11,17 @@ from typing import Any
 
 from labelwise.arrays import Array, device, float64, namespace
 
-CHUNK_ON_PROCESSOR = 1 << 16
-"""Numbers per chunk where small chunks stay in cache (half a megabyte in float64)."""
-CHUNK_ON_DEVICE = 1 << 26
-"""Numbers per chunk where every operation has to be launched (half a gigabyte in float64)."""
+HOST_CHUNK = 1 << 16
+"""Numbers per chunk on a CPU, where small chunks stay in cache (0.5 MB in float64)."""
+DEVICE_CHUNK = 1 << 26
+"""Numbers per chunk on a GPU, where every operation must be launched (0.5 GB in float64)."""
 
 
 def iterate_float64_chunks(*arrays: Array) -> Iterator[tuple[Any, ...]]:
-    """The same rows of every ``(n, ...)`` array, in float64; one empty chunk if there are none."""
+    """The same rows of every ``(n, ...)`` array in float64; one empty chunk if ``n`` is 0."""
     xp = namespace(*arrays)
     width = max(math.prod(array.shape[1:]) for array in arrays)
-    limit = CHUNK_ON_PROCESSOR if str(device(arrays[0])) == "cpu" else CHUNK_ON_DEVICE
+    limit = HOST_CHUNK if str(device(arrays[0])) == "cpu" else DEVICE_CHUNK
     step = max(limit // max(width, 1), 64)
     for first in range(0, max(arrays[0].shape[0], 1), step):
         parts = (array[first : first + step] for array in arrays)

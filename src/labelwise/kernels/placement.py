@@ -1,4 +1,4 @@
-"""Where the rows of a pool are: on the host, or on a GPU, where small work is done beside them."""
+"""Where computations on a pool run: on the host, or on the GPU that holds its rows."""
 
 import math
 from typing import Any
@@ -10,11 +10,11 @@ from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import join_rows
 
 JOINED_BYTES = 4 << 30
-"""Blocks on a GPU that take no more than this together are made one."""
+"""Blocks on a GPU up to this total size are joined."""
 
 
 def find_placement(shards: Shards) -> Array:
-    """Where work on a few rows is best done (`labelwise.arrays.workplace`)."""
+    """An empty float64 array on the device for small computations (`labelwise.arrays`)."""
     first = next((item for item in shards.map(read_first_id) if item is not None), None)
     if first is None:
         return np.empty(0)
@@ -25,47 +25,42 @@ def find_placement(shards: Shards) -> Array:
 
 
 def read_first_id(shard: Shard) -> int | None:
-    """The id of a block's first row, which tells blocks apart; None in an empty one."""
+    """The id of a block's first row, which identifies the block; None if it is empty."""
     return int(shard.ids_at(np.zeros(1, dtype=np.intp))[0]) if len(shard) else None
 
 
 def join_resident_blocks(shards: Shards) -> Shards:
-    """The same rows, joined where they are in several small blocks that stay on a GPU.
+    """The same rows, with small blocks that stay on a GPU joined into one.
 
-    There a launch costs more than the rows of a small block, and a copy of them nothing.
+    There a launch takes longer than the rows of a small block, and a copy hardly any time.
     """
     if isinstance(find_placement(shards), np.ndarray):
         return shards
     sizes = shards.map(count_resident_bytes)
     if len(sizes) == 1 or not all(sizes) or sum(sizes) > JOINED_BYTES:
         return shards
-    rows = join_rows(shards.map(_rows))
-    return LocalShards([Shard(np.concatenate(shards.map(_ids)), rows)], shards.progress)
-
-
-def stays(shard: Shard) -> bool:
-    """Whether the rows of a block stay on their GPU: whether two reads give the same memory."""
-    return count_resident_bytes(shard) > 0
+    rows = join_rows(shards.map(_read_rows))
+    return LocalShards([Shard(np.concatenate(shards.map(_read_ids)), rows)], shards.progress)
 
 
 def count_resident_bytes(shard: Shard) -> int:
-    """What the rows of a block take on a GPU, or 0 if they are somewhere else or read anew."""
+    """Bytes of a block's rows on a GPU; 0 if two reads give different memory or none there."""
     total = 0
     for name in shard.rows:
-        for one, two in zip(*(_arrays(shard.rows[name]) for _ in range(2)), strict=True):
+        for one, two in zip(*(_list_arrays(shard.rows[name]) for _ in range(2)), strict=True):
             if not hasattr(one, "data_ptr") or one.data_ptr() != two.data_ptr():
                 return 0
             total += math.prod(one.shape) * one.dtype.itemsize
     return total
 
 
-def _arrays(value: Any) -> list[Array]:
+def _list_arrays(value: Any) -> list[Array]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _rows(shard: Shard) -> dict[str, Any]:
+def _read_rows(shard: Shard) -> dict[str, Any]:
     return dict(shard.rows)
 
 
-def _ids(shard: Shard) -> Ids:
+def _read_ids(shard: Shard) -> Ids:
     return shard.ids

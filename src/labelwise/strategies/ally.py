@@ -49,9 +49,10 @@ from labelwise.arrays import (
 from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.checks import check_integer
 from labelwise.kernels.distance.centering import move_near_origin
-from labelwise.kernels.distance.factored import ROUNDED, features
+from labelwise.kernels.distance.factored import DISTANCE_ROUNDING
 from labelwise.kernels.distance.farthest import farthest_first
 from labelwise.kernels.distance.kmeans import kmeans
+from labelwise.kernels.linear.leverage import read_features
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
@@ -222,7 +223,7 @@ def _draw_apart(
     shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
     """Draw one by one, by the dual times the squared distance to the nearest pick."""
-    read, drawn = move_near_origin(shards, features), list[int]()
+    read, drawn = move_near_origin(shards, read_features), list[int]()
     center: Array | None = None
     while len(drawn) < budget:
         wait, item = min(shards.map(_find_next, read, center, options.seed, len(drawn)))
@@ -259,7 +260,7 @@ def _update_nearest(shard: Shard, rows: Array, center: Array) -> Floats:
     """Squared distance to the nearest pick, ``(n,)``; 0 where it is within rounding."""
     distances = to_numpy(squared_distances(rows, center)[:, 0]).astype(np.float64)
     norms = to_numpy(squared_norms(rows)).astype(np.float64)
-    distances[distances <= ROUNDED * precision(rows) * norms] = 0
+    distances[distances <= DISTANCE_ROUNDING * precision(rows) * norms] = 0
     shard.state[KEY] = np.minimum(shard.state[KEY], distances)
     nearest: Floats = shard.state[KEY]
     return nearest

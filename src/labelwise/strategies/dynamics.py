@@ -54,8 +54,8 @@ from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.checks import check_choice, check_integer, is_number
 from labelwise.kernels.distance.factored import (
     Factored,
+    inner_products,
     inner_products_with_matrix,
-    products,
     squared_norms,
 )
 from labelwise.kernels.pseudo_gradients import (
@@ -278,7 +278,7 @@ def _count(
     for rows in pseudo_gradients(shard.rows, shard.ids, plan.pseudo):
         xp = namespace(rows.h)
         if few:
-            change: Any = sum(xp.sum(products(rows, picks), axis=1) for picks in taken)
+            change: Any = sum(xp.sum(inner_products(rows, picks), axis=1) for picks in taken)
         else:
             change = inner_products_with_matrix(rows, like(total, rows.h))
         changes.append(to_numpy(change))

@@ -14,12 +14,12 @@ Reference: O. Sener, S. Savarese, "Active Learning for Convolutional Neural Netw
 Approach", ICLR 2018, Algorithm 1.
 """
 
-from labelwise.kernels.distance.factored import features
 from labelwise.kernels.distance.farthest import make_farthest_strategy
+from labelwise.kernels.linear.leverage import read_features
 from labelwise.strategy import read_reference
 
 STRATEGY = make_farthest_strategy(
-    features,
+    read_features,
     name="k_center",
     needs=("features",),
     explain="It was the item farthest from everything labelled or picked before it.",

@@ -1,11 +1,10 @@
-r"""Rows moved to where squared distances are exact: near the origin, and of ordinary size.
+r"""Shift and scale of rows such that squared distances keep their digits.
 
-:math:`|x - y|^2 = |x|^2 + |y|^2 - 2 \, x \cdot y` is made of matrix products, but loses as many
-digits as :math:`|x|^2` has more than the distance. Distances do not change when all rows are
-shifted, and squares of very large or very small numbers are infinite or zero, which those of
-multiples of them are not (`kernels.scaling`). So where a look at a few rows says that it is
-worth a copy of every block, the mean of these few is taken from all, and all are multiplied by a
-power of two.
+:math:`|x - y|^2 = |x|^2 + |y|^2 - 2 \, x \cdot y` is computed by matrix products, but
+cancels when the norms are much larger than the distance, and overflows or underflows for extreme
+numbers. Distances are invariant under a shift of all rows. If a sample of a few rows shows that it
+is worth a copy of every block, the sample mean is subtracted from all rows and they are multiplied
+by a power of two (`kernels.scaling`).
 """
 
 from collections.abc import Callable
@@ -19,17 +18,17 @@ from labelwise.kernels.scaling import binary_exponent, scale_for_exponent
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows, take_rows
 
-FEW = 64
-"""So many items are looked at: those with the smallest ids, so that blocks play no part."""
+SAMPLE = 64
+"""Sample size: the items with the smallest ids, independent of the split into blocks."""
 FAR = 16.0
-"""Rows are shifted whose mean is at least so many times their spread, both squared."""
+"""Rows are shifted if the squared mean exceeds this multiple of the mean squared spread."""
 
 Read = Callable[[Rows], Embedding]
 
 
 @dataclass(frozen=True)
-class Moved:
-    """Reads rows, takes ``shift`` from them if there is one and multiplies by ``unit``.
+class MovedReader:
+    """Reads rows, subtracts ``shift`` if given and multiplies by ``scale``.
 
     `kernels.distance.factored.Factored` rows are never shifted, since products of shifted factors
     are not the shifted products.
@@ -37,42 +36,42 @@ class Moved:
 
     read: Read
     shift: Floats | None = None
-    unit: float = 1.0
+    scale: float = 1.0
 
     def __call__(self, rows: Rows) -> Embedding:
         """The moved rows."""
         return self.move(self.read(rows))
 
     def move(self, there: Embedding) -> Embedding:
-        """Rows that were read already, moved."""
+        """Move rows that were read already."""
         if isinstance(there, Factored):
-            return Factored(there.a, self._sized(there.h))
+            return Factored(there.a, self._apply_scale(there.h))
         if self.shift is not None:
             there = there - like(self.shift, there, dtype=there.dtype)
-        return self._sized(there)
+        return self._apply_scale(there)
 
-    def _sized(self, numbers: Array) -> Array:
-        if self.unit == 1:
+    def _apply_scale(self, numbers: Array) -> Array:
+        if self.scale == 1:
             return numbers
-        with np.errstate(over="ignore"):  # a number that becomes infinite is refused by its norm
-            return numbers * self.unit
+        with np.errstate(over="ignore"):  # infinite numbers are rejected by their norm
+            return numbers * self.scale
 
-    def unshifted(self) -> "Moved":
-        """The same without the shift, which rounds."""
+    def without_shift(self) -> "MovedReader":
+        """The same reader without the shift, which rounds."""
         return self if self.shift is None else replace(self, shift=None)
 
-    def back(self, moved: Floats) -> Floats:
-        """Where rows were before they were moved."""
-        return np.asarray(moved / self.unit + (0.0 if self.shift is None else self.shift))
+    def move_back(self, moved: Floats) -> Floats:
+        """The inverse of `move`."""
+        return np.asarray(moved / self.scale + (0.0 if self.shift is None else self.shift))
 
-    def squares_back(self, squares: Floats) -> Floats:
-        """Squared distances of rows as they are; infinite where float64 ends."""
+    def unscale_squares(self, squares: Floats) -> Floats:
+        """Squared distances of the original rows; infinite beyond float64."""
         with np.errstate(over="ignore"):
-            return np.asarray(squares / self.unit / self.unit)
+            return np.asarray(squares / self.scale / self.scale)
 
 
-def move_near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Moved:
-    """``read``, with a move where that makes distances exact; one that moves already is left so.
+def move_near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> MovedReader:
+    """``read``, with a move where that improves distances; a `MovedReader` is returned unchanged.
 
     Args:
         shards: the rows.
@@ -85,36 +84,40 @@ def move_near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> Mov
         >>> move_near_origin(pool, lambda rows: rows["features"]).shift
         array([1002.])
     """
-    if isinstance(read, Moved):
+    if isinstance(read, MovedReader):
         return read
-    parts = [part for part in shards.map(_first, read) if len(part[0])]
+    parts = [part for part in shards.map(_sample_block, read) if len(part[0])]
     if not parts:
-        return Moved(read)
+        return MovedReader(read)
     ids = np.concatenate([part[0] for part in parts])
-    few = np.concatenate([part[1] for part in parts])[np.argsort(ids)[:FEW]]
+    few = np.concatenate([part[1] for part in parts])[np.argsort(ids)[:SAMPLE]]
     (_, _, size, factored), *_ = parts
-    power = _power(few)
-    few = np.ldexp(few, -power)
-    with np.errstate(over="ignore", invalid="ignore"):  # rows that are not finite are refused later
+    exponent = _typical_exponent(few)
+    few = np.ldexp(few, -exponent)
+    with np.errstate(over="ignore", invalid="ignore"):  # non-finite rows are rejected later
         mean = few.mean(axis=0)
         spread = np.square(few - mean).sum(axis=1).mean()
         far = shifted and not factored and bool((mean @ mean) > FAR * spread)
     if not far:
-        return Moved(read, None, scale_for_exponent(power, size))
-    return Moved(read, np.ldexp(mean, power), scale_for_exponent(power + _power(few - mean), size))
+        return MovedReader(read, None, scale_for_exponent(exponent, size))
+    return MovedReader(
+        read,
+        np.ldexp(mean, exponent),
+        scale_for_exponent(exponent + _typical_exponent(few - mean), size),
+    )
 
 
-def _power(numbers: Floats) -> int:
-    """The power of two that the largest number of most rows is of; 0 where all are zero."""
+def _typical_exponent(numbers: Floats) -> int:
+    """Binary exponent of the median over rows of the largest number; 0 if all are zero."""
     largest = np.abs(numbers).max(axis=1)
     largest = largest[(largest > 0) & (largest < np.inf)]
     return binary_exponent(float(np.median(largest))) if len(largest) else 0
 
 
-def _first(shard: Shard, read: Read) -> tuple[Ids, Floats, int, bool]:
-    """Ids and rows of a block's items with the smallest ids, their bytes, and what they are."""
+def _sample_block(shard: Shard, read: Read) -> tuple[Ids, Floats, int, bool]:
+    """Ids and rows of a block's sample, bytes per number, and whether the rows are factored."""
     ids = shard.ids
-    few = np.argpartition(ids, FEW)[:FEW] if len(ids) > FEW else np.arange(len(ids))
+    few = np.argpartition(ids, SAMPLE)[:SAMPLE] if len(ids) > SAMPLE else np.arange(len(ids))
     rows = read(take_rows(shard.rows, few))
     factored = isinstance(rows, Factored)
     there: Array = rows.h if isinstance(rows, Factored) else rows

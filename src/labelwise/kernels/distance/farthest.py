@@ -1,12 +1,17 @@
-r"""Farthest-first: again and again the item farthest from all centres so far.
+r"""Farthest-first traversal: repeatedly pick the item farthest from all centers so far.
 
-With centres :math:`C`, the next pick is the item with the largest
-:math:`\min_{c \in C} \lVert x_i - x_c \rVert^2`; without any, the item farthest from the mean.
-Distances only fall as centres are added, so picks are settled in exact blocks
-(`labelwise.kernels.loop.picking`) and near ties in float64.
+With centers :math:`C`, the next pick maximizes :math:`\min_{c \in C} \lVert x_i - x_c \rVert^2`;
+without any, it is the item farthest from the mean. Distances only fall as centers are added, so
+picks are made in exact blocks (`labelwise.kernels.loop.picking`) and near ties are resolved in
+float64.
 
 Cost: at most :math:`n b d` multiplications, in matrix products; rows whose old distance is below
-that of the current pick are not touched. Memory: a few numbers per row.
+that of the current pick are skipped. Memory: a few numbers per row.
+
+On a GPU, `FarthestAhead` measures all rows against the last block of picks with one matrix product,
+measures a window of the ``w`` farthest rows in float64 against all centers and each other,
+:math:`w^2 d`, and picks from it. Picks are certain while the farthest row is farther than every row
+outside the window, and than the second farthest, by more than rounding.
 """
 
 from dataclasses import dataclass, replace
@@ -16,52 +21,49 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise import arrays
-from labelwise.arrays import (
-    Array,
-    Floats,
-    Ids,
-    device,
-    like,
-    namespace,
-    row_dots,
-    to_numpy,
-)
-from labelwise.kernels.distance.centering import Moved, move_near_origin
+from labelwise.arrays import Array, Floats, Ids, device, like, namespace, row_dots, to_numpy
+from labelwise.kernels.distance.centering import MovedReader, move_near_origin
 from labelwise.kernels.distance.factored import (
-    ROUNDED,
+    DISTANCE_ROUNDING,
     Embedding,
     Factored,
-    float64,
+    concat_embeddings,
+    count_numbers,
+    inner_products,
     inner_products_with_matrix,
     make_single_block,
-    products,
-    size,
     split_embedding,
+    squared_distances,
     squared_norms,
-    take,
+    take_embedding,
+    to_float64,
 )
-from labelwise.kernels.distance.farthest_ahead import FarthestAhead
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
+from labelwise.kernels.loop.block_scores import KEY, BlockScores, Proposal, update_block
 from labelwise.kernels.loop.picking import pick_greedily
+from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.pieces import in_pieces
-from labelwise.pool.rows import Rows
-from labelwise.strategy import GreedyStrategy
+from labelwise.pool.rows import Rows, each, take_rows
+from labelwise.strategy import CertainPicks, GreedyStrategy
 
-CHUNK, CHUNK_ON_DEVICE = 1 << 22, 1 << 24
-"""How many products are held at a time; 16 MB in float32 stay in a processor's cache, and most of
-64 in that of a large GPU, where launches cost as much as what does not."""
+CHUNK, DEVICE_CHUNK = 1 << 22, 1 << 24
+"""Products held at a time, on a CPU (16 MB in float32, which stay in cache) and on a GPU."""
 PAIRS = 1 << 20
-"""How many numbers are held at a time where pairs are measured in float64."""
+"""Numbers held at a time when pairs are measured in float64."""
+WIDTH, MAX_WIDTH, FEW_PICKS = 4096, 8192, 16
+"""Window size at first and at most; it doubles after a block with few picks."""
+RECORDED_STEPS, ROUNDS = 16, 4
+"""Picks recorded together as a CUDA graph, and replays between two checks by the host."""
 
 
-class State(NamedTuple):
-    """All ``(n,)``.
+class FarthestState(NamedTuple):
+    """State of a block, all ``(n,)``.
 
     Attributes:
-        norms: squared norms of the rows that are measured, which may be shifted.
-        nearest: squared distances to the nearest centre, or infinity.
-        lengths: squared distances to the mean, by which a first pick without centres goes.
+        norms: squared norms of the (possibly shifted) rows.
+        nearest: squared distances to the nearest center, or infinity.
+        lengths: squared distances to the mean, which score a first pick without centers.
     """
 
     norms: Array
@@ -69,8 +71,27 @@ class State(NamedTuple):
     lengths: Array
 
 
+@dataclass(frozen=True)
+class FarthestPlan:
+    """How rows are measured.
+
+    Attributes:
+        moved: reads rows, moved where that improves precision.
+        plain: reads them without the shift, which rounds.
+        mean: of all rows, ``(d,)``, or ``(K, d)`` of `Factored`; None if it is not needed.
+    """
+
+    moved: MovedReader
+    plain: MovedReader
+    mean: Floats | None = None
+
+    def __call__(self, rows: Rows) -> Embedding:
+        """The rows to measure."""
+        return self.moved(rows)
+
+
 def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Array:
-    """Squared distance of every row to its nearest centre.
+    """Squared distance of every row to its nearest center.
 
     Args:
         rows: ``(n, d)`` or `Factored`.
@@ -83,84 +104,63 @@ def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Arra
     xp = namespace(norms)
     if not len(norms):
         return xp.zeros_like(norms)
-    centre_norms, doubled = squared_norms(centres)[:, None], _times(centres, -2.0)
-    chunk = CHUNK if str(device(norms)) == "cpu" else CHUNK_ON_DEVICE
+    centre_norms, doubled = squared_norms(centres)[:, None], _scale_rows(centres, -2.0)
+    chunk = CHUNK if str(device(norms)) == "cpu" else DEVICE_CHUNK
     step = max(chunk // len(centre_norms), 64)
     parts = []
     for first in range(0, len(norms), step):
-        # Centres by rows, so that the minimum runs along contiguous memory.
-        block = products(doubled, _slice(rows, first, first + step), centre_norms)
+        # One row per center, so that the minimum runs along contiguous memory.
+        block = inner_products(doubled, _slice_rows(rows, first, first + step), centre_norms)
         parts.append(xp.min(block, axis=0))
     nearest = xp.concat(parts) if len(parts) > 1 else parts[0]
     nearest += norms
     return nearest.clip(min=0)
 
 
-def _times(rows: Embedding, factor: float) -> Embedding:
-    """The rows multiplied by a number; by a power of two nothing is rounded."""
+def _scale_rows(rows: Embedding, factor: float) -> Embedding:
+    """The rows multiplied by a number; a power of two rounds nothing."""
     return Factored(factor * rows.a, rows.h) if isinstance(rows, Factored) else factor * rows
 
 
-def _slice(rows: Embedding, first: int, last: int) -> Embedding:
+def _slice_rows(rows: Embedding, first: int, last: int) -> Embedding:
     if isinstance(rows, Factored):
         return Factored(rows.a[first:last], rows.h[first:last])
     return rows[first:last]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How rows are measured.
-
-    Attributes:
-        moved: reads rows, moved where that helps.
-        plain: reads them without the shift, which rounds.
-        mean: of all rows as they are, ``(d,)``, or ``(K, d)`` of `Factored`; None where it plays
-            no part.
-    """
-
-    moved: Moved
-    plain: Moved
-    mean: Floats | None = None
-
-    def __call__(self, rows: Rows) -> Embedding:
-        """The rows to measure."""
-        return self.moved(rows)
-
-
-def begin(shards: Shards, labelled: Rows | None, embed: Any) -> Plan:
-    """Look where the rows are, and without labelled ones for their mean, in one pass."""
+def begin_traversal(shards: Shards, labelled: Rows | None, embed: Any) -> FarthestPlan:
+    """Choose the shift and, without labelled rows, compute the mean in one pass."""
     moved = move_near_origin(shards, embed)
-    plan = Plan(moved, moved.unshifted())
+    plan = FarthestPlan(moved, moved.without_shift())
     if labelled is not None:
         return plan
-    mean = shards.sum(_total, embed) / max(len(shards), 1)
-    # The row that makes a mean infinite will be refused by its norm.
+    mean = shards.sum(sum_block, embed) / max(len(shards), 1)
+    # A row that makes the mean infinite is rejected later by its norm.
     return replace(plan, mean=mean) if np.isfinite(mean).all() else plan
 
 
-def _total(shard: Shard, embed: Any) -> Floats:
+def sum_block(shard: Shard, embed: Any) -> Floats:
     """The sum of a block's rows in float64."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(to_numpy(in_pieces(partial(_sum, embed), shard.rows)).sum(axis=0))
+        return np.asarray(to_numpy(in_pieces(partial(_sum_rows, embed), shard.rows)).sum(axis=0))
 
 
-def _sum(embed: Any, some: Rows) -> Array:
-    """The sum of some rows, with an axis before it for the sums of other pieces."""
+def _sum_rows(embed: Any, some: Rows) -> Array:
+    """The sum of some rows, with a leading axis of length 1 to concatenate pieces."""
     rows = embed(some)
     if isinstance(rows, Factored):
         xp: Any = namespace(rows.h)
         both = iterate_float64_chunks(rows.a, rows.h)
         return sum(xp.matmul(xp.matrix_transpose(a), h) for a, h in both)[None]
-    if isinstance(rows, np.ndarray):  # widened as they are added, in half the time of chunks
+    if isinstance(rows, np.ndarray):  # converts while adding, in half the time of chunks
         return rows.sum(axis=0, dtype=np.float64)[None]
-    return sum(namespace(rows).sum(chunk, axis=0) for (chunk,) in iterate_float64_chunks(rows))[
-        None
-    ]
+    chunks = (chunk for (chunk,) in iterate_float64_chunks(rows))
+    return sum(namespace(rows).sum(chunk, axis=0) for chunk in chunks)[None]
 
 
-def _from_mean(rows: Embedding, norms: Array, mean: Floats) -> Array:
+def _distances_to_mean(rows: Embedding, norms: Array, mean: Floats) -> Array:
     """Squared distance of every row to the mean, ``(n,)``."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is refused
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite values are rejected later
         if isinstance(rows, Factored):
             inner = inner_products_with_matrix(rows, like(mean, rows.h, dtype=rows.h.dtype))
         else:
@@ -168,50 +168,56 @@ def _from_mean(rows: Embedding, norms: Array, mean: Floats) -> Array:
         return (norms - 2 * inner + float(np.vdot(mean, mean))).clip(min=0)
 
 
-def start(rows: Rows, labelled: Rows | None, plan: Plan) -> State:
+def start_block(rows: Rows, labelled: Rows | None, plan: FarthestPlan) -> FarthestState:
     """Measure every row against the labelled items."""
-    sizes = in_pieces(partial(_sizes, plan), rows)
+    sizes = in_pieces(partial(_measure_sizes, plan), rows)
     norms, lengths = sizes[:, 0], sizes[:, -1]
     xp = namespace(norms)
     if labelled is None:
-        return State(norms, xp.full_like(norms, xp.inf), lengths)
-    return State(norms, nearest_distances(plan(rows), norms, plan(labelled)), lengths)
+        return FarthestState(norms, xp.full_like(norms, xp.inf), lengths)
+    return FarthestState(norms, nearest_distances(plan(rows), norms, plan(labelled)), lengths)
 
 
-def _sizes(plan: Plan, rows: Rows) -> Array:
-    """The squared norms and, without centres, squared distances to the mean, ``(n, 1 or 2)``."""
+def _measure_sizes(plan: FarthestPlan, rows: Rows) -> Array:
+    """The squared norms and, without centers, squared distances to the mean, ``(n, 1 or 2)``."""
     there = plan(rows)
     columns = [squared_norms(there)]
     if plan.mean is not None:
-        columns.append(_from_mean(there, columns[0], plan.moved.move(plan.mean)))
+        columns.append(_distances_to_mean(there, columns[0], plan.moved.move(plan.mean)))
     return namespace(columns[0]).stack(columns, axis=1)
 
 
-def score(state: State, plan: Plan) -> Array:
-    """Return the squared distance to the nearest centre, or to the mean, ``(n,)``."""
+def score_rows(state: FarthestState, plan: FarthestPlan | None = None) -> Array:
+    """The squared distance to the nearest center, or to the mean, ``(n,)``."""
     xp = namespace(state.nearest)
     return xp.where(xp.isinf(state.nearest), state.lengths, state.nearest)
 
 
-def add(state: State, rows: Rows, picked: Rows, plan: Plan) -> State:
-    """Count the picked items as centres."""
+def add_centers(
+    state: FarthestState, rows: Rows, picked: Rows, plan: FarthestPlan
+) -> FarthestState:
+    """Count the picked items as centers."""
     distances = nearest_distances(plan(rows), state.norms, plan(picked))
     nearest = namespace(distances).minimum(state.nearest, distances)
-    return State(state.norms, nearest, state.lengths)
+    return FarthestState(state.norms, nearest, state.lengths)
 
 
-def slack(state: State) -> Array:
-    """How far rounding may have moved each distance: the norms cancel in it."""
-    xp = namespace(state.norms)
-    size = state.norms + xp.where(xp.isinf(state.nearest), state.lengths, state.nearest)
-    return size * (ROUNDED * float(xp.finfo(state.norms.dtype).eps))
+def bound_rounding(state: FarthestState) -> Array:
+    """Bound on the rounding error of each distance, in which the norms cancel."""
+    size = state.norms + score_rows(state)
+    return size * (DISTANCE_ROUNDING * float(namespace(size).finfo(state.norms.dtype).eps))
 
 
-def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Plan) -> Floats:
+def measure_exactly(
+    rows: Rows, labelled: Rows | None, picked: Rows | None, plan: FarthestPlan
+) -> Floats:
     """The score from its definition, in float64, ``(n,)``."""
     centres = [part for part in (labelled, picked) if part is not None]
     if not centres and plan.mean is not None:
-        return _exactly_from_mean(float64(plan.plain(rows)), plan.plain.move(plan.mean))
+        plain, mean = to_float64(plan.plain(rows)), plan.plain.move(plan.mean)
+        if isinstance(plain, Factored):
+            return np.asarray(to_numpy(_distances_to_mean(plain, squared_norms(plain), mean)))
+        return np.asarray(to_numpy(arrays.squared_norms(plain - like(mean, plain))))
     found = [
         _exact_distances(plan(rows), plan(part), plan.plain(rows), plan.plain(part))
         for part in centres
@@ -219,31 +225,25 @@ def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Plan) ->
     return np.asarray(np.min(found, axis=0))
 
 
-def _exactly_from_mean(rows: Embedding, mean: Floats) -> Floats:
-    """Squared distance of a few rows to the mean, ``(n,)``."""
-    if isinstance(rows, Factored):
-        return np.asarray(to_numpy(_from_mean(rows, squared_norms(rows), mean)))
-    return np.asarray(to_numpy(arrays.squared_norms(rows - like(mean, rows))))
-
-
 def _exact_distances(
     rows: Embedding, points: Embedding, plain_rows: Embedding, plain_points: Embedding
 ) -> Floats:
     """Squared distance of a few rows to their nearest points, in float64, ``(n,)``.
 
-    Only the points that rounding cannot tell from the nearest are measured in float64, and without
-    the shift, which rounds.
+    Only points that rounding cannot tell from the nearest are measured in float64, and without the
+    shift, which rounds.
     """
     lengths = to_numpy(squared_norms(rows))[:, None] + to_numpy(squared_norms(points))[None, :]
-    rough = lengths - 2 * to_numpy(products(rows, points))
-    error = lengths * (ROUNDED * np.finfo(rough.dtype).eps)
-    places, others = np.nonzero(rough - error <= (rough + error).min(axis=1)[:, None])
+    rough = lengths - 2 * to_numpy(inner_products(rows, points))
+    error = lengths * (DISTANCE_ROUNDING * np.finfo(rough.dtype).eps)
+    index, others = np.nonzero(rough - error <= (rough + error).min(axis=1)[:, None])
     found = np.full(len(rough), np.inf)
-    step = max(PAIRS // max(size(points) // len(points), 1), 1)
-    for first in range(0, len(places), step):
-        here, there = places[first : first + step], others[first : first + step]
-        pairs = _pair_distances(float64(take(plain_rows, here)), float64(take(plain_points, there)))
-        np.minimum.at(found, here, to_numpy(pairs))
+    step = max(PAIRS // max(count_numbers(points) // len(points), 1), 1)
+    for first in range(0, len(index), step):
+        here, there = index[first : first + step], others[first : first + step]
+        near = to_float64(take_embedding(plain_rows, here))
+        far = to_float64(take_embedding(plain_points, there))
+        np.minimum.at(found, here, to_numpy(_pair_distances(near, far)))
     return found
 
 
@@ -255,22 +255,22 @@ def _pair_distances(rows: Embedding, points: Embedding) -> Array:
     return (squared_norms(rows) + squared_norms(points) - 2 * product).clip(min=0)
 
 
-def _back(plan: Plan, scores: Floats) -> Floats:
-    return plan.moved.squares_back(scores)
+def _unscale_scores(plan: FarthestPlan, scores: Floats) -> Floats:
+    return plan.moved.unscale_squares(scores)
 
 
 def make_farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
     return GreedyStrategy(
         ahead=FarthestAhead,
-        begin=lambda shards, labelled, budget, seed: begin(shards, labelled, embed),
-        start=start,
-        score=score,
-        add=add,
-        slack=slack,
-        exact=exact,
+        begin=lambda shards, labelled, budget, seed: begin_traversal(shards, labelled, embed),
+        start=start_block,
+        score=score_rows,
+        add=add_centers,
+        slack=bound_rounding,
+        exact=measure_exactly,
         bounded=True,
-        rescale=_back,
+        rescale=_unscale_scores,
         **facts,
     )
 
@@ -281,7 +281,7 @@ def farthest_first(rows: Embedding, k: int, centers: Embedding | None = None) ->
     Args:
         rows: ``(n, d)`` or `Factored`.
         k: at most ``n``.
-        centers: rows that count as centres from the start.
+        centers: rows that count as centers from the start.
 
     Returns:
         ``(k,)`` row numbers.
@@ -295,7 +295,82 @@ def farthest_first(rows: Embedding, k: int, centers: Embedding | None = None) ->
     if k == 0:
         return np.empty(0, dtype=np.int64)
     labelled = None if centers is None else split_embedding(centers)[0]
-    strategy = make_farthest_strategy(
-        embed, name="farthest_first", needs=(), good_for="", reference=""
-    )
-    return pick_greedily(strategy, shards, labelled, k, seed=0).ids
+    facts: dict[str, Any] = {"name": "farthest_first", "needs": (), "good_for": "", "reference": ""}
+    return pick_greedily(make_farthest_strategy(embed, **facts), shards, labelled, k, seed=0).ids
+
+
+class FarthestAhead:
+    """Makes blocks of farthest-first picks on a GPU (`labelwise.strategy.AheadPicker`)."""
+
+    def __init__(self, strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) -> None:
+        """Prepare without reading rows."""
+        self._strategy, self._shards, self._labelled = strategy, shards, labelled
+        self._width, self._scan = WIDTH, Scan(_pick_farthest, RECORDED_STEPS)
+        self._shard_count = len(shards.map(len))
+
+    def pick_ahead(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
+        """Pick from one window as long as the picks are certain."""
+        width = -(-self._width // self._shard_count)
+        given = (self._strategy, plan, self._labelled, new, new_ids, width)
+        parts = [part for part in self._shards.map(_propose_window, *given) if len(part.ids)]
+        ids = np.concatenate([part.ids for part in parts])
+        rows = concat_embeddings([part.state for part in parts])
+        xp = namespace(parts[0].scores)
+        scores: Any = xp.concat([part.scores for part in parts])
+        slack, outside = max(float(p.slack) for p in parts), max(part.outside for part in parts)
+        index, lowest = xp.arange(len(ids), device=device(scores)), xp.full_like(scores, -xp.inf)
+        constants, state = (squared_distances(rows, rows), index, lowest), (scores,)
+        picks: list[Any] = []
+        while sum(map(len, picks)) < most:
+            state, out = self._scan(constants, state, ROUNDS)
+            where, best, second = map(to_numpy, out)
+            certain = (best - slack > outside) & (best - slack > second + slack)
+            count = count_certain(certain)
+            picks.append(np.stack([where, best], axis=1)[:count])
+            if count < len(certain):
+                break
+        made = np.concatenate(picks)[:most]
+        if len(made) < FEW_PICKS:
+            self._width = min(2 * self._width, MAX_WIDTH)
+        return CertainPicks(ids[made[:, 0].astype(np.int64)], made[:, 1].astype(np.float64))
+
+
+def _propose_window(
+    shard: Shard,
+    strategy: GreedyStrategy,
+    plan: Any,
+    labelled: Rows | None,
+    new: Rows,
+    new_ids: Ids,
+    width: int,
+) -> Proposal:
+    """Count new picks in all rows; return the farthest rows, measured again in float64."""
+    update_block(shard, strategy, plan, new, new_ids)
+    part: BlockScores = shard.state[KEY]
+    top, outside = np.arange(len(shard)), -np.inf
+    if width < len(shard):
+        order = np.argpartition(-part.bounds, width)
+        top, outside = order[:width], float(part.bounds[order[width]])
+    rows = _convert_rows(take_rows(shard.rows, top))
+    state = strategy.start(rows, None if labelled is None else _convert_rows(labelled), plan)
+    state = strategy.add(state, rows, _convert_rows(part.picked.since(0)), plan)
+    assert strategy.slack is not None
+    scores, slack = strategy.score(state, plan), strategy.slack(state)
+    xp = namespace(scores)
+    scores = xp.where(arrays.take(part.taken, top), xp.full_like(scores, -xp.inf), scores)
+    largest = to_numpy(xp.max(slack)) if len(top) else np.zeros(())
+    return Proposal(shard.ids[top], {}, plan(rows), scores, largest, outside)
+
+
+def _convert_rows(rows: Rows) -> dict[str, Any]:
+    return {name: each(rows[name], arrays.float64) for name in rows}
+
+
+def _pick_farthest(constants: Arrays, state: Arrays) -> tuple[Arrays, Arrays]:
+    """One pick: its position, its distance, and the second largest distance."""
+    (caps, index, lowest), (scores,) = constants, state
+    xp = namespace(scores)
+    best, where = xp.max(scores), xp.argmax(scores)
+    others = xp.where(index == where, lowest, scores)
+    cap = caps[xp.reshape(where, (1,))][0, :]
+    return (xp.minimum(others, cap),), (where, best, xp.max(others))

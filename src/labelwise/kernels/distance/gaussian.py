@@ -1,7 +1,7 @@
 r"""The Gaussian kernel :math:`k(x, y) = \exp(-|x - y|^2 / 2 h^2)`, in float64.
 
-Distances come from norms and products, and most of both cancels for rows that lie close together
-or far from the origin. In float64 nine digits are left where float32 would leave none.
+Norms and products cancel in the distance of rows that lie close together or far from the origin;
+float64 leaves nine digits where float32 would leave none.
 """
 
 import numpy as np
@@ -19,18 +19,18 @@ from labelwise.kernels.float64_blocks import multiply_in_float64
 from labelwise.kernels.scaling import apply_scale, scale_near_one
 
 KERNELS = 1 << 22
-"""How many kernels are held at a time (32 MB)."""
+"""Kernel values held at a time (32 MB)."""
 
 
 def median_distance(features: Floats) -> float:
-    """The median distance between two different rows; where that is 0, the mean, or 1."""
-    unit = scale_near_one(float(np.abs(features).max(initial=0.0)))
-    features = apply_scale(features, unit)
+    """The median distance between two distinct rows; if it is 0, the mean, or 1."""
+    scale = scale_near_one(float(np.abs(features).max(initial=0.0)))
+    features = apply_scale(features, scale)
     distances = np.sqrt(squared_distances(features, features)[np.triu_indices(len(features), 1)])
     median = float(np.median(distances)) if len(distances) else 0.0
     if median == 0:
         median = float(distances.mean()) if len(distances) else 0.0
-    return median / unit or 1.0
+    return median / scale or 1.0
 
 
 def kernel_sums(features: Array, norms: Array, points: Array, bandwidth: float) -> Array:

@@ -1,8 +1,8 @@
 r"""k-means (Lloyd) over blocks of rows, for up to thousands of clusters.
 
-Alternates between assigning every row to its nearest centre and moving every centre to the mean
-of its rows. A cluster that has lost all its rows restarts at the row that is farthest from its
-own centre, so that ``k`` clusters stay ``k`` clusters as long as there are ``k`` different rows.
+Alternates between assigning every row to its nearest center and moving every center to the mean
+of its rows. An empty cluster restarts at the row that is farthest from its own center, so that all
+``k`` clusters survive as long as there are ``k`` distinct rows.
 
 Cost: one matrix product ``n x d x k`` per round. Memory: a few numbers per row, ``k x d`` sums.
 
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, largest, like, namespace, squared_norms, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.centering import Moved, move_near_origin
-from labelwise.kernels.distance.factored import features
+from labelwise.kernels.distance.centering import MovedReader, move_near_origin
 from labelwise.kernels.distance.farthest import CHUNK
 from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
+from labelwise.kernels.linear.leverage import read_features
 from labelwise.kernels.scaling import binary_exponent
 from labelwise.pool.blocks import Shard, Shards, as_shards
 from labelwise.pool.rows import Rows
@@ -39,15 +39,15 @@ class KMeansClusters:
         centres: ``(k, d)`` float64.
         labels: ``(n,)`` number of each row's cluster.
         distances: ``(n,)`` squared distance of each row to its centre.
-        rounds: how many rounds were made.
-        moved: how rows were read, so that distances were exact.
+        rounds: number of rounds.
+        moved: the reader that moved the rows to keep distances precise.
     """
 
     centres: Floats
     labels: NDArray[np.int64]
     distances: Floats
     rounds: int
-    moved: Moved
+    moved: MovedReader
 
     @property
     def inertia(self) -> float:
@@ -56,7 +56,7 @@ class KMeansClusters:
 
     def nearest(self, rows: Array) -> NDArray[np.int64]:
         """The cluster whose centre is nearest, of other rows than the clustered ones, ``(m,)``."""
-        return assign(self.moved.move(rows), self.moved.move(self.centres))[0]
+        return assign_rows(self.moved.move(rows), self.moved.move(self.centres))[0]
 
 
 def kmeans(
@@ -66,15 +66,15 @@ def kmeans(
     *,
     rounds: int = 30,
     tolerance: float = 1e-4,
-    read: Callable[[Rows], Array] = features,
+    read: Callable[[Rows], Array] = read_features,
 ) -> KMeansClusters:
     """Cluster rows.
 
     Args:
         rows: ``(n, d)`` array, or blocks.
         k: number of clusters, from 1 to ``n``.
-        seed: decides the seeding.
-        rounds: at most so many.
+        seed: determines the seeding.
+        rounds: maximum number.
         tolerance: stop when a round lowers the inertia by less than this fraction.
         read: makes the ``(n, d)`` rows to cluster from a block's representations.
     """
@@ -87,32 +87,32 @@ def kmeans(
     before = np.inf
     done = 0
     while True:
-        sums, counts, inertia = shards.sum(_assign, moved, centres)
+        sums, counts, inertia = shards.sum(_assign_block, moved, centres)
         if done == rounds or not before - inertia > tolerance * inertia:
             break
         before = inertia
-        centres = _move(shards, moved, centres, sums, counts)
+        centres = _move_centers(shards, moved, centres, sums, counts)
         done += 1
         shards.progress("k-means", done, rounds)
-    labels = np.concatenate(shards.map(_labels))
-    distances = moved.squares_back(np.concatenate(shards.map(_distances)))
+    labels = np.concatenate(shards.map(_read_labels))
+    distances = moved.unscale_squares(np.concatenate(shards.map(_read_distances)))
     if np.isinf(distances).any():
         raise BadInput("squared distances of the rows are infinite; scale them down")
-    return KMeansClusters(moved.back(centres), labels, distances, done, moved)
+    return KMeansClusters(moved.move_back(centres), labels, distances, done, moved)
 
 
-def _assign(
+def _assign_block(
     shard: Shard, read: Callable[[Rows], Array], centres: Floats
 ) -> tuple[Floats, Floats, float]:
-    """Assign a block's rows; their sums and counts by cluster, and their inertia."""
+    """Assign a block's rows; return their sums and counts by cluster, and their inertia."""
     rows = read(shard.rows)
-    labels, distances = assign(rows, centres)
+    labels, distances = assign_rows(rows, centres)
     shard.state[KEY] = (labels, distances)
     counts = np.bincount(labels, minlength=len(centres)).astype(np.float64)
-    return _sums(rows, labels, len(centres)), counts, float(distances.sum())
+    return _sum_clusters(rows, labels, len(centres)), counts, float(distances.sum())
 
 
-def assign(rows: Array, centres: Floats) -> tuple[NDArray[np.int64], Floats]:
+def assign_rows(rows: Array, centres: Floats) -> tuple[NDArray[np.int64], Floats]:
     """The nearest centre of every row, ``(n,)``, and the squared distance to it, ``(n,)``."""
     xp = namespace(rows)
     points = like(centres, rows, dtype=rows.dtype)
@@ -132,7 +132,7 @@ def assign(rows: Array, centres: Floats) -> tuple[NDArray[np.int64], Floats]:
     return np.concatenate(labels), np.maximum(np.concatenate(distances).astype(np.float64), 0)
 
 
-def _sums(rows: Array, labels: NDArray[np.int64], k: int) -> Floats:
+def _sum_clusters(rows: Array, labels: NDArray[np.int64], k: int) -> Floats:
     """Sum of the rows of every cluster, ``(k, d)`` in float64."""
     from scipy.sparse import csr_array
 
@@ -142,14 +142,14 @@ def _sums(rows: Array, labels: NDArray[np.int64], k: int) -> Floats:
     return np.asarray(members @ host, dtype=np.float64)
 
 
-def _move(
+def _move_centers(
     shards: Shards, read: Callable[[Rows], Array], centres: Floats, sums: Floats, counts: Floats
 ) -> Floats:
     """Move every centre to the mean of its rows; empty clusters to the farthest rows."""
     moved = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
     empty = np.flatnonzero(counts == 0)
     if len(empty):
-        parts = shards.map(_farthest, len(empty))
+        parts = shards.map(_find_farthest, len(empty))
         ids = np.concatenate([part[0] for part in parts])
         distances = np.concatenate([part[1] for part in parts])
         far = ids[largest(distances, min(len(empty), len(ids)), ids)]
@@ -157,18 +157,18 @@ def _move(
     return moved
 
 
-def _farthest(shard: Shard, count: int) -> tuple[Ids, Floats]:
+def _find_farthest(shard: Shard, count: int) -> tuple[Ids, Floats]:
     distances = shard.state[KEY][1]
     far = largest(distances, min(count, len(distances)), shard.ids)
     return shard.ids[far], distances[far]
 
 
-def _labels(shard: Shard) -> NDArray[np.int64]:
+def _read_labels(shard: Shard) -> NDArray[np.int64]:
     labels: NDArray[np.int64] = shard.state[KEY][0]
     return labels
 
 
-def _distances(shard: Shard) -> Floats:
+def _read_distances(shard: Shard) -> Floats:
     distances: Floats = shard.state[KEY][1]
     return distances
 
@@ -182,9 +182,9 @@ def find_central_items(shards: Shards, clusters: KMeansClusters) -> tuple[Ids, F
     """
     centres = clusters.moved.move(clusters.centres)
     parts = shards.map(_measure_distances, clusters.moved, centres)
-    distances = clusters.moved.squares_back(np.concatenate(parts))
+    distances = clusters.moved.unscale_squares(np.concatenate(parts))
     ids = shards.ids
-    order = np.lexsort((ids, _told_apart(distances, clusters.centres), clusters.labels))
+    order = np.lexsort((ids, _round_distances(distances, clusters.centres), clusters.labels))
     labels = clusters.labels[order]
     starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
     best = order[starts]
@@ -205,8 +205,8 @@ def _measure_distances(shard: Shard, read: Callable[[Rows], Array], centres: Flo
     return np.concatenate(found)
 
 
-def _told_apart(distances: Floats, centres: Floats) -> Floats:
-    """The distances without the digits that rounding may have made, so that equal rows tie."""
+def _round_distances(distances: Floats, centres: Floats) -> Floats:
+    """The distances without digits that may be rounding noise, so that equal rows tie."""
     apart = squared_norms(centres - centres.mean(axis=0))
     scale = np.ldexp(1.0, binary_exponent(max(distances.max(), apart.max())))
     return np.asarray(np.round(distances / scale * 2.0**30))

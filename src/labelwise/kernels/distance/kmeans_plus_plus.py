@@ -1,248 +1,85 @@
-r"""k-means++ seeding, exactly, without touching every row for every pick.
+r"""Exact k-means++ seeding that does not measure every row for every pick.
 
 Each pick is drawn with probability proportional to :math:`D_i^2`, the squared distance to the
-nearest centre so far. :math:`D_i^2` only falls, so an old value is an upper bound. Give every item
-a Poisson clock that rings at the rate of its old :math:`D_i^2`; when it rings, measure the item
-against the centres added since and accept it with probability (:math:`D_i^2` now) / (then). The
+nearest center so far. :math:`D_i^2` only falls, so an old value is an upper bound. Every item has a
+Poisson clock that rings at the rate of its old :math:`D_i^2`; when it rings, the item is measured
+against the centers added since and accepted with probability (:math:`D_i^2` now) / (old value). The
 thinned clocks ring at the rate :math:`D_i^2` now, so the next accepted ring is a draw from the
-k-means++ law. An item that rang is known exactly, so its clock goes on at its present
+k-means++ law. An item that rang is known exactly, so its clock continues at its current
 :math:`D_i^2`. All rows are measured again, with one matrix product, only when that is cheaper than
-the rejected rings to come.
+the expected rejected rings.
 
-The clocks (`kernels.distance.clocks`) are functions of (seed, epoch, item id): the picks depend
-neither on the order nor on the split of the rows.
+The clocks are functions of (seed, epoch, item id): the picks depend neither on the order nor on the
+split of the rows.
+
+Cost: a few passes over the rows and :math:`O(b^2 d)` for the rings. Memory per row: a norm and a
+rate in the precision of the rows and the time of the next ring, 16 bytes for float32 rows.
 
 Reference: D. Arthur, S. Vassilvitskii, "k-means++: The Advantages of Careful Seeding", SODA 2007.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
+from labelwise.arrays import Floats, Ids, largest, row_clocks, row_noise, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.distance import clocks
 from labelwise.kernels.distance.centering import move_near_origin
-from labelwise.kernels.distance.clocks import PICK, Rings
 from labelwise.kernels.distance.factored import (
+    DISTANCE_ROUNDING,
     Embedding,
-    features,
+    count_numbers,
     make_single_block,
     split_embedding,
     squared_distances,
     squared_norms,
-    take,
+    take_embedding,
 )
 from labelwise.kernels.distance.farthest import nearest_distances
-from labelwise.pool.blocks import Shards
-from labelwise.pool.rows import GrowingRows, Rows
+from labelwise.kernels.linear.leverage import read_features
+from labelwise.kernels.loop.block_scores import find_positions
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.pieces import in_pieces
+from labelwise.pool.rows import GrowingRows, Rows, join_rows, take_rows
+from labelwise.threads import side_by_side, spans
 
-FIRST, RINGS, MOST_RINGS, WANTED = 96, 512, 8192, 256
-"""How many rings are looked at together: before any row was measured, when the clocks ring at mere
-bounds and few rings do; afterwards; at most; and how many of them should do."""
+FIRST_RINGS, RINGS, MAX_RINGS = 96, 512, 8192
+"""Rings examined together: before any row was measured (few are accepted), later, at most."""
+WANTED = 256
+"""Accepted rings wanted per batch."""
 RING_COST, ROW_COST = 100, 16
-"""What a ring and a row cost beside the inner products that measure them, in inner products."""
-NOTHING = 1e-290
-"""A sum of D^2 up to this is none: clocks of such rates would ring after an infinite time."""
+"""Cost of a ring and of a row in addition to its inner products, in inner products."""
+SMALLEST_MASS = 1e-290
+"""A sum of D^2 up to this counts as zero: times of rings would overflow."""
 PATIENCE = 1.0
-"""How much cheaper measuring all rows again must be; 0 does it after every pick."""
+"""Factor by which measuring all rows must be cheaper; 0 measures after every pick."""
+KEY = "kmeans_plus_plus"
+KEPT_NUMBERS = 1 << 21
+"""Embeddings of a block up to this size are kept instead of recomputed."""
+SPAN = 1 << 15
+"""Numbers of a block that are processed at a time, which stay in a core's cache."""
+FEW_CENTERS = 32
+"""With fewer centers rows are measured in pieces, because products take little of the time."""
+PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4
+"""Streams of noise: uniform picks, times between rings, acceptance, restarted clocks."""
 
-
-def draw_kmeans_plus_plus(
-    shards: Shards,
-    embed: Callable[[Rows], Embedding],
-    k: int,
-    seed: int,
-    *,
-    centres: Embedding | None = None,
-    first: str = "uniform",
-    name: str = "k-means++",
-) -> tuple[Ids, Floats]:
-    """Draw ``k`` items by the k-means++ law.
-
-    Args:
-        shards: the rows.
-        embed: makes the embedding, ``(n, d)`` or `Factored`, of rows.
-        k: at most the number of rows.
-        seed: decides all draws.
-        centres: an embedding that counts as centres from the start.
-        first: without centres, the first pick: ``"uniform"``, or ``"largest"`` norm.
-        name: what progress is reported as.
-
-    Returns:
-        ids ``(k,)`` in the order drawn, and their D^2 at that moment (the first: its norm, of the
-        rows as `labelwise.kernels.distance.centering` moves them).
-    """
-    # Norms, by which the largest goes, do not outlast a shift.
-    moved = move_near_origin(shards, embed, shifted=first != "largest")
-    best = shards.map(clocks.start, moved, seed, first)
-    draw = _Draw(shards, moved, seed, k, name)
-    if centres is None:
-        _, norm, item = max(best, key=lambda entry: (entry[0], -entry[2]))
-        draw.accept([item], [norm], moved(shards.rows(np.array([item]))))
-        draw.bound(norm)
-    else:
-        draw.refresh(moved.move(centres))
-    draw.run()
-    return np.array(draw.ids, dtype=np.int64), moved.squares_back(np.array(draw.scores))
-
-
-def _accept_in_turn(
-    now: Any, embedding: Embedding, owners: Any, bars: Floats, most: int
-) -> list[tuple[int, float]]:
-    """Which items are accepted, in the order of their rings, and their D^2 at that moment.
-
-    Args:
-        now: ``(u,)`` D^2 of the items; brought up to date in place.
-        embedding: their rows.
-        owners: ``(r,)`` the item of every ring.
-        bars: ``(r,)`` the D^2 that a ring must exceed to be accepted.
-        most: accept no more than so many.
-    """
-    between = to_numpy(squared_distances(embedding, embedding))
-    np.fill_diagonal(between, 0)
-    left = now.astype(between.dtype)  # a minimum of two types would take twice as long
-    accepted: list[tuple[int, float]] = []
-    for owner, bar in zip(owners.tolist(), bars.tolist(), strict=True):
-        distance = left.item(owner)
-        if distance > bar and len(accepted) < most:
-            accepted.append((owner, distance))
-            np.minimum(left, between[owner], out=left)
-    np.minimum(now, left, out=now)
-    return accepted
-
-
-class _Draw:
-    """The picks so far, and the centres added since all rows were last measured."""
-
-    def __init__(self, shards: Shards, embed: Any, seed: int, k: int, name: str) -> None:
-        self.shards, self.embed, self.seed, self.k, self.name = shards, embed, seed, k, name
-        self.ids: list[int] = []
-        self.scores: list[float] = []
-        self._centres = GrowingRows()
-        self._restore: Callable[[Rows], Embedding] = features
-        self._run_epoch, self._turn, self._measured = 0, 0, 0
-        self._now, self._mass = 0.0, 0.0
-        self._known: tuple[Ids, Any] = np.empty(0, dtype=np.int64), np.empty(0)
-
-    def accept(self, ids: list[int], scores: list[float], embedding: Embedding) -> None:
-        """Count picks as centres."""
-        self.ids += ids
-        self.scores += scores
-        rows, self._restore = split_embedding(embedding)
-        self._centres.append(rows)
-        self.shards.progress(self.name, len(self.ids), self.k)
-
-    def bound(self, norm: float) -> None:
-        """Start the clocks at bounds: no row but the first pick has been measured yet."""
-        self._restart(clocks.bound, norm)
-
-    def refresh(self, centres: Embedding | None) -> None:
-        """Measure all rows against the centres added since the last time; start the clocks anew."""
-        self._restart(clocks.refresh, self.embed, centres)
-        self._measured = len(self.ids)
-
-    def _restart(self, function: Callable[..., float], *arguments: Any) -> None:
-        self._run_epoch += 1
-        self._turn, self._now = 0, 0.0
-        taken = np.array(self.ids, dtype=np.int64)
-        masses = self.shards.map(function, *arguments, taken, self.seed, self._run_epoch)
-        self._mass = float(sum(masses))
-        if not self._mass < np.inf:
-            raise BadInput("squared distances of the rows add up to infinity; scale them down")
-
-    def run(self) -> None:
-        rate = 1.0
-        while len(self.ids) < self.k:
-            if self._mass <= NOTHING:
-                self._fill()
-                return
-            before = len(self.ids)
-            rings = self._next_rings(rate)
-            self._settle(rings)
-            rate = (len(self.ids) - before + 1) / (len(rings.owners) + 2)
-            # No ring at all: the mass may be what rounding left of it, and is added up anew.
-            if not len(rings.owners) or self._worth_measuring(rate):
-                self.refresh(self.added() if len(self.ids) > self._measured else None)
-                rate = 1.0
-
-    def _worth_measuring(self, rate: float) -> bool:
-        """Whether measuring all rows again, after which most rings do, is cheaper than going on.
-
-        The part of the rings that do falls on the way; that it does so in inverse proportion to
-        the number of picks is a guess which errs on the side of measuring.
-        """
-        left, added = self.k - len(self.ids), len(self.ids) - self._measured
-        falling = 1 + left / (2 * max(len(self.ids), 1))
-        going_on = left / rate * falling * (added + left / 2 + RING_COST)
-        again = len(self.shards) * (added + ROW_COST) + 2 * left * (left / 2 + RING_COST)
-        return added > 0 and going_on > PATIENCE * again
-
-    def added(self) -> Embedding:
-        """The centres added since all rows were measured, of which there is one at least."""
-        return self._restore(self._centres.since(self._measured))
-
-    def _next_rings(self, rate: float) -> Rings:
-        """The next rings of all clocks, in the order of time; ``rate`` is how many are accepted."""
-        wanted = min(WANTED, self.k - len(self.ids)) / rate
-        count = min(max(wanted, min(RINGS, 2 * wanted + 4)), MOST_RINGS)
-        if not self._measured and not self._turn:
-            count = min(count, FIRST)
-        since, self._now = self._now, self._now + count / self._mass
-        self._turn += 1
-        turn = (self._run_epoch, self._turn)
-        return clocks.join(
-            self.shards.map(clocks.ring, since, self._now, self._known, self.seed, turn)
-        )
-
-    def _settle(self, rings: Rings) -> None:
-        """Accept rings in the order of time, each with its D^2 at that moment."""
-        if not len(rings.ids):
-            return
-        now, embedding = rings.rates.copy(), self.embed(rings.rows)
-        if len(self.ids) > self._measured:
-            norms = squared_norms(embedding)
-            now = np.minimum(now, to_numpy(nearest_distances(embedding, norms, self.added())))
-        now[now <= rings.rounding] = 0
-        bars = rings.accept * rings.rates[rings.owners]
-        # D^2 only falls: what is rejected against the centres so far stays rejected.
-        alive = np.flatnonzero(now[rings.owners] > bars)
-        items, owners = np.unique(rings.owners[alive], return_inverse=True)
-        left, close = now[items], take(embedding, items)
-        accepted = _accept_in_turn(left, close, owners, bars[alive], self.k - len(self.ids))
-        where = [place for place, _ in accepted]
-        self.accept(
-            rings.ids[items[where]].tolist(),
-            [distance for _, distance in accepted],
-            take(close, np.array(where, dtype=np.intp)),
-        )
-        now[items] = np.where(left <= rings.rounding[items], 0, left)
-        order = np.argsort(rings.ids)
-        self._known = rings.ids[order], now[order]
-        fallen = rings.rates.sum(dtype=np.float64) - now.sum(dtype=np.float64)
-        self._mass = max(self._mass - float(fallen), 0.0)
-
-    def _fill(self) -> None:
-        """All that is left lies on a centre: draw uniformly."""
-        ids = np.setdiff1d(self.shards.ids, np.array(self.ids, dtype=np.int64))
-        left = self.k - len(self.ids)
-        order = largest(row_noise(self.seed, ids, PICK, 1), left, ids)
-        self.ids += ids[order].tolist()
-        self.scores += [0.0] * left
-        self.shards.progress(self.name, self.k, self.k)
+Turn = tuple[int, int]
+"""Number of times that all rows were measured, and number of ring batches since."""
 
 
 def kmeans_plus_plus(
     rows: Embedding, k: int, seed: int, centers: Embedding | None = None, *, first: str = "uniform"
 ) -> Ids:
-    """Draw ``k`` different rows by the k-means++ law.
+    """Draw ``k`` distinct rows by the k-means++ law.
 
     Args:
         rows: ``(n, d)`` or `labelwise.kernels.Factored`.
         k: at most ``n``.
-        seed: decides the draw.
-        centers: rows that count as centres from the start; without any, the first pick is
+        seed: determines the draw.
+        centers: rows that count as centers from the start; without any, the first pick is
             uniform, or the row of the largest norm with ``first="largest"``.
         first: ``"uniform"`` or ``"largest"``.
 
@@ -262,3 +99,378 @@ def kmeans_plus_plus(
     if k == 0:
         return np.empty(0, dtype=np.int64)
     return draw_kmeans_plus_plus(shards, embed, k, seed, centres=centers, first=first)[0]
+
+
+def draw_kmeans_plus_plus(
+    shards: Shards,
+    embed: Callable[[Rows], Embedding],
+    k: int,
+    seed: int,
+    *,
+    centres: Embedding | None = None,
+    first: str = "uniform",
+    name: str = "k-means++",
+) -> tuple[Ids, Floats]:
+    """Draw ``k`` items by the k-means++ law.
+
+    Args:
+        shards: the rows.
+        embed: makes the embedding, ``(n, d)`` or `Factored`, of rows.
+        k: at most the number of rows.
+        seed: determines all draws.
+        centres: an embedding that counts as centers from the start.
+        first: first pick without centers: ``"uniform"``, or ``"largest"`` norm.
+        name: label of the progress reports.
+
+    Returns:
+        ids ``(k,)`` in the order drawn, and their D^2 at that moment (the first: its norm, of the
+        rows as `labelwise.kernels.distance.centering` moves them).
+    """
+    # A shift would change the norms, by which the largest is chosen.
+    moved = move_near_origin(shards, embed, shifted=first != "largest")
+    best = shards.map(measure_norms, moved, seed, first)
+    draw = SeedingRun(shards, moved, seed, k, name)
+    if centres is None:
+        _, norm, item = max(best, key=lambda entry: (entry[0], -entry[2]))
+        draw.add_centers([item], [norm], moved(shards.rows(np.array([item]))))
+        draw.start_bounded_clocks(norm)
+    else:
+        draw.measure_all_rows(moved.move(centres))
+    draw.run_clocks()
+    return np.array(draw.ids, dtype=np.int64), moved.unscale_squares(np.array(draw.scores))
+
+
+@dataclass
+class RingBatch:
+    """Rings of clocks (item, time, noise for acceptance), and the items that rang.
+
+    ``owners``, ``times`` and ``accept`` have one entry per ring; ``owners`` are positions in
+    ``ids``, which like ``rates``, ``rounding`` and ``rows`` has one entry per item.
+    """
+
+    owners: Any
+    times: Floats
+    accept: Floats
+    ids: Ids
+    rates: Any
+    rounding: Any
+    rows: dict[str, Any]
+
+
+class SeedingRun:
+    """The picks so far, and the centers added since all rows were last measured."""
+
+    def __init__(self, shards: Shards, embed: Any, seed: int, k: int, name: str) -> None:
+        """Start without picks."""
+        self.shards, self.embed, self.seed, self.k, self.name = shards, embed, seed, k, name
+        self.ids: list[int] = []
+        self.scores: list[float] = []
+        self._centres = GrowingRows()
+        self._restore: Callable[[Rows], Embedding] = read_features
+        self._epoch, self._turn, self._measured = 0, 0, 0
+        self._now, self._mass = 0.0, 0.0
+        self._known: tuple[Ids, Any] = np.empty(0, dtype=np.int64), np.empty(0)
+
+    def add_centers(self, ids: list[int], scores: list[float], embedding: Embedding) -> None:
+        """Count picks as centers."""
+        self.ids += ids
+        self.scores += scores
+        rows, self._restore = split_embedding(embedding)
+        self._centres.append(rows)
+        self.shards.progress(self.name, len(self.ids), self.k)
+
+    def start_bounded_clocks(self, norm: float) -> None:
+        """Start the clocks at bounds of D^2: no row but the first pick has been measured yet."""
+        self._restart_clocks(bound_rates, norm)
+
+    def measure_all_rows(self, centres: Embedding | None) -> None:
+        """Measure all rows against the centers added since the last time; restart the clocks."""
+        self._restart_clocks(measure_rates, self.embed, centres)
+        self._measured = len(self.ids)
+
+    def _restart_clocks(self, function: Callable[..., float], *arguments: Any) -> None:
+        self._epoch += 1
+        self._turn, self._now = 0, 0.0
+        taken = np.array(self.ids, dtype=np.int64)
+        masses = self.shards.map(function, *arguments, taken, self.seed, self._epoch)
+        self._mass = float(sum(masses))
+        if not self._mass < np.inf:
+            raise BadInput("squared distances of the rows add up to infinity; scale them down")
+
+    def run_clocks(self) -> None:
+        """Accept rings until ``k`` items are picked."""
+        rate = 1.0
+        while len(self.ids) < self.k:
+            if self._mass <= SMALLEST_MASS:
+                self._fill_up()
+                return
+            before = len(self.ids)
+            rings = self._next_rings(rate)
+            self._accept_rings(rings)
+            rate = (len(self.ids) - before + 1) / (len(rings.owners) + 2)
+            # Without any ring the mass may be a rounding residue; measuring sums it again.
+            if not len(rings.owners) or self._is_measuring_cheaper(rate):
+                self.measure_all_rows(
+                    self._added_centers() if len(self.ids) > self._measured else None
+                )
+                rate = 1.0
+
+    def _is_measuring_cheaper(self, rate: float) -> bool:
+        """Whether measuring all rows, after which most rings are accepted, is cheaper.
+
+        The acceptance rate falls over time; it is assumed to fall in inverse proportion to the
+        number of picks, which errs on the side of measuring.
+        """
+        left, added = self.k - len(self.ids), len(self.ids) - self._measured
+        falling = 1 + left / (2 * max(len(self.ids), 1))
+        continuing = left / rate * falling * (added + left / 2 + RING_COST)
+        measuring = len(self.shards) * (added + ROW_COST) + 2 * left * (left / 2 + RING_COST)
+        return added > 0 and continuing > PATIENCE * measuring
+
+    def _added_centers(self) -> Embedding:
+        """The centers added since all rows were measured, at least one."""
+        return self._restore(self._centres.since(self._measured))
+
+    def _next_rings(self, rate: float) -> RingBatch:
+        """The next rings of all clocks in the order of time; ``rate`` is the acceptance rate."""
+        wanted = min(WANTED, self.k - len(self.ids)) / rate
+        count = min(max(wanted, min(RINGS, 2 * wanted + 4)), MAX_RINGS)
+        if not self._measured and not self._turn:
+            count = min(count, FIRST_RINGS)
+        since, self._now = self._now, self._now + count / self._mass
+        self._turn += 1
+        turn = (self._epoch, self._turn)
+        parts = self.shards.map(ring_clocks, since, self._now, self._known, self.seed, turn)
+        return _join_batches(parts)
+
+    def _accept_rings(self, rings: RingBatch) -> None:
+        """Accept rings in the order of time, each with its D^2 at that moment."""
+        if not len(rings.ids):
+            return
+        now, embedding = rings.rates.copy(), self.embed(rings.rows)
+        if len(self.ids) > self._measured:
+            norms = squared_norms(embedding)
+            distances = nearest_distances(embedding, norms, self._added_centers())
+            now = np.minimum(now, to_numpy(distances))
+        now[now <= rings.rounding] = 0
+        bars = rings.accept * rings.rates[rings.owners]
+        # D^2 only falls: a ring rejected against the centers so far stays rejected.
+        alive = np.flatnonzero(now[rings.owners] > bars)
+        items, owners = np.unique(rings.owners[alive], return_inverse=True)
+        left, close = now[items], take_embedding(embedding, items)
+        accepted = _accept_in_order(left, close, owners, bars[alive], self.k - len(self.ids))
+        where = [position for position, _ in accepted]
+        self.add_centers(
+            rings.ids[items[where]].tolist(),
+            [distance for _, distance in accepted],
+            take_embedding(close, np.array(where, dtype=np.intp)),
+        )
+        now[items] = np.where(left <= rings.rounding[items], 0, left)
+        order = np.argsort(rings.ids)
+        self._known = rings.ids[order], now[order]
+        fallen = rings.rates.sum(dtype=np.float64) - now.sum(dtype=np.float64)
+        self._mass = max(self._mass - float(fallen), 0.0)
+
+    def _fill_up(self) -> None:
+        """All remaining items coincide with a center: draw uniformly."""
+        ids = np.setdiff1d(self.shards.ids, np.array(self.ids, dtype=np.int64))
+        left = self.k - len(self.ids)
+        order = largest(row_noise(self.seed, ids, PICK, 1), left, ids)
+        self.ids += ids[order].tolist()
+        self.scores += [0.0] * left
+        self.shards.progress(self.name, self.k, self.k)
+
+
+def _accept_in_order(
+    now: Any, embedding: Embedding, owners: Any, bars: Floats, most: int
+) -> list[tuple[int, float]]:
+    """The accepted items in the order of their rings, and their D^2 at that moment.
+
+    Args:
+        now: ``(u,)`` D^2 of the items; updated in place.
+        embedding: their rows.
+        owners: ``(r,)`` the item of every ring.
+        bars: ``(r,)`` the D^2 that a ring must exceed to be accepted.
+        most: maximum number of accepted items.
+    """
+    between = to_numpy(squared_distances(embedding, embedding))
+    np.fill_diagonal(between, 0)
+    left = now.astype(between.dtype)  # a minimum of two types would take twice as long
+    accepted: list[tuple[int, float]] = []
+    for owner, bar in zip(owners.tolist(), bars.tolist(), strict=True):
+        distance = left.item(owner)
+        if distance > bar and len(accepted) < most:
+            accepted.append((owner, distance))
+            np.minimum(left, between[owner], out=left)
+    np.minimum(now, left, out=now)
+    return accepted
+
+
+@dataclass
+class ClockBlock:
+    """State of a block; ``(n,)`` each, on the host except the embedding and the norms.
+
+    Attributes:
+        embedding: kept if it is small.
+        norms: squared norms of the rows.
+        rates: bounds of D^2; 0 for picks.
+        rings: time of the next ring of every clock.
+        rung: positions of the items that rang last.
+    """
+
+    embedding: Embedding | None
+    norms: Any
+    rates: Any
+    rings: Floats
+    rung: Any
+
+    def bound_rounding(self, positions: Any = slice(None)) -> Any:
+        """Distances up to these may be rounding alone: copies of a center are never drawn."""
+        norms = to_numpy(self.norms)[positions]
+        return norms * (DISTANCE_ROUNDING * np.finfo(norms.dtype).eps)
+
+
+def measure_norms(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, float, int]:
+    """Measure the norms of a block; return its candidate for the first pick."""
+    kept: list[Embedding] = []
+    norms = in_pieces(partial(_embed_norms, embed, len(shard), kept), shard.rows)
+    host = to_numpy(norms)
+    wrong = ~np.isfinite(host)
+    if wrong.any():
+        raise BadInput(
+            f"the row of item {shard.ids[wrong][0]} is NaN, infinite or too large; leave it out"
+        )
+    embedding = kept[0] if kept else None
+    shard.state[KEY] = ClockBlock(embedding, norms, None, np.empty(0), np.empty(0, dtype=np.intp))
+    if not len(shard):
+        return -np.inf, 0.0, 0
+    ids = shard.ids
+    order = host if first == "largest" else row_noise(seed, ids, PICK)
+    best = largest(order, 1, ids)[0]
+    return float(order[best]), float(host[best]), int(ids[best])
+
+
+def _embed_norms(embed: Any, count: int, kept: list[Embedding], rows: Rows) -> Any:
+    """The squared norms; a small embedding of all ``count`` rows of the block is kept."""
+    embedding = embed(rows)
+    if len(embedding) == count and count_numbers(embedding) <= KEPT_NUMBERS:
+        kept.append(embedding)
+    return squared_norms(embedding)
+
+
+def _embed_distances(embed: Any, centres: Embedding, rows: Rows, norms: Any) -> Any:
+    return nearest_distances(embed(rows), norms, centres)
+
+
+def measure_rates(
+    shard: Shard, embed: Any, centres: Embedding | None, taken: Ids, seed: int, epoch: int
+) -> float:
+    """Measure every row against new centers and restart its clock; return the sum of D^2."""
+    part: ClockBlock = shard.state[KEY]
+    if centres is None:
+        return _start_clocks(shard, part.rates, taken, seed, epoch)
+    if part.embedding is not None:
+        distances = nearest_distances(part.embedding, part.norms, centres)
+    elif len(centres) < FEW_CENTERS:
+        distances = in_pieces(partial(_embed_distances, embed, centres), shard.rows, part.norms)
+    else:
+        distances = _embed_distances(embed, centres, shard.rows, part.norms)
+    rates = np.array(to_numpy(distances))
+    rates[rates <= part.bound_rounding()] = 0
+    if part.rates is not None:
+        np.minimum(part.rates, rates, out=rates)
+    return _start_clocks(shard, rates, taken, seed, epoch)
+
+
+def bound_rates(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> float:
+    """Start the clocks at bounds of D^2 to a center of this squared norm; return their sum."""
+    part: ClockBlock = shard.state[KEY]
+    rates = _map_spans(partial(_bound_distances, norm), to_numpy(part.norms))
+    return _start_clocks(shard, rates, taken, seed, epoch)
+
+
+def _bound_distances(norm: float, norms: Any) -> Any:
+    """Triangle-inequality upper bound on the squared distance to a center."""
+    finest = np.finfo(norms.dtype)
+    bounds = np.sqrt(norms, dtype=np.float64)
+    bounds += np.sqrt(norm)
+    bounds *= bounds
+    bounds *= 1 + 8 * float(finest.eps)  # remains an upper bound after rounding
+    return np.minimum(bounds, float(finest.max), out=bounds).astype(norms.dtype)
+
+
+def _start_clocks(shard: Shard, rates: Any, taken: Ids, seed: int, epoch: int) -> float:
+    part: ClockBlock = shard.state[KEY]
+    ids = shard.ids
+    rates[find_positions(ids, taken)] = 0
+    part.rates, part.rung = rates, part.rung[:0]
+    part.rings = _map_spans(
+        lambda some, theirs: _waiting_times(some, seed, theirs, RING, epoch), rates, ids
+    )
+    return float(rates.sum(dtype=np.float64))
+
+
+def _map_spans(function: Callable[..., Any], *arrays: Any) -> Any:
+    """``function(*arrays)``, ``(n,)``, of host arrays with one entry per row, span by span."""
+
+    def apply_to_span(span: slice) -> Any:
+        return function(*(array[span] for array in arrays))
+
+    return np.concatenate(side_by_side(apply_to_span, spans(len(arrays[0]), SPAN)))
+
+
+def _waiting_times(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:
+    """Times until the next ring of clocks; infinite at rate 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(row_clocks(seed, ids, *stream) / rates)
+
+
+def ring_clocks(
+    shard: Shard, since: float, until: float, known: tuple[Ids, Any], seed: int, turn: Turn
+) -> RingBatch:
+    """All rings of the block's clocks up to a time; the clocks then show their next ring.
+
+    Clocks that rang last continue from ``since`` at the rates in ``known`` (sorted item ids, and
+    rates).
+    """
+    part: ClockBlock = shard.state[KEY]
+    everyone = shard.ids
+    ids = everyone[part.rung]
+    part.rates[part.rung] = known[1][np.searchsorted(known[0], ids)]
+    waits = _waiting_times(part.rates[part.rung], seed, ids, AGAIN, *turn)
+    part.rings[part.rung] = since + waits
+    positions = part.rung = np.flatnonzero(part.rings <= until)
+    owners, times, accept = [positions[:0]], [np.empty(0)], [np.empty(0)]
+    repeat = 0
+    while len(positions):
+        ids = everyone[positions]
+        owners.append(np.searchsorted(part.rung, positions))
+        times.append(part.rings[positions])
+        accept.append(row_noise(seed, ids, ACCEPT, *turn, repeat))
+        waits = _waiting_times(part.rates[positions], seed, ids, RING, *turn, repeat)
+        part.rings[positions] += waits
+        positions = positions[part.rings[positions] <= until]
+        repeat += 1
+    return RingBatch(
+        np.concatenate(owners),
+        np.concatenate(times),
+        np.concatenate(accept),
+        everyone[part.rung],
+        part.rates[part.rung],
+        part.bound_rounding(part.rung),
+        take_rows(shard.rows, part.rung),
+    )
+
+
+def _join_batches(parts: list[RingBatch]) -> RingBatch:
+    """The rings of all blocks, in the order of time."""
+    parts = [part for part in parts if len(part.ids)] or parts[:1]
+    starts = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
+    owners = np.concatenate([part.owners + at for part, at in zip(parts, starts, strict=True)])
+    times, accept, ids, rates, rounding = (
+        np.concatenate([getattr(part, field) for part in parts])
+        for field in ("times", "accept", "ids", "rates", "rounding")
+    )
+    order = np.lexsort((ids[owners], times))
+    rows = join_rows([part.rows for part in parts])
+    return RingBatch(owners[order], times[order], accept[order], ids, rates, rounding, rows)

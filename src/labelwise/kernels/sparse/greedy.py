@@ -33,8 +33,8 @@ from labelwise.arrays import (
 )
 from labelwise.kernels.distance.factored import (
     Factored,
+    inner_products,
     inner_products_with_matrix,
-    products,
     squared_norms,
     weighted_sum,
 )
@@ -172,7 +172,7 @@ class GreedyPursuit:
         first, last = self.count, self.count + len(vectors)
         self._a[first:last, :], self._h[first:last, :] = vectors.a, vectors.h
         self.count = last
-        rows = products(self.vectors, vectors) / self.problem.budget**2
+        rows = inner_products(self.vectors, vectors) / self.problem.budget**2
         self._gram[:last, first:last] = rows
         self._gram[first:last, :last] = namespace(rows).matrix_transpose(rows)
         with_target = inner_products_with_matrix(vectors, self._target)
@@ -280,7 +280,7 @@ def update_block(state: GreedySparseState, rows: Rows, pursuit: GreedyPursuit) -
         return _score_block(state, float64(_multiply_residual(vectors, matrix)), pursuit)
     assert pick is not None
     pick = Factored(*(like(part, state.a, dtype=state.a.dtype) for part in (pick.a, pick.h)))
-    state.columns[:, len(weights) - 1] = products(vectors, pick)[:, 0]
+    state.columns[:, len(weights) - 1] = inner_products(vectors, pick)[:, 0]
     local = like(weights, state.columns, dtype=state.columns.dtype)
     moved = namespace(local).matmul(state.columns[:, : len(weights)], local)
     return _score_block(state, state.first + float64(moved) / pursuit.problem.budget, pursuit)

@@ -12,7 +12,7 @@ that could reach the score of a pick that way are multiplied with all residuals,
 product. Picks are certain up to the first one that another row may have beaten.
 
 Cost of ``k`` picks: one pass, :math:`n K d`, at most :math:`n k K d` multiplications in matrix
-products, and :math:`O(k (t + w)^2)` for ``t`` earlier picks and a window of ``w`` rows.
+inner_products, and :math:`O(k (t + w)^2)` for ``t`` earlier picks and a window of ``w`` rows.
 """
 
 from functools import partial
@@ -23,11 +23,11 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, device, float64, like, namespace, to_numpy
 from labelwise.kernels.distance.factored import (
     Factored,
-    concat,
+    concat_embeddings,
+    inner_products,
     inner_products_with_matrix,
-    products,
     squared_norms,
-    take,
+    take_embedding,
 )
 from labelwise.kernels.loop.block_scores import KEY, BlockScores, count_picks
 from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
@@ -116,7 +116,7 @@ class LookaheadPursuit:
             return CertainPicks(new_ids[:0], np.empty(0))
         width = max(self._width // self._shard_count, 64)
         windows = self._shards.map(_open_window, self._strategy, plan, new, new_ids, width)
-        vectors = concat([window.vectors for window in windows])
+        vectors = concat_embeddings([window.vectors for window in windows])
         costs = namespace(vectors.h).concat([window.costs for window in windows])
         made = self._make_picks(pursuit, windows, vectors, min(self._block, most))
         matrices = _compute_residuals(pursuit, vectors, made)
@@ -130,7 +130,7 @@ class LookaheadPursuit:
             index = to_numpy(made.index)[:count]
             weights = made.window_weights[count, :][like(index, made.index)]
             known = namespace(weights).concat([made.weights[count, :], weights])
-            pursuit.add_weighted_picks(take(vectors, index), known)
+            pursuit.add_weighted_picks(take_embedding(vectors, index), known)
         shown = to_numpy(scores)[:count] / pursuit.problem.squared_scale
         return CertainPicks(ids[:count].astype(np.int64), shown)
 
@@ -178,12 +178,12 @@ def _arrange_step(
     problem, gain, known = pursuit.problem, pursuit.gain, pursuit.count
     xp, size = namespace(vectors.h), capacity + len(vectors)
     kind = {"dtype": vectors.h.dtype, "device": device(vectors.h)}
-    cross = products(vectors, pursuit.vectors) / problem.budget**2
+    cross = inner_products(vectors, pursuit.vectors) / problem.budget**2
     matrix, index = xp.zeros((size, size), **kind), xp.arange(size, device=device(vectors.h))
     matrix[:known, :known] = pursuit.gram
     matrix[capacity:, :known] = cross
     matrix[:known, capacity:] = xp.matrix_transpose(cross)
-    matrix[capacity:, capacity:] = products(vectors, vectors) / problem.budget**2
+    matrix[capacity:, capacity:] = inner_products(vectors, vectors) / problem.budget**2
     matrix[index, index] += problem.beta
     diagonal = xp.asarray(xp.linalg.diagonal(matrix), copy=True)
     matrix[capacity - 1, :] = 0.0

@@ -39,7 +39,13 @@ from labelwise.arrays import (
     row_dots,
     to_numpy,
 )
-from labelwise.kernels.distance.factored import Factored, concat, float64, take, weighted_sum
+from labelwise.kernels.distance.factored import (
+    Factored,
+    concat_embeddings,
+    take_embedding,
+    to_float64,
+    weighted_sum,
+)
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.loop.scan import Arrays, Scan, run_steps
 from labelwise.kernels.placement import count_resident_bytes, find_placement
@@ -258,7 +264,10 @@ def _keep_best_items(
         best = largest(value, problem.budget, ids)
         vectors, variances = compute_vectors(shards.rows(ids[best]), problem.law, placement)
         return ids[best], stepped[best], vectors, variances
-    vectors, variances = concat([p.vectors for p in parts]), xp.concat([p.variances for p in parts])
+    vectors, variances = (
+        concat_embeddings([p.vectors for p in parts]),
+        xp.concat([p.variances for p in parts]),
+    )
     best = _find_largest(value, xp.argsort(ids), problem.budget)
     near = Factored(vectors.a[best], vectors.h[best])
     return ids[best], stepped[best], near, variances[best]
@@ -354,7 +363,7 @@ def _prepare_block(shard: Shard, problem: SparseProblem) -> None:
     order = None if (ids[1:] > ids[:-1]).all() else np.argsort(ids, kind="stable")
     h = vectors.h if problem.copies_features else None
     if 0 < count_resident_bytes(shard) <= FLOAT64_BYTES and str(device(deviations)) != "cpu":
-        vectors = float64(vectors)  # once instead of in every iteration
+        vectors = to_float64(vectors)  # once instead of in every iteration
         h = vectors.h
     xp = namespace(deviations)
     shard.state[KEY] = ThresholdingBlock(
@@ -421,7 +430,7 @@ def _restrict_gradient(
     part: ThresholdingBlock = shard.state[KEY]
     here = np.flatnonzero(np.isin(shard.ids, active))
     gradient = arrays.take(part.gradient, here)
-    vectors = float64(take(part.vectors(shard), here))
+    vectors = to_float64(take_embedding(part.vectors(shard), here))
     image = weighted_sum(vectors, gradient) / problem.budget
     return bring(image, placement), bring(gradient @ gradient, placement)
 
@@ -445,7 +454,7 @@ def _keep_block_items(
     value = spread - (spread - value)
     best = _find_largest(value, part.order, problem.budget)
     vectors = part.vectors(shard)
-    near = Factored(float64(vectors.a[best]), float64(vectors.h[best]))
+    near = Factored(to_float64(vectors.a[best]), to_float64(vectors.h[best]))
     return BlockCandidates(part.ids[best], value[best], stepped[best], near, part.variances[best])
 
 

@@ -23,8 +23,8 @@ from scipy.linalg import cho_solve
 from labelwise.arrays import Array, Floats, bring, device, namespace, to_numpy
 from labelwise.kernels.distance.factored import (
     Factored,
+    inner_products,
     inner_products_with_matrix,
-    products,
     weighted_sum,
 )
 from labelwise.kernels.sparse.problem import SparseProblem
@@ -116,7 +116,7 @@ def solve_best_weights(vectors: Factored, weights: Array, problem: SparseProblem
         problem: the objective.
     """
     target = inner_products_with_matrix(vectors, bring(problem.target, vectors.h)) / problem.budget
-    matrix = products(vectors, vectors) / problem.budget**2
+    matrix = inner_products(vectors, vectors) / problem.budget**2
     unit = namespace(matrix).eye(len(target), dtype=matrix.dtype, device=device(matrix))
     matrix += problem.beta * unit
     start = bring(weights, vectors.h)
