@@ -82,7 +82,7 @@ def test_bad_targets_are_refused(targets, loss, message):
 
 
 def test_nothing_at_all_is_refused():
-    with pytest.raises(BadInput, match="no labelled items; give one labelled item or more"):
+    with pytest.raises(BadInput, match="no labelled items; give at least one"):
         convert_targets(np.zeros(0, dtype=int), 0, "cross_entropy")
 
 
