@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from labelwise.benchmark.batched import BatchableLearner, TrainingTask, fit_together
-from labelwise.benchmark.devices import DeviceClock, described, find_device, move_items
+from labelwise.benchmark.devices import DeviceClock, describe_device, find_device, move_items
 from labelwise.benchmark.networks import make_network
 from labelwise.learners.inputs import ItemSubset
 
@@ -85,7 +85,7 @@ def measure(given: argparse.Namespace, count: int, device) -> dict:
         "milliseconds_one_by_one": 1000 * statistics.median(alone),
         "ratio": statistics.median(alone) / statistics.median(together),
         "largest_difference": gap,
-        "device": described(device),
+        "device": describe_device(device),
         "torch": torch.__version__,
     }
 

@@ -1,1 +1,1 @@
-"""Experiments on real data, and the demonstration."""
+"""Benchmarks: data sets, the experiments of the papers, runs, statistics and reports."""

@@ -26,7 +26,7 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.splits import DataSplit, SplitCache
 from labelwise.errors import BadInput
-from labelwise.learner import FitReport
+from labelwise.learner import FitReport, Learner
 from labelwise.learners.inputs import Items
 from labelwise.rounds import Holdout, LabelEncoding, Round, adapt_options
 from labelwise.selection.result import Selection
@@ -68,19 +68,19 @@ class BatchSelector:
         self._past: list[PastBatch] = []
         self.used_validation = False
 
-    def make_round(self, reader: Any) -> Round:
+    def make_round(self, reader: Learner) -> Round:
         """The pool with a trained learner."""
         round_ = Round(self._pool, reader)
         regression = self._split.classes is None
         round_.hold_model(LabelEncoding(regression), range(self._split.classes or 0))
         return round_
 
-    def represent(self, reader: Any) -> dict[str, Any]:
+    def represent(self, reader: Learner) -> dict[str, Any]:
         """The representations of the pool that the strategy reads."""
         return self.make_round(reader).represent(self._strategy, prefer_members=self._bayesian)
 
     def select(
-        self, reader: Any, rows: Mapping[str, Any], labelled: Ids, budget: int, *, seed: int
+        self, reader: Learner, rows: Mapping[str, Any], labelled: Ids, budget: int, *, seed: int
     ) -> Selection:
         """Select a batch, with options adapted to the history."""
         round_ = self.make_round(reader)
@@ -246,7 +246,7 @@ class BenchmarkRun:
     def _select_batch(self) -> Selection:
         """The batch of this round; for one-shot picks, all picks so far."""
         clock = DeviceClock(self._device)
-        reader: Any = self._models.reader
+        reader: Learner = self._models.reader
         rows, labelled = self._rows, self._labelled()
         number, budget = self.round, self.protocol.batch
         if self._one_shot:

@@ -12,6 +12,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from labelwise.arrays import Floats
 from labelwise.benchmark import protocols
 from labelwise.benchmark.report.experiment import ExperimentRuns, group_experiments
 from labelwise.benchmark.report.figures import (
@@ -263,7 +264,7 @@ def _draw_section_curves(findings: ExperimentFindings) -> dict[str, Any]:
     }
 
 
-def _format_wins(names: Sequence[str], wins: Any) -> dict[str, Any]:
+def _format_wins(names: Sequence[str], wins: Floats) -> dict[str, Any]:
     """Rows of name and percentages; None where two strategies were never compared."""
     rows = [
         (name, [None if share != share else round(100 * float(share)) for share in row])

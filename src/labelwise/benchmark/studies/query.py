@@ -17,6 +17,7 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import DataSplit, split_dataset
 from labelwise.benchmark.studies.lines import make_line
+from labelwise.learner import Learner
 from labelwise.learners.inputs import Items
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
@@ -41,7 +42,7 @@ class RepresentedPool(NamedTuple):
 
     split: DataSplit
     items: Items
-    reader: Any
+    reader: Learner
     rows: Mapping[str, Any]
     seconds: Mapping[str, float]
 
