@@ -32,6 +32,9 @@ from labelwise.benchmark.statistics import (
     win_matrix,
 )
 
+BASELINES = ("random", "badge")
+"""Default baselines; the first one that was run is used in the summary."""
+
 LEVEL = 0.05
 """Significance level of the tests, after correction."""
 
@@ -196,7 +199,7 @@ class CombinedFindings:
 
 
 def analyse_experiment(
-    experiment: ExperimentRuns, baselines: Sequence[str] = ("random", "badge")
+    experiment: ExperimentRuns, baselines: Sequence[str] = BASELINES
 ) -> ExperimentFindings:
     """Compute all results of an experiment; the first baseline is used in the summary."""
     run = tuple(name for name in baselines if name in experiment.strategies)

@@ -28,6 +28,7 @@ from labelwise.benchmark.report.figures import (
     to_svg,
 )
 from labelwise.benchmark.report.findings import (
+    BASELINES,
     CombinedFindings,
     ExperimentFindings,
     analyse_experiment,
@@ -55,9 +56,6 @@ from labelwise.benchmark.report.texts import (
 from labelwise.benchmark.results import RoundResult
 from labelwise.files import write_text
 from labelwise.pages import render_page
-
-BASELINES = ("random", "badge")
-"""Default baselines; the first one that was run is used in the summary."""
 
 
 def write_report(
