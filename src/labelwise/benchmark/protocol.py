@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from labelwise.errors import BadInput, UnknownName
+from labelwise.strategies import get
 
 METRICS = {"accuracy": True, "mse": False, "imbalance": False}
 """Metrics of benchmark runs, and whether higher is better."""
@@ -183,8 +184,6 @@ class Protocol:
         """
         if names is None:
             return self.entrants
-        from labelwise.strategies import get
-
         found: dict[str, Entrant] = {}
         for name in names:
             own = [entrant for entrant in self.entrants if entrant.strategy == get(name).name]
