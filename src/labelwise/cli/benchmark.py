@@ -210,7 +210,8 @@ def write_benchmark_report(
     if figures is not None:
         check_output_folder(figures)
     try:
-        from labelwise.benchmark.report.page import BASELINES, write_report
+        from labelwise.benchmark.report.findings import BASELINES
+        from labelwise.benchmark.report.page import write_report
     except ImportError as error:
         raise MissingDependency(
             f"the report needs matplotlib ({error}); run pip install 'labelwise[demo]'"
