@@ -1,10 +1,9 @@
-"""What the ``labelwise`` command runs first: it imports nothing that takes time.
+"""Entry point of the ``labelwise`` command; imports nothing that takes time.
 
-`labelwise` imports NumPy, and that takes a good part of the time before the command answers. An
-interruption in the middle of it has nothing to clean up, and an exception there would not do:
-Python prints and forgets one that comes while it tidies up after an import. So until all commands
-are imported, Ctrl-C leaves at once; after that it is an exception as usual, for the command to end
-in good order.
+Importing ``labelwise`` and NumPy takes most of the start-up time. An exception during an import can
+be lost, because Python prints and ignores exceptions raised in its clean-up code. So until all
+commands are imported, Ctrl-C exits at once: nothing needs cleaning up yet. After that it raises
+KeyboardInterrupt as usual.
 """
 
 import os
@@ -12,21 +11,21 @@ import signal
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
-    usual = signal.getsignal(signal.SIGINT)
+    """Run the command line and exit with its code."""
+    handler = signal.getsignal(signal.SIGINT)
     try:
-        if usual is signal.default_int_handler:  # else it is ignored, as in the background
-            signal.signal(signal.SIGINT, _leave)
+        if handler is signal.default_int_handler:  # otherwise the signal is ignored (background)
+            signal.signal(signal.SIGINT, _exit_at_once)
         import labelwise.cli
         import labelwise.cli.commands
 
-        if usual is signal.default_int_handler:
-            signal.signal(signal.SIGINT, usual)
+        if handler is signal.default_int_handler:
+            signal.signal(signal.SIGINT, handler)
         labelwise.cli.main()
     except KeyboardInterrupt:
-        _leave()
+        _exit_at_once()
 
 
-def _leave(*_: object) -> None:
+def _exit_at_once(*_: object) -> None:
     os.write(2, b"labelwise: interrupted\n")
     os._exit(130)
