@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from labelwise.arrays import Ids, to_numpy
 from labelwise.benchmark.batched import BatchableLearner, TrainingTask
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
 from labelwise.benchmark.last_layer import LastLayerLearner
 from labelwise.benchmark.networks import AUGMENTATIONS, make_linear, make_network
@@ -99,7 +100,7 @@ class ModelSet:
             for learner, pool, own in zip(self.learners.values(), self._pools, seeds, strict=True)
         ]
 
-    def measure(self, targets: NDArray[Any], metric: str) -> list[float]:
+    def measure(self, targets: Arrays, metric: str) -> list[float]:
         """Accuracy or mean squared error of every network on the test items."""
         found = []
         for learner, test in zip(self.learners.values(), self._tests, strict=True):
@@ -229,5 +230,5 @@ def network_seeds(seed: int, count: int) -> list[int]:
     return [seed, *others]
 
 
-def _compute_features(learner: TorchLearner, items: Items) -> NDArray[Any]:
+def _compute_features(learner: TorchLearner, items: Items) -> Arrays:
     return np.asarray(to_numpy(learner.represent(items, ["features"])["features"]))

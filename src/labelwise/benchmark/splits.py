@@ -8,13 +8,13 @@ A split is the same for all strategies, so the runs of a seed are paired. Images
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.datasets import CATALOGUE, Dataset, available, load
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
 from labelwise.benchmark.protocol import Protocol
 from labelwise.errors import BadInput
@@ -44,12 +44,12 @@ class DataSplit:
     """
 
     ids: Ids
-    inputs: NDArray[Any]
-    targets: NDArray[Any]
+    inputs: Arrays
+    targets: Arrays
     first: Ids
-    test_inputs: NDArray[Any]
-    test_targets: NDArray[Any]
-    validation: tuple[NDArray[Any], NDArray[Any]] | None
+    test_inputs: Arrays
+    test_targets: Arrays
+    validation: tuple[Arrays, Arrays] | None
     classes: int | None
 
     @property
@@ -140,7 +140,7 @@ def load_standardized(name: str) -> Dataset:
     return replace(data, targets=scale(data.targets), test_targets=scale(data.test_targets))
 
 
-def _fit_scale(values: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _fit_scale(values: Arrays) -> Callable[[Arrays], Arrays]:
     """The function that scales to mean 0 and deviation 1 per channel or column."""
     some = values[:SCALED_BY].astype(np.float64)
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)

@@ -29,11 +29,12 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import gammaln
 
 from labelwise.arrays import Floats
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.errors import BadInput
 
 EXACT_RESAMPLES, DRAWS = 8, 10_000
@@ -207,7 +208,7 @@ def mean_estimate(values: ArrayLike) -> Estimate:
     return bootstrap(lambda shares: shares @ numbers, len(numbers))
 
 
-def _lower_quantile(values: NDArray[Any], chances: Floats, tail: float) -> float:
+def _lower_quantile(values: Arrays, chances: Floats, tail: float) -> float:
     """The smallest value with at least ``tail`` of the probability at or below it."""
     order = np.argsort(values, kind="stable")
     place = int(np.searchsorted(np.cumsum(chances[order]), tail * (1 - 1e-9)))

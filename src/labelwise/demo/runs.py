@@ -13,10 +13,10 @@ from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from labelwise.arrays import Floats, Ids
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.statistics import Estimate, bootstrap, labels_needed, mean_estimate
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.learners.primal_dual import PrimalDualLearner
@@ -218,7 +218,7 @@ class DemoComparison:
 
 
 def compare_strategies(
-    labels: NDArray[Any], accuracies: Mapping[str, Floats], baseline: str = BASELINE
+    labels: Arrays, accuracies: Mapping[str, Floats], baseline: str = BASELINE
 ) -> list[DemoComparison]:
     """Compare all strategies with the baseline; the bootstrap draws seeds for all together.
 

@@ -10,12 +10,10 @@ Networks", ICML 2019; the Lite form is by R. Liu, 2020.
 
 import io
 from math import ceil
-from typing import Any
 
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from labelwise.benchmark.datasets.entries import Files
+from labelwise.benchmark.datasets.entries import Arrays, Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.image_networks import (
     SamePadding,
@@ -112,7 +110,7 @@ def round_channels(channels: float) -> int:
     return near + 8 if near < 0.9 * channels else near
 
 
-def read_weights(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, Arrays]:
     """The parameters from a PyTorch file, without the last layer and the counters."""
     (data,) = files.values()
     return {
@@ -122,7 +120,7 @@ def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     }
 
 
-def build_encoder(version: int, side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+def build_encoder(version: int, side: int, weights: Weights, corpus: Arrays) -> Encode:
     """The function that encodes images, resized to ``side``."""
     network = fill_weights(EfficientNetLite(version), weights)
     return make_image_encoder(network, side, mean=(MEAN,) * 3, deviation=(DEVIATION,) * 3)

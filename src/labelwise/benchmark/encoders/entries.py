@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from numpy.typing import NDArray
+from labelwise.benchmark.datasets.entries import Arrays, DataPackage, Files
 
-from labelwise.benchmark.datasets.entries import DataPackage, Files
-
-Weights = Mapping[str, NDArray[Any]]
+Weights = Mapping[str, Arrays]
 """Arrays by name; other content, such as a vocabulary, as uint8 bytes."""
 
-Encode = Callable[[NDArray[Any]], NDArray[Any]]
+Encode = Callable[[Arrays], Arrays]
 """``encode(items) -> (b, width)`` float32, for a batch of images or texts."""
 
 
@@ -36,10 +34,10 @@ class PretrainedEncoder:
     name: str
     kind: Literal["images", "texts"]
     width: int
-    build: Callable[[Weights, NDArray[Any]], Encode]
+    build: Callable[[Weights, Arrays], Encode]
     about: str
     package: DataPackage | None = None
     patterns: tuple[str, ...] = ()
-    read: Callable[[Files], dict[str, NDArray[Any]]] | None = None
+    read: Callable[[Files], dict[str, Arrays]] | None = None
     digest: str | None = None
     licence: str = "not stated"

@@ -10,14 +10,14 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelwise.arrays import Ids, row_noise
 from labelwise.benchmark.datasets import load as load_data
 from labelwise.benchmark.datasets import store
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.encoders.entries import PretrainedEncoder
 from labelwise.benchmark.encoders.weights import load_weights
 from labelwise.errors import BadInput
@@ -43,9 +43,9 @@ class EncodedItems(NamedTuple):
     """
 
     rows: Ids
-    features: NDArray[Any]
+    features: Arrays
     test_rows: Ids
-    test_features: NDArray[Any]
+    test_features: Arrays
 
 
 def choose_rows(count: int, wanted: int) -> Ids:
@@ -100,7 +100,7 @@ def read_features(
 ) -> EncodedItems:
     """Stored features, checked; BadInput if they are missing or were changed."""
     wanted = counts or COUNTS[encoder.kind]
-    parts: list[NDArray[Any]] = []
+    parts: list[Arrays] = []
     for part in (0, 1):
         path = _feature_file(encoder, dataset, part, wanted)
         again = f"run python -m labelwise.benchmark.encoders encode {encoder.name} {dataset}"
@@ -123,7 +123,7 @@ def _feature_file(
     return folder / f"{encoder.name}-{PARTS[part]}-{counts[part]}.npy"
 
 
-def _write_features(path: Path, found: NDArray[Any], encoder: PretrainedEncoder, rows: Ids) -> None:
+def _write_features(path: Path, found: Arrays, encoder: PretrainedEncoder, rows: Ids) -> None:
     """Store features atomically, after the file that describes them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     note = {
@@ -139,7 +139,7 @@ def _write_features(path: Path, found: NDArray[Any], encoder: PretrainedEncoder,
         path.with_suffix(".json").write_text(json.dumps(note))
 
 
-def _digest_array(found: NDArray[Any]) -> str:
+def _digest_array(found: Arrays) -> str:
     return hashlib.sha256(np.ascontiguousarray(found).view(np.uint8).data).hexdigest()
 
 
@@ -147,9 +147,7 @@ REGULARIZATION = 0.01
 """Inverse penalty of the probe's logistic regression."""
 
 
-def standardize_features(
-    features: NDArray[Any], test_features: NDArray[Any]
-) -> tuple[NDArray[Any], ...]:
+def standardize_features(features: Arrays, test_features: Arrays) -> tuple[Arrays, ...]:
     """Center and scale both by the first, to mean square 1; one scale for all columns.
 
     >>> near, far = standardize_features(np.array([[1.0, 2.0], [3.0, 2.0]]), np.array([[2.0, 3.0]]))
@@ -163,9 +161,7 @@ def standardize_features(
     return (features - centre) / spread, (test_features - centre) / spread
 
 
-def probe(
-    encoded: EncodedItems, targets: NDArray[Any], test_targets: NDArray[Any], labels: int
-) -> float:
+def probe(encoded: EncodedItems, targets: Arrays, test_targets: Arrays, labels: int) -> float:
     """Test accuracy of logistic regression on the features of the first ``labels`` items.
 
     Args:

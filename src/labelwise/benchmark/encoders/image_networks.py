@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.encoders.entries import Encode, Weights
 
 BATCH = 8
@@ -43,7 +43,7 @@ def make_image_encoder(
     network = to(memory_format=torch.channels_last)  # a third faster on a CPU
     shift, scale = (torch.tensor(values).reshape(1, 3, 1, 1) for values in (mean, deviation))
 
-    def encode(images: NDArray[Any]) -> NDArray[Any]:
+    def encode(images: Arrays) -> Arrays:
         found = []
         with torch.inference_mode():
             for begin in range(0, len(images), BATCH):
@@ -66,13 +66,13 @@ def fill_weights(network: nn.Module, weights: Weights) -> nn.Module:
     return network
 
 
-def read_state(data: Any) -> dict[str, NDArray[Any]]:
+def read_state(data: Any) -> dict[str, Arrays]:
     """The parameters of a PyTorch file as arrays, without running its code."""
     loaded: Mapping[str, Tensor] = torch.load(data, map_location="cpu", weights_only=True)
     return {name: value.numpy() for name, value in loaded.items()}
 
 
-def convert_kernel(values: NDArray[Any]) -> NDArray[Any]:
+def convert_kernel(values: Arrays) -> Arrays:
     """Convert TensorFlow's ``(h, w, in, out)`` to PyTorch's ``(out, in, h, w)``."""
     return np.ascontiguousarray(values.transpose(3, 2, 0, 1))
 

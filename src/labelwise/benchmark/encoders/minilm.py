@@ -9,15 +9,13 @@ of Pre-Trained Transformers", NeurIPS 2020. N. Reimers, I. Gurevych, "Sentence-B
 
 import json
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelwise.benchmark.datasets.entries import Files
+from labelwise.benchmark.datasets.entries import Arrays, Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.image_networks import fill_weights
 from labelwise.errors import MissingDependency
@@ -88,7 +86,7 @@ NAMES = {
 """Names of the parts of a layer in the package, and here."""
 
 
-def rename_weights(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def rename_weights(held: dict[str, Arrays]) -> dict[str, Arrays]:
     """Parameters of a BERT under the names used here, without unused ones."""
     found = {
         "words.weight": held["embeddings.word_embeddings.weight"],
@@ -105,7 +103,7 @@ def rename_weights(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return found
 
 
-def read_weights(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, Arrays]:
     """The parameters from a safetensors file, and the tokenizer's description as bytes."""
     (data,) = (data for name, data in files.items() if name.endswith(".safetensors"))
     (words,) = (data for name, data in files.items() if name.endswith(TOKENIZER))
@@ -118,7 +116,7 @@ def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     return {**rename_weights(held), TOKENIZER: np.frombuffer(words, np.uint8)}
 
 
-def build_encoder(weights: Weights, corpus: NDArray[Any]) -> Encode:
+def build_encoder(weights: Weights, corpus: Arrays) -> Encode:
     """The function that encodes texts."""
     try:
         from tokenizers import Tokenizer
@@ -132,7 +130,7 @@ def build_encoder(weights: Weights, corpus: NDArray[Any]) -> Encode:
     own = {name: values for name, values in weights.items() if name != TOKENIZER}
     network = fill_weights(MiniLM(), own).eval()
 
-    def encode(texts: NDArray[Any]) -> NDArray[Any]:
+    def encode(texts: Arrays) -> Arrays:
         found = np.empty((len(texts), 384), np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")  # less padding
         with torch.inference_mode():

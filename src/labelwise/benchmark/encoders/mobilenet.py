@@ -9,13 +9,11 @@ Applications", 2017.
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
-from labelwise.benchmark.datasets.entries import Files
+from labelwise.benchmark.datasets.entries import Arrays, Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.image_networks import (
     SamePadding,
@@ -50,7 +48,7 @@ def _convolution(before: int, after: int, size: int, stride: int, groups: int) -
     return [SamePadding(size, stride), layer, nn.ReLU6()]
 
 
-def read_weights(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, Arrays]:
     """The parameters from a TensorFlow Lite file."""
     (data,) = files.values()
     held = read_tflite_arrays(data)
@@ -58,7 +56,7 @@ def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     for number in range(1, len(STAGES) + 1):
         layers += [(f"Conv2d_{number}_depthwise", "depthwise_")]
         layers += [(f"Conv2d_{number}_pointwise", "")]
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Arrays] = {}
     for number, (name, kind) in enumerate(layers):
         values = held[f"MobilenetV1/{name}/{kind}weights"]
         # (out, h, w, in); within channels (1, h, w, out)
@@ -69,7 +67,7 @@ def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     return found
 
 
-def build_encoder(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+def build_encoder(side: int, weights: Weights, corpus: Arrays) -> Encode:
     """The function that encodes images, resized to ``side``."""
     network = fill_weights(make_mobilenet(), weights)
     return make_image_encoder(network, side, mean=HALVES, deviation=HALVES)
@@ -128,13 +126,13 @@ class FlatTable:
             yield FlatTable(self._data, at + _read_uint32(self._data, at))
 
 
-def read_tflite_arrays(data: bytes) -> dict[str, NDArray[Any]]:
+def read_tflite_arrays(data: bytes) -> dict[str, Arrays]:
     """All float32 arrays that the file holds, by the names of the tensors."""
     if data[4:8] != b"TFL3":
         raise BadInput("this is not a TensorFlow Lite file; download it again")
     model = FlatTable(data, _read_uint32(data, 0))
     buffers = list(model.iterate_tables(MODEL_BUFFERS))
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Arrays] = {}
     for graph in model.iterate_tables(MODEL_GRAPHS):
         for tensor in graph.iterate_tables(0):
             held = buffers[tensor.read_number(TENSOR_BUFFER)].read_bytes(0)

@@ -10,12 +10,9 @@ Networks for Large-Scale Image Recognition", ICLR 2015. R. Zhang, P. Isola, A. E
 O. Wang, "The Unreasonable Effectiveness of Deep Features as a Perceptual Metric", CVPR 2018.
 """
 
-from typing import Any
-
-from numpy.typing import NDArray
 from torch import nn
 
-from labelwise.benchmark.datasets.entries import Files
+from labelwise.benchmark.datasets.entries import Arrays, Files
 from labelwise.benchmark.datasets.pickles import unpickle_arrays
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.image_networks import (
@@ -56,19 +53,19 @@ NETWORKS = {"alexnet": (alexnet, "AlexNet_0"), "vgg16": (vgg16, "VGG16_0")}
 """The networks, and what the package calls them."""
 
 
-def read_weights(name: str, files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(name: str, files: Files) -> dict[str, Arrays]:
     """The parameters from a pickle of arrays, which is read without running what it names."""
     make, called = NETWORKS[name]
     ((path, data),) = files.items()
     held = unpickle_arrays(path, data)[called]
     places = [n for n, layer in enumerate(make()) if isinstance(layer, nn.Conv2d)]
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Arrays] = {}
     for number, place in enumerate(places):
         found[f"{place}.weight"] = convert_kernel(held[f"Conv_{number}"]["kernel"])
         found[f"{place}.bias"] = held[f"Conv_{number}"]["bias"]
     return found
 
 
-def build_encoder(name: str, side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+def build_encoder(name: str, side: int, weights: Weights, corpus: Arrays) -> Encode:
     """The function that encodes images, resized to ``side``."""
     return make_image_encoder(fill_weights(NETWORKS[name][0](), weights), side)

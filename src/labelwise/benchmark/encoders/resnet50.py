@@ -11,13 +11,11 @@ import json
 import re
 from itertools import accumulate
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from labelwise.benchmark.datasets.entries import Files
+from labelwise.benchmark.datasets.entries import Arrays, Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.image_networks import (
     BYTES,
@@ -77,19 +75,19 @@ class ResNet50(nn.Module):
         return found
 
 
-def read_weights(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, Arrays]:
     """The parameters from a model of TensorFlow.js: a list of arrays, and their bytes in parts."""
     return fold_normalisations(read_tfjs_arrays(files))
 
 
-def fold_normalisations(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def fold_normalisations(held: dict[str, Arrays]) -> dict[str, Arrays]:
     """Convolutions with the normalisations after them as one, by the names they have here."""
     names = {"conv1": ("conv1", "bn_conv1")}
     for name in held:
         if match := re.fullmatch(r"res(\d\w)_(branch\w+)/kernel", name):
             own, part = match.groups()
             names[f"blocks.{own}.{part}"] = (f"res{own}_{part}", f"bn{own}_{part}")
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Arrays] = {}
     for own, (layer, norm) in names.items():
         scale = held[f"{norm}/gamma"] / np.sqrt(held[f"{norm}/moving_variance"] + EPSILON)
         found[f"{own}.weight"] = convert_kernel(held[f"{layer}/kernel"] * scale)
@@ -100,7 +98,7 @@ def fold_normalisations(held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]
     return {name: values.astype(np.float32) for name, values in found.items()}
 
 
-def read_tfjs_arrays(files: Files) -> dict[str, NDArray[Any]]:
+def read_tfjs_arrays(files: Files) -> dict[str, Arrays]:
     """The float32 arrays of a TensorFlow.js model by name."""
     (listed,) = (json.loads(data) for name, data in files.items() if name.endswith("model.json"))
     (group,) = listed["weightsManifest"]
@@ -113,6 +111,6 @@ def read_tfjs_arrays(files: Files) -> dict[str, NDArray[Any]]:
     }
 
 
-def build_encoder(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+def build_encoder(side: int, weights: Weights, corpus: Arrays) -> Encode:
     """The function that encodes images, resized to ``side``."""
     return make_image_encoder(fill_weights(ResNet50(), weights), side, **BYTES)

@@ -8,14 +8,11 @@ Reference: F. Iandola, S. Han, M. Moskewicz, K. Ashraf, W. Dally, K. Keutzer, "S
 AlexNet-level accuracy with 50x fewer parameters and <0.5MB model size", 2016.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from labelwise.benchmark.datasets.entries import Files
+from labelwise.benchmark.datasets.entries import Arrays, Files
 from labelwise.benchmark.datasets.pickles import unpickle_arrays
 from labelwise.benchmark.encoders.entries import Encode, Weights
 from labelwise.benchmark.encoders.image_networks import (
@@ -56,7 +53,7 @@ def make_squeezenet() -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def read_weights(files: Files) -> dict[str, NDArray[Any]]:
+def read_weights(files: Files) -> dict[str, Arrays]:
     """The parameters from a pickle of arrays, which is read without running what it names."""
     ((path, data),) = files.items()
     held = {
@@ -68,7 +65,7 @@ def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     for number, place in enumerate(fires, start=2):
         for part in ("squeeze1x1", "expand1x1", "expand3x3"):
             names[f"{place}.{part}"] = f"fire{number}/{part}"
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Arrays] = {}
     for own, other in names.items():
         found[f"{own}.weight"], found[f"{own}.bias"] = (
             convert_kernel(held[other][0]),
@@ -79,6 +76,6 @@ def read_weights(files: Files) -> dict[str, NDArray[Any]]:
     return found
 
 
-def build_encoder(side: int, weights: Weights, corpus: NDArray[Any]) -> Encode:
+def build_encoder(side: int, weights: Weights, corpus: Arrays) -> Encode:
     """The function that encodes images, resized to ``side``."""
     return make_image_encoder(fill_weights(make_squeezenet(), weights), side, **BYTES)

@@ -9,18 +9,16 @@ EMNLP 2014. S. Deerwester et al., "Indexing by Latent Semantic Analysis", 1990.
 
 import io
 import re
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.benchmark.datasets.entries import Files
+from labelwise.benchmark.datasets.entries import Arrays, Files
 from labelwise.benchmark.encoders.entries import Encode, Weights
 
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def read_glove(files: Files) -> dict[str, NDArray[Any]]:
+def read_glove(files: Files) -> dict[str, Arrays]:
     """The vectors, and the words as UTF-8 bytes, one per line."""
     import pyarrow.parquet
 
@@ -31,13 +29,13 @@ def read_glove(files: Files) -> dict[str, NDArray[Any]]:
     return {"vectors": vectors, "words": np.frombuffer("\n".join(words).encode(), np.uint8)}
 
 
-def build_glove(weights: Weights, corpus: NDArray[Any]) -> Encode:
+def build_glove(weights: Weights, corpus: Arrays) -> Encode:
     """The function that averages word vectors; zeros for texts without known words."""
     words = bytes(weights["words"]).decode().split("\n")
     places = {word: number for number, word in enumerate(words)}
     vectors = weights["vectors"]
 
-    def encode(texts: NDArray[Any]) -> NDArray[Any]:
+    def encode(texts: Arrays) -> Arrays:
         found = np.zeros((len(texts), vectors.shape[1]), np.float32)
         for row, text in enumerate(texts):
             known = [places[word] for word in WORD.findall(str(text).lower()) if word in places]
@@ -48,7 +46,7 @@ def build_glove(weights: Weights, corpus: NDArray[Any]) -> Encode:
     return encode
 
 
-def build_counts(width: int, letters: bool, weights: Weights, corpus: NDArray[Any]) -> Encode:
+def build_counts(width: int, letters: bool, weights: Weights, corpus: Arrays) -> Encode:
     """The function that encodes texts by TF-IDF and its first ``width`` directions on ``corpus``.
 
     Args:
@@ -67,8 +65,8 @@ def build_counts(width: int, letters: bool, weights: Weights, corpus: NDArray[An
     table = counts.fit_transform(corpus)
     directions = TruncatedSVD(width, random_state=0, n_iter=5).fit(table)
 
-    def encode(texts: NDArray[Any]) -> NDArray[Any]:
-        found: NDArray[Any] = directions.transform(counts.transform(texts))
+    def encode(texts: Arrays) -> Arrays:
+        found: Arrays = directions.transform(counts.transform(texts))
         return found.astype(np.float32)
 
     return encode

