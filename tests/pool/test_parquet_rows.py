@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.pool.parquet import rows as parquet_rows
+from labelwise.pool import parquet as parquet_rows
 from labelwise.pool.representations import open_source, open_sources
 from tests.conftest import make_features, make_probabilities
 
@@ -171,7 +171,6 @@ def test_a_part_without_rows_does_not_matter(empty, tmp_path):
         ({"f": [[1.0], [2.0]], "g": [[1.0], [2.0]]}, "has column 'g' beside the lists of 'f'"),
         ({"a": [1.0, 2.0], "t": ["x", "y"]}, r"column 't' .* is not numeric \(string\); leave it"),
         ({"f": [["x"], ["y"]]}, "column 'f' of rows.parquet is not numeric"),
-        ({"id": ["x", "y"], "a": [1.0, 2.0]}, "column 'id' of rows.parquet holds string; give who"),
         ({"id": [None, 1], "a": [1.0, 2.0]}, "row 0 of rows.parquet has no number in column 'id'"),
     ],
 )
@@ -193,7 +192,7 @@ def test_a_damaged_page_is_named(tmp_path):
     content = bytearray(path.read_bytes())
     content[4:2000] = b"\xff" * 1996
     path.write_bytes(content)
-    with pytest.raises(BadInput, match=r"^rows.parquet cannot be read \(.*\); write it anew$"):
+    with pytest.raises(BadInput, match=r"^rows.parquet cannot be read \(.*\); write it again$"):
         labelwise.select("k_center", 1, features=path)
 
 
@@ -329,7 +328,7 @@ def test_a_small_pool_is_decoded_once_for_all_rows_that_are_taken(decoded, monke
 def test_lists_are_measured_by_a_few_rows(decoded, tmp_path):
     path = write(tmp_path / "rows.parquet", {"f": lists(plain(5000).tolist())})
     assert open_source(path, "features").shape == (5000, 4)
-    assert decoded == [parquet_rows.PROBED]
+    assert decoded == [parquet_rows.PROBED_ROWS]
 
 
 def test_a_large_row_group_is_not_in_memory(tmp_path):
@@ -340,7 +339,7 @@ def test_a_large_row_group_is_not_in_memory(tmp_path):
     assert parquet.read_metadata(path).num_row_groups == 1
     script = (
         "import re, labelwise, pyarrow.parquet\n"
-        "from labelwise.pool.parquet import rows as parquet_rows\n"
+        "from labelwise.pool import parquet as parquet_rows\n"
         "from labelwise.pool.representations import open_source\n"
         "parquet_rows.KEPT_WHOLE = 0\n"
         "def resident():\n"
@@ -371,3 +370,13 @@ def test_what_is_held_grows_with_the_columns_not_with_the_rows(tmp_path):
     assert 0 < held[1] < 1.5 * held[0]
     np.save(tmp_path / "rows.npy", rows)
     assert open_source(tmp_path / "rows.npy", "features").held_bytes == 0
+
+
+def test_ids_in_a_file_may_be_texts(tmp_path):
+    features = make_features(9, 2)
+    names = [f"item-{number}" for number in range(9)]
+    columns = {"id": names, "x": features[:, 0], "y": features[:, 1]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet", row_group_size=4)
+    found = labelwise.select("k_center", 3, features=tmp_path / "rows.parquet", labelled=names[:1])
+    expected = labelwise.select("k_center", 3, features=features, ids=names, labelled=names[:1])
+    assert found.keys == expected.keys and found.ids.tolist() == expected.ids.tolist()

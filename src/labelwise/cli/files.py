@@ -240,9 +240,9 @@ def _read_json_entries(file: TextIO, path: Path) -> NumberedEntries:
 
 
 def _read_parquet_entries(path: Path) -> NumberedEntries:
-    from labelwise.pool.parquet.rows import parquet_library
+    from labelwise.pool.parquet import import_parquet
 
-    library = parquet_library(path.name)
+    library = import_parquet(path.name)
     try:
         file = library.ParquetFile(path)
         names = file.schema_arrow.names

@@ -22,8 +22,7 @@ from labelwise.arrays import Array, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
 from labelwise.files import sort_naturally
 from labelwise.pool.file_patterns import HIDDEN, KINDS, is_visible, make_subfolder_error
-from labelwise.pool.parquet.readers import open_table
-from labelwise.pool.parquet.rows import ParquetSource, parquet_library
+from labelwise.pool.parquet import ParquetSource, ParquetTable, import_parquet
 from labelwise.pool.sources import JoinedSource, Source
 
 HEADER = 1 << 12
@@ -250,13 +249,14 @@ class RemoteParquetSource(ParquetSource):
             url: what they are called together in errors.
             name: of the representation.
         """
-        library = parquet_library(url)
+        library = import_parquet(url)
 
         def opened(path: str, **options: Any) -> Any:
             file = files.open(path, "rb", cache_type="none")  # buffers of pyarrow's own are enough
             return library.ParquetFile(file, **options)
 
         tables = [
-            open_table(partial(opened, one), _shown_name(one), f"{name}: {url}") for one in paths
+            ParquetTable.read(partial(opened, one), _shown_name(one), f"{name}: {url}")
+            for one in paths
         ]
         self._hold(PurePosixPath(url).name or url, tables, name)

@@ -10,7 +10,7 @@ from labelwise.arrays import device, is_array
 from labelwise.errors import BadInput
 from labelwise.learner import REPRESENTATIONS
 from labelwise.pool.file_patterns import find_row_files
-from labelwise.pool.parquet.rows import ParquetSource
+from labelwise.pool.parquet import ParquetSource
 from labelwise.pool.remote_files import is_remote, open_remote
 from labelwise.pool.sources import (
     ArraySource,

@@ -1,0 +1,578 @@
+"""Rows of Parquet files, decoded a few at a time.
+
+A row is one list column (of nested lists for more than two axes), or all number columns side by
+side. A column called ``id`` holds the items' ids, and the index of a pandas table is ignored. All
+files must have the same columns and types, and no number may be missing.
+
+A row group cannot be entered in its middle: its last row is decoded after all others. So a reader
+stays at the batch it decoded last and continues from there. It keeps that batch and a page of every
+column in memory, never a row group, which usually has a million rows. One reader serves reading in
+order; a few more at different places serve rows that are taken here and there.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import Array, precision
+from labelwise.errors import BadInput, MissingDependency, first_line
+from labelwise.learner import REPRESENTATIONS
+
+ID = "id"
+"""The column of the items' ids."""
+REMEDY = "give one list column, or only number columns"
+BATCH_BYTES = 2 << 20
+"""Approximate memory of the rows that are decoded at a time."""
+COPIES = 4
+"""A batch needs this many times its rows: Arrow's arrays with their levels, and ours."""
+KEPT_BYTES = 32 << 20
+"""Memory that Arrow keeps, for all readers together, after it was released."""
+PAGE_BYTES = 1 << 20
+"""Usual size of the pages of a column; a page is decompressed as a whole."""
+LEAST_BUFFER, BUFFERS = 1 << 16, 1 << 20
+"""Bytes that are read from disk at a time: least of one column, and about for all columns."""
+TAKERS, TAKERS_BYTES = 4, 64 << 20
+"""Most readers that take rows here and there, and the memory they may use together."""
+KEPT_WHOLE = 256 << 20
+"""A pool of at most this many bytes is kept once rows are taken here and there."""
+PROBED_ROWS = 256
+"""Rows that are read at a time to find the lengths of lists."""
+
+
+def import_parquet(name: str) -> Any:
+    """The Parquet module of pyarrow; ``name`` is the file to read."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingDependency(
+            f"reading {name} needs pyarrow; run pip install 'labelwise[parquet]'"
+        ) from error
+    return parquet
+
+
+class ParquetTable(NamedTuple):
+    """A file with its metadata.
+
+    Attributes:
+        name: of the file, for error messages.
+        open: opens it with the arguments of pyarrow's ``ParquetFile``.
+        metadata: of pyarrow.
+        schema: of Arrow.
+    """
+
+    name: str
+    open: Callable[..., Any]
+    metadata: Any
+    schema: Any
+
+    @classmethod
+    def read(cls, opener: Callable[..., Any], name: str, shown: str) -> "ParquetTable":
+        """Read a file's metadata; ``shown`` names the file if it cannot be read."""
+        try:
+            with opener() as file:
+                return cls(name, opener, file.metadata, file.schema_arrow)
+        except (ValueError, OSError, NotImplementedError) as error:
+            line = first_line(error)
+            raise BadInput(f"{shown} is not a readable .parquet file ({line})") from error
+
+    def read_batches(
+        self, columns: Sequence[str], step: int, groups: Sequence[int], buffer: int
+    ) -> Iterator[Any]:
+        """The rows of some row groups as Arrow batches of ``step`` rows."""
+        try:
+            with self.open(metadata=self.metadata, buffer_size=buffer, pre_buffer=False) as file:
+                yield from file.iter_batches(step, row_groups=groups, columns=list(columns))
+        except (ValueError, OSError, NotImplementedError) as error:
+            raise BadInput(
+                f"{self.name} cannot be read ({first_line(error)}); write it again"
+            ) from error
+        raise BadInput(f"{self.name} has fewer rows than its metadata says; write it again")
+
+
+class RowGroup(NamedTuple):
+    """A row group: its file, its number there, its rows and its first row in all files."""
+
+    table: ParquetTable
+    number: int
+    rows: int
+    start: int
+
+
+class ColumnKind(NamedTuple):
+    """What a column holds.
+
+    Attributes:
+        dtype: of its numbers; None if it does not hold numbers.
+        lengths: of its lists, the outer ones first; None if they may differ. Empty for no lists.
+    """
+
+    dtype: np.dtype[Any] | None
+    lengths: tuple[int | None, ...] = ()
+
+
+def find_kind(column_type: Any) -> ColumnKind:
+    """What a column of an Arrow type holds."""
+    from pyarrow import types
+
+    lengths: list[int | None] = []
+    while _is_list(column_type):
+        fixed = types.is_fixed_size_list(column_type)
+        lengths.append(column_type.list_size if fixed else None)
+        column_type = column_type.value_type
+    numbers = (types.is_integer, types.is_floating, types.is_boolean)
+    if not any(test(column_type) for test in numbers):
+        return ColumnKind(None, tuple(lengths))
+    return ColumnKind(np.dtype(column_type.to_pandas_dtype()), tuple(lengths))
+
+
+def _is_list(column_type: Any) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    return any(test(column_type) for test in tests)
+
+
+def find_columns(schema: Any, where: str) -> list[str]:
+    """The columns of a file without a pandas index, unless that is the id.
+
+    Args:
+        schema: of Arrow.
+        where: the file, for error messages.
+    """
+    metadata = schema.pandas_metadata or {}
+    index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
+    names = [name for name in schema.names if name == ID or name not in index]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"{where} has {names.count(name)} columns called {name!r}; rename them")
+    return names
+
+
+def check_same_columns(tables: Sequence[ParquetTable]) -> ParquetTable:
+    """Reject files with other columns or types than the first that has rows, which is returned.
+
+    The types of a file without rows are ignored.
+    """
+    first = next((table for table in tables if table.metadata.num_rows), tables[0])
+    expected = find_columns(first.schema, first.name)
+    for table in tables:
+        columns = find_columns(table.schema, table.name)
+        if columns != expected:
+            raise BadInput(
+                f"{table.name} has the columns {', '.join(columns)} but {first.name} has "
+                f"{', '.join(expected)}; give files with the same columns"
+            )
+        for column in expected if table.metadata.num_rows else []:
+            own, other = table.schema.field(column).type, first.schema.field(column).type
+            if not _are_compatible(find_kind(own), find_kind(other)):
+                raise BadInput(
+                    f"column {column!r} of {table.name} is of type {own} but that of {first.name} "
+                    f"of type {other}; save them with one type"
+                )
+    return first
+
+
+def _are_compatible(one: ColumnKind, other: ColumnKind) -> bool:
+    """Whether two columns have the same type; lists of variable length are checked row by row."""
+    if one.dtype != other.dtype or len(one.lengths) != len(other.lengths):
+        return False
+    pairs = zip(one.lengths, other.lengths, strict=True)
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """The form of every row.
+
+    Attributes:
+        columns: that make a row.
+        dtype: of its numbers.
+        shape: of one row, without the axis of the items.
+        lists: whether the only column holds lists.
+    """
+
+    columns: tuple[str, ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    lists: bool
+
+    @property
+    def bytes(self) -> int:
+        """Memory of a row."""
+        return int(self.dtype.itemsize) * int(np.prod(self.shape, dtype=np.int64))
+
+    def read_numbers(self, batch: Any, first: int, where: str) -> list[NDArray[Any]]:
+        """The numbers of some rows, ``(rows, *shape)`` from lists, else ``(rows,)`` per column.
+
+        Args:
+            batch: of Arrow.
+            first: number of its first row in all files, for error messages.
+            where: the files, for error messages.
+        """
+        columns = [batch.column(name) for name in self.columns]
+        if self.lists:
+            columns = [self._flatten_lists(columns[0], first, where)]
+        inner = math.prod(self.shape) if self.lists else 1
+        for name, column in zip(self.columns, columns, strict=True):
+            if column.null_count:
+                raise _make_missing_error(
+                    "number", first + _first_null(column) // inner, name, where
+                )
+        found = [_to_numpy(column) for column in columns]
+        return [found[0].reshape(batch.num_rows, *self.shape)] if self.lists else found
+
+    def _flatten_lists(self, lists: Any, first: int, where: str) -> Any:
+        """The numbers in nested lists, which must be complete and of equal length."""
+        inner = 1  # lists of this depth per row
+        for length in self.shape:
+            if lists.null_count:
+                row = first + _first_null(lists) // inner
+                raise _make_missing_error("list", row, self.columns[0], where)
+            lengths, lists = _open_lists(lists)
+            wrong = np.flatnonzero(lengths != length)
+            if len(wrong):
+                raise BadInput(
+                    f"row {first + int(wrong[0]) // inner} of {where} has a list of "
+                    f"{lengths[wrong[0]]} in column {self.columns[0]!r} but others have {length}; "
+                    "give lists of one length"
+                )
+            inner *= length
+        return lists
+
+    def write_rows(self, out: NDArray[Any], numbers: Sequence[NDArray[Any]], which: Any) -> None:
+        """Write some of the rows that `read_numbers` returned to ``out``, ``(rows, *shape)``."""
+        if self.lists:
+            out[...] = numbers[0][which]
+            return
+        table = out.reshape(len(out), len(self.columns))
+        for number, column in enumerate(numbers):
+            table[:, number] = column[which]
+
+
+def _open_lists(lists: Any) -> tuple[NDArray[Any], Any]:
+    """The lengths of lists, and the entries of all of them, one after the other."""
+    from pyarrow import types
+
+    if types.is_fixed_size_list(lists.type):
+        size = lists.type.list_size
+        return np.full(len(lists), size), lists.values.slice(lists.offset * size, len(lists) * size)
+    offsets = _to_numpy(lists.offsets)
+    return np.diff(offsets), lists.values.slice(offsets[0], offsets[-1] - offsets[0])
+
+
+def _to_numpy(column: Any) -> NDArray[Any]:
+    """The numbers of a column without missing ones.
+
+    Arrow's own conversion imports pandas, which takes 40 MB; bits have no other.
+    """
+    if str(column.type) == "bool":
+        found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return found
+    return np.from_dlpack(column)
+
+
+def _first_null(column: Any) -> int:
+    return int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+
+
+def _make_missing_error(what: str, row: int, column: str, where: str) -> BadInput:
+    return BadInput(
+        f"row {row} of {where} has no {what} in column {column!r}; fill it in, or leave the row out"
+    )
+
+
+def find_layout(
+    schema: Any, where: str, find_lengths: Callable[[str], Sequence[int]], *, flat: bool
+) -> RowLayout:
+    """The form of the rows of files with one schema.
+
+    Args:
+        schema: of Arrow.
+        where: the files, for error messages.
+        find_lengths: finds the lengths of a column's lists in its first rows.
+        flat: whether a row of one number column is a number, not a vector of one.
+    """
+    columns = [name for name in find_columns(schema, where) if name != ID]
+    if not columns:
+        raise BadInput(f"{where} has no column but id; {REMEDY}")
+    types = {name: schema.field(name).type for name in columns}
+    kinds = {name: find_kind(column_type) for name, column_type in types.items()}
+    lists = [name for name in columns if _is_list(types[name])]
+    if lists and len(columns) > 1:
+        other = next(name for name in columns if name != lists[0])
+        raise BadInput(f"{where} has column {other!r} beside the lists of {lists[0]!r}; {REMEDY}")
+    dtypes = []
+    for name, (dtype, _) in kinds.items():
+        if dtype is None:
+            remedy = "leave it out" if len(columns) > 1 else REMEDY
+            raise BadInput(f"column {name!r} of {where} is not numeric ({types[name]}); {remedy}")
+        dtypes.append(dtype)
+    shape: Sequence[int] = () if flat and len(columns) == 1 else (len(columns),)
+    if lists:
+        fixed = kinds[lists[0]].lengths
+        shape = find_lengths(lists[0]) if None in fixed else [size or 0 for size in fixed]
+    return RowLayout(tuple(columns), np.result_type(*dtypes), tuple(shape), bool(lists))
+
+
+class BatchReader:
+    """Stays at a batch of rows of a file, and continues to the next.
+
+    Attributes:
+        table: the file.
+        first: number of the batch's first row in all files.
+        end: of the first row after it.
+    """
+
+    def __init__(
+        self, group: RowGroup, layout: RowLayout, step: int, buffer: int, where: str
+    ) -> None:
+        """Start before a row group; rows are decoded ``step`` at a time."""
+        self.table, self.first, self.end = group.table, group.start, group.start
+        self._layout, self._where = layout, where
+        groups = list(range(group.number, group.table.metadata.num_row_groups))
+        self._batches = group.table.read_batches(layout.columns, step, groups, buffer)
+        self._numbers: list[NDArray[Any]] = []
+
+    def advance_to(self, row: int) -> None:
+        """Continue to the batch of a row, which must not be before this one."""
+        batch = None
+        while row >= self.end:
+            batch = next(self._batches)
+            self.first, self.end = self.end, self.end + batch.num_rows
+            self._numbers = []
+        if batch is not None:  # batches in between are decoded by pyarrow but not converted
+            self._numbers = self._layout.read_numbers(batch, self.first, self._where)
+
+    def write_rows(self, out: NDArray[Any], which: Any) -> None:
+        """Write rows of the batch to ``out``, by a slice or by numbers from its first row."""
+        self._layout.write_rows(out, self._numbers, which)
+
+
+class ReaderCache:
+    """At most ``count`` readers, those used last."""
+
+    def __init__(
+        self, count: int, groups: Sequence[RowGroup], open_reader: Callable[[RowGroup], BatchReader]
+    ) -> None:
+        """Start without readers; ``open_reader`` opens one at a row group."""
+        self._count, self._groups, self._open_reader = count, groups, open_reader
+        self._starts = np.array([group.start for group in groups], dtype=np.int64)
+        self._readers: list[BatchReader] = []
+
+    def find_reader(self, row: int) -> BatchReader:
+        """A reader at the batch of a row: the nearest one before it continues there."""
+        group = self._groups[int(np.searchsorted(self._starts, row, side="right")) - 1]
+        near = [
+            reader
+            for reader in self._readers
+            if reader.table is group.table and reader.first <= row and group.start <= reader.end
+        ]
+        if near:
+            reader = max(near, key=lambda one: one.first)
+            self._readers.remove(reader)
+        else:
+            del self._readers[: max(len(self._readers) + 1 - self._count, 0)]
+            reader = self._open_reader(group)
+        reader.advance_to(row)  # if that fails, it is not used again
+        self._readers.append(reader)
+        return reader
+
+    def read_range(self, out: NDArray[Any], first: int) -> None:
+        """Fill ``out`` with consecutive rows from number ``first`` on."""
+        row, last = first, first + len(out)
+        while row < last:
+            reader = self.find_reader(row)
+            end = min(reader.end, last)
+            reader.write_rows(
+                out[row - first : end - first], slice(row - reader.first, end - reader.first)
+            )
+            row = end
+
+
+class ParquetSource:
+    """Rows of Parquet files, one after the other."""
+
+    in_memory, is_numpy = False, True
+    buffers = BUFFERS
+
+    def __init__(self, path: Path, paths: Sequence[Path], name: str) -> None:
+        """Open the files; only their metadata is read.
+
+        Args:
+            path: names the files together in error messages.
+            paths: of the files.
+            name: of the representation, which determines the axes of its rows.
+        """
+        opener = import_parquet(path.name).ParquetFile
+        tables = [ParquetTable.read(partial(opener, one), one.name, str(one)) for one in paths]
+        self._hold(path.name, tables, name)
+
+    def _hold(self, where: str, tables: list[ParquetTable], name: str) -> None:
+        """Read from files; ``where`` names them together in error messages."""
+        self._where, self._name = where, name
+        self._schema = check_same_columns(tables).schema
+        self._groups: list[RowGroup] = []
+        self._count = 0
+        for table in tables:
+            for number in range(table.metadata.num_row_groups):
+                rows = table.metadata.row_group(number).num_rows
+                if rows:
+                    self._groups.append(RowGroup(table, number, rows, self._count))
+                self._count += rows
+        self._lock = Lock()  # a reader is at one place at a time
+        self._whole: Array | None = None
+
+    @cached_property
+    def ids(self) -> Any:
+        """The column ``id``: an array of numbers or a list of other keys; None without it."""
+        if ID not in self._schema.names:
+            return None
+        dtype, lengths = find_kind(self._schema.field(ID).type)
+        if dtype is None or lengths:
+            found: list[Any] = []
+            for group in self._groups:
+                batches = group.table.read_batches([ID], 1 << 16, [group.number], LEAST_BUFFER)
+                while len(found) < group.start + group.rows:
+                    found += next(batches).column(ID).to_pylist()
+            return np.fromiter(found, dtype=object, count=len(found))
+        layout = RowLayout((ID,), dtype, (), lists=False)
+        out = np.empty(self._count, dtype=dtype)
+        readers = self._open_cache(1, layout, max(BATCH_BYTES // layout.bytes, 1))
+        readers.read_range(out, 0)
+        return out
+
+    @cached_property
+    def _layout(self) -> RowLayout:
+        known = REPRESENTATIONS.get(self._name.split("[")[0])  # a learner's inputs are not
+        flat = known is not None and len(known.axes) == 1
+        return find_layout(self._schema, self._where, self._find_lengths, flat=flat)
+
+    def _find_lengths(self, column: str) -> tuple[int, ...]:
+        """The lengths of a column's lists at every depth, from the first that are not empty."""
+        depth = len(find_kind(self._schema.field(column).type).lengths)
+        found: tuple[int, ...] = (0,) * depth
+        for group in self._groups:
+            batches = group.table.read_batches([column], PROBED_ROWS, [group.number], LEAST_BUFFER)
+            seen = 0
+            while seen < group.rows:
+                batch = next(batches)
+                lists, lengths = batch.column(column), []
+                for _ in range(depth):
+                    own, lists = _open_lists(lists)
+                    lengths.append(int(own[np.flatnonzero(own)[:1]].sum()))
+                found, seen = tuple(lengths), seen + batch.num_rows
+                if all(found):
+                    return found
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows by columns, or by the lengths of the lists."""
+        return (self._count, *self._layout.shape)
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Memory of one row when read."""
+        return self._layout.bytes
+
+    @property
+    def precision(self) -> float:
+        """Relative spacing of the numbers of the columns' common type."""
+        return precision(np.empty(0, dtype=self._layout.dtype))
+
+    @property
+    def held_bytes(self) -> int:
+        """Upper estimate of the memory of the readers besides the rows they return."""
+        kept = self._count * self._layout.bytes if self._is_small else 0
+        return KEPT_BYTES + (1 + self._takers) * self._reader_bytes + kept
+
+    @property
+    def _is_small(self) -> bool:
+        return self._count * self._layout.bytes <= KEPT_WHOLE
+
+    @cached_property
+    def _chunks(self) -> list[Any]:
+        """The metadata of the used columns of the largest row group."""
+        largest = max(self._groups, key=lambda group: group.rows, default=None)
+        if largest is None:
+            return []
+        group = largest.table.metadata.row_group(largest.number)
+        every = [group.column(number) for number in range(group.num_columns)]
+        used = set(find_columns(self._schema, self._where)) - {ID}
+        return [c for c in every if {c.path_in_schema, c.path_in_schema.split(".")[0]} & used]
+
+    @cached_property
+    def _buffer(self) -> int:
+        """Bytes of a column that are read from disk at a time."""
+        size = max(self.buffers // max(len(self._chunks), 1), LEAST_BUFFER)
+        return min(size, max((one.total_compressed_size for one in self._chunks), default=size))
+
+    @property
+    def _step(self) -> int:
+        """Rows that are decoded at a time."""
+        return max(BATCH_BYTES // max(self._layout.bytes, 1), 1)
+
+    @cached_property
+    def _reader_bytes(self) -> int:
+        """Memory of a reader: a batch, and of every column a buffer, a page and a dictionary."""
+        pages = 0
+        for one in self._chunks:
+            whole = one.total_uncompressed_size + one.total_compressed_size
+            pages += min(whole, 3 * PAGE_BYTES) + self._buffer
+        return COPIES * min(self._step, self._count) * self._layout.bytes + int(pages)
+
+    @property
+    def _takers(self) -> int:
+        """Number of readers that take rows here and there."""
+        return int(np.clip(TAKERS_BYTES // max(self._reader_bytes, 1), 1, TAKERS))
+
+    def _open_cache(self, count: int, layout: RowLayout, step: int) -> ReaderCache:
+        def open_reader(group: RowGroup) -> BatchReader:
+            return BatchReader(group, layout, step, self._buffer, self._where)
+
+        return ReaderCache(count, self._groups, open_reader)
+
+    @cached_property
+    def _sequential(self) -> ReaderCache:
+        return self._open_cache(1, self._layout, self._step)
+
+    @cached_property
+    def _scattered(self) -> ReaderCache:
+        return self._open_cache(self._takers, self._layout, self._step)
+
+    def read(self, first: int, last: int) -> Array:
+        """Rows ``first`` to ``last - 1``; the rows after them are read next without going back."""
+        last = min(last, self._count)
+        with self._lock:
+            return self._read_range(first, last) if self._whole is None else self._whole[first:last]
+
+    def _read_range(self, first: int, last: int) -> Array:
+        out = np.empty((max(last - first, 0), *self._layout.shape), dtype=self._layout.dtype)
+        self._sequential.read_range(out, first)
+        return out
+
+    def take(self, positions: Any) -> Array:
+        """The rows at the given positions; a row group is decoded up to its last one."""
+        positions = np.asarray(positions, dtype=np.int64)
+        if self._is_small:
+            with self._lock:
+                if self._whole is None:
+                    self._whole = self._read_range(0, self._count)
+            return self._whole[positions]
+        out = np.empty((len(positions), *self._layout.shape), dtype=self._layout.dtype)
+        order = np.argsort(positions, kind="stable")
+        wanted, done = positions[order], 0
+        with self._lock:
+            while done < len(wanted):
+                reader = self._scattered.find_reader(int(wanted[done]))
+                end = int(np.searchsorted(wanted, reader.end))
+                reader.write_rows(out[done:end], wanted[done:end] - reader.first)
+                done = end
+        return out[np.argsort(order)]
