@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from labelwise.record.events import Asked
     from labelwise.record.ledger import Ledger
 
-_ASK = """Write the items to label next to a file; select them first if no batch is open.
+_ASK = """Write the next items to label to a file; select them first if no batch is open.
 
 [bold]Examples[/bold]
 
@@ -80,7 +80,7 @@ def ask_for_labels(
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
-    """Write the items to label next to a file."""
+    """Write the next items to label to a file."""
     from labelwise.campaign.export import FORMATS, check_export_path, check_spreadsheet, write_table
 
     check_output_file(out)

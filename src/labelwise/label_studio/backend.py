@@ -155,8 +155,7 @@ def create_backend_app(
     token: str | None = None,
     host: str = "127.0.0.1",
     allow_hosts: Iterable[str] = (),
-    start: Callable[[], None] | None = None,
-    stop: Callable[[], None] | None = None,
+    process: BackgroundProcess | None = None,
 ) -> "BackendGuard":
     """Create the ASGI application of the ML backend.
 
@@ -165,18 +164,17 @@ def create_backend_app(
         token: Token that callers need; required unless ``host`` is loopback.
         host: Address that the server listens on.
         allow_hosts: Further names of the server.
-        start: Called when the server starts.
-        stop: Called when the server stops.
+        process: Background process that runs as long as the server.
     """
     check_token(host, token)
 
     @asynccontextmanager
     async def run_process(app: FastAPI) -> AsyncIterator[None]:
-        if start is not None:
-            start()
+        if process is not None:
+            process.start()
         yield
-        if stop is not None:
-            await anyio.to_thread.run_sync(stop)
+        if process is not None:
+            await anyio.to_thread.run_sync(process.stop)
         backend.close()
 
     app = FastAPI(
@@ -384,12 +382,7 @@ def serve_backend(
     facts = backend.tasks.facts
     client = LabelStudioClient(facts.url, key, source=variable)
     app = create_backend_app(
-        backend,
-        token=token,
-        host=host,
-        allow_hosts=allow_hosts,
-        start=worker.start,
-        stop=worker.stop,
+        backend, token=token, host=host, allow_hosts=allow_hosts, process=worker
     )
     listener = open_listener(host, port)
     address = make_address(host, listener.getsockname()[1])

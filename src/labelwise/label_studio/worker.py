@@ -1,7 +1,7 @@
 """Background process of the ML backend: syncs with Label Studio whenever there is news.
 
 ``python -m labelwise.label_studio.worker HOME VARIABLE`` reads commands from its input and reports
-its progress on its output (a line of JSON each), as `labelwise.web.supervisor` expects; it ends
+its progress on its output (a line of JSON each), as `labelwise.web.background` expects; it ends
 when its input ends. The commands are ``look`` (at everything) and ``tasks 4 7 9`` (read the
 annotations of these tasks). The environment variable VARIABLE contains the token of Label Studio.
 
