@@ -19,7 +19,7 @@ from labelwise.benchmark.report.findings import (
     mean_labels_needed,
     shared_seeds,
 )
-from labelwise.benchmark.report.texts import MetricUnit
+from labelwise.benchmark.report.texts import MetricUnit, describe_coverage
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import Estimate, bootstrap, label_saving
 from labelwise.errors import BadInput
@@ -188,16 +188,7 @@ def describe_conclusion(found: Sequence[LabelSaving], *, seeds: int) -> str:
 
 def list_caveats(found: Sequence[LabelSaving], *, seeds: int, tested: int) -> list[str]:
     """Caveats for a number of seeds and of test items."""
-    notes = []
-    if seeds < 2:
-        notes.append("One seed gives no interval and no test; run 5 or more.")
-    elif seeds < 5:
-        notes.append(
-            f"With {seeds} seeds a nominal 95 % interval covers at most "
-            f"{100 * (1 - 2.0 ** (1 - seeds)):.0f} %; treat it as a hint, and run 5 or more."
-        )
-    elif seeds < 8:
-        notes.append(f"With {seeds} seeds a nominal 95 % interval covers about 92 to 94 %.")
+    notes = describe_coverage(seeds)
     if len(found) > 1:
         notes.append(
             f"The best of {len(found)} strategies looks better than it is, because chance helped "

@@ -146,25 +146,32 @@ def summarise_findings(findings: ExperimentFindings) -> str:
     return text[0].upper() + text[1:] + "."
 
 
+def describe_coverage(seeds: int) -> list[str]:
+    """A note on the coverage of intervals over few seeds."""
+    if seeds < 2:
+        return ["With one seed there is no interval and no test."]
+    if seeds < 5:
+        most = f"{100 * (1 - 2.0 ** (1 - seeds)):.0f} %"
+        return [
+            f"With {seeds} seeds a bootstrap interval covers at most {most}, not 95 %, since it "
+            "stays within the range of the seeds; treat it as a hint."
+        ]
+    if seeds < 8:
+        return [
+            f"With {seeds} seeds a nominal 95 % interval covers about 92 to 94 % (normal "
+            "differences; less for skewed ones)."
+        ]
+    return []
+
+
 def describe_caveats(
     experiment: ExperimentRuns, comparisons: Sequence[StrategyComparison]
 ) -> list[str]:
     """Consequences of the number of seeds for intervals and tests."""
     seeds = min((entry.area.seeds for entry in comparisons), default=len(experiment.seeds))
+    notes = describe_coverage(seeds)
     if seeds < 2:
-        return ["With one seed there is no interval and no test."]
-    notes = []
-    if seeds < 5:
-        notes.append(
-            f"With {seeds} seeds a bootstrap interval covers at most "
-            f"{100 * (1 - 2.0 ** (1 - seeds)):.0f} %, not 95 %, since it stays within the range of "
-            "the seeds; treat it as a hint."
-        )
-    elif seeds < 8:
-        notes.append(
-            f"With {seeds} seeds a nominal 95 % interval covers about 92 to 94 % (normal "
-            "differences; less for skewed ones)."
-        )
+        return notes
     family = max((entry.family for entry in comparisons), default=0)
     least = 2.0 ** (1 - seeds)
     if least * family > LEVEL:
