@@ -18,7 +18,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import labelwise
-from labelwise.pool.ray import patience as ray_patience
+from labelwise.pool.ray import supervision as ray_patience
 from labelwise.pool.ray.shards import ClusterFailed, RayActors
 from tests.conftest import make_features
 

@@ -10,17 +10,17 @@ import pytest
 
 from labelwise.errors import BadInput
 from labelwise.pool import part_worker as worker
-from labelwise.pool.part_worker import LARGE, Worker, packed, size, unpacked
+from labelwise.pool.part_worker import LARGE, PartWorker, packed, size, unpacked
 
 
 def run(function, *arguments):
-    return unpacked(Worker(pickle.dumps).run(pickle.dumps((function, arguments))))
+    return unpacked(PartWorker(pickle.dumps).run(pickle.dumps((function, arguments))))
 
 
 @pytest.mark.parametrize("length", [3, LARGE])
 def test_an_array_comes_back_as_it_is_and_may_be_written_to(length):
     payload = pickle.dumps((np.arange, (length,)))
-    answer = Worker(pickle.dumps).run(payload)
+    answer = PartWorker(pickle.dumps).run(payload)
     assert isinstance(answer, bytes) == (length == 3)
     found = unpacked(answer)
     np.testing.assert_array_equal(found, np.arange(length))
@@ -33,16 +33,16 @@ def test_what_is_of_a_module_that_is_not_here_is_told(monkeypatch):
     exec("def score(rows):\n    return rows", module.__dict__)
     monkeypatch.setitem(sys.modules, "nowhere_else", module)
     payload = pickle.dumps((module.score, (1,)))
-    assert unpacked(Worker(pickle.dumps).run(payload)) == 1
+    assert unpacked(PartWorker(pickle.dumps).run(payload)) == 1
     monkeypatch.delitem(sys.modules, "nowhere_else")
     told = (
         r"^what was sent cannot be loaded on .+ \(No module named 'nowhere_else'\); install the mod"
     )
     with pytest.raises(BadInput, match=told):
-        unpacked(Worker(pickle.dumps).run(payload))
+        unpacked(PartWorker(pickle.dumps).run(payload))
     monkeypatch.setitem(sys.modules, "nowhere_else", types.ModuleType("nowhere_else"))
     with pytest.raises(BadInput, match=r"cannot be loaded on .*attribute 'score'"):
-        unpacked(Worker(pickle.dumps).run(payload))
+        unpacked(PartWorker(pickle.dumps).run(payload))
 
 
 def fail():

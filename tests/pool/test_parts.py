@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, UnknownName
-from labelwise.pool import division as division_module
 from labelwise.pool import part_worker as worker
+from labelwise.pool import parts as division_module
 from labelwise.pool.blocks import LocalShards
-from labelwise.pool.division import Division
-from labelwise.pool.parts import Holder, MappedFile, as_sent, cut_part
+from labelwise.pool.parts import Division, MappedFile, PartHolder, as_sent, cut_part
 from labelwise.pool.representations import open_source, open_sources
 from labelwise.pool.shards import find_item_ids
 from labelwise.pool.sources import SourceSlice
@@ -93,7 +92,7 @@ def test_a_slice_beyond_the_last_row_is_refused(features):
 
 def test_a_part_without_candidates_has_no_blocks(features):
     division = Division(10, 5, labelled=np.array([2, 3]))
-    holder = Holder(cut_part(division, 1, {"features": features[:10]}))
+    holder = PartHolder(cut_part(division, 1, {"features": features[:10]}))
     assert holder.shards.map(len) == [] and holder.shards.sum(len) is None
     np.testing.assert_array_equal(holder.labelled["features"], features[2:4])
     assert division.sizes.tolist() == [2, 0, 2, 2, 2]
@@ -151,7 +150,7 @@ def test_ids_of_ones_own_are_given_or_in_the_file(features, tmp_path):
 
 
 def test_a_holder_says_whether_it_remembers_anything(features):
-    holder = Holder(cut_part(Division(1001, 1), 0, {"features": features}))
+    holder = PartHolder(cut_part(Division(1001, 1), 0, {"features": features}))
     assert isinstance(holder.shards, LocalShards) and not holder.remembers
     holder.call("map", remember, ("x", 1))
     assert holder.remembers

@@ -8,9 +8,9 @@ import pytest
 import labelwise
 from labelwise import threads
 from labelwise.errors import BadInput
-from labelwise.pool import pieces
-from labelwise.pool.pieces import in_pieces
+from labelwise.pool import rows as pieces
 from labelwise.pool.representations import open_sources
+from labelwise.pool.rows import in_pieces
 from labelwise.pool.shards import open_shards
 from tests.conftest import make_features, make_probabilities
 

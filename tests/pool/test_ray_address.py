@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from labelwise.errors import BadInput, MissingDependency
-from labelwise.pool.ray import address as ray_address
-from labelwise.pool.ray.address import Place, check_joined, check_listens, wanted
+from labelwise.pool.ray import supervision as ray_address
 from labelwise.pool.ray.parts import ClusterFailed
+from labelwise.pool.ray.supervision import ClusterAddress, check_joined, check_listens, wanted
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_address_where_nothing_listens_is_refused(prefix, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"{prefix}127.0.0.1:{server.getsockname()[1]}"
         check_listens(address)
-        assert Place.of(address).listens()
+        assert ClusterAddress.of(address).listens()
     with pytest.raises(ClusterFailed, match=f"no Ray cluster answers at {address}; check the add"):
         check_listens(address)
 

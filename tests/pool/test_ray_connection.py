@@ -5,9 +5,8 @@ import time
 
 import pytest
 
-from labelwise.pool.ray.connection import Connection
 from labelwise.pool.ray.parts import ClusterFailed
-from labelwise.pool.ray.watch import Watch
+from labelwise.pool.ray.supervision import ClusterConnection, HeadMonitor
 
 AGAIN = "start the cluster and the selection again"
 
@@ -18,9 +17,9 @@ class Joined:
     def __init__(self, answers=True):
         self.here, self.left = True, 0
         patience = 60 if answers else 0.2
-        self.watch = watch = Watch(lambda: answers, patience=patience, every=0.05)
+        self.watch = watch = HeadMonitor(lambda: answers, patience=patience, every=0.05)
         named = {"is_joined": lambda: self.here, "leave": self.leave, "answers": LookupError}
-        self.connection = Connection("node:6379", watch, **named)
+        self.connection = ClusterConnection("node:6379", watch, **named)
 
     def leave(self):
         time.sleep(0.05)  # while others notice, too

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.part_worker import Worker
-from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, Lost
+from labelwise.pool.part_worker import PartWorker
+from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, LostAnswer
 from labelwise.selection import run
 from tests.conftest import make_features
 from tests.strategies.test_contract import BUDGET, N, make_inputs
@@ -35,7 +35,7 @@ class CrewHere:
 
     def __init__(self, count, before=(), after=()):
         self.before, self.after = set(before), set(after)
-        self.workers = [Worker(self.dumps) for _ in range(count)]
+        self.workers = [PartWorker(self.dumps) for _ in range(count)]
         self.generations = [0] * count
         self.calls, self.steady = [], threading.RLock()
 
@@ -51,10 +51,10 @@ class CrewHere:
         if call in self.before:
             self.workers[number] = None
         worker = self.workers[number]
-        answer = Lost("gone") if worker is None else getattr(worker, method)(*arguments)
+        answer = LostAnswer("gone") if worker is None else getattr(worker, method)(*arguments)
         if call in self.after:
             self.workers[number] = None
-        return answer if self.workers[number] is not None else Lost("gone")
+        return answer if self.workers[number] is not None else LostAnswer("gone")
 
     def collect(self, answers):
         return list(answers)
@@ -64,7 +64,7 @@ class CrewHere:
             lost = generations or [self.generations[number] for number in numbers]
             for number, which in zip(numbers, lost, strict=True):
                 if which == self.generations[number]:
-                    self.workers[number] = Worker(self.dumps)
+                    self.workers[number] = PartWorker(self.dumps)
                     self.generations[number] += 1
 
 
@@ -148,7 +148,7 @@ class CrewOfTwo(CrewHere):
     other = None
 
     def collect(self, answers):
-        if self.other is not None and any(isinstance(answer, Lost) for answer in answers):
+        if self.other is not None and any(isinstance(answer, LostAnswer) for answer in answers):
             other, self.other = self.other, None
             other.map(note, "other")
         return list(answers)

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from labelwise.pool.ray import patience as ray_patience
-from labelwise.pool.ray.patience import SLOW, SLOWER, Patience
+from labelwise.pool.ray import supervision as ray_patience
+from labelwise.pool.ray.supervision import SLOW, SLOWER, StartPatience
 
 LIMIT, STEP = 40, 5
 
@@ -15,7 +15,7 @@ def given_up(monkeypatch, takes):
     now, asked = [1000.0], []
     monkeypatch.setattr(ray_patience, "time", SimpleNamespace(monotonic=lambda: now[0]))
     ask = lambda: asked.append(now[0]) or "probe"  # noqa: E731
-    patience = Patience(LIMIT, ask, lambda probe: now[0] - asked[0] >= takes)
+    patience = StartPatience(LIMIT, ask, lambda probe: now[0] - asked[0] >= takes)
     while not patience.is_over():
         assert patience.is_slow == (takes > LIMIT / 2 and LIMIT <= patience.seconds < takes + 20)
         now[0] += STEP
@@ -44,6 +44,6 @@ def test_a_cluster_that_starts_nothing_is_given_up_in_the_end(monkeypatch):
 def test_nothing_is_asked_for_where_actors_start_soon(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(ray_patience, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    patience = Patience(LIMIT, pytest.fail, pytest.fail)
+    patience = StartPatience(LIMIT, pytest.fail, pytest.fail)
     now[0] = LIMIT / 2 - 1
     assert not patience.is_over()

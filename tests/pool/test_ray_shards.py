@@ -25,7 +25,7 @@ import labelwise
 from labelwise.cli import run as run_command
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.pool.ray import parts as ray_parts
-from labelwise.pool.ray import patience as ray_patience
+from labelwise.pool.ray import supervision as ray_patience
 from labelwise.selection import run
 from tests.conftest import make_features, make_probabilities
 from tests.pool.object_store import object_store

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from labelwise.pool.ray import connection as ray_connection
-from labelwise.pool.ray.connection import Connection
+from labelwise.pool.ray import supervision as ray_connection
 from labelwise.pool.ray.parts import ClusterFailed
-from labelwise.pool.ray.watch import Watch
+from labelwise.pool.ray.supervision import ClusterConnection, HeadMonitor
 
 SILENT = r"^the head of the Ray cluster, node:6379, has not answered for \d+ s; start the cluster"
 
@@ -17,17 +16,17 @@ SILENT = r"^the head of the Ray cluster, node:6379, has not answered for \d+ s; 
 @contextmanager
 def joined(*watches, leave=lambda: None):
     known = {"is_joined": lambda: True, "leave": leave, "answers": LookupError}
-    connection = Connection("node:6379", *watches, **known)
+    connection = ClusterConnection("node:6379", *watches, **known)
     yield connection
     connection.close()
 
 
 def silent():
-    return Watch(lambda: False, patience=1, every=0.1)
+    return HeadMonitor(lambda: False, patience=1, every=0.1)
 
 
 def answering():
-    return Watch(lambda: True, patience=600, every=0.1)  # a busy machine may be late to look
+    return HeadMonitor(lambda: True, patience=600, every=0.1)  # a busy machine may be late to look
 
 
 def wait_until(condition):
@@ -101,7 +100,7 @@ def test_a_head_that_holds_up_those_who_leave_is_left_behind(monkeypatch):
         wait_until(lambda: left)  # it is left after all, once it goes on
 
 
-class Late(Watch):
+class Late(HeadMonitor):
     """A watch whose head answers at last just after somebody has seen that it is lost."""
 
     there: threading.Event

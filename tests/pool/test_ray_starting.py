@@ -6,7 +6,7 @@ from importlib.metadata import version
 import pytest
 
 from labelwise.errors import LabelwiseWarning
-from labelwise.pool.ray import starting as ray_starting
+from labelwise.pool.ray import supervision as ray_starting
 from labelwise.pool.ray.parts import ClusterFailed
 
 

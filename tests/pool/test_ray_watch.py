@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from labelwise.pool.ray import watch as ray_watch
-from labelwise.pool.ray.watch import Watch
+from labelwise.pool.ray import supervision as ray_watch
+from labelwise.pool.ray.supervision import HeadMonitor
 
 EVERY, PATIENCE = 0.1, 2  # ten looks or more: a busy machine may miss some for lack of a thread
 
 
 def watched(look, lost=None):
-    return Watch(look, patience=PATIENCE, lost=lost, every=EVERY)
+    return HeadMonitor(look, patience=PATIENCE, lost=lost, every=EVERY)
 
 
 def fail():
@@ -104,7 +104,7 @@ def test_stopping_waits_for_no_answer():
         watch._every = 1000  # how long this look may take
         over.wait(1000)
 
-    watch = Watch(look, patience=10_000, every=1)
+    watch = HeadMonitor(look, patience=10_000, every=1)
     assert waited(looking)
     watch.stop()
     assert waited(lambda: not watch._thread.is_alive())

@@ -9,8 +9,7 @@ import pytest
 
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.pool import remote_files
-from labelwise.pool.division import Division
-from labelwise.pool.parts import as_sent, cut_part
+from labelwise.pool.parts import Division, as_sent, cut_part
 from labelwise.pool.remote_files import open_remote
 from tests.conftest import make_features
 from tests.pool.object_store import object_store

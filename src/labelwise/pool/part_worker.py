@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.pool.change_guard import FileState, find_files
-from labelwise.pool.parts import Holder, Part
+from labelwise.pool.parts import PartHolder, PoolPart
 from labelwise.pool.rows import Rows
 
 LARGE = 1 << 16
@@ -30,17 +30,17 @@ Answer = bytes | tuple[bytes, list[NDArray[np.uint8]]]
 """Bytes, and the large arrays if there are any."""
 
 
-class Worker:
+class PartWorker:
     """One worker: it holds one part of every pool that is open."""
 
     def __init__(self, dumps: Dumps) -> None:
         """Hold nothing yet; answers are packed with ``dumps``."""
         self._dumps = dumps
-        self._held: dict[int, Holder] = {}
+        self._held: dict[int, PartHolder] = {}
         self._seen: dict[int, FileState] = {}
 
-    def open(self, key: int, part: Part, learner: bytes | None, *pieces: Rows) -> Answer:
-        """Open a part of the pool ``key``, with a learner or pieces as in `Part.open`."""
+    def open(self, key: int, part: PoolPart, learner: bytes | None, *pieces: Rows) -> Answer:
+        """Open a part of the pool ``key``, with a learner or pieces as in `PoolPart.open`."""
         return self._packed(lambda: self._open(key, part, learner, pieces))
 
     def seen(self, key: int) -> Answer:
@@ -75,12 +75,12 @@ class Worker:
         self._seen.pop(key, None)
 
     def _open(
-        self, key: int, part: Part, learner: bytes | None, pieces: Sequence[Rows]
+        self, key: int, part: PoolPart, learner: bytes | None, pieces: Sequence[Rows]
     ) -> FileState:
         try:
             model = None if learner is None else _loaded(learner)
             self._seen[key] = FileState.read(find_files(part.values))
-            self._held[key] = Holder(part, model, pieces)
+            self._held[key] = PartHolder(part, model, pieces)
             return self._seen[key]
         except LabelwiseError as error:
             raise type(error)(f"{error} (as seen from {socket.gethostname()})") from error

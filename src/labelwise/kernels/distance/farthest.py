@@ -43,8 +43,7 @@ from labelwise.kernels.loop.block_scores import KEY, BlockScores, Proposal, upda
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.pieces import in_pieces
-from labelwise.pool.rows import Rows, each, take_rows
+from labelwise.pool.rows import Rows, each, in_pieces, take_rows
 from labelwise.strategy import CertainPicks, GreedyStrategy
 
 CHUNK, DEVICE_CHUNK = 1 << 22, 1 << 24

@@ -42,8 +42,7 @@ from labelwise.kernels.distance.farthest import nearest_distances
 from labelwise.kernels.linear.leverage import read_features
 from labelwise.kernels.loop.block_scores import find_positions
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.pieces import in_pieces
-from labelwise.pool.rows import GrowingRows, Rows, join_rows, take_rows
+from labelwise.pool.rows import GrowingRows, Rows, in_pieces, join_rows, take_rows
 from labelwise.threads import side_by_side, spans
 
 FIRST_RINGS, RINGS, MAX_RINGS = 96, 512, 8192

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Array, Floats, like, namespace, row_dots, to_numpy
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.blocks import Shard
-from labelwise.pool.pieces import in_pieces
-from labelwise.pool.rows import Rows, take_rows
+from labelwise.pool.rows import Rows, in_pieces, take_rows
 from labelwise.strategy import Cost, Job, ScoreStrategy
 
 SMALLEST_PROBABILITY = 1e-12

@@ -1,15 +1,14 @@
-"""Blocks of rows that are held by other processes, which may be lost and made again.
+"""Blocks of rows held by worker processes, which may be lost and restarted.
 
-A `Crew` is some workers, each of which holds one part of the rows (`labelwise.pool.part_worker` is
-what one of them does). Functions travel to the workers, and only proposals, sums and picked rows
-travel back. Sums are added up by every worker first and then here, in the order of the parts, so
-that they do not depend on who answers first.
+In a `WorkerPool` each worker holds one part of the rows (`labelwise.pool.part_worker`). Functions
+are sent to the workers, and only proposals, sums and picked rows come back. Every worker adds up
+its sums first; they are then added here in the order of the parts, so that the result does not
+depend on the order of the answers.
 
-A worker that is lost is made again elsewhere: it opens the same part and goes through the calls so
-far in the same order, after which it remembers the same. Calls are forgotten as soon as no worker
-remembers anything.
+A lost worker is restarted elsewhere: it opens the same part and repeats the calls so far in the
+same order, which restores its state. Calls are forgotten as soon as no worker keeps any state.
 
-What a crew is made of is told by `labelwise.pool.ray.shards`; nothing here knows of Ray.
+Nothing here knows Ray; `labelwise.pool.ray.shards` provides the workers.
 """
 
 import itertools
@@ -26,9 +25,8 @@ from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
 from labelwise.pool.blocks import Progress, add_results
 from labelwise.pool.change_guard import FileState, Machine, find_files
-from labelwise.pool.division import Division
 from labelwise.pool.part_worker import Answer, Dumps, name_of, packed, size, unpacked
-from labelwise.pool.parts import Values, as_sent, cut_part
+from labelwise.pool.parts import Division, Values, as_sent, cut_part
 from labelwise.pool.rows import Rows, join_rows, take_rows
 from labelwise.pool.shards import BLOCK_BYTES
 
@@ -44,14 +42,14 @@ class ClusterFailed(LabelwiseError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostAnswer:
     """In the place of an answer that will never come."""
 
     why: str
 
 
-class Crew(Protocol):
-    """Workers by number; each has the methods of `Worker`."""
+class WorkerPool(Protocol):
+    """Workers by number; each has the methods of `PartWorker`."""
 
     @property
     def generations(self) -> Sequence[int]:
@@ -74,7 +72,7 @@ class Crew(Protocol):
     def send(self, number: int, method: str, *arguments: Any) -> Any:
         """Call a method of a worker; the answer comes later. Calls are answered in turn."""
 
-    def collect(self, answers: Sequence[Any]) -> list[Answer | Lost]:
+    def collect(self, answers: Sequence[Any]) -> list[Answer | LostAnswer]:
         """The answers, as soon as all have come or will never come."""
 
     def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
@@ -87,7 +85,7 @@ class Crew(Protocol):
 
 
 @dataclass
-class Traffic:
+class CallTraffic:
     """What one function cost all workers together: calls, bytes both ways, CPU seconds."""
 
     calls: int = 0
@@ -107,7 +105,7 @@ class HeldShards:
 
     def __init__(
         self,
-        crew: Crew,
+        crew: WorkerPool,
         values: Values,
         count: int,
         *,
@@ -152,7 +150,7 @@ class HeldShards:
         with suppress(LabelwiseError, OSError):  # the workers may see what is not here
             self._seen_here = FileState.read(find_files(self._values))
         self._log: list[tuple[str, bytes]] = []
-        self.traffic: dict[str, Traffic] = {}
+        self.traffic: dict[str, CallTraffic] = {}
         self.restore_state = 0
         self.labelled = self._fetch_labelled()
 
@@ -248,11 +246,11 @@ class HeldShards:
                 calls = [self._crew.send(n, method, self._key, *arguments(n)) for n in left]
             answers = self._crew.collect([*(sent for _, sent in opening), *calls])
             for (number, _), answer in zip(opening, answers[: len(opening)], strict=True):
-                if not isinstance(answer, Lost):
+                if not isinstance(answer, LostAnswer):
                     self._compare(number, unpacked(answer))
             lost = {}
             for number, answer in zip(left, answers[len(opening) :], strict=True):
-                if isinstance(answer, Lost):
+                if isinstance(answer, LostAnswer):
                     lost[number] = answer.why
                 else:
                     found[number] = answer
@@ -297,7 +295,7 @@ class HeldShards:
         self.progress(stage, 1, 1)
 
     def _counted(self, name: str, answers: list[Answer]) -> list[Answer]:
-        traffic = self.traffic.setdefault(name, Traffic())
+        traffic = self.traffic.setdefault(name, CallTraffic())
         traffic.calls += 1
         traffic.received += sum(map(size, answers))
         return answers

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from labelwise.pool.part_worker import name_of, packed, unpacked
-from labelwise.pool.ray.parts import RESTORES, ClusterFailed, Crew, Lost
+from labelwise.pool.ray.parts import RESTORES, ClusterFailed, LostAnswer, WorkerPool
 
 
 class RayProcess:
     """One process of a cluster, with the method `submit` of `concurrent.futures.Executor`."""
 
-    def __init__(self, crew: Crew, number: int) -> None:
+    def __init__(self, crew: WorkerPool, number: int) -> None:
         """Stand for a worker of a crew. A thread of this process waits for its answers."""
         self._crew, self._number = crew, number
         self._waiter = ThreadPoolExecutor(1, thread_name_prefix="labelwise-ray")
@@ -35,7 +35,7 @@ class RayProcess:
         for _ in range(1 + RESTORES):
             sent = self._crew.send(self._number, "run", payload)
             (answer,) = self._crew.collect([sent])
-            if not isinstance(answer, Lost):
+            if not isinstance(answer, LostAnswer):
                 return unpacked(answer)
             why = answer.why
             self._crew.replace([self._number])

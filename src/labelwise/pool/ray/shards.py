@@ -26,20 +26,24 @@ import numpy as np
 from labelwise.arrays import Ids
 from labelwise.errors import BadInput, MissingDependency, first_line
 from labelwise.pool.blocks import Progress
-from labelwise.pool.part_worker import Answer, Dumps, Worker
+from labelwise.pool.part_worker import Answer, Dumps, PartWorker
 from labelwise.pool.parts import Values
-from labelwise.pool.ray.address import CLIENT, Place, check_joined, check_listens, wanted
-from labelwise.pool.ray.connection import Connection
-from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, Lost
-from labelwise.pool.ray.patience import Patience
-from labelwise.pool.ray.starting import (
+from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, LostAnswer
+from labelwise.pool.ray.supervision import (
+    CLIENT,
+    ClusterAddress,
+    ClusterConnection,
+    HeadMonitor,
+    StartPatience,
+    check_joined,
+    check_listens,
     check_version,
     no_room,
     say_slow,
     slow_cluster,
     unwelcome,
+    wanted,
 )
-from labelwise.pool.ray.watch import Watch
 
 try:
     import ray
@@ -166,14 +170,16 @@ def _joined() -> str:
     return str(ray.get_runtime_context().gcs_address)
 
 
-def _watches(address: str) -> list[Watch]:
+def _watches(address: str) -> list[HeadMonitor]:
     """Look after the head, without which Ray may wait for ever."""
-    client, place = _client(), Place.of(address)
+    client, place = _client(), ClusterAddress.of(address)
     # What the cluster has is known to its head alone.
     answers: Any = lambda: ray.is_initialized() and bool(_resources())  # noqa: E731
     if client is None:
-        asked = Watch(answers, patience=SILENT_SECONDS)
-        return [asked] if place is None else [asked, Watch(place.listens, patience=HEAD_SECONDS)]
+        asked = HeadMonitor(answers, patience=SILENT_SECONDS)
+        return (
+            [asked] if place is None else [asked, HeadMonitor(place.listens, patience=HEAD_SECONDS)]
+        )
     connection = client.client_worker
 
     def hang_up() -> None:
@@ -182,30 +188,30 @@ def _watches(address: str) -> list[Watch]:
         if connection.channel is not None:
             connection.channel.close()
 
-    return [Watch(answers, patience=SILENT_SECONDS, lost=hang_up)]
+    return [HeadMonitor(answers, patience=SILENT_SECONDS, lost=hang_up)]
 
 
-def _connection() -> Connection:
+def _connection() -> ClusterConnection:
     address = _joined()
     known: Any = {"is_joined": ray.is_initialized, "leave": ray.shutdown, "answers": RayError}
-    return Connection(address, *_watches(address), **known)
+    return ClusterConnection(address, *_watches(address), **known)
 
 
-class Process(NamedTuple):
+class ActorProcess(NamedTuple):
     """Where an actor runs."""
 
     host: str
     pid: int
 
 
-class _Actor(Worker):
+class _Actor(PartWorker):
     """A worker in a process of its own."""
 
     def __init__(self) -> None:
         super().__init__(_dumps)
 
-    def hello(self) -> tuple[str, Process]:
-        return version("labelwise"), Process(socket.gethostname(), os.getpid())
+    def hello(self) -> tuple[str, ActorProcess]:
+        return version("labelwise"), ActorProcess(socket.gethostname(), os.getpid())
 
 
 class RayActors:
@@ -249,12 +255,12 @@ class RayActors:
         self._start_seconds, self._gpus = start_seconds, gpus
         self.steady, self._replacing = threading.RLock(), threading.Lock()
         self.generations: list[int] = []
-        self.processes: list[Process] = []
+        self.processes: list[ActorProcess] = []
         self._handles: list[Any] = []
         try:
             count = count or max(int(self._connection.ask(_resources).get("CPU", 1)), 1)
             self._handles = [self._connection.ask(self._start) for _ in range(count)]
-            self.generations, self.processes = [0] * count, [Process("", 0)] * count
+            self.generations, self.processes = [0] * count, [ActorProcess("", 0)] * count
             self._greet(range(count))
         except BaseException:
             self.close()
@@ -296,7 +302,7 @@ class RayActors:
         with self._sending():
             return ray.put(payload)
 
-    def collect(self, answers: Sequence[Any]) -> list[Answer | Lost]:
+    def collect(self, answers: Sequence[Any]) -> list[Answer | LostAnswer]:
         """The answers, as soon as all have come or will never come."""
         while True:
             self._open()
@@ -311,7 +317,7 @@ class RayActors:
                 raise  # a fault of ours, and no lost actor
             except RayError as error:
                 if len(answers) == 1:
-                    return [Lost(first_line(error))]
+                    return [LostAnswer(first_line(error))]
                 return [self.collect([answer])[0] for answer in answers]
 
     def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
@@ -403,11 +409,11 @@ class RayActors:
                     raise ClusterFailed(unwelcome(lost[number])) from error
         return lost
 
-    def _patience(self) -> Patience:
+    def _patience(self) -> StartPatience:
         has_started: Any = lambda probe: bool(ray.wait([probe], timeout=0)[0])  # noqa: E731
-        return Patience(self._start_seconds, _NOTHING.remote, has_started)
+        return StartPatience(self._start_seconds, _NOTHING.remote, has_started)
 
-    def _why_late(self, late: int, patience: Patience) -> str:
+    def _why_late(self, late: int, patience: StartPatience) -> str:
         if not patience.others_start:
             return slow_cluster(patience.seconds)
         free, there = self._connection.ask(_free_resources), self._connection.ask(_resources)
