@@ -150,7 +150,7 @@ def test_products_beside_other_threads_are_cut_into_tiles(monkeypatch):
     whole = arrays.row_products(rows, points)
     assert sizes == [3000 * 3000 * 40]
     sizes.clear()
-    parts = threads.side_by_side(
+    parts = threads.run_in_threads(
         lambda span: arrays.row_products(rows[span], points), [slice(0, 1500), slice(1500, 3000)]
     )
     np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-12, atol=1e-12)

@@ -11,7 +11,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.threads import is_beside_others
+from labelwise.threads import is_worker_thread
 
 Array = Any
 """A NumPy array or a torch tensor."""
@@ -193,7 +193,7 @@ def _is_small(rows: Array, points: Array) -> bool:
     least = _ONE_THREAD // 128 if min(n, m) == 1 else _ONE_THREAD // 2  # much earlier for a vector
     if not isinstance(rows, np.ndarray) or n * m * d <= least:
         return False
-    return n * m * d <= _SMALL or is_beside_others()
+    return n * m * d <= _SMALL or is_worker_thread()
 
 
 def _tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:

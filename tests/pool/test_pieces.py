@@ -10,7 +10,7 @@ from labelwise import threads
 from labelwise.errors import BadInput
 from labelwise.pool import rows as pieces
 from labelwise.pool.representations import open_sources
-from labelwise.pool.rows import in_pieces
+from labelwise.pool.rows import map_pieces
 from labelwise.pool.shards import open_shards
 from tests.conftest import make_features, make_probabilities
 
@@ -31,7 +31,7 @@ def lengths(seen, rows, norms):
 
 def test_pieces_of_arrays_are_cut_together_with_what_lies_beside():
     features, norms, seen = make_features(200, 3), np.arange(200.0), []
-    found = in_pieces(partial(lengths, seen), {"features": features}, norms)
+    found = map_pieces(partial(lengths, seen), {"features": features}, norms)
     np.testing.assert_array_equal(found, np.hypot(features[:, 0], norms))
     assert sorted(seen) == [30, 34, 34, 34, 34, 34]  # twice three
 
@@ -40,8 +40,8 @@ def test_tensors_and_few_rows_are_one_piece():
     torch = pytest.importorskip("torch")
     seen = []
     tensor = torch.zeros((200, 3), dtype=torch.float64)
-    in_pieces(lambda rows: seen.append(len(rows["features"])), {"features": tensor})
-    in_pieces(lambda rows: seen.append(len(rows["features"])), {"features": np.zeros((33, 3))})
+    map_pieces(lambda rows: seen.append(len(rows["features"])), {"features": tensor})
+    map_pieces(lambda rows: seen.append(len(rows["features"])), {"features": np.zeros((33, 3))})
     assert seen == [200, 33]
 
 
@@ -62,7 +62,7 @@ def test_pieces_of_a_pool_are_its_rows(kind, labelled, tmp_path):
         given = [features, features]
     shards, _ = open_shards(open_sources({"features": given}), labelled=labelled)
     last = (lambda rows: rows["features"][-1]) if kind == "several" else (lambda r: r["features"])
-    (found,) = shards.map(lambda shard: in_pieces(last, shard.rows))
+    (found,) = shards.map(lambda shard: map_pieces(last, shard.rows))
     np.testing.assert_array_equal(found, np.delete(features, labelled or [], axis=0))
 
 
@@ -72,7 +72,7 @@ def test_a_row_that_is_not_finite_is_refused_by_its_item_in_any_piece(wrong, tmp
     features[wrong, 1] = np.nan
     shards, _ = open_shards(open_sources({"features": features}), ids=np.arange(200) * 10)
     with pytest.raises(BadInput, match=f"features of item {10 * wrong} is NaN"):
-        shards.map(lambda shard: in_pieces(lambda rows: rows["features"], shard.rows))
+        shards.map(lambda shard: map_pieces(lambda rows: rows["features"], shard.rows))
     with pytest.raises(BadInput, match=f"item {10 * wrong} is NaN"):  # it does not count as checked
         shards.map(lambda shard: shard.rows["features"])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labelwise.pool.rows import GrowingRows, beside, join_rows, on_host, take_rows
+from labelwise.pool.rows import GrowingRows, copy_to_host, join_rows, move_rows, take_rows
 
 
 def test_rows_are_taken_of_every_model():
@@ -19,9 +19,9 @@ def test_rows_are_taken_of_every_model():
 def test_rows_go_to_the_library_of_an_array_and_back():
     torch = pytest.importorskip("torch")
     rows = {"features": [np.ones((2, 1)), np.zeros((2, 3))]}
-    there = beside(rows, torch.zeros(1))
+    there = move_rows(rows, torch.zeros(1))
     assert all(isinstance(array, torch.Tensor) for array in there["features"])
-    for ours, theirs in zip(on_host(there)["features"], rows["features"], strict=True):
+    for ours, theirs in zip(copy_to_host(there)["features"], rows["features"], strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelwise.pool.rows import each  # noqa: E402
+from labelwise.pool.rows import map_models  # noqa: E402
 from tests.strategies.test_contract import STRATEGIES, make_rows, select  # noqa: E402
 
 WITHOUT_LABELS = {"dynamics": {"gamma": 0.0}}
@@ -65,7 +65,7 @@ def written(folder):
 @pytest.mark.parametrize(("strategy", "names"), PAIRS)
 def test_takes_tensors_that_still_know_their_gradients(strategy, names):
     rows = make_inputs(strategy, names)
-    tensors = {name: each(value, with_gradient) for name, value in rows.items()}
+    tensors = {name: map_models(value, with_gradient) for name, value in rows.items()}
     assert picks(strategy, tensors) == picks(strategy, rows)
 
 
@@ -75,9 +75,9 @@ def test_takes_tensors_beside_arrays_and_files(strategy, names, device, tmp_path
     rows = make_inputs(strategy, names, (np.float32, np.float64))  # of any precision, as they come
     expected = picks(strategy, rows)
     for convert in (read_only, written(tmp_path)):
-        others = {name: each(value, convert) for name, value in rows.items()}
+        others = {name: map_models(value, convert) for name, value in rows.items()}
         for name, value in rows.items():
-            tensors = {name: each(value, lambda array: torch.tensor(array, device=device))}
+            tensors = {name: map_models(value, lambda array: torch.tensor(array, device=device))}
             assert picks(strategy, others | tensors) == expected
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from labelwise.arrays import Array
 from labelwise.errors import BadInput, MissingDependency
-from labelwise.pool.rows import each
+from labelwise.pool.rows import map_models
 from labelwise.pool.sources import ArraySource, Source, Sources
 
 try:
@@ -54,7 +54,7 @@ def move_to_device(sources: Sources, device: str) -> Sources:
     def moved(source: Source) -> Source:
         return source if _is_there(source, place) else DeviceSource(source, place, *threads)
 
-    return {name: each(value, moved) for name, value in sources.items()}
+    return {name: map_models(value, moved) for name, value in sources.items()}
 
 
 def join_tensors(sources: Sources, device: str) -> Sources:
@@ -73,7 +73,9 @@ def join_tensors(sources: Sources, device: str) -> Sources:
             return source
         return ArraySource(_tensor(source.read(0, source.shape[0])).to(place))
 
-    return move_to_device({name: each(value, brought) for name, value in sources.items()}, device)
+    return move_to_device(
+        {name: map_models(value, brought) for name, value in sources.items()}, device
+    )
 
 
 def _tensor(rows: Any) -> torch.Tensor:

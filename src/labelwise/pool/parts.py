@@ -22,7 +22,7 @@ from labelwise.pool.blocks import LocalShards
 from labelwise.pool.ids import IdIndex, RowNumbers
 from labelwise.pool.remote_files import is_remote
 from labelwise.pool.representations import open_source
-from labelwise.pool.rows import Rows, each, join_rows, on_host
+from labelwise.pool.rows import Rows, copy_to_host, join_rows, map_models
 from labelwise.pool.shards import BLOCK_BYTES, open_shards
 from labelwise.pool.sources import Source, SourceSlice
 
@@ -172,7 +172,9 @@ class PoolPart:
         if learner is not None:
             values = self._represented(learner, values)
         ids = IdIndex(RowNumbers(self.first, self.last) if self.ids is None else self.ids)
-        sources = {name: each(value, partial(self._source, name)) for name, value in values.items()}
+        sources = {
+            name: map_models(value, partial(self._source, name)) for name, value in values.items()
+        }
         return open_shards(sources, ids=ids, labelled=self.labelled, block_bytes=self.block_bytes)
 
     def _source(self, name: str, value: Any) -> Source:
@@ -189,12 +191,14 @@ class PoolPart:
         source = self._source("inputs", values["inputs"])
         step, count = max(self.block_bytes // source.bytes_per_row, 256), self.last - self.first
         blocks = [source.read(first, first + step) for first in range(0, max(count, 1), step)]
-        return join_rows([on_host(learner.represent(block, self.names)) for block in blocks])
+        return join_rows([copy_to_host(learner.represent(block, self.names)) for block in blocks])
 
 
 def _joined(pieces: Sequence[Rows]) -> dict[str, Any]:
     """Pieces one after the other; a column of ids is no representation."""
-    return join_rows([{k: v for k, v in on_host(piece).items() if k != "id"} for piece in pieces])
+    return join_rows(
+        [{k: v for k, v in copy_to_host(piece).items() if k != "id"} for piece in pieces]
+    )
 
 
 def cut_part(
@@ -225,7 +229,7 @@ def cut_part(
 
 
 def _each_value(values: Values, function: Callable[[Any], Any]) -> dict[str, Any]:
-    return {name: each(value, function) for name, value in values.items()}
+    return {name: map_models(value, function) for name, value in values.items()}
 
 
 def as_sent(values: Values) -> dict[str, Any]:

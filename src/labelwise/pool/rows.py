@@ -1,6 +1,6 @@
-"""Rows of items by representation: taken, joined, moved to another library, and gathered.
+"""Rows of items by representation: take, join, move, gather and process them in pieces.
 
-A mapping of rows may be a dictionary of arrays, or read a file when it is asked.
+A mapping of rows is a dictionary of arrays, or reads a file on access.
 """
 
 import math
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, device, like, namespace, take, to_numpy
-from labelwise.threads import side_by_side, spans, thread_count
+from labelwise.threads import run_in_threads, split_range, thread_count
 
 Rows = Mapping[str, Any]
-"""Representations by name; the first axis of each is the item. A list holds several models'."""
+"""Representations by name; their first axis is the item. A list has one array per model."""
 
 
 class TakesRows(Mapping[str, Any]):
-    """A mapping of rows that can read some of them without the others."""
+    """A mapping of rows that can read some rows without the others."""
 
     @abstractmethod
     def take(self, positions: Any) -> dict[str, Any]:
@@ -26,20 +26,20 @@ class TakesRows(Mapping[str, Any]):
 
 
 class CutsRows(TakesRows):
-    """A mapping of rows that can be had in pieces too (`labelwise.pool.pieces`)."""
+    """A mapping of rows that can also be divided into pieces (`map_pieces`)."""
 
     @property
     @abstractmethod
     def extent(self) -> tuple[int, int]:
-        """How many rows there are, and how many numbers a row has in NumPy; 0 if elsewhere."""
+        """The number of rows, and of numbers per row if they are NumPy arrays (0 otherwise)."""
 
     @abstractmethod
     def cut(self, ranges: Sequence[slice]) -> list[Rows]:
         """The rows in pieces, for the time of one visit; together they are read once."""
 
 
-def each(value: Any, function: Callable[[Array], Array]) -> Any:
-    """Apply ``function`` to an array, or to every array of a list of several models'."""
+def map_models(value: Any, function: Callable[[Array], Array]) -> Any:
+    """Apply ``function`` to an array, or to every array of a list with one per model."""
     if isinstance(value, list | tuple):
         return [function(part) for part in value]
     return function(value)
@@ -52,19 +52,22 @@ def take_rows(rows: Rows, positions: Any) -> dict[str, Any]:
     """
     if not isinstance(rows, dict) and isinstance(rows, TakesRows):
         return rows.take(positions)
-    return {name: each(value, lambda array: take(array, positions)) for name, value in rows.items()}
+    return {
+        name: map_models(value, lambda array: take(array, positions))
+        for name, value in rows.items()
+    }
 
 
-def on_host(rows: Rows) -> dict[str, Any]:
+def copy_to_host(rows: Rows) -> dict[str, Any]:
     """The same rows as NumPy arrays."""
-    return {name: each(rows[name], to_numpy) for name in rows}
+    return {name: map_models(rows[name], to_numpy) for name in rows}
 
 
-def beside(rows: Rows, other: Array) -> dict[str, Any]:
+def move_rows(rows: Rows, other: Array) -> dict[str, Any]:
     """The same rows in the library and on the device of another array."""
     if isinstance(other, np.ndarray):
-        return on_host(rows)
-    return {name: each(rows[name], lambda array: like(array, other)) for name in rows}
+        return copy_to_host(rows)
+    return {name: map_models(rows[name], lambda array: like(array, other)) for name in rows}
 
 
 def join_rows(parts: Sequence[Rows]) -> dict[str, Any]:
@@ -98,7 +101,7 @@ class GrowingRows:
     def append(self, rows: Rows) -> None:
         """Add picks at the end."""
         if not self._buffers:
-            self._buffers = {name: each(value, _empty_like) for name, value in rows.items()}
+            self._buffers = {name: map_models(value, _empty_like) for name, value in rows.items()}
         new = self._count
         for name, value in rows.items():
             buffers = self._buffers[name]
@@ -114,7 +117,7 @@ class GrowingRows:
         """The picks from number ``first`` on."""
         last = self._count
         return {
-            name: each(value, lambda buffer: buffer[first:last])
+            name: map_models(value, lambda buffer: buffer[first:last])
             for name, value in self._buffers.items()
         }
 
@@ -124,55 +127,59 @@ def _empty_like(array: Array) -> Array:
 
 
 def _extend(buffer: Array, used: int, new: Array) -> Array:
-    """Write ``new`` behind the first ``used`` rows, in a buffer twice as long where it is full."""
+    """Write ``new`` after the first ``used`` rows; a full buffer is replaced by a longer one."""
     if used + len(new) > len(buffer):
         xp = namespace(new)
         length = max(2 * len(buffer), used + len(new), 64)
         shape = (length - used - len(new), *new.shape[1:])
-        room = xp.zeros(shape, dtype=new.dtype, device=device(new))
-        return xp.concat([buffer[:used], new, room])
+        rest = xp.zeros(shape, dtype=new.dtype, device=device(new))
+        return xp.concat([buffer[:used], new, rest])
     buffer[used : used + len(new)] = new
     return buffer
 
 
 NUMBERS = 1 << 21
-"""About how many numbers a piece has, 8 MB in float32: with fewer, threads mostly wait in turn."""
+"""Approximate numbers per piece, 8 MB in float32: with fewer, threads mostly wait."""
 LEAST = 1 << 22
 """A block of fewer numbers is one piece."""
 
 
-def in_pieces(function: Callable[..., Array], rows: Rows, *beside: Array) -> Array:
-    """``function(rows, *beside)`` of a block, ``(n, ...)``, made piece by piece.
+def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> Array:
+    """``function(rows, *columns)`` of a block, ``(n, ...)``, piece by piece on all cores.
+
+    For work that is done row by row and is not a large matrix product. A piece stays in the cache
+    of a core, while every access to a block reads it from memory. Few rows, and rows that are not
+    NumPy arrays, are one piece.
 
     Args:
         function: of some rows and what lies beside them, to an array with one entry per row; what
             it makes of a row must not depend on the others. Or to one entry, such as a sum: there
             is then one for every piece.
         rows: of the block.
-        beside: arrays with one entry per row, cut like the rows.
+        columns: arrays with one entry per row, divided like the rows.
 
     Example:
         >>> rows = {"features": np.ones((100_000, 30))}
-        >>> in_pieces(lambda rows: rows["features"].sum(axis=1), rows)[-1]
+        >>> map_pieces(lambda rows: rows["features"].sum(axis=1), rows)[-1]
         np.float64(30.0)
     """
-    count, width = rows.extent if isinstance(rows, CutsRows) else _extent(rows)
+    count, width = rows.extent if isinstance(rows, CutsRows) else _find_extent(rows)
     if count * width < LEAST:
-        return function(rows, *beside)
+        return function(rows, *columns)
     threads = thread_count()
     turns = -(-count * width // (NUMBERS * threads))
-    ranges = spans(count, -(-count // (turns * threads)))  # as many for every thread
-    parts = rows.cut(ranges) if isinstance(rows, CutsRows) else _cut(rows, ranges)
+    ranges = split_range(count, -(-count // (turns * threads)))  # as many for every thread
+    parts = rows.cut(ranges) if isinstance(rows, CutsRows) else _cut_arrays(rows, ranges)
 
     def one(part: tuple[slice, Rows]) -> Array:
         span, some = part
-        return function(some, *(array[span] for array in beside))
+        return function(some, *(array[span] for array in columns))
 
-    return np.concatenate(side_by_side(one, zip(ranges, parts, strict=True)))
+    return np.concatenate(run_in_threads(one, zip(ranges, parts, strict=True)))
 
 
-def _extent(rows: Rows) -> tuple[int, int]:
-    """How many rows there are, and how many numbers a row has in NumPy; 0 if elsewhere."""
+def _find_extent(rows: Rows) -> tuple[int, int]:
+    """The number of rows, and of numbers per row if they are NumPy arrays (0 otherwise)."""
     if isinstance(rows, TakesRows):
         return 0, 0
     arrays: list[Any] = []
@@ -183,8 +190,8 @@ def _extent(rows: Rows) -> tuple[int, int]:
     return len(arrays[0]), sum(math.prod(array.shape[1:]) for array in arrays)
 
 
-def _cut(rows: Rows, ranges: list[slice]) -> list[Rows]:
+def _cut_arrays(rows: Rows, ranges: list[slice]) -> list[Rows]:
     def part(span: slice) -> Rows:
-        return {name: each(value, lambda array: array[span]) for name, value in rows.items()}
+        return {name: map_models(value, lambda array: array[span]) for name, value in rows.items()}
 
     return [part(span) for span in ranges]

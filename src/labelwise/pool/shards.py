@@ -12,7 +12,7 @@ from labelwise.arrays import Ids, device, take
 from labelwise.pool.blocks import LocalShards, Progress, Shard, StateSpill
 from labelwise.pool.ids import IdIndex, RowNumbers, check_ids, encode_labelled
 from labelwise.pool.representations import flatten_sources, read_stored_ids
-from labelwise.pool.rows import CutsRows, Rows, each
+from labelwise.pool.rows import CutsRows, Rows, map_models
 from labelwise.pool.sources import Source, Sources
 from labelwise.pool.validation import check_rows, convert_rows
 
@@ -177,7 +177,7 @@ class _BlockPiece(Mapping[str, Any]):
         with visit.lock:
             if name not in visit.rows:
                 visit.rows[name] = visit.block.read_unchecked(name)
-        rows = each(visit.rows[name], lambda array: array[span])
+        rows = map_models(visit.rows[name], lambda array: array[span])
         if name not in visit.checked:
             check_rows(name, rows, lambda: visit.block.list_ids()[span])
             with visit.lock:

@@ -43,7 +43,7 @@ from labelwise.kernels.loop.block_scores import KEY, BlockScores, Proposal, upda
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import Rows, each, in_pieces, take_rows
+from labelwise.pool.rows import Rows, map_models, map_pieces, take_rows
 from labelwise.strategy import CertainPicks, GreedyStrategy
 
 CHUNK, DEVICE_CHUNK = 1 << 22, 1 << 24
@@ -141,7 +141,7 @@ def begin_traversal(shards: Shards, labelled: Rows | None, embed: Any) -> Farthe
 def sum_block(shard: Shard, embed: Any) -> Floats:
     """The sum of a block's rows in float64."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(to_numpy(in_pieces(partial(_sum_rows, embed), shard.rows)).sum(axis=0))
+        return np.asarray(to_numpy(map_pieces(partial(_sum_rows, embed), shard.rows)).sum(axis=0))
 
 
 def _sum_rows(embed: Any, some: Rows) -> Array:
@@ -169,7 +169,7 @@ def _distances_to_mean(rows: Embedding, norms: Array, mean: Floats) -> Array:
 
 def start_block(rows: Rows, labelled: Rows | None, plan: FarthestPlan) -> FarthestState:
     """Measure every row against the labelled items."""
-    sizes = in_pieces(partial(_measure_sizes, plan), rows)
+    sizes = map_pieces(partial(_measure_sizes, plan), rows)
     norms, lengths = sizes[:, 0], sizes[:, -1]
     xp = namespace(norms)
     if labelled is None:
@@ -362,7 +362,7 @@ def _propose_window(
 
 
 def _convert_rows(rows: Rows) -> dict[str, Any]:
-    return {name: each(rows[name], arrays.float64) for name in rows}
+    return {name: map_models(rows[name], arrays.float64) for name in rows}
 
 
 def _pick_farthest(constants: Arrays, state: Arrays) -> tuple[Arrays, Arrays]:

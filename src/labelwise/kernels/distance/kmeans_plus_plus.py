@@ -42,8 +42,8 @@ from labelwise.kernels.distance.farthest import nearest_distances
 from labelwise.kernels.linear.leverage import read_features
 from labelwise.kernels.loop.block_scores import find_positions
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import GrowingRows, Rows, in_pieces, join_rows, take_rows
-from labelwise.threads import side_by_side, spans
+from labelwise.pool.rows import GrowingRows, Rows, join_rows, map_pieces, take_rows
+from labelwise.threads import run_in_threads, split_range
 
 FIRST_RINGS, RINGS, MAX_RINGS = 96, 512, 8192
 """Rings examined together: before any row was measured (few are accepted), later, at most."""
@@ -332,7 +332,7 @@ class ClockBlock:
 def measure_norms(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, float, int]:
     """Measure the norms of a block; return its candidate for the first pick."""
     kept: list[Embedding] = []
-    norms = in_pieces(partial(_embed_norms, embed, len(shard), kept), shard.rows)
+    norms = map_pieces(partial(_embed_norms, embed, len(shard), kept), shard.rows)
     host = to_numpy(norms)
     wrong = ~np.isfinite(host)
     if wrong.any():
@@ -371,7 +371,7 @@ def measure_rates(
     if part.embedding is not None:
         distances = nearest_distances(part.embedding, part.norms, centres)
     elif len(centres) < FEW_CENTERS:
-        distances = in_pieces(partial(_embed_distances, embed, centres), shard.rows, part.norms)
+        distances = map_pieces(partial(_embed_distances, embed, centres), shard.rows, part.norms)
     else:
         distances = _embed_distances(embed, centres, shard.rows, part.norms)
     rates = np.array(to_numpy(distances))
@@ -415,7 +415,7 @@ def _map_spans(function: Callable[..., Any], *arrays: Any) -> Any:
     def apply_to_span(span: slice) -> Any:
         return function(*(array[span] for array in arrays))
 
-    return np.concatenate(side_by_side(apply_to_span, spans(len(arrays[0]), SPAN)))
+    return np.concatenate(run_in_threads(apply_to_span, split_range(len(arrays[0]), SPAN)))
 
 
 def _waiting_times(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:

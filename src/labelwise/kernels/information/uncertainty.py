@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Array, Floats, like, namespace, row_dots, to_numpy
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.blocks import Shard
-from labelwise.pool.rows import Rows, in_pieces, take_rows
+from labelwise.pool.rows import Rows, map_pieces, take_rows
 from labelwise.strategy import Cost, Job, ScoreStrategy
 
 SMALLEST_PROBABILITY = 1e-12
@@ -66,11 +66,11 @@ def make_uncertainty_strategy(measure: Measure, **facts: Any) -> ScoreStrategy:
         """The smallest and largest score of every model in a block; empty for one model."""
         if len(_list_models(take_rows(shard.rows, np.arange(min(len(shard), 1))))) == 1:
             return np.empty(0), np.empty(0)
-        scores = to_numpy(in_pieces(partial(_score_models, measure), shard.rows))
+        scores = to_numpy(map_pieces(partial(_score_models, measure), shard.rows))
         return scores.min(axis=0, initial=np.inf), scores.max(axis=0, initial=-np.inf)
 
     def score(rows: Rows, labelled: Rows | None, ranges: list[tuple[Floats, Floats]]) -> Array:
-        scores = in_pieces(partial(_score_models, measure), rows)
+        scores = map_pieces(partial(_score_models, measure), rows)
         count = scores.shape[1]
         if count == 1:
             return scores[:, 0]

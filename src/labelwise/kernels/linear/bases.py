@@ -25,7 +25,7 @@ from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_nu
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_integer
 from labelwise.pool.blocks import LocalShards, Shard, Shards
-from labelwise.pool.rows import Rows, each
+from labelwise.pool.rows import Rows, map_models
 
 MOST_COLUMNS = 4096
 """Maximum number of columns: whitening needs their square in memory."""
@@ -135,7 +135,7 @@ class _ChunkRows(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name != "features":
             raise KeyError(name)
-        return each(self._whole(), lambda array: array[self._part])
+        return map_models(self._whole(), lambda array: array[self._part])
 
     def __contains__(self, name: object) -> bool:
         return name == "features"

@@ -36,7 +36,7 @@ from labelwise.arrays import (
 )
 from labelwise.kernels.linear.leverage import RowReader, project_block
 from labelwise.pool.blocks import Shards
-from labelwise.threads import side_by_side, spans
+from labelwise.threads import run_in_threads, split_range
 
 FETCHED = 128
 """Average number of candidates fetched at a time; fewer from a tiny pool."""
@@ -93,7 +93,7 @@ class Candidates:
             with np.errstate(divide="ignore", over="ignore"):
                 np.divide(clocks, self.leverage[part], out=times[part])
 
-        side_by_side(start_clocks, spans(len(times), CHUNK))
+        run_in_threads(start_clocks, split_range(len(times), CHUNK))
         return times
 
     def _advance_clocks(self, positions: Ids) -> None:

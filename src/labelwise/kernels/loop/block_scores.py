@@ -21,14 +21,14 @@ from labelwise.pool.blocks import Shard
 from labelwise.pool.rows import (
     GrowingRows,
     Rows,
-    beside,
-    each,
+    copy_to_host,
     join_rows,
-    on_host,
+    map_models,
+    move_rows,
     take_rows,
 )
 from labelwise.strategy import GreedyStrategy
-from labelwise.threads import side_by_side, spans
+from labelwise.threads import run_in_threads, split_range
 
 KEY = "greedy"
 ROWS_AT_ONCE, FIRST_PICKS = 1 << 14, 128
@@ -66,7 +66,7 @@ class BlockScores:
         """Remember new picks, and mark those that are rows of this block."""
         if not len(new_ids):
             return
-        self.picked.append(beside(new, self.taken))
+        self.picked.append(move_rows(new, self.taken))
         here = find_positions(ids, new_ids)
         put(self.taken, here, True)
         self.bounds[here] = -np.inf
@@ -225,8 +225,8 @@ def _update_rows(
     threshold: float,
 ) -> None:
     """Count missing picks in the ``stale`` rows alone, each until it falls below the threshold."""
-    pieces = [stale[span] for span in spans(len(stale), ROWS_AT_ONCE) if len(stale)]
-    rows = side_by_side(lambda some: take_rows(shard.rows, some), pieces)
+    pieces = [stale[span] for span in split_range(len(stale), ROWS_AT_ONCE) if len(stale)]
+    rows = run_in_threads(lambda some: take_rows(shard.rows, some), pieces)
     for some, theirs in zip(pieces, rows, strict=True):
         first, count = int(block.seen[some].min()), FIRST_PICKS
         while len(some) and first < len(block.picked):
@@ -244,7 +244,7 @@ def _update_rows(
 def _slice_picks(picked: GrowingRows, first: int, count: int) -> dict[str, Any]:
     """At most ``count`` picks, from number ``first`` on."""
     rows = picked.since(first)
-    return {name: each(value, lambda array: array[:count]) for name, value in rows.items()}
+    return {name: map_models(value, lambda array: array[:count]) for name, value in rows.items()}
 
 
 def sample_bounds(
@@ -289,7 +289,7 @@ def propose_rows(shard: Shard, strategy: GreedyStrategy, plan: Any, threshold: f
     # Picks from a few rows take a hundred small steps, each of which would be a launch on a GPU.
     state = type(state)(*(to_numpy(part) for part in state))
     outside = float(others.max(initial=-np.inf))
-    rows = on_host(take_rows(shard.rows, top))
+    rows = copy_to_host(take_rows(shard.rows, top))
     return Proposal(ids, rows, state, scores, slack, outside, len(stale))
 
 

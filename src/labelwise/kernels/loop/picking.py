@@ -39,7 +39,7 @@ from labelwise.kernels.loop.block_scores import (
 )
 from labelwise.kernels.placement import find_placement, join_resident_blocks
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import GrowingRows, Rows, on_host, take_rows
+from labelwise.pool.rows import GrowingRows, Rows, copy_to_host, take_rows
 from labelwise.strategy import (
     AheadPicker,
     Choice,
@@ -216,7 +216,7 @@ class GreedyLoop:
         self._reported = 0
         self._picked = GrowingRows()
         # Batches of picks are made on the host, from a few rows; ahead, on the device.
-        fetch = on_host if strategy.bounded and not on_device else dict
+        fetch = copy_to_host if strategy.bounded and not on_device else dict
         self._fetch: Callable[[Rows], dict[str, Any]] = fetch
         self._labelled = None if labelled is None else fetch(labelled)
 
