@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.theory import imbalance
-from labelwise.theory.imbalance import class_counts, imbalance_ratio
+from labelwise.theory import coverage
+from labelwise.theory.coverage import class_counts, imbalance_ratio
 from tests.theory.doctests import run_examples
 
 
 def test_examples_run():
-    run_examples(imbalance)
+    run_examples(coverage)
 
 
 def test_a_planted_imbalance_is_found():

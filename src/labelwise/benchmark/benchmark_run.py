@@ -32,7 +32,7 @@ from labelwise.rounds import Holdout, LabelEncoding, Round, adapt_options
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
 from labelwise.strategy import PastBatch
-from labelwise.theory.imbalance import imbalance_ratio
+from labelwise.theory.coverage import imbalance_ratio
 
 TRAINING, PICKING = 13, 17
 """Random streams."""

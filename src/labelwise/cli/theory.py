@@ -111,7 +111,7 @@ def _find_plot_writer(out: Path) -> "Callable[[Plan, Path, Sequence[str]], None]
 
 def _print_plan(found: "Plan", names: Sequence[str]) -> None:
     from labelwise.theory.budgets import whole
-    from labelwise.theory.reading import read_plan
+    from labelwise.theory.readings import read_plan
 
     console = make_table_console()
     print(f"{found.items:,} items, p = {found.p:g}, error {found.error:g}")
@@ -187,7 +187,7 @@ def explain_picks(
     as_json: JsonOption = False,
 ) -> None:
     """Assess a selection."""
-    from labelwise.theory.explaining import explain
+    from labelwise.theory.explanations import explain
 
     chosen = read_picks(picks)
     given_labels = load_array(labels, "labels")

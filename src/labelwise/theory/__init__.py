@@ -4,28 +4,28 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "Agreement": "agreement",
+    "Agreement": "dynamics",
     "Budget": "budgets",
     "Discrepancy": "mmd",
     "Distortion": "embedding",
-    "Explanation": "explaining",
-    "Finding": "findings",
+    "Explanation": "explanations",
+    "Finding": "explanations",
     "ModelPlan": "planning",
     "Plan": "planning",
     "Spectrum": "spectrum",
     "alignment": "dynamics",
     "approximation_ratio": "dynamics",
     "approximation_ratio_of_gram": "dynamics",
-    "class_counts": "imbalance",
+    "class_counts": "coverage",
     "convergence_bounds": "alignment_bounds",
     "convergence_error": "alignment_bounds",
-    "dynamics_agreement": "agreement",
+    "dynamics_agreement": "dynamics",
     "effective_dimension": "planning",
     "embedding_distortion": "embedding",
-    "explain": "explaining",
+    "explain": "explanations",
     "generalisation_bound": "alignment_bounds",
     "generalisation_bounds": "alignment_bounds",
-    "imbalance_ratio": "imbalance",
+    "imbalance_ratio": "coverage",
     "label_budgets": "budgets",
     "last_layer_kernel": "dynamics",
     "model_coverage": "coverage",
@@ -33,7 +33,7 @@ _HOMES = {
     "plan_figure": "plots",
     "pool_mmd": "mmd",
     "pool_size": "budgets",
-    "read_plan": "reading",
+    "read_plan": "readings",
     "subset_mmd": "mmd",
     "training_dynamics": "dynamics",
     "two_group_mmd": "mmd",
@@ -44,7 +44,7 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a tool when it is asked for: SciPy takes half a second, a command may not.
+    """Import a tool on first use: importing SciPy takes half a second.
 
     >>> import labelwise.theory
     >>> labelwise.theory.imbalance_ratio([0, 0, 1])

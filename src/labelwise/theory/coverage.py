@@ -1,23 +1,28 @@
-r"""Do the models agree on which items matter?
+r"""How evenly a selection covers classes, and whether models agree on the important items.
+
+The class-imbalance ratio of labels :math:`y_1, \dots, y_b` is
+:math:`\max_c \#\{i : y_i = c\} / \min_c \#\{i : y_i = c\}` over all classes of the task: 1 if every
+class is picked equally often, infinite if one is missing.
 
 With :math:`I_j^t` the t % of items with the largest Lewis weights of model :math:`j`, and
 :math:`I^t` the t % with the largest :math:`\max_j w_i(U^j)`, the coverage of :math:`k` models is
 
 .. math:: \kappa(t) = \frac1k \sum_{j=1}^k \frac{|I_j^t \cap I^t|}{|I^t|} .
 
-It is 1 for models that rank the items alike. For models whose important items are disjoint it falls
-towards :math:`1/k`.
+It is 1 for models that rank the items alike, and approaches :math:`1/k` for models whose important
+items are disjoint.
 
 Reference: S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight
-Sampling for Multiple Deep Models", ICLR 2024, Appendix C.2.1 and Figure 4.
+Sampling for Multiple Deep Models", ICLR 2024, Appendix C.2 and Figure 4.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, comparable, largest
+from labelwise.arrays import Floats, Ids, comparable, largest, to_numpy
 from labelwise.errors import BadInput
 
 
@@ -28,8 +33,8 @@ def model_coverage(
 
     Args:
         weights: ``(k, n)``, the Lewis weights (or leverage scores) of every item in every model.
-        percent: how many percent of the items count as important, above 0 and at most 100.
-        ids: ``(n,)``, what breaks ties; row numbers if None.
+        percent: percentage of the items that count as important, above 0 and at most 100.
+        ids: ``(n,)``, which break ties; row numbers if None.
 
     >>> model_coverage([[1.0, 0.1, 0.9, 0.2], [0.9, 0.1, 1.0, 0.2]], 50)
     1.0
@@ -49,3 +54,50 @@ def model_coverage(
     chosen[shared] = True
     own = [chosen[largest(comparable(row), count, names)].sum() for row in scores]
     return float(np.mean(own) / count)
+
+
+def class_counts(labels: Any, classes: int | None = None) -> Ids:
+    """Number of items of each class, ``(K,)``.
+
+    Args:
+        labels: ``(b,)`` whole numbers from 0.
+        classes: number of classes of the task; by default the largest label plus 1.
+
+    >>> class_counts([0, 2, 2]).tolist()
+    [1, 0, 2]
+    """
+    values = np.asarray(to_numpy(labels) if hasattr(labels, "shape") else labels)
+    if values.ndim != 1 or not len(values):
+        raise BadInput(f"labels must be a list of at least one class; got shape {values.shape}")
+    if values.dtype.kind == "f" and np.isfinite(values).all() and (values == values // 1).all():
+        values = values.astype(np.int64)
+    if values.dtype.kind not in "iu":
+        raise BadInput(f"labels must be whole numbers, one class per item; got {values.dtype}")
+    if values.min() < 0:
+        raise BadInput(f"labels must be 0 or more; got {values.min()}")
+    check_classes(classes)
+    if classes is not None and values.max() >= classes:
+        raise BadInput(f"label {values.max()} is out of range for {classes} classes")
+    return np.bincount(values, minlength=classes or 0).astype(np.int64)
+
+
+def check_classes(classes: int | None) -> None:
+    """Reject a number of classes below 1; None means unknown."""
+    if classes is not None and classes < 1:
+        raise BadInput(f"classes must be 1 or more; got {classes}")
+
+
+def imbalance_ratio(labels: Any, classes: int | None = None) -> float:
+    """The largest class count divided by the smallest; infinite if a class is missing.
+
+    Args:
+        labels: as in `class_counts`.
+        classes: as in `class_counts`; give it if a class may be missing.
+
+    >>> imbalance_ratio([0, 0, 0, 1, 1])
+    1.5
+    >>> imbalance_ratio([0, 1], classes=3)
+    inf
+    """
+    counts = class_counts(labels, classes)
+    return float(counts.max() / counts.min()) if counts.min() else math.inf

@@ -2,7 +2,7 @@ r"""How fast a set of items trains a network: training dynamics, alignment, appr
 
 With :math:`g_u` the gradient of the loss of item :math:`u` and :math:`g_S = \sum_{u \in S} g_u`,
 the training loss of :math:`S` falls at the rate :math:`G(S) = |g_S|^2`. For the squared loss and a
-kernel :math:`\Theta` that stays as it is during training (the neural tangent kernel of a very wide
+constant kernel :math:`\Theta` (the neural tangent kernel of a very wide
 network), with :math:`f` the outputs and :math:`Y` the targets,
 
 .. math::
@@ -11,31 +11,37 @@ network), with :math:`f` the outputs and :math:`Y` the targets,
 
 The alignment :math:`A` is :math:`G_{MSE}` of a network whose outputs are zero.
 
-A batch :math:`Q` is picked as if its items did not touch each other. What that leaves out is
-measured by the approximation ratio
+A batch :math:`Q` is picked as if its items did not interact. The approximation ratio measures the
+error of that:
 
 .. math::
     R = \frac{\sum_{u \in Q} \Delta(u | S)}{\Delta(Q | S)} , \quad
     \Delta(u | S) = |g_u|^2 + 2 g_u \cdot g_S , \quad
     \Delta(Q | S) = |g_Q|^2 + 2 g_Q \cdot g_S .
 
-Kronecker rows (`labelwise.kernels.Factored`) stand for last-layer gradients everywhere and are
-never multiplied out: ``O(n K d)``.
+`dynamics_agreement` compares how both rank random batches :math:`Q` together with a labelled set
+:math:`S`: Kendall's correlation of :math:`G_{MSE}(S \cup Q)` and :math:`A(S \cup Q)` is the share
+of pairs of batches that both order alike minus the share that they order differently. Both are
+equal for a network with zero outputs, so it shows how much of that agreement training leaves.
+
+Kronecker rows (`labelwise.kernels.Factored`) represent last-layer gradients without multiplying
+them out: ``O(n K d)``.
 
 Reference: H. Wang, W. Huang, Z. Wu, A. Margenot, H. Tong, J. He, "Deep Active Learning by
-Leveraging Training Dynamics", NeurIPS 2022, equations 13 and 14, Definition 1 and Appendix A.3.
+Leveraging Training Dynamics", NeurIPS 2022, equations 13 and 14, Definition 1, Figure 2 and
+Appendices A.3 and D.2 (150 batches of 250 items with 500 labelled items).
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Floats, to_numpy
+from labelwise.arrays import Floats, row_noise, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import factored
 from labelwise.kernels.distance.factored import Factored
-from labelwise.theory.imbalance import class_counts
+from labelwise.theory.coverage import class_counts
 
 
 def approximation_ratio(gradients: Any, labelled: Any = None) -> float:
@@ -57,11 +63,11 @@ def approximation_ratio(gradients: Any, labelled: Any = None) -> float:
     0.5
     """
     if isinstance(gradients, Factored):
-        rows = _doubles(gradients)
+        rows = _convert_factors(gradients)
         norms = factored.squared_norms(rows)
         together = factored.weighted_sum(rows, np.ones(len(rows))).ravel()
     else:
-        plain = _matrix(gradients, "gradients")
+        plain = _check_matrix(gradients, "gradients")
         norms = np.vecdot(plain, plain)
         together = plain.sum(axis=0)
     cross = 0.0
@@ -73,9 +79,9 @@ def approximation_ratio(gradients: Any, labelled: Any = None) -> float:
                 f"{len(together)}; give one sum over the labelled items"
             )
         if not np.isfinite(summed).all():
-            raise BadInput("the labelled gradient holds NaN or infinity; mend it")
+            raise BadInput("the labelled gradient holds NaN or infinity; remove it")
         cross = 2 * float(together @ summed)
-    return _ratio(float(norms.sum()) + cross, float(together @ together) + cross)
+    return _divide_gains(float(norms.sum()) + cross, float(together @ together) + cross)
 
 
 def approximation_ratio_of_gram(gram: Any, products: Any = None) -> float:
@@ -96,10 +102,10 @@ def approximation_ratio_of_gram(gram: Any, products: Any = None) -> float:
         if found.shape != (len(matrix),) or not np.isfinite(found).all():
             raise BadInput(f"products must be {len(matrix)} finite numbers; got {found.shape}")
         cross = 2 * float(found.sum())
-    return _ratio(float(np.trace(matrix)) + cross, float(matrix.sum()) + cross)
+    return _divide_gains(float(np.trace(matrix)) + cross, float(matrix.sum()) + cross)
 
 
-def _ratio(apart: float, together: float) -> float:
+def _divide_gains(apart: float, together: float) -> float:
     return apart / together if together > 0 else math.nan
 
 
@@ -118,8 +124,8 @@ def last_layer_kernel(features: Any, others: Any = None, *, bias: bool = True) -
     array([[6., 3.],
            [3., 2.]])
     """
-    left = _matrix(features, "features")
-    right = left if others is None else _matrix(others, "others")
+    left = _check_matrix(features, "features")
+    right = left if others is None else _check_matrix(others, "others")
     return np.asarray(left @ right.T + (1.0 if bias else 0.0))
 
 
@@ -136,7 +142,7 @@ def alignment(kernel: Any, targets: Any) -> float:
     4.0
     """
     if isinstance(kernel, Factored):
-        rows = _doubles(kernel)
+        rows = _convert_factors(kernel)
         y = check_targets(targets, len(rows))
         sums = (factored.weighted_sum(rows, column) for column in y.T)
         return float(sum(np.vdot(matrix, matrix) for matrix in sums))
@@ -175,7 +181,7 @@ def one_hot(labels: Any, classes: int | None = None) -> Floats:
 
 def check_kernel(kernel: Any, name: str = "kernel") -> Floats:
     """A square, symmetric, finite matrix in float64."""
-    theta = _matrix(kernel, name)
+    theta = _check_matrix(kernel, name)
     if theta.shape[0] != theta.shape[1]:
         raise BadInput(f"{name} must be square, one row and column per item; got {theta.shape}")
     slack = 1e-5 * float(np.max(np.abs(theta), initial=0.0))
@@ -193,14 +199,71 @@ def check_targets(targets: Any, n: int) -> Floats:
     return y
 
 
-def _matrix(values: Any, name: str) -> Floats:
+def _check_matrix(values: Any, name: str) -> Floats:
     matrix = np.asarray(to_numpy(values), dtype=np.float64)
     if matrix.ndim != 2:
         raise BadInput(f"{name} must have two axes; got shape {matrix.shape}")
     if not np.isfinite(matrix).all():
-        raise BadInput(f"{name} holds NaN or infinity; mend or leave out these items")
+        raise BadInput(f"{name} holds NaN or infinity; leave out these items")
     return matrix
 
 
-def _doubles(rows: Factored) -> Factored:
-    return Factored(_matrix(rows.a, "a"), _matrix(rows.h, "h"))
+def _convert_factors(rows: Factored) -> Factored:
+    return Factored(_check_matrix(rows.a, "a"), _check_matrix(rows.h, "h"))
+
+
+class Agreement(NamedTuple):
+    """Kendall's correlation, in [-1, 1], and both quantities of every batch, ``(draws,)``."""
+
+    correlation: float
+    dynamics: Floats
+    alignments: Floats
+
+
+def dynamics_agreement(
+    kernel: Any,
+    outputs: Any,
+    targets: Any,
+    *,
+    batch: int,
+    labelled: int = 0,
+    draws: int = 150,
+    seed: int = 0,
+) -> Agreement:
+    """Kendall's correlation of training dynamics and alignment over random batches.
+
+    Args:
+        kernel: ``(n, n)`` of all items, the labelled ones first.
+        outputs: ``(n, K)`` or ``(n,)``, outputs of the network.
+        targets: the same shape.
+        batch: number of unlabelled items in a batch.
+        labelled: number of first items that are in every batch.
+        draws: number of batches.
+        seed: of the draws.
+
+    >>> import numpy as np
+    >>> rows = np.random.default_rng(0).normal(size=(40, 5))
+    >>> targets = np.sign(rows[:, 0])
+    >>> dynamics_agreement(rows @ rows.T, 0 * targets, targets, batch=8).correlation
+    1.0
+    """
+    from scipy.stats import kendalltau
+
+    theta = check_kernel(kernel)
+    n = len(theta)
+    f, y = check_targets(outputs, n), check_targets(targets, n)
+    if not (0 <= labelled < n and 0 < batch <= n - labelled and draws >= 2):
+        raise BadInput(
+            f"cannot draw {draws} batches of {batch} from {n - labelled} items; give 1 to "
+            f"{n - labelled} items a batch, and 2 batches or more"
+        )
+    first, rest = np.arange(labelled), np.arange(labelled, n)
+    dynamics, alignments = np.empty(draws), np.empty(draws)
+    for number in range(draws):
+        drawn = rest[np.argsort(row_noise(seed, rest, number))[:batch]]
+        both = np.concatenate([first, drawn])
+        part = theta[np.ix_(both, both)]
+        dynamics[number] = training_dynamics(part, f[both], y[both])
+        alignments[number] = alignment(part, y[both])
+    found = float(kendalltau(dynamics, alignments).statistic)
+    return Agreement(round(found, 12), dynamics, alignments)

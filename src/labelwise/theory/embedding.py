@@ -29,7 +29,7 @@ from labelwise.kernels.linear.leverage import RowReader, Whitening, project_rows
 from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.selection.result import Selection
-from labelwise.theory.pool import Picks, Reader, as_pool, check_picks, picked_rows
+from labelwise.theory.pool import ModelReader, WeightedPicks, as_pool, check_picks, read_picked_rows
 from labelwise.theory.spectrum import Spectrum, weighted_spectrum
 
 
@@ -115,16 +115,18 @@ def embedding_distortion(
     spectrum = weighted_spectrum(picks, shards, model=model, bias=bias, rtol=rtol)
     if p == 2 or spectrum.rank == 0:
         return Distortion(spectrum.lower, spectrum.upper, float(p), True)
-    read = Reader(model, bias)
+    read = ModelReader(model, bias)
     chosen = check_picks(picks, len(shards))
-    rows = picked_rows(shards, chosen.ids, read)
+    rows = read_picked_rows(shards, chosen.ids, read)
     problem = _Problem(shards, read, spectrum.transform, rows, chosen.weights, float(p))
     first = _starts(problem, spectrum, chosen, starts, seed)
     logs = _search(problem, first, starts, rounds)
     return Distortion(float(np.exp(logs.min())), float(np.exp(logs.max())), float(p), False)
 
 
-def _starts(problem: _Problem, spectrum: Spectrum, chosen: Picks, count: int, seed: int) -> Floats:
+def _starts(
+    problem: _Problem, spectrum: Spectrum, chosen: WeightedPicks, count: int, seed: int
+) -> Floats:
     """Directions of length 1, ``(r, s)``, that are likely to be bad ones."""
     shards, rank = problem.shards, spectrum.rank
     basis = Whitening(spectrum.transform, 1.0)
@@ -132,7 +134,7 @@ def _starts(problem: _Problem, spectrum: Spectrum, chosen: Picks, count: int, se
     top = shards.ids[largest(leverage, min(count, len(shards)), shards.ids)]
     heavy = chosen.ids[largest(chosen.weights, min(count, len(chosen.ids)), chosen.ids)]
     items = np.concatenate([top, heavy])
-    own = (picked_rows(shards, items, problem.read) @ spectrum.transform).T
+    own = (read_picked_rows(shards, items, problem.read) @ spectrum.transform).T
     random = np.random.default_rng([seed % 2**64, 0xE3]).standard_normal((rank, count))
     half = max(1, count // 2)
     outer = np.concatenate([spectrum.vectors[:, :half], spectrum.vectors[:, -half:]], axis=1)

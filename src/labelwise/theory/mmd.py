@@ -29,7 +29,7 @@ from labelwise.arrays import Floats, to_numpy
 from labelwise.errors import BadInput
 from labelwise.selection.result import Selection
 from labelwise.theory.dynamics import check_kernel
-from labelwise.theory.pool import Reader, as_pool, check_picks, moments, picked_rows
+from labelwise.theory.pool import ModelReader, as_pool, check_picks, read_picked_rows, sum_moments
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def two_group_mmd(first: Any, second: Any, between: Any) -> Discrepancy:
             f"between must be {m} by {n} and both groups have 2 items or more; got {c.shape}"
         )
     if not np.isfinite(c).all():
-        raise BadInput("between holds NaN or infinity; mend or leave out these items")
+        raise BadInput("between holds NaN or infinity; leave out these items")
     within = [(k.sum() - np.trace(k)) / (len(k) ** 2 - len(k)) for k in (a, b)]
     scale = (np.trace(a) + np.trace(b)) / (m + n)
     return Discrepancy(float(sum(within) - 2 * c.mean()), float(scale))
@@ -125,13 +125,11 @@ def pool_mmd(picks: Selection, features: Any, *, model: int = 0, kernel: Any = N
         raise BadInput("MMD compares pairs; give 2 picks or more with a weight above zero")
     if kernel is not None:
         return _with_kernel(check_kernel(kernel), _positions(shards.ids, ids), weights)
-    read = Reader(model)
-    pool = moments(shards, read)
+    read = ModelReader(model)
+    pool = sum_moments(shards, read)
     if not np.isfinite(pool.squares):
-        raise BadInput(
-            "the features hold NaN or infinity, or overflow; mend or leave out the items"
-        )
-    rows = picked_rows(shards, ids, read)
+        raise BadInput("the features hold NaN or infinity, or overflow; leave out these items")
+    rows = read_picked_rows(shards, ids, read)
     squares = np.vecdot(rows, rows)
     near = weights @ rows
     shared = 1 / _pairs(weights) * (float(near @ near) - float(weights**2 @ squares))

@@ -34,7 +34,7 @@ from labelwise.kernels.linear.leverage import project_rows, whiten
 from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
 from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size
-from labelwise.theory.pool import Reader, as_pool, count_models, moments
+from labelwise.theory.pool import ModelReader, as_pool, count_models, sum_moments
 
 SHARES = tuple(float(value) for value in np.round(np.geomspace(0.1, 100, 61), 6))
 """The percentages of items at which the concentration curve is kept."""
@@ -152,7 +152,7 @@ def plan(
     found: list[ModelPlan] = []
     for model in range(count):
         ranks = sum(entry.rank for entry in found)
-        part, weights = _look(shards, Reader(model), settings, ridge)
+        part, weights = _look(shards, ModelReader(model), settings, ridge)
         shared = np.maximum(shared, weights)
         bound = float(min(ranks + part["rank"], n))
         found.append(ModelPlan(**part, total=float(shared.sum()), bound=bound))
@@ -184,7 +184,7 @@ def plan(
 
 
 def _look(
-    shards: Shards, read: Reader, settings: LewisSettings, ridge: float
+    shards: Shards, read: ModelReader, settings: LewisSettings, ridge: float
 ) -> tuple[dict[str, Any], Floats]:
     """The facts of one model, and its Lewis weights ``(n,)``."""
     n = len(shards)
@@ -194,7 +194,7 @@ def _look(
         weights = leverage
     else:
         weights = iterate_lewis_weights(shards, settings, read).weights
-    energies = np.clip(np.linalg.eigvalsh(moments(shards, read).gram)[::-1], 0.0, None)
+    energies = np.clip(np.linalg.eigvalsh(sum_moments(shards, read).gram)[::-1], 0.0, None)
     level = ridge * float(energies.sum()) / max(basis.rank, 1)
     peak, squares = float(leverage.max(initial=0.0)), float(leverage @ leverage)
     top_1, top_10 = share_of_top(leverage, (1.0, 10.0))

@@ -14,7 +14,7 @@ from labelwise.errors import BadInput
 from labelwise.pages import inline_svg, render_page
 from labelwise.theory.budgets import label_budgets
 from labelwise.theory.planning import SHARES, Plan, effective_dimension
-from labelwise.theory.reading import read_plan
+from labelwise.theory.readings import read_plan
 
 FORMATS = (".png", ".svg", ".pdf", ".html")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")

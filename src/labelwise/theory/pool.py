@@ -1,4 +1,4 @@
-"""What all diagnostics share: a pool of one or several models' features, and checked picks."""
+"""Pools and picks of the diagnostics: features of one or several models, and checked weights."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ from labelwise.selection.result import Selection
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Reads the ``(n, d)`` features of one model from a block, with a constant column if asked."""
+class ModelReader:
+    """Reads the ``(n, d)`` features of one model, optionally with a constant column."""
 
     model: int = 0
     bias: bool = False
@@ -31,7 +31,7 @@ class Reader:
 
 
 def as_pool(features: Any, **others: Any) -> Shards:
-    """Blocks of an array, of a list of arrays (one per model), or blocks as they are.
+    """Blocks of an array or of a list of arrays (one per model); blocks are returned unchanged.
 
     Args:
         features: ``(n, d)``, a list of such arrays, or shards that hold ``features``.
@@ -56,27 +56,27 @@ def as_pool(features: Any, **others: Any) -> Shards:
 
 
 def count_models(shards: Shards) -> int:
-    """How many models' features the pool holds."""
+    """Number of models whose features the pool holds."""
     if not len(shards):
         raise BadInput("the pool has no items; give features with at least one row")
     features = shards.rows(shards.ids[:1])["features"]
     return len(features) if isinstance(features, list | tuple) else 1
 
 
-class Picks(NamedTuple):
-    """Picks with a weight each; without weights of their own, every pick stands for n / b."""
+class WeightedPicks(NamedTuple):
+    """Picks with their weights; unweighted picks get n / b each."""
 
     ids: Ids
     weights: Floats
     weighted: bool
 
 
-def check_picks(picks: Selection, n: int) -> Picks:
-    """The ids and weights of a selection from ``n`` items, refused where they make no sense."""
+def check_picks(picks: Selection, n: int) -> WeightedPicks:
+    """The ids and weights of a selection from ``n`` items; invalid weights are rejected."""
     if not len(picks):
         raise BadInput("the selection is empty; there is nothing to explain")
     if picks.weights is None:
-        return Picks(picks.ids, np.full(len(picks), n / len(picks)), False)
+        return WeightedPicks(picks.ids, np.full(len(picks), n / len(picks)), False)
     weights = np.asarray(picks.weights, dtype=np.float64)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
@@ -84,15 +84,15 @@ def check_picks(picks: Selection, n: int) -> Picks:
         raise BadInput(f"the weight of pick {item} is {weights[wrong][0]}; give 0 or more")
     if not weights.sum() > 0:
         raise BadInput("all weights of the selection are zero; there is nothing to explain")
-    return Picks(picks.ids, weights, True)
+    return WeightedPicks(picks.ids, weights, True)
 
 
-def picked_rows(shards: Shards, ids: Ids, read: RowReader) -> Floats:
+def read_picked_rows(shards: Shards, ids: Ids, read: RowReader) -> Floats:
     """The rows of some items, ``(b, d)``, in float64 on the host."""
     return np.asarray(to_numpy(float64(read(shards.rows(ids)))))
 
 
-class Moments(NamedTuple):
+class PoolMoments(NamedTuple):
     """Sums over the pool: of the rows ``(d,)``, of their squared lengths, and ``A^T A``."""
 
     total: Floats
@@ -100,13 +100,13 @@ class Moments(NamedTuple):
     gram: Floats
 
 
-def moments(shards: Shards, read: RowReader) -> Moments:
-    """Measure the pool in one pass, in float64."""
-    found: tuple[Floats, Floats] = shards.sum(_moments, read)
-    return Moments(found[0], float(np.trace(found[1])), found[1])
+def sum_moments(shards: Shards, read: RowReader) -> PoolMoments:
+    """Sum the moments of the pool in one pass, in float64."""
+    found: tuple[Floats, Floats] = shards.sum(_sum_block, read)
+    return PoolMoments(found[0], float(np.trace(found[1])), found[1])
 
 
-def _moments(shard: Shard, read: RowReader) -> tuple[Floats, Floats]:
+def _sum_block(shard: Shard, read: RowReader) -> tuple[Floats, Floats]:
     rows = read(shard.rows)
     total, gram = np.zeros(rows.shape[1]), np.zeros((rows.shape[1], rows.shape[1]))
     for _, chunk in iterate_chunks(rows, double=True):

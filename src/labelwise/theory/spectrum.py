@@ -26,7 +26,7 @@ import numpy as np
 from labelwise.arrays import Floats
 from labelwise.kernels.linear.leverage import whiten
 from labelwise.selection.result import Selection
-from labelwise.theory.pool import Reader, as_pool, check_picks, picked_rows
+from labelwise.theory.pool import ModelReader, as_pool, check_picks, read_picked_rows
 
 BAND = (0.75, 1.25)
 """Where the theory wants all eigenvalues."""
@@ -100,9 +100,9 @@ def weighted_spectrum(
     ([0.75, 1.0], True)
     """
     shards = as_pool(features)
-    read = Reader(model, bias)
+    read = ModelReader(model, bias)
     ids, weights, _ = check_picks(picks, len(shards))
     transform = whiten(shards, read, rtol=rtol).transform
-    rows = picked_rows(shards, ids, read) @ transform
+    rows = read_picked_rows(shards, ids, read) @ transform
     values, vectors = np.linalg.eigh((rows * weights[:, None]).T @ rows)
     return Spectrum(np.clip(values, 0.0, None), vectors, transform)

@@ -1,4 +1,12 @@
-"""One function per diagnostic of a selection: from what is known to a value and its reading."""
+"""All diagnostics of a selection, each with its formula and a plain sentence.
+
+The diagnostics depend on the inputs: features alone give the effective size, the spectrum, the
+distortion of norms, the coverage of several models and the discrepancy; labels add the class
+imbalance, the alignment and the generalisation bound; probabilities add the approximation ratio;
+labels and probabilities of the whole pool add the agreement.
+
+Cost: about four passes over the pool per model for p = 2, and 40 more for another p.
+"""
 
 import math
 from dataclasses import dataclass
@@ -15,27 +23,39 @@ from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.selection.result import Selection
-from labelwise.theory import reading
-from labelwise.theory.agreement import dynamics_agreement
+from labelwise.theory import readings
 from labelwise.theory.alignment_bounds import generalisation_bound, generalisation_bounds
-from labelwise.theory.coverage import model_coverage
+from labelwise.theory.coverage import (
+    check_classes,
+    class_counts,
+    imbalance_ratio,
+    model_coverage,
+)
 from labelwise.theory.dynamics import (
     alignment,
     approximation_ratio,
+    check_kernel,
+    dynamics_agreement,
     last_layer_kernel,
     one_hot,
 )
 from labelwise.theory.embedding import embedding_distortion
-from labelwise.theory.imbalance import class_counts, imbalance_ratio
 from labelwise.theory.mmd import pool_mmd, subset_mmd
-from labelwise.theory.pool import Picks, Reader, check_picks, picked_rows
+from labelwise.theory.pool import (
+    ModelReader,
+    WeightedPicks,
+    as_pool,
+    check_picks,
+    count_models,
+    read_picked_rows,
+)
 from labelwise.theory.spectrum import weighted_spectrum
 
 PERCENTS = (1.0, 5.0, 10.0, 20.0, 50.0)
-"""Where the coverage is measured."""
+"""Percentages of items at which the coverage is measured."""
 
 MOST_PICKS = 4000
-"""The largest kernel that is factored or compared in random batches."""
+"""Maximum number of picks whose kernel is factored."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +63,10 @@ class Finding:
     """One diagnostic.
 
     Attributes:
-        name: what it is called.
-        values: its numbers by name; infinite or undefined ones are as Python has them.
-        formula: how it is defined.
-        reading: a plain sentence on what the numbers say.
+        name: of the diagnostic.
+        values: its numbers by name, which may be infinite or NaN.
+        formula: its definition.
+        reading: a plain sentence that interprets the numbers.
     """
 
     name: str
@@ -56,8 +76,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Case:
-    """What is explained, and what is known about it."""
+class ExplanationInputs:
+    """The selection, its pool, and the options of `explain`."""
 
     picks: Selection
     shards: Shards
@@ -73,22 +93,22 @@ class Case:
     seed: int
 
     @cached_property
-    def chosen(self) -> Picks:
+    def chosen(self) -> WeightedPicks:
         """The picks' ids and weights."""
         return check_picks(self.picks, len(self.shards))
 
     @cached_property
     def features(self) -> Floats:
         """The picks' features in the first model, ``(b, d)``."""
-        return picked_rows(self.shards, self.picks.ids, Reader(0))
+        return read_picked_rows(self.shards, self.picks.ids, ModelReader(0))
 
     @cached_property
     def probabilities(self) -> Floats | None:
-        """The picks' class probabilities, ``(b, K)``, where the pool has some."""
-        return class_rows(self.shards.rows(self.picks.ids))
+        """The picks' class probabilities, ``(b, K)``, if the pool has them."""
+        return read_probabilities(self.shards.rows(self.picks.ids))
 
 
-def class_rows(rows: Rows) -> Floats | None:
+def read_probabilities(rows: Rows) -> Floats | None:
     """Class probabilities in float64 on the host, those of the first model, or None."""
     if "probabilities" not in rows:
         return None
@@ -97,17 +117,17 @@ def class_rows(rows: Rows) -> Floats | None:
     return np.asarray(to_numpy(float64(value)))
 
 
-def measure_size(case: Case) -> Finding:
-    """How many equally weighted picks the weights leave."""
+def measure_size(case: ExplanationInputs) -> Finding:
+    """Number of equally weighted picks with the same variance."""
     weights = case.chosen.weights
     effective = float(weights.sum() ** 2 / (weights @ weights))
     values = {"effective_size": effective, "sum_of_weights": float(weights.sum())}
     values |= {"largest_share": float(weights.max() / weights.sum())}
     formula = "(sum w)^2 / sum w^2"
-    return Finding("effective size", values, formula, reading.read_size(effective, len(weights)))
+    return Finding("effective size", values, formula, readings.read_size(effective, len(weights)))
 
 
-def measure_one_model(case: Case, model: int) -> list[Finding]:
+def measure_model(case: ExplanationInputs, model: int) -> list[Finding]:
     """The spectrum and the distortion in the features of one model."""
     suffix = f", model {model + 1}" if case.models > 1 else ""
     known: dict[str, Any] = {"model": model, "bias": case.bias, "rtol": case.rtol}
@@ -120,7 +140,7 @@ def measure_one_model(case: Case, model: int) -> list[Finding]:
         "unseen": spectrum.unseen,
     }
     formula = "eigenvalues of sum over picks of w v v^T, v white over the pool"
-    said = reading.read_spectrum(spectrum, weighted=case.picks.weights is not None)
+    said = readings.read_spectrum(spectrum, weighted=case.picks.weights is not None)
     found = [Finding(f"spectrum{suffix}", values, formula, said)]
     distortion = embedding_distortion(case.picks, case.shards, p=case.p, seed=case.seed, **known)
     values = {
@@ -130,54 +150,54 @@ def measure_one_model(case: Case, model: int) -> list[Finding]:
         "exact": distortion.exact,
     }
     formula = "range over x of sum over picks of w |a.x|^p / sum over pool of |a.x|^p"
-    text = reading.read_distortion(distortion)
+    text = readings.read_distortion(distortion)
     return [*found, Finding(f"embedding{suffix}", values, formula, text)]
 
 
-def measure_shared(case: Case) -> list[Finding]:
-    """Whether several models care about the same items."""
+def measure_coverage(case: ExplanationInputs) -> list[Finding]:
+    """Whether several models agree on the important items."""
     if case.models < 2:
         return []
     settings = LewisSettings(p=case.p, tol=1e-4, rtol=case.rtol, double=True)
     every = [
-        iterate_lewis_weights(case.shards, settings, Reader(model, case.bias)).weights
+        iterate_lewis_weights(case.shards, settings, ModelReader(model, case.bias)).weights
         for model in range(case.models)
     ]
     values = {f"{t:g}": model_coverage(every, t, ids=case.shards.ids) for t in PERCENTS}
-    text = reading.read_coverage(10.0, values["10"], case.models)
+    text = readings.read_coverage(10.0, values["10"], case.models)
     formula = "kappa(t) = mean over models of |top t % of the model and shared top t %| / |t %|"
     return [Finding("coverage", values, formula, text)]
 
 
-def measure_discrepancies(case: Case) -> list[Finding]:
-    """How far the picks are from the pool, and from what was labelled before."""
+def measure_discrepancies(case: ExplanationInputs) -> list[Finding]:
+    """Distance of the picks from the pool, and from the items labelled before."""
     found = []
     if np.count_nonzero(case.chosen.weights) > 1:
         near = pool_mmd(case.picks, case.shards)
         values = {"squared": near.squared, "value": near.value, "spread": near.spread}
         formula = "unbiased MMD of weighted picks and pool, kernel h . h'"
-        text = reading.read_mmd(near, "the weighted picks and the pool")
+        text = readings.read_mmd(near, "the weighted picks and the pool")
         found.append(Finding("mmd", values, formula, text))
     if case.labelled is None or len(read_features(case.labelled, 0)) < 2:
         return found
-    rows = _joint_rows(case.labelled, case.features)
+    rows = _join_features(case.labelled, case.features)
     m, size = len(rows) - len(case.features), len(rows)
     given = case.kernel is not None and len(case.kernel) == size
     both = subset_mmd(case.kernel if given else last_layer_kernel(rows), m)
     formula = "unbiased MMD of the labelled items S and S with the picks, " + (
         "the given kernel" if given else "kernel h . h' + 1"
     )
-    text = reading.read_mmd(both, "the labelled items before and after")
+    text = readings.read_mmd(both, "the labelled items before and after")
     values = {"squared": both.squared, "value": both.value}
     return [*found, Finding("mmd of the labelled items", values, formula, text)]
 
 
-def _joint_rows(labelled: Rows, features: Floats) -> Floats:
+def _join_features(labelled: Rows, features: Floats) -> Floats:
     return np.concatenate([np.asarray(to_numpy(float64(read_features(labelled, 0)))), features])
 
 
-def measure_classes(case: Case) -> list[Finding]:
-    """How evenly the classes are picked, or the predicted ones where labels are not known."""
+def measure_classes(case: ExplanationInputs) -> list[Finding]:
+    """Balance of the picked classes; of predicted classes if labels are unknown."""
     predicted = case.labels is None
     labels, classes = case.labels, case.classes
     if case.probabilities is not None:
@@ -193,17 +213,17 @@ def measure_classes(case: Case) -> list[Finding]:
     ratio, missing = imbalance_ratio(labels, classes), int(np.count_nonzero(counts == 0))
     values = {"ratio": ratio, "missing": missing, "counts": counts.tolist(), "pool_ratio": pool}
     formula = "largest class count / smallest" + (", of predicted classes" if predicted else "")
-    text = reading.read_imbalance(ratio, missing, predicted, pool)
+    text = readings.read_imbalance(ratio, missing, predicted, pool)
     return [Finding("class imbalance", values, formula, text)]
 
 
-def measure_gradients(case: Case) -> list[Finding]:
-    """What a batch gains, taken item by item and as a whole."""
+def measure_gradients(case: ExplanationInputs) -> list[Finding]:
+    """Gain of the batch, item by item and as a whole."""
     if case.probabilities is None:
         return []
     summed = None
     if case.labelled is not None and "labels" in case.labelled:
-        known = class_rows(case.labelled)
+        known = read_probabilities(case.labelled)
         if known is not None:
             rows = np.asarray(to_numpy(float64(read_features(case.labelled, 0))))
             given = Factored(known - one_hot(case.labelled["labels"], known.shape[1]), rows)
@@ -212,11 +232,11 @@ def measure_gradients(case: Case) -> list[Finding]:
     gradients = Factored(case.probabilities - guesses, case.features)
     value = approximation_ratio(gradients, summed)
     formula = "R = sum over picks of (|g|^2 + 2 g.gS) / (|gQ|^2 + 2 gQ.gS), last layer"
-    text = reading.read_ratio(value, summed is None)
+    text = readings.read_ratio(value, summed is None)
     return [Finding("approximation ratio", {"ratio": value}, formula, text)]
 
 
-def measure_kernels(case: Case) -> list[Finding]:
+def measure_kernels(case: ExplanationInputs) -> list[Finding]:
     """The alignment of the labels and the bound B."""
     if case.labels is None:
         return []
@@ -228,17 +248,17 @@ def measure_kernels(case: Case) -> list[Finding]:
         top, name = float(np.linalg.eigvalsh(theta)[-1]), "the given kernel"
     else:
         rows = np.concatenate([case.features, np.ones((b, 1))], axis=1)
-        theta = Factored(np.ones((b, 1)), rows)  # so that any number of picks will do
+        theta = Factored(np.ones((b, 1)), rows)  # avoids the (b, b) kernel
         top, name = float(np.linalg.norm(rows, 2)) ** 2, "kernel h . h' + 1"
     value = alignment(theta, targets)
     relative = value / (top * b) if top > 0 else 0.0
     formula = f"A = Tr(Y^T K Y), at most the largest eigenvalue times b; {name}"
     values = {"alignment": value, "relative": relative}
-    found = Finding("alignment", values, formula, reading.read_alignment(value, relative))
-    return [found, _bound(case, theta, targets, name)]
+    found = Finding("alignment", values, formula, readings.read_alignment(value, relative))
+    return [found, _measure_bound(case, theta, targets, name)]
 
 
-def _bound(case: Case, kernel: Any, targets: Floats, name: str) -> Finding:
+def _measure_bound(case: ExplanationInputs, kernel: Any, targets: Floats, name: str) -> Finding:
     b = len(case.picks)
     values: dict[str, Any] = {"bound": math.nan, "singular": False}
     if b <= MOST_PICKS:
@@ -247,11 +267,11 @@ def _bound(case: Case, kernel: Any, targets: Floats, name: str) -> Finding:
         singular = bool(np.linalg.matrix_rank(theta, hermitian=True) < b)
         values = {"bound": generalisation_bound(theta, targets), "singular": singular}
         values |= {"from_alignment": low, "at_most": high}
-    text = reading.read_bound(values["bound"], values["singular"])
+    text = readings.read_bound(values["bound"], values["singular"])
     return Finding("bound B", values, f"B = sqrt(2 Tr(Y^T K^-1 Y) / b); {name}", text)
 
 
-def measure_batches(case: Case) -> list[Finding]:
+def measure_batches(case: ExplanationInputs) -> list[Finding]:
     """Rank random batches of the pool, each as large as a quarter of the items compared."""
     n = len(case.shards)
     if case.pool_labels is None or case.probabilities is None or n < 8:
@@ -259,7 +279,7 @@ def measure_batches(case: Case) -> list[Finding]:
     ids = case.shards.ids
     few = np.argsort(row_noise(case.seed, ids, 0xA9))[: min(n, 1000)]
     rows = case.shards.rows(ids[few])
-    outputs = class_rows(rows)
+    outputs = read_probabilities(rows)
     assert outputs is not None
     features = np.asarray(to_numpy(float64(read_features(rows, 0))))
     targets = one_hot(case.pool_labels[few], outputs.shape[1])
@@ -269,4 +289,131 @@ def measure_batches(case: Case) -> list[Finding]:
     )
     values = {"kendall": found.correlation, "batch": batch, "draws": 100}
     formula = "Kendall's tau of G_MSE and A over random batches, kernel h . h' + 1"
-    return [Finding("agreement", values, formula, reading.read_agreement(found.correlation))]
+    return [Finding("agreement", values, formula, readings.read_agreement(found.correlation))]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All diagnostics of a selection, in reading order."""
+
+    picks: int
+    items: int
+    findings: tuple[Finding, ...]
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        """The values of the finding with that name."""
+        for finding in self.findings:
+            if finding.name == name:
+                return finding.values
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-compatible values; infinite and undefined numbers become None."""
+        findings = [
+            {
+                "name": finding.name,
+                "values": {name: _to_json(value) for name, value in finding.values.items()},
+                "formula": finding.formula,
+                "reading": finding.reading,
+            }
+            for finding in self.findings
+        ]
+        return {"picks": self.picks, "items": self.items, "findings": findings}
+
+
+def explain(
+    picks: Selection,
+    features: Any,
+    *,
+    probabilities: Any = None,
+    labels: Any = None,
+    labelled: Rows | None = None,
+    kernel: Any = None,
+    classes: int | None = None,
+    p: float = 2.0,
+    bias: bool = False,
+    rtol: float | None = None,
+    seed: int = 0,
+) -> Explanation:
+    """Compute all diagnostics of a selection that the inputs allow.
+
+    Args:
+        picks: the result of `labelwise.select`.
+        features: ``(n, d)`` of the pool it was picked from, a list of such arrays (one per model),
+            or shards that hold ``features`` and, if known, ``probabilities``.
+        probabilities: ``(n, K)`` of the first model, where features are arrays.
+        labels: the picks' classes ``(b,)`` in their order, or those of the whole pool ``(n,)``.
+        labelled: rows of the items that were labelled before (``features``, and if known
+            ``probabilities`` and ``labels``).
+        kernel: ``(b, b)`` tangent kernel of the picks, or ``(m + b, m + b)`` of the labelled items
+            and the picks; the kernel of the last layer, ``h . h' + 1``, if None.
+        classes: number of classes; by default from the probabilities or the labels.
+        p: the norm of the loss, 1 or more.
+        bias: whether the linear model has a constant column.
+        rtol: relative rank tolerance, as in `labelwise.kernels`.
+        seed: of the random directions and batches.
+
+    >>> import numpy as np
+    >>> import labelwise
+    >>> features = np.random.default_rng(0).normal(size=(500, 4))
+    >>> found = explain(labelwise.select("bss", 300, features=features), features)
+    >>> [finding.name for finding in found.findings]
+    ['effective size', 'spectrum', 'embedding', 'mmd']
+    >>> found["spectrum"]["inside"]
+    True
+    """
+    check_classes(classes)
+    shards = as_pool(features, probabilities=probabilities)
+    if labelled is not None and not len(read_features(labelled, 0)):
+        labelled = None
+    own, whole = _split_labels(picks, shards, labels)
+    case = ExplanationInputs(
+        picks,
+        shards,
+        count_models(shards),
+        p,
+        bias,
+        rtol,
+        own,
+        whole,
+        classes,
+        labelled,
+        None if kernel is None else check_kernel(kernel),
+        seed,
+    )
+    findings = [measure_size(case)]
+    for model in range(case.models):
+        findings += measure_model(case, model)
+        shards.progress("models", model + 1, case.models)
+    findings += (
+        measure_coverage(case)
+        + measure_discrepancies(case)
+        + measure_classes(case)
+        + measure_gradients(case)
+    )
+    findings += measure_kernels(case) + measure_batches(case)
+    return Explanation(len(picks), len(shards), tuple(findings))
+
+
+def _split_labels(picks: Selection, shards: Shards, labels: Any) -> tuple[Any, Any]:
+    """The labels of the picks and of the whole pool; None where unknown."""
+    if labels is None:
+        return None, None
+    given = np.asarray(to_numpy(labels) if hasattr(labels, "shape") else labels)
+    class_counts(given)  # rejects anything but a list of classes
+    given = given.astype(np.int64)
+    ids = shards.ids
+    if len(given) == len(ids):
+        order = np.argsort(ids, kind="stable")
+        found = order[np.minimum(np.searchsorted(ids, picks.ids, sorter=order), len(ids) - 1)]
+        return given[found], given
+    if len(given) == len(picks):
+        return given, None
+    raise BadInput(
+        f"there are {len(given)} labels; give {len(ids)}, one per item of the pool, or "
+        f"{len(picks)}, one per pick in the order of the picks"
+    )
+
+
+def _to_json(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

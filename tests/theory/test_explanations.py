@@ -9,18 +9,18 @@ import labelwise
 from labelwise import LocalShards, Selection, Shard
 from labelwise.errors import BadInput
 from labelwise.kernels import lewis_weights
-from labelwise.theory import explaining, findings
+from labelwise.theory import explanations
 from labelwise.theory.alignment_bounds import generalisation_bound
 from labelwise.theory.coverage import model_coverage
 from labelwise.theory.dynamics import alignment, approximation_ratio, last_layer_kernel
-from labelwise.theory.explaining import explain
+from labelwise.theory.explanations import explain
 from labelwise.theory.mmd import subset_mmd
 from tests.conftest import make_features, make_probabilities
 from tests.theory.doctests import run_examples
 
 
 def test_examples_run():
-    run_examples(explaining)
+    run_examples(explanations)
 
 
 N, K = 300, 3
@@ -114,7 +114,7 @@ def test_a_kernel_of_labelled_items_and_picks_serves_both():
 
 
 def test_more_picks_than_a_kernel_can_hold_have_an_alignment_but_no_bound(monkeypatch):
-    monkeypatch.setattr(findings, "MOST_PICKS", 50)
+    monkeypatch.setattr(explanations, "MOST_PICKS", 50)
     found = explain(PICKS, FEATURES, labels=LABELS)
     targets = np.eye(K)[LABELS[PICKS.ids]]
     expected = alignment(last_layer_kernel(FEATURES[PICKS.ids]), targets)

@@ -1,4 +1,4 @@
-"""Plain sentences on how to read each diagnostic, made from its value."""
+"""Plain sentences that interpret the value of each diagnostic."""
 
 import math
 
@@ -10,7 +10,7 @@ from labelwise.theory.spectrum import BAND, Spectrum
 
 
 def read_size(effective: float, picks: int) -> str:
-    """On the effective size.
+    """Sentence on the effective size.
 
     >>> read_size(50.0, 100)
     'the weights make 100 picks worth 50 equally weighted ones (50 %): they are uneven'
@@ -22,34 +22,38 @@ def read_size(effective: float, picks: int) -> str:
         return text + "they are nearly even"
     if share >= 0.3:
         return text + "they are uneven"
-    return text + "few picks carry almost everything, expect noisy training"
+    return text + "a few picks carry almost all weight, expect noisy training"
 
 
 def read_spectrum(found: Spectrum, weighted: bool = False) -> str:
-    """On the eigenvalues of the picks; ``weighted`` says whether they have weights of their own."""
-    text = f"the picks see between {found.lower:.2f} and {found.upper:.2f} of the pool's energy "
+    """Sentence on the eigenvalues of the picks; ``weighted``: whether the picks have weights."""
+    text = (
+        f"the picks cover between {found.lower:.2f} and {found.upper:.2f} of the pool's variance "
+    )
     text += f"over its {found.rank} directions"
     if found.unseen:
-        return text + f"; {found.unseen} of them are not seen at all, a linear fit is undetermined"
+        return (
+            text + f"; {found.unseen} of them are not covered at all, a linear fit is undetermined"
+        )
     if found.inside:
         return text + ": all within [3/4, 5/4], a weighted least-squares fit is close to the pool's"
     low = found.lower < BAND[0]
-    side = "some directions are seen too little" if low else "some count too much"
+    side = "some directions are covered too little" if low else "some count too much"
     remedy = "pick more" if weighted else "pick more, or use bss or lewis, whose picks have weights"
     return text + f": not all within [3/4, 5/4], {side}; {remedy}"
 
 
 def read_distortion(found: Distortion) -> str:
-    """On the distortion of norms."""
+    """Sentence on the distortion of norms."""
     sure = "exactly" if found.exact else "at least (found by search)"
     text = f"the l{found.p:g} loss of a linear prediction, estimated from the picks, is between "
     text += f"{found.lower:.2f} and {found.upper:.2f} times that on the pool, {sure}"
     fine = BAND[0] <= found.lower and found.upper <= BAND[1]
-    return text + (": good" if fine else ": too wide for the picks to stand for the pool")
+    return text + (": good" if fine else ": too wide, the picks do not represent the pool")
 
 
 def read_coverage(percent: float, value: float, models: int) -> str:
-    """On the coverage of several models."""
+    """Sentence on the coverage of several models."""
     text = f"of the top {percent:g} % of items for one model, {value:.0%} are in the shared top "
     text = text.replace(f"{value:.0%}", f"{100 * value:.0f} %") + f"{percent:g} %"
     disjoint = 1 / models  # what models with nothing in common have
@@ -58,15 +62,15 @@ def read_coverage(percent: float, value: float, models: int) -> str:
         return text + ": the models agree on what matters, one selection serves them all"
     if common >= 0.1:
         return text + ": the models partly agree, a shared selection still saves labels"
-    return text + ": the models care about different items, a shared selection saves little"
+    return text + ": different items matter to the models, a shared selection saves little"
 
 
 def read_imbalance(ratio: float, missing: int, predicted: bool, pool: float | None) -> str:
-    """On the class-imbalance ratio."""
+    """Sentence on the class-imbalance ratio."""
     kind = "predicted classes" if predicted else "classes"
     if missing:
-        return f"{missing} of the {kind} have no pick at all: a classifier cannot learn them"
-    text = f"the commonest of the {kind} is picked {ratio:.1f} times as often as the rarest"
+        return f"{missing} of the {kind} have no pick: a classifier cannot learn them"
+    text = f"the most common of the {kind} is picked {ratio:.1f} times as often as the rarest"
     if pool is not None:
         text += " (in the pool: " + (f"{pool:.1f})" if math.isfinite(pool) else "one is missing)")
     if ratio <= 2 or (pool is not None and ratio <= 1.2 * pool):
@@ -75,46 +79,48 @@ def read_imbalance(ratio: float, missing: int, predicted: bool, pool: float | No
 
 
 def read_ratio(value: float, converged: bool) -> str:
-    """On the approximation ratio."""
+    """Sentence on the approximation ratio."""
     if math.isnan(value):
-        return (
-            "the batch as a whole gains nothing, so the ratio has no meaning; train further first"
-        )
-    text = f"item by item the batch promises {value:.2f} times what it gains as a whole"
+        return "the batch as a whole gains nothing, so the ratio is undefined; train further first"
+    text = f"the gains of the single items add up to {value:.2f} times the gain of the batch"
     if converged:
         text += " (after training, when the labelled gradient is zero)"
     if 0.8 <= value <= 1.25:
-        return text + ": the picks hardly touch each other"
+        return text + ": the picks hardly overlap"
     if value < 0.8:
-        return text + ": the picks push the same way, some repeat each other"
+        return text + ": some picks are redundant"
     return text + ": the picks pull against each other"
 
 
 def read_alignment(value: float, relative: float) -> str:
-    """On the alignment, relative to the largest possible."""
+    """Sentence on the alignment, relative to the largest possible."""
     text = f"the labels use {100 * relative:.0f} % of the alignment that these items allow at most"
     if relative >= 0.3:
-        return f"{text}: they lie along main directions of the kernel and train fast"
+        return f"{text}: they lie along the main directions of the kernel and train fast"
     return f"{text}: part of them lies along weak directions and trains slowly"
 
 
 def read_bound(value: float, singular: bool) -> str:
-    """On the generalisation bound B; NaN where it was not computed."""
+    """Sentence on the generalisation bound B; NaN where it was not computed."""
     if math.isnan(value):
-        return "not computed: the kernel of so many picks is too large to factor"
+        return "not computed: there are too many picks to factor their kernel"
     if singular:
         return (
             "the kernel has fewer directions than picks, so its inverse, and with it B, is set by "
             "the jitter: give the tangent kernel of the whole network"
         )
-    side = "below 1, the bound says something" if value < 1 else "1 or more, the bound is void"
+    side = (
+        "below 1, the bound is informative"
+        if value < 1
+        else "1 or more, the bound is not informative"
+    )
     return (
         f"the leading term of the bound on the test error is {value:.3g}: {side}; smaller is better"
     )
 
 
 def read_mmd(found: Discrepancy, what: str) -> str:
-    """On a maximum mean discrepancy."""
+    """Sentence on a maximum mean discrepancy."""
     relative = found.value / math.sqrt(found.scale) if found.scale > 0 else 0.0
     text = (
         f"the mean features of {what} differ by {100 * relative:.1f} % of a typical item's length"
@@ -123,12 +129,12 @@ def read_mmd(found: Discrepancy, what: str) -> str:
         return text + ": " + ("close" if relative < 0.1 else "the laws differ, expect a shift")
     times = found.squared / found.spread if found.spread > 0 else 0.0
     if times < 2:
-        return text + ", no more than for picks drawn at random"
-    return text + f", {times:.0f} times the spread of random picks: a shift to be aware of"
+        return text + ", not more than for random picks"
+    return text + f", {times:.0f} times the spread of random picks: the picks are shifted"
 
 
 def read_agreement(value: float) -> str:
-    """On Kendall's correlation."""
+    """Sentence on Kendall's correlation."""
     if math.isnan(value):
         return "all random batches have the same dynamics or alignment, so they cannot be ranked"
     text = f"training dynamics and alignment rank random batches with a correlation of {value:.2f}"
@@ -136,7 +142,7 @@ def read_agreement(value: float) -> str:
         return text + ": picking by dynamics also picks by alignment"
     if value >= 0.2:
         return text + ": they agree in part"
-    return text + ": they disagree on this model, do not read one for the other"
+    return text + ": they disagree on this model, one does not replace the other"
 
 
 def read_plan(plan: Plan) -> list[str]:
@@ -173,10 +179,10 @@ def _read_leverage(plan: Plan) -> str:
     text = f"the top 1 % of items hold {100 * worst.top_1:.0f} % of the leverage, and one item has "
     text += f"{worst.max_over_mean:.1f} times the mean"
     if worst.max_over_mean < 4:
-        return text + ": items are alike, picking at random loses little"
+        return text + ": items are similar, random picks lose little"
     if worst.top_1 < 0.2:
         return text + ": somewhat uneven, weighted picking helps"
-    return text + ": a few items carry whole directions, which random picks would miss"
+    return text + ": a few items carry whole directions that random picks would miss"
 
 
 def _read_total(plan: Plan) -> str:
@@ -201,7 +207,7 @@ def _read_labels(plan: Plan) -> str:
 
 def _read_pool(plan: Plan) -> str:
     if plan.items >= plan.pool_proved:
-        return f"{plan.items:,} items are provably enough to stand for the law they come from"
+        return f"{plan.items:,} items are provably enough to represent their distribution"
     if plan.items >= plan.pool_printed:
         return (
             f"{plan.items:,} items are as many as the bound asks for "
@@ -209,5 +215,5 @@ def _read_pool(plan: Plan) -> str:
         )
     return (
         f"the bound asks for {whole(plan.pool_printed):,} items but there are "
-        f"{plan.items:,}: rare directions of the law may be missing, add unlabelled items"
+        f"{plan.items:,}: rare directions may be missing, add unlabelled items"
     )
