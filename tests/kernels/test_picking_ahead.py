@@ -15,7 +15,7 @@ from labelwise.kernels.sparse.greedy import GreedyPursuit
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.strategies.k_center import STRATEGY as K_CENTER
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
-from labelwise.strategies.sparse_greedy import Plan
+from labelwise.strategies.sparse_greedy import SparseGreedyPlan
 from tests.conftest import make_features
 from tests.kernels.sparse_twin import make_members, make_rows
 
@@ -49,7 +49,7 @@ def working_on(device, strategy):
         plan = strategy.begin(*given)
         place = torch.empty(0, dtype=torch.float64, device=device)
         old = plan.pursuit
-        return Plan(GreedyPursuit(old.problem, old.gain, old.steps, place), plan.polish)
+        return SparseGreedyPlan(GreedyPursuit(old.problem, old.gain, old.steps, place), plan.polish)
 
     return replace(strategy, begin=begin)
 

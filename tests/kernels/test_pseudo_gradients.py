@@ -11,7 +11,7 @@ from labelwise.errors import BadInput
 from labelwise.kernels import pseudo_gradients as module
 from labelwise.kernels.distance.factored import Factored, concat_embeddings
 from labelwise.kernels.pseudo_gradients import (
-    Pseudo,
+    PseudoLabels,
     check_labels,
     labelled_gradient,
     pseudo_gradients,
@@ -54,7 +54,7 @@ def test_classification_is_the_gradient_at_the_likeliest_class(bias, library):
     if not bias:
         expected = expected.reshape(12, 4, 6)[:, :, :5].reshape(12, -1)
     rows = {"features": library.asarray(h), "probabilities": library.asarray(probabilities)}
-    found = joined(rows, np.arange(12), Pseudo(bias=bias))
+    found = joined(rows, np.arange(12), PseudoLabels(bias=bias))
     assert isinstance(found, Factored)
     np.testing.assert_allclose(np.asarray(found.dense()), expected, atol=1e-14)
     labels = np.arange(12) % 4
@@ -69,7 +69,7 @@ def test_regression_is_the_gradient_at_the_other_models_mean():
     others = [outputs + np.random.default_rng(j).normal(size=(12, 2)) for j in range(3)]
     rows = {"features": h, "outputs": [outputs, *others]}
     expected = autograd_rows(h, weight, offset, np.mean(others, axis=0), half_square)
-    found = joined(rows, np.arange(12), Pseudo(bias=True))
+    found = joined(rows, np.arange(12), PseudoLabels(bias=True))
     np.testing.assert_allclose(found.dense(), expected, atol=1e-13)
     targets = np.random.default_rng(9).normal(size=(12, 2))
     total = autograd_rows(h, weight, offset, targets, half_square).sum(axis=0)
@@ -80,7 +80,7 @@ def test_drawn_classes_follow_the_probabilities():
     law = np.array([0.5, 0.0, 0.3, 0.2])
     n = 4000
     rows = {"features": np.ones((n, 1)), "probabilities": np.tile(law, (n, 1))}
-    residuals = joined(rows, np.arange(n), Pseudo("sample", seed=3)).a
+    residuals = joined(rows, np.arange(n), PseudoLabels("sample", seed=3)).a
     drawn = np.round(law - residuals).argmax(axis=1)
     counts = np.bincount(drawn, minlength=4)
     assert counts[1] == 0
@@ -93,19 +93,19 @@ def test_drawn_labels_are_a_function_of_the_id(name):
     given = generator.dirichlet(np.ones(4), size=30)
     value = given if name == "probabilities" else [given, *generator.normal(size=(3, 30, 4))]
     rows = {"features": np.ones((30, 2)), name: value}
-    whole = joined(rows, np.arange(30), Pseudo("sample", seed=1)).a
+    whole = joined(rows, np.arange(30), PseudoLabels("sample", seed=1)).a
     some = np.array([17, 4, 22])
     few = value[some] if name == "probabilities" else [part[some] for part in value]
-    part = joined({"features": np.ones((3, 2)), name: few}, some, Pseudo("sample", seed=1)).a
+    part = joined({"features": np.ones((3, 2)), name: few}, some, PseudoLabels("sample", seed=1)).a
     np.testing.assert_array_equal(part, whole[some])
-    assert (joined(rows, np.arange(30), Pseudo("sample", seed=2)).a != whole).any()
+    assert (joined(rows, np.arange(30), PseudoLabels("sample", seed=2)).a != whole).any()
 
 
 def test_a_drawn_value_is_one_of_the_other_models():
     generator = np.random.default_rng(0)
     outputs = list(generator.normal(size=(4, 200, 2)))
     rows = {"features": np.ones((200, 1)), "outputs": outputs}
-    residuals = joined(rows, np.arange(200), Pseudo("sample")).a
+    residuals = joined(rows, np.arange(200), PseudoLabels("sample")).a
     matches = [
         np.abs(residuals - (outputs[0] - other)).max(axis=1) < 1e-14 for other in outputs[1:]
     ]
@@ -118,7 +118,7 @@ def test_several_models_are_refused(name):
     rows = {"features": np.ones((3, 2)), "probabilities": np.full((3, 2), 0.5)}
     rows[name] = [rows[name]] * 2
     with pytest.raises(BadInput, match=f"one array of {name} is needed; got a list of 2"):
-        joined(rows, np.arange(3), Pseudo())
+        joined(rows, np.arange(3), PseudoLabels())
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_refuses_labels_that_are_no_classes_of_the_labelled_items(labels, words)
 
 def test_refuses_settings_that_make_no_sense():
     with pytest.raises(BadInput, match="pseudo must be one of argmax, sample; got 'max'"):
-        Pseudo("max").check()
+        PseudoLabels("max").check()
     with pytest.raises(BadInput, match="bias must be true or false; got 'yes'"):
-        Pseudo(bias="yes").check()
+        PseudoLabels(bias="yes").check()
 
 
 def test_the_examples_run():

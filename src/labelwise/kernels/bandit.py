@@ -1,6 +1,6 @@
-r"""Which of several arms to try next, when only the arm that was tried is rewarded.
+r"""Exp4.P bandit: probabilities of arms when only the drawn arm is rewarded.
 
-Every one of :math:`N` arms has a weight, 1 at first. The chance of an arm is
+Every one of :math:`N` arms has a weight, initially 1. The probability of an arm is
 
 .. math:: p_a = (1 - N p_{\min}) \frac{w_a}{\sum_{a'} w_{a'}} + p_{\min} ,
 
@@ -10,9 +10,9 @@ multiplied by
 .. math:: \exp\Bigl( \frac{p_{\min}}{2} \Bigl( r + \frac{1}{p} \sqrt{\ln(N / \delta) / N}
     \Bigr) \Bigr) .
 
-The second term is an upper confidence bound: an arm that is seldom drawn gains more when it is.
-The reward of an arm is the accuracy on all labelled items, each divided by the probability of the
-arm that chose it (`importance_weighted_accuracy`), since an arm must not be praised for easy items.
+The second term is an upper confidence bound: an arm that is rarely drawn gains more when it is. The
+reward is the accuracy on all labelled items, each divided by the probability of the arm that chose
+it (`importance_weighted_accuracy`), so that an arm is not rewarded for easy items.
 
 Cost: one step per past round.
 
@@ -41,15 +41,14 @@ def arm_probabilities(
     p_min: float | None = None,
     delta: float = 0.1,
 ) -> Floats:
-    """The chance of every arm after some rounds, ``(N,)``, in the order of ``arms``.
+    """The probability of every arm after some rounds, ``(N,)``, in the order of ``arms``.
 
     Args:
-        rounds: past rounds, oldest first: the ``arm`` that was drawn, its ``probability`` at the
-            time, and the ``reward`` it then got.
-        arms: the names of the arms.
-        p_min: the least chance of an arm, from 0 to 1/N; 1/(10 N) if None. It is the learning rate
-            too: at 0 no chance ever changes.
-        delta: how sure the confidence bound is; above 0 and below 1.
+        rounds: past rounds, oldest first: the drawn ``arm``, its ``probability`` and ``reward``.
+        arms: names of the arms.
+        p_min: smallest probability of an arm, from 0 to 1/N; 1/(10 N) if None. It is also the
+            learning rate: with 0 no probability changes.
+        delta: of the confidence bound; above 0 and below 1.
 
     >>> won = {"arm": "badge", "probability": 0.5, "reward": 0.9}
     >>> arm_probabilities([won], ["badge", "random"]).round(4).tolist()
@@ -62,16 +61,18 @@ def arm_probabilities(
     if not (isinstance(delta, Real) and 0 < delta < 1):
         raise BadInput(f"delta must be above 0 and below 1; got {delta!r}")
     bound = math.sqrt(math.log(count / delta) / count)
-    logs = np.zeros(count)  # of the weights, which would overflow after many rounds
+    logs = np.zeros(count)  # weights would overflow after many rounds
     for number, past in enumerate(rounds):
-        arm, probability, reward = _checked(past, number, arms)
+        arm, probability, reward = _check_round(past, number, arms)
         logs[arm] += least / 2 * (reward + bound / probability)
     weights = np.exp(logs - logs.max())
     return np.asarray((1 - count * least) * weights / weights.sum() + least)
 
 
-def _checked(past: Mapping[str, Any], number: int, arms: Sequence[str]) -> tuple[int, float, float]:
-    """The arm's place, probability and reward of a past round."""
+def _check_round(
+    past: Mapping[str, Any], number: int, arms: Sequence[str]
+) -> tuple[int, float, float]:
+    """Position, probability and reward of the arm of a past round."""
     if not isinstance(past, Mapping) or set(past) != set(FIELDS):
         raise BadInput(f"round {number} must hold {', '.join(FIELDS)} and no more; got {past!r}")
     if past["arm"] not in arms:

@@ -1,7 +1,7 @@
-r"""Temperature scaling: one number that makes a classifier's confidence honest.
+r"""Temperature scaling: one number that calibrates a classifier's confidence.
 
-Probabilities are :math:`\operatorname{softmax}(z / T)`. The temperature is the one with the least
-negative log-likelihood on labelled validation items, which is convex in :math:`s = 1/T`:
+Probabilities are :math:`\operatorname{softmax}(z / T)`. The temperature minimizes the negative
+log-likelihood of held-out items, which is convex in :math:`s = 1/T`:
 
 .. math::
     \frac{\partial}{\partial s} \frac1n \sum_i -\log p_{i y_i}(s)
@@ -21,7 +21,7 @@ from labelwise.arrays import Array, Floats, Ids, namespace, to_numpy
 from labelwise.errors import BadInput
 
 COLDEST, HOTTEST = 0.05, 20.0
-"""Temperatures are kept within these: a model that makes no mistake would go down to 0."""
+"""Limits of the temperature: for a model without errors the minimum is at 0."""
 
 
 def softmax(logits: Array, temperature: float = 1.0) -> Array:
@@ -35,14 +35,14 @@ def softmax(logits: Array, temperature: float = 1.0) -> Array:
 
 
 def calibrate_temperature(logits: Any, labels: Any) -> float:
-    """The temperature of least negative log-likelihood, from `COLDEST` to `HOTTEST`.
+    """The temperature with the smallest negative log-likelihood, within `COLDEST` and `HOTTEST`.
 
     Args:
         logits: ``(n, K)``, of items that the model was not trained on.
         labels: ``(n,)`` whole numbers from 0 to ``K - 1``.
 
     Returns:
-        The temperature; 1 where the logits say nothing and all temperatures are as good.
+        The temperature; 1 if all logits are equal.
 
     Example:
         >>> import numpy as np
@@ -50,29 +50,31 @@ def calibrate_temperature(logits: Any, labels: Any) -> float:
         >>> calibrate_temperature(logits, [0, 0, 1, 1]) > 1  # 3 of 4 right, not 98 %
         True
     """
-    scores, classes = _check(to_numpy(logits), to_numpy(labels))
+    scores, classes = _check_inputs(to_numpy(logits), to_numpy(labels))
     scores = scores - scores.max(axis=1, keepdims=True)
     if not scores.any():
         return 1.0
     coldest, hottest = 1 / COLDEST, 1 / HOTTEST
-    if _slope(coldest, scores, classes) <= 0:
+    if _differentiate_likelihood(coldest, scores, classes) <= 0:
         return COLDEST
-    if _slope(hottest, scores, classes) >= 0:
+    if _differentiate_likelihood(hottest, scores, classes) >= 0:
         return HOTTEST
     from scipy.optimize import brentq  # takes a quarter of a second to import
 
-    inverse = brentq(_slope, hottest, coldest, args=(scores, classes), xtol=1e-12)
+    inverse = brentq(
+        _differentiate_likelihood, hottest, coldest, args=(scores, classes), xtol=1e-12
+    )
     return float(1 / inverse)
 
 
-def _slope(inverse: float, scores: Floats, classes: Ids) -> float:
+def _differentiate_likelihood(inverse: float, scores: Floats, classes: Ids) -> float:
     """The derivative of the mean negative log-likelihood with respect to ``1 / T``."""
     powers = np.exp(inverse * scores)
     expected = np.vecdot(powers, scores) / powers.sum(axis=1)
     return float(np.mean(expected - scores[np.arange(len(scores)), classes]))
 
 
-def _check(scores: Any, classes: Any) -> tuple[Floats, Ids]:
+def _check_inputs(scores: Any, classes: Any) -> tuple[Floats, Ids]:
     if scores.ndim != 2 or not scores.size:
         raise BadInput(f"logits must be (items, classes), not empty; got shape {scores.shape}")
     if classes.shape != scores.shape[:1]:

@@ -1,15 +1,15 @@
-r"""Last-layer gradients of items that have a pseudo-label, and of items that have a label.
+r"""Last-layer gradients of items with a pseudo-label, and of items with a label.
 
 The gradient of the loss of item :math:`i` with respect to a last linear layer is
 :math:`g_i = a_i h_i^\top` (`labelwise.kernels.distance.factored`), with
 
 * classification, cross-entropy: :math:`a_i = p_i - e_{y_i}`. The pseudo-label is the most likely
   class, or a class drawn from :math:`p_i`;
-* regression, :math:`\frac{1}{2} |f - y|^2`: :math:`a_i = f(x_i) - y_i`. The model's own
-  prediction would give no gradient; the pseudo-label is the mean of other models' predictions, or
-  one of them, drawn.
+* regression, :math:`\frac{1}{2} |f - y|^2`: :math:`a_i = f(x_i) - y_i`. The gradient at the model's
+  own prediction is zero; the pseudo-label is the mean of other models' predictions, or one of them,
+  drawn.
 
-Gradients come in float64, some rows at a time: the labelled ones nearly cancel in their sum.
+Gradients are float64, some rows at a time: those of labelled items nearly cancel in their sum.
 """
 
 from collections.abc import Iterator
@@ -34,12 +34,11 @@ from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.rows import Rows
 
 KINDS = ("argmax", "sample")
-DRAWS = 23
-"""The stream of noise from which pseudo-labels are drawn."""
+NOISE_STREAM = 23
 
 
-class Pseudo(NamedTuple):
-    """Where pseudo-labels come from, and what the last layer is.
+class PseudoLabels(NamedTuple):
+    """How pseudo-labels are made, and whether the last layer has a bias.
 
     Attributes:
         kind: ``argmax`` (in a regression, the mean of the other models) or ``sample``.
@@ -51,8 +50,8 @@ class Pseudo(NamedTuple):
     bias: bool = False
     seed: int = 0
 
-    def check(self) -> "Pseudo":
-        """Refuse values that make no sense."""
+    def check(self) -> "PseudoLabels":
+        """Reject invalid values."""
         if self.kind not in KINDS:
             raise BadInput(f"pseudo must be one of {', '.join(KINDS)}; got {self.kind!r}")
         if not isinstance(self.bias, bool | np.bool_):
@@ -60,8 +59,8 @@ class Pseudo(NamedTuple):
         return self
 
 
-def one_array(rows: Rows, name: str) -> Array:
-    """A representation of one model; a list of several is refused."""
+def get_single_array(rows: Rows, name: str) -> Array:
+    """A representation of one model; a list of several is rejected."""
     value = rows[name]
     if isinstance(value, list | tuple):
         raise BadInput(
@@ -71,7 +70,7 @@ def one_array(rows: Rows, name: str) -> Array:
     return value
 
 
-def pseudo_gradients(rows: Rows, ids: Ids, pseudo: Pseudo) -> Iterator[Factored]:
+def pseudo_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Factored]:
     """The items' gradients at their pseudo-labels, some rows at a time, in float64.
 
     Args:
@@ -81,15 +80,15 @@ def pseudo_gradients(rows: Rows, ids: Ids, pseudo: Pseudo) -> Iterator[Factored]
         pseudo: how pseudo-labels are made.
 
     >>> rows = {"features": np.array([[2.0]]), "probabilities": np.array([[0.25, 0.75]])}
-    >>> next(pseudo_gradients(rows, np.arange(1), Pseudo())).dense().tolist()
+    >>> next(pseudo_gradients(rows, np.arange(1), PseudoLabels())).dense().tolist()
     [[0.5, -0.5]]
     """
     if "outputs" in rows:
-        residuals = _output_residuals(rows["outputs"], ids, pseudo)
+        residuals = _compute_output_residuals(rows["outputs"], ids, pseudo)
     else:
-        probabilities = one_array(rows, "probabilities")
-        residuals = _minus_one_hot(probabilities, _pseudo_classes(probabilities, ids, pseudo))
-    return _chunks(residuals, rows, pseudo.bias)
+        probabilities = get_single_array(rows, "probabilities")
+        residuals = _subtract_one_hot(probabilities, _choose_classes(probabilities, ids, pseudo))
+    return _iterate_gradients(residuals, rows, pseudo.bias)
 
 
 def labelled_gradient(labelled: Rows, labels: Any, bias: bool) -> Floats:
@@ -105,28 +104,28 @@ def labelled_gradient(labelled: Rows, labels: Any, bias: bool) -> Floats:
     [[-0.5, 0.0], [0.5, 0.0]]
     """
     total: Any = 0.0
-    for rows in _chunks(_labelled_residuals(labelled, labels), labelled, bias):
+    for rows in _iterate_gradients(_compute_labelled_residuals(labelled, labels), labelled, bias):
         xp = namespace(rows.h)
         total = total + to_numpy(xp.matmul(xp.matrix_transpose(rows.a), rows.h))
     return np.asarray(total)
 
 
-def _chunks(residuals: Array, rows: Rows, bias: bool) -> Iterator[Factored]:
-    for a, h in iterate_float64_chunks(residuals, one_array(rows, "features")):
+def _iterate_gradients(residuals: Array, rows: Rows, bias: bool) -> Iterator[Factored]:
+    for a, h in iterate_float64_chunks(residuals, get_single_array(rows, "features")):
         xp = namespace(h)
         yield Factored(a, xp.concat([h, xp.ones_like(h[:, :1])], axis=1) if bias else h)
 
 
-def _pseudo_classes(probabilities: Array, ids: Ids, pseudo: Pseudo) -> Array:
+def _choose_classes(probabilities: Array, ids: Ids, pseudo: PseudoLabels) -> Array:
     if pseudo.kind == "argmax":
         return namespace(probabilities).argmax(probabilities, axis=1)
     # On the host, so that every array library draws the same.
     cumulative = np.cumsum(to_numpy(probabilities), axis=1, dtype=np.float64)
-    marks = row_noise(pseudo.seed, ids, DRAWS) * cumulative[:, -1]
+    marks = row_noise(pseudo.seed, ids, NOISE_STREAM) * cumulative[:, -1]
     return like(np.sum(cumulative[:, :-1] <= marks[:, None], axis=1), probabilities)
 
 
-def _minus_one_hot(probabilities: Array, classes: Array) -> Array:
+def _subtract_one_hot(probabilities: Array, classes: Array) -> Array:
     """``p_i - e_{y_i}``, ``(n, K)``."""
     xp = namespace(probabilities)
     residuals = xp.astype(probabilities, probabilities.dtype, copy=True)
@@ -136,30 +135,32 @@ def _minus_one_hot(probabilities: Array, classes: Array) -> Array:
     return residuals
 
 
-def _output_residuals(outputs: Array | list[Array], ids: Ids, pseudo: Pseudo) -> Array:
+def _compute_output_residuals(
+    outputs: Array | list[Array], ids: Ids, pseudo: PseudoLabels
+) -> Array:
     """The model's prediction less the pseudo-label from the other models, ``(n, k)``."""
     model, *others = (float64(part) for part in outputs)
     xp = namespace(model)
     gaps = xp.stack([model - other for other in others], axis=1)
     if pseudo.kind == "argmax":
         return xp.mean(gaps, axis=1)
-    drawn = (row_noise(pseudo.seed, ids, DRAWS) * len(others)).astype(np.int64)
+    drawn = (row_noise(pseudo.seed, ids, NOISE_STREAM) * len(others)).astype(np.int64)
     share = like(np.eye(len(others))[drawn], gaps, dtype=gaps.dtype)
     return xp.sum(gaps * share[:, :, None], axis=1)
 
 
-def _labelled_residuals(labelled: Rows, labels: Any) -> Array:
+def _compute_labelled_residuals(labelled: Rows, labels: Any) -> Array:
     """``p_i - e_{y_i}`` or ``f(x_i) - y_i`` of the labelled items, ``(m, K)``."""
     regression = "outputs" in labelled
     if regression:
         outputs = labelled["outputs"]
         given = float64(outputs[0] if isinstance(outputs, list | tuple) else outputs)
     else:
-        given = one_array(labelled, "probabilities")
+        given = get_single_array(labelled, "probabilities")
     values = np.asarray(to_numpy(labels))
     if regression:
         return given - like(values.reshape(given.shape), given, dtype=given.dtype)
-    return _minus_one_hot(given, like(values.astype(np.int64), given))
+    return _subtract_one_hot(given, like(values.astype(np.int64), given))
 
 
 def check_labels(labels: Any, count: int, width: int, *, regression: bool) -> None:

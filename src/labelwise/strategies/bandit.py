@@ -1,14 +1,14 @@
-r"""Active learning by learning (ALBL): draw one of several strategies and let it choose the batch.
+r"""Active learning by learning (ALBL): draw one of several strategies, which chooses the batch.
 
 The strategies are the *arms* of a bandit. In every round one arm is drawn, with the probability
 
 .. math:: p_a = (1 - N p_{\min}) \frac{w_a}{\sum_{a'} w_{a'}} + p_{\min} ,
 
 and chooses the whole batch. Arms after which the model does well gain weight
-(`labelwise.kernels.bandit` has the rule).
+(`labelwise.kernels.bandit`).
 
-A strategy remembers nothing, so the past is an option: ``rounds`` lists what was drawn before, and
-what came of it. One round of a campaign is
+A strategy is stateless, so the past is an option: ``rounds`` lists earlier draws and their rewards.
+One round of a campaign is
 
 >>> import labelwise
 >>> import numpy as np
@@ -24,11 +24,11 @@ what came of it. One round of a campaign is
 >>> rounds.append({"arm": picks.info["arm"], "probability": picks.info["probability"],
 ...                "reward": reward})
 
-and the next call gets these ``rounds``. Which arm is drawn is a function of the seed and the number
-of past rounds.
+and the next call gets these ``rounds``. The drawn arm depends on the seed and the number of past
+rounds.
 
-Cost: that of the arm, and one pass in which all rows are checked, those that only other arms read
-too: whether a pool is refused must not hang on the draw.
+Cost: that of the arm, and one pass that validates all rows, including those that only other arms
+read: whether a pool is rejected must not depend on the draw.
 
 Reference: W.-N. Hsu, H.-T. Lin, "Active Learning by Learning", AAAI 2015; one draw per batch as in
 Ash et al., "Deep Batch Active Learning by Diverse, Uncertain Gradient Lower Bounds", ICLR 2020.
@@ -49,17 +49,25 @@ from labelwise.kernels.loop.picking import pick
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategies import get, names
-from labelwise.strategy import Choice, Cost, History, Job, PassStrategy, PickFacts, Strategy
+from labelwise.strategy import (
+    Choice,
+    Cost,
+    History,
+    Job,
+    PassStrategy,
+    PickFacts,
+    Strategy,
+    read_reference,
+)
 
 NAME = "bandit"
 ARMS = ("k_center", "confidence")
-DRAWS = 22
-"""The stream of noise from which arms are drawn."""
+NOISE_STREAM = 22
 
 Arms = str | Sequence[str] | Mapping[str, Mapping[str, Any]]
 
 
-def choose(
+def choose_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -73,21 +81,21 @@ def choose(
     """Draw an arm and let it choose.
 
     Options:
-        arms: names of strategies (a text has commas between them), or a mapping from names to
-            their options.
+        arms: names of strategies (as text, separated by commas), or a mapping from names to their
+            options.
         rounds: past rounds, oldest first, each ``{"arm": name, "probability": p, "reward": r}``;
-            a text is read as JSON.
-        delta: how sure the confidence bound of an arm is.
-        p_min: the least probability of an arm; 1/(10 N) for N arms if None.
+            text is read as JSON.
+        delta: confidence level of an arm's bound.
+        p_min: smallest probability of an arm; 1/(10 N) for N arms if None.
 
     Returns:
-        The arm's choice. Its info is under ``arm_info``, beside ``arm``, ``probability`` and
-        ``probabilities``, those of all arms by name.
+        The arm's choice. ``info`` holds ``arm``, its ``probability``, the ``probabilities`` of all
+        arms by name, and the arm's own info as ``arm_info``.
     """
-    opened, past = _open_arms(arms), _past(rounds)
-    shards.map(_look)
+    opened, past = _open_arms(arms), _read_rounds(rounds)
+    shards.map(_read_block)
     chances = arm_probabilities(past, list(opened), p_min=p_min, delta=delta)
-    noise = float(row_noise(seed, np.array([len(past)]), DRAWS)[0])
+    noise = float(row_noise(seed, np.array([len(past)]), NOISE_STREAM)[0])
     drawn = min(int(np.searchsorted(np.cumsum(chances), noise, side="right")), len(opened) - 1)
     arm = list(opened.values())[drawn]
     choice = pick(arm, shards, labelled, budget, seed)
@@ -105,7 +113,7 @@ def check_job(job: Job) -> None:
     options = job.options
     arms = _open_arms(options["arms"])
     arm_probabilities(
-        _past(options["rounds"]), list(arms), p_min=options["p_min"], delta=options["delta"]
+        _read_rounds(options["rounds"]), list(arms), p_min=options["p_min"], delta=options["delta"]
     )
     for arm in arms.values():
         sets = (arm.needs, *arm.or_needs)
@@ -135,7 +143,7 @@ def adapt_options(history: History) -> dict[str, Any]:
     return {"rounds": [*last.options.get("rounds", []), {**latest, "reward": reward}]}
 
 
-def _past(rounds: Sequence[Mapping[str, Any]] | str) -> Sequence[Mapping[str, Any]]:
+def _read_rounds(rounds: Sequence[Mapping[str, Any]] | str) -> Sequence[Mapping[str, Any]]:
     if isinstance(rounds, str):
         try:
             rounds = json.loads(rounds)
@@ -147,7 +155,7 @@ def _past(rounds: Sequence[Mapping[str, Any]] | str) -> Sequence[Mapping[str, An
 
 
 def _open_arms(arms: Arms) -> dict[str, Strategy]:
-    """The strategies by name, in the order in which they are given."""
+    """The strategies by name, in the given order."""
     if isinstance(arms, str):
         arms = [name.strip() for name in arms.split(",")]
     if not isinstance(arms, Mapping):
@@ -161,22 +169,22 @@ def _open_arms(arms: Arms) -> dict[str, Strategy]:
     return {name: get(name).with_options(**options) for name, options in arms.items()}
 
 
-def _look(shard: Shard) -> None:
+def _read_block(shard: Shard) -> None:
     """Read every representation of a block, which validates it."""
     for name in shard.rows:
         shard.rows[name]
 
 
-class Bandit(PassStrategy):
-    """A pass strategy that reads what its arms read."""
+class BanditStrategy(PassStrategy):
+    """A pass strategy that reads the representations of its arms."""
 
-    def with_options(self, **options: Any) -> "Bandit":
-        """The same with some options set; other arms may need other representations."""
+    def with_options(self, **options: Any) -> "BanditStrategy":
+        """The same strategy with some options set; other arms may need other representations."""
         changed = super().with_options(**options)
         if "arms" not in options:
             return changed
         arms = list(_open_arms(options["arms"]).values())
-        first, *others = _reads(arms)
+        first, *others = _join_needs(arms)
         return replace(
             changed,
             needs=first,
@@ -187,15 +195,15 @@ class Bandit(PassStrategy):
         )
 
 
-def _reads(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
-    """All sets of representations that serve every arm, without repetition."""
+def _join_needs(arms: Sequence[Strategy]) -> list[tuple[str, ...]]:
+    """All sets of representations that serve every arm, without duplicates."""
     sets = itertools.product(*((arm.needs, *arm.or_needs) for arm in arms))
     unions = [tuple(dict.fromkeys(itertools.chain(*names))) for names in sets]
     return list(dict.fromkeys(unions))
 
 
-def _cost(job: Job) -> Cost:
-    """That of the dearest arm, as far as it can be told, after a pass of checks."""
+def estimate_cost(job: Job) -> Cost:
+    """The cost of the most expensive arm, after a pass of validation."""
     arms = _open_arms(job.options["arms"]).values()
     costs = [arm.costs(job._replace(options=arm.options)) for arm in arms]
     return Cost(
@@ -221,15 +229,15 @@ def explain_pick(facts: PickFacts) -> str:
     return f"It was the turn of {arm}. {sentence}"
 
 
-STRATEGY = Bandit(
+STRATEGY = BanditStrategy(
     name=NAME,
     needs=("features", "probabilities"),
     or_needs=(("features", "member_probabilities"),),
-    choose=choose,
+    choose=choose_batch,
     draws=True,
     good_for="not knowing which strategy suits: several take turns, and the better ones gain",
-    reference="Hsu and Lin, Active Learning by Learning, AAAI 2015",
-    cost=_cost,
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
     adapt=adapt_options,
     repeats_batches=True,

@@ -1,19 +1,18 @@
-r"""Randomized BSS: draw few items whose weighted features stand for those of the whole pool.
+r"""Randomized BSS: draw few items whose weighted features approximate those of the whole pool.
 
-Items are drawn one after the other, each in proportion to
+Items are drawn one after the other, each with probability proportional to
 :math:`v_i^\top [(uI - B)^{-1} + (B - lI)^{-1}] v_i`, where :math:`v_i` are the whitened features
 and :math:`B` is the weighted Gram matrix of the draws so far, kept between two rising barriers
-:math:`l` and :math:`u` (`labelwise.kernels.linear.bss`). Compared with leverage or Lewis draws it
-needs no factor :math:`\log d`: no direction of the features is forgotten. The weighted least
-squares fit on the picks then has an expected excess error of at most :math:`\epsilon` times the
-least error possible.
+:math:`l` and :math:`u` (`kernels.linear.bss`). Unlike leverage or Lewis draws it needs no factor
+:math:`\log d`: no direction of the features is missed. The weighted least squares fit on the picks
+has an expected excess error of at most :math:`\epsilon` times the smallest possible error.
 
-In ``mode="budget"`` draws end with that many different items. In ``mode="theory"`` they end where
-the guarantee for ``epsilon`` holds, and the budget is the most that may be picked.
+With ``mode="budget"`` draws stop at that many different items. With ``mode="theory"`` they stop
+when the guarantee for ``epsilon`` holds, and the budget is an upper limit.
 
-Cost: three passes over the features, ``O(n d^2)``, then nothing that grows with ``n``.
+Cost: three passes over the features, ``O(n d^2)``, then independent of ``n``.
 
-References: "Sample Complexity of Deep Active Learning", submitted to ICLR 2022, and its revision
+Reference: "Sample Complexity of Deep Active Learning", submitted to ICLR 2022, and its revision
 X. Chen, Z. Song, B. Sun, J. Yin, D. Zhuo, "Query Complexity of Active Learning for Function Family
 With Nearly Orthogonal Basis", 2023. X. Chen, E. Price, "Active Regression via Linear-Sample
 Sparsification", COLT 2019.
@@ -43,13 +42,13 @@ from labelwise.kernels.linear.bss import (
 from labelwise.kernels.linear.leverage import whiten
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 MODES = ("budget", "theory")
 BASES = ("features", "polynomial", "fourier")
 
 
-def choose(
+def choose_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -67,9 +66,9 @@ def choose(
     """Draw the picks.
 
     Args:
-        shards: ``features`` is ``(n, d)``, or a list of several models', put side by side.
+        shards: ``features`` is ``(n, d)``, or a list of several models', concatenated.
         labelled: not used.
-        budget: how many different items, or in theory mode how many at most.
+        budget: number of different items, or in theory mode an upper limit.
         seed: decides the draws and the frequencies.
         mode: ``"budget"`` or ``"theory"``.
         epsilon: the relative excess error, for theory mode.
@@ -82,7 +81,7 @@ def choose(
             follows the precision of the features.
     """
     shards = SubdividedShards(shards)
-    columns = _columns(shards, basis, bias, degree, frequencies, length_scale, seed)
+    columns = _make_columns(shards, basis, bias, degree, frequencies, length_scale, seed)
     transform = whiten(shards, columns, rtol=rtol, principal=True).transform
     info: dict[str, Any] = {"mode": mode, "basis": basis, "columns": len(transform)}
     if mode == "theory":
@@ -90,10 +89,10 @@ def choose(
         draws = draw_by_theory(shards, columns, transform, gamma=gamma, most=budget, seed=seed)
         info |= {"epsilon": epsilon, "unused_budget": budget - len(draws.ids)}
     else:
-        transform, said = _affordable(transform, budget, len(shards))
+        transform, said = _limit_directions(transform, budget, len(shards))
         draws = draw_by_budget(shards, columns, transform, budget=budget, seed=seed)
         info |= said
-    return Choice(draws.ids, draws.weights, draws.counts, info=info | _summary(draws))
+    return Choice(draws.ids, draws.weights, draws.counts, info=info | _summarize_draws(draws))
 
 
 def check_job(job: Job) -> None:
@@ -111,7 +110,7 @@ def check_job(job: Job) -> None:
         theory_gamma(options["epsilon"])
 
 
-def _columns(
+def _make_columns(
     shards: Shards,
     basis: str,
     bias: bool,
@@ -129,8 +128,8 @@ def _columns(
     return ModelColumns(None, bias)
 
 
-def _affordable(transform: Floats, budget: int, n: int) -> tuple[Floats, dict[str, Any]]:
-    """The directions that so few labels can cover, and what is said about it."""
+def _limit_directions(transform: Floats, budget: int, n: int) -> tuple[Floats, dict[str, Any]]:
+    """The directions that the budget can cover, and diagnostics."""
     rank = transform.shape[1]
     if rank <= budget or budget == n:
         few = warn_few_labels(rank, budget, n)
@@ -145,7 +144,7 @@ def _affordable(transform: Floats, budget: int, n: int) -> tuple[Floats, dict[st
     return transform[:, :kept], {"reduced_from_rank": rank}
 
 
-def _summary(draws: BssDraws) -> dict[str, Any]:
+def _summarize_draws(draws: BssDraws) -> dict[str, Any]:
     """The kernel's diagnostics without those that have an entry per round."""
     kept = dict(draws.info)
     upper, lower = kept.pop("barriers")
@@ -154,7 +153,7 @@ def _summary(draws: BssDraws) -> dict[str, Any]:
     return kept | {"barriers": [upper[-1:], lower[-1:]], "beta_sum": float(sum(betas))}
 
 
-def _cost(job: Job) -> Cost:
+def estimate_cost(job: Job) -> Cost:
     """The Gram matrix (twice if it is badly conditioned), leverage, and means of a basis."""
     more = 0 if job.options["basis"] == "features" else 3
     columns = 2 * job.width() if not more else 2 * max(job.width(), job.options["frequencies"])
@@ -169,13 +168,10 @@ STRATEGY = PassStrategy(
     several=True,
     weighted=True,
     draws=True,
-    choose=choose,
+    choose=choose_batch,
     good_for="least squares and linear heads where no direction of the features may be missed",
-    reference=(
-        "Chen & Price, Active Regression via Linear-Sample Sparsification, COLT 2019; "
-        "Batson, Spielman & Srivastava, Twice-Ramanujan Sparsifiers, STOC 2009"
-    ),
-    cost=_cost,
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
     explain="Drawn by how unusual its features are{weight}.",
 )

@@ -7,8 +7,8 @@ with its pseudo-label, changes that rate by exactly
 .. math:: G(S + u) - G(S) = \lVert g_u \rVert^2 + 2 \, g_u \cdot g_S .
 
 The score is :math:`\lVert g_u \rVert^2 + \gamma \, g_u \cdot g_S`; ``gamma`` is 2 for that change,
-0 for the length of the gradient alone, infinity for the product alone. After training to
-convergence :math:`g_S` is near 0, and all but the last are nearly the same.
+0 for the gradient norm alone, infinity for the product alone. After training to convergence
+:math:`g_S` is near 0, and all but the last are nearly equal.
 
 *Whole network*: ``gradient_norms`` (:math:`\lVert g_u \rVert^2`) and ``gradient_products``
 (:math:`g_u \cdot g_S`, with the sum over the labelled items, not their mean), from a learner.
@@ -18,10 +18,9 @@ and :math:`g_S = \sum_s (p_s - e_{y_s}) h_s^\top`, for which the labelled items'
 needed. For a model that is one linear layer this is the whole network.
 
 *Regression* (loss :math:`\frac{1}{2} |f - y|^2`): ``features`` and a list of ``outputs``. A model's
-own prediction as pseudo-label gives no gradient at all, so the first array of the list is the
-prediction :math:`f` of the model to be trained, and the others, from an ensemble, dropout or
-earlier epochs, give the pseudo-label: their mean. (The paper treats the squared error in its
-theory only and says nothing on pseudo-labels.)
+own prediction as pseudo-label has a zero gradient, so the first array of the list is the prediction
+:math:`f` of the model to be trained, and the mean of the others (an ensemble, dropout, earlier
+epochs) is the pseudo-label. (The paper treats the squared error in its theory only.)
 
 *Redundancy.* The best :math:`b` scores may point the same way. With ``redundancy`` the batch is
 picked in steps, and after each step every score changes by ``coef`` :math:`g_u \cdot g_Q`, with
@@ -59,44 +58,44 @@ from labelwise.kernels.distance.factored import (
     squared_norms,
 )
 from labelwise.kernels.pseudo_gradients import (
-    Pseudo,
+    PseudoLabels,
     check_labels,
+    get_single_array,
     labelled_gradient,
-    one_array,
     pseudo_gradients,
 )
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 NORMALIZE = ("mean", "sum")
 
 
 class Redundancy(NamedTuple):
-    """How the picks of one step change the scores of what is left."""
+    """How the picks of one step change the scores of the remaining items."""
 
     step: int = 50
     coef: float = -1.0
     normalize: str = "mean"
 
 
-class Plan(NamedTuple):
-    """What every block must know.
+class DynamicsPlan(NamedTuple):
+    """Facts for every block.
 
     Attributes:
         own: the factor of the squared norm, 1 or 0.
         cross: the factor of the product with the labelled gradient.
-        pull: ``(K, d)`` labelled gradient of the last layer; None where it plays no part.
-        pseudo: where the gradients of the last layer come from.
+        pull: ``(K, d)`` labelled gradient of the last layer; None if it is not used.
+        pseudo: how the gradients of the last layer are computed.
     """
 
     own: float
     cross: float
     pull: Floats | None
-    pseudo: Pseudo
+    pseudo: PseudoLabels
 
 
-def choose(
+def choose_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -122,18 +121,18 @@ def choose(
         redundancy: None, or a mapping with some of ``step``, ``coef`` and ``normalize`` (50, -1.0
             and ``"mean"`` where left out). For the last layer.
     """
-    own, cross = _factors(gamma)
-    source = Pseudo(pseudo, bias, seed)
+    own, cross = _split_gamma(gamma)
+    source = PseudoLabels(pseudo, bias, seed)
     steps = None if redundancy is None else Redundancy(**redundancy)
-    if "gradient_norms" in shards.map(_names)[0]:
-        plan = Plan(own, cross, None, source)
-        shards.map(_start_whole, plan)
-        return _pick(shards, plan, budget, None)
+    if "gradient_norms" in shards.map(_list_representations)[0]:
+        plan = DynamicsPlan(own, cross, None, source)
+        shards.map(_score_whole_network, plan)
+        return _pick_in_steps(shards, plan, budget, None)
     pull = labelled_gradient(labelled, labels, bias) if cross and labelled is not None else None
-    plan = Plan(own, cross, pull, source)
-    shards.map(_start_last, plan)
+    plan = DynamicsPlan(own, cross, pull, source)
+    shards.map(_score_last_layer, plan)
     length = 0.0 if pull is None else float(np.linalg.norm(pull))
-    return _pick(shards, plan, budget, steps)._replace(info={"labelled_gradient": length})
+    return _pick_in_steps(shards, plan, budget, steps)._replace(info={"labelled_gradient": length})
 
 
 def check_job(job: Job) -> None:
@@ -141,8 +140,8 @@ def check_job(job: Job) -> None:
     gamma, labels = job.options["gamma"], job.options["labels"]
     if not is_number(gamma) or not gamma >= 0:
         raise BadInput(f"gamma must be a number from 0 to infinity; got {gamma!r}")
-    own, cross = _factors(gamma)
-    Pseudo(job.options["pseudo"], job.options["bias"]).check()
+    own, cross = _split_gamma(gamma)
+    PseudoLabels(job.options["pseudo"], job.options["bias"]).check()
     if job.options["redundancy"] is not None:
         _check_redundancy(job.options["redundancy"])
     if "gradient_norms" in job.shapes:
@@ -162,7 +161,7 @@ def check_job(job: Job) -> None:
         check_labels(labels, job.labelled, width, regression=regression)
 
 
-def _factors(gamma: float) -> tuple[float, float]:
+def _split_gamma(gamma: float) -> tuple[float, float]:
     return (0.0, 1.0) if math.isinf(gamma) else (1.0, float(gamma))
 
 
@@ -180,7 +179,7 @@ def _check_redundancy(given: Mapping[str, Any]) -> None:
     check_choice("normalize of redundancy", steps.normalize, NORMALIZE)
 
 
-def _names(shard: Shard) -> tuple[str, ...]:
+def _list_representations(shard: Shard) -> tuple[str, ...]:
     return tuple(shard.rows)
 
 
@@ -197,8 +196,8 @@ def _check_whole_network(job: Job, cross: float) -> None:
         raise BadInput("dynamics needs gradient_products too unless gamma is 0; give both")
 
 
-def _start_whole(shard: Shard, plan: Plan) -> None:
-    norms = np.asarray(to_numpy(one_array(shard.rows, "gradient_norms")), dtype=np.float64)
+def _score_whole_network(shard: Shard, plan: DynamicsPlan) -> None:
+    norms = np.asarray(to_numpy(get_single_array(shard.rows, "gradient_norms")), dtype=np.float64)
     if (norms < 0).any():
         raise BadInput(
             f"gradient_norms are squared norms, but item {shard.ids[norms < 0][0]} has "
@@ -206,13 +205,15 @@ def _start_whole(shard: Shard, plan: Plan) -> None:
         )
     scores = plan.own * norms
     if plan.cross:
-        given = np.asarray(to_numpy(one_array(shard.rows, "gradient_products")), dtype=np.float64)
+        given = np.asarray(
+            to_numpy(get_single_array(shard.rows, "gradient_products")), dtype=np.float64
+        )
         scores = scores + plan.cross * given
     shard.state["scores"], shard.state["lengths"] = scores, np.zeros(len(shard))
 
 
-def _start_last(shard: Shard, plan: Plan) -> None:
-    """The scores of a block, and the lengths of its gradients, which tell how far rounding goes."""
+def _score_last_layer(shard: Shard, plan: DynamicsPlan) -> None:
+    """The scores of a block, and the norms of its gradients, which bound the rounding."""
     norms, pulled = [], []
     for rows in pseudo_gradients(shard.rows, shard.ids, plan.pseudo):
         norms.append(to_numpy(squared_norms(rows)))
@@ -225,14 +226,16 @@ def _start_last(shard: Shard, plan: Plan) -> None:
     shard.state["scores"], shard.state["lengths"] = scores, np.sqrt(lengths)
 
 
-def _pick(shards: Shards, plan: Plan, budget: int, redundancy: Redundancy | None) -> Choice:
-    """The highest scores, all at once or in steps that change what is left."""
+def _pick_in_steps(
+    shards: Shards, plan: DynamicsPlan, budget: int, redundancy: Redundancy | None
+) -> Choice:
+    """Pick the highest scores, all at once or in steps that change the remaining scores."""
     step = budget if redundancy is None else redundancy.step
     reach = 0.0 if plan.pull is None else plan.cross * float(np.linalg.norm(plan.pull))
     ids, scores, done = [], [], 0
     while done < budget:
         count = min(step, budget - done)
-        parts = shards.map(_highest, count, plan.own, reach)
+        parts = shards.map(_find_highest, count, plan.own, reach)
         offered = np.concatenate([part[0] for part in parts])
         values = np.concatenate([part[1] for part in parts])
         best = largest(comparable(values), count, offered)
@@ -241,15 +244,15 @@ def _pick(shards: Shards, plan: Plan, budget: int, redundancy: Redundancy | None
         done += count
         shards.progress("dynamics", done, budget)
         if redundancy is not None and done < budget:
-            reach += _spread(shards, plan, ids[-1], redundancy)
+            reach += _count_step(shards, plan, ids[-1], redundancy)
     return Choice(np.concatenate(ids), scores=np.concatenate(scores))
 
 
-def _highest(shard: Shard, count: int, own: float, reach: float) -> tuple[Ids, Floats]:
+def _find_highest(shard: Shard, count: int, own: float, reach: float) -> tuple[Ids, Floats]:
     """The ids and scores of a block's best items that are not taken yet.
 
-    A score is a sum of terms that may cancel. What is left of it is rounded at a trillionth of the
-    terms, so that equal rows tie whatever the order of the additions was.
+    The terms of a score may cancel. Scores are rounded to a trillionth of the terms, so that equal
+    rows tie whatever the order of the additions was.
     """
     scores, lengths = shard.state["scores"], shard.state["lengths"]
     terms = lengths * (own * lengths + reach)
@@ -260,20 +263,20 @@ def _highest(shard: Shard, count: int, own: float, reach: float) -> tuple[Ids, F
     return shard.ids[best], rounded[best]
 
 
-def _spread(shards: Shards, plan: Plan, new: Ids, redundancy: Redundancy) -> float:
-    """Count the picks of a step in all scores; how much further a score can have moved."""
+def _count_step(shards: Shards, plan: DynamicsPlan, new: Ids, redundancy: Redundancy) -> float:
+    """Count the picks of a step in all scores; returns a bound on the change."""
     taken = list(pseudo_gradients(shards.rows(new), new, plan.pseudo))
     factor = redundancy.coef / (len(new) if redundancy.normalize == "mean" else 1)
     total = sum(to_numpy(rows.a).T @ to_numpy(rows.h) for rows in taken)
-    shards.map(_count, plan, new, taken, total, factor)
+    shards.map(_count_in_block, plan, new, taken, total, factor)
     return abs(factor) * float(np.linalg.norm(total))
 
 
-def _count(
-    shard: Shard, plan: Plan, new: Ids, taken: list[Factored], total: Floats, factor: float
+def _count_in_block(
+    shard: Shard, plan: DynamicsPlan, new: Ids, taken: list[Factored], total: Floats, factor: float
 ) -> None:
     classes, width = total.shape
-    few = len(new) * (classes + width) < classes * width  # one by one is cheaper than their sum
+    few = len(new) * (classes + width) < classes * width  # cheaper than with their sum
     changes = []
     for rows in pseudo_gradients(shard.rows, shard.ids, plan.pseudo):
         xp = namespace(rows.h)
@@ -287,8 +290,8 @@ def _count(
     shard.state["scores"] = scores
 
 
-def _cost(job: Job) -> Cost:
-    """One pass, and one per step where redundancy is taken out."""
+def estimate_cost(job: Job) -> Cost:
+    """One pass, or one per step with redundancy."""
     given = job.options["redundancy"]
     steps = 1 if given is None else -(-job.budget // Redundancy(**given).step)
     classes = max(job.width("probabilities"), job.width("outputs"), 1)
@@ -306,11 +309,10 @@ STRATEGY = PassStrategy(
     needs=("gradient_norms", "gradient_products"),
     or_needs=(("features", "probabilities"), ("features", "outputs"), ("gradient_norms",)),
     several=True,
-    choose=choose,
-    good_for="networks that are trained on rather than anew: items that speed up training most",
-    reference="Wang, Huang, Wu, Tong, Margenot and He, Deep Active Learning by Leveraging Training "
-    "Dynamics, NeurIPS 2022",
-    cost=_cost,
+    choose=choose_batch,
+    good_for="networks whose training is continued: items that speed up training most",
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
     explain="Its label is expected to speed up training more than most others.",
 )

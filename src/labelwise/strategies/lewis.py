@@ -1,23 +1,23 @@
-r"""Lewis: draw items by the largest of their Lewis weights over one or several models.
+r"""Lewis: draw items by their largest Lewis weight over one or several models.
 
 With :math:`w_i(U^j)` the :math:`\ell_p` Lewis weight of item :math:`i` in the features of model
-:math:`j` (its leverage score for p = 2), the chance of an item is in proportion to
+:math:`j` (its leverage score for p = 2), the probability of an item is proportional to
 
 .. math:: t_i = \max_j w_i(U^j) , \qquad T = \sum_i t_i , \qquad p_i = t_i / T .
 
 ``sampling="with_replacement"`` draws until ``budget`` items are distinct. Item :math:`i`, drawn
 :math:`c_i` times out of :math:`m`, weighs :math:`c_i / (m p_i)`, so that the weighted sum of any
-loss over the picks estimates its sum over the pool, whatever p is: the factor
-:math:`(m p_i)^{-1/p}` of the theory stands inside a p-th power. ``sampling="poisson"`` keeps each
-item on its own with probability :math:`\pi_i = \min(1, \beta t_i)` and weighs it
+loss over the picks estimates its sum over the pool for every p: the factor
+:math:`(m p_i)^{-1/p}` of the theory is inside a p-th power. ``sampling="poisson"`` keeps each
+item independently with probability :math:`\pi_i = \min(1, \beta t_i)` and weighs it
 :math:`1/\pi_i`; the number of picks is then random and ``budget`` on average.
 
 A least-squares (or :math:`\ell_p`) fit of every model's last layer on the weighted picks is then
 close to the fit on the whole pool. A budget of the whole pool returns every item with weight 1.
 
 Cost: two passes per model for p = 2, one more per round of the iteration otherwise (about 15 for
-p = 1 or 3), ``O(n d^2)`` each, and ``O(n)`` for the draw. Memory: two numbers per item at most,
-kept where its row is; what travels grows with the budget, not with the pool.
+p = 1 or 3), ``O(n d^2)`` each, and ``O(n)`` for the draw. Memory: two numbers per item at most, in
+the blocks; results of the blocks grow with the budget, not with the pool.
 
 Reference: S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight
 Sampling for Multiple Deep Models", ICLR 2024, Algorithm 1 and Appendix B.
@@ -43,13 +43,13 @@ from labelwise.kernels.linear.lewis import (
 from labelwise.kernels.placement import read_first_id
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 KEY = "lewis_scores"
 SAMPLINGS = ("with_replacement", "poisson")
 
 
-def choose(
+def choose_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -65,12 +65,12 @@ def choose(
     Args:
         shards: ``features`` is ``(n, d)``, or a list of such arrays, one per model.
         labelled: not used; the weights are those of the candidates alone.
-        budget: how many items; the expected number for ``sampling="poisson"``.
+        budget: number of items; the expected number for ``sampling="poisson"``.
         seed: decides the draw.
         p: the norm of the loss, any positive number.
         sampling: "with_replacement" or "poisson".
-        tol: how far a Lewis weight may be from its fixed point, relatively; 1e-3 is enough for
-            drawing and saves half of the rounds.
+        tol: relative tolerance of the Lewis weights; 1e-3 is enough for drawing and saves half of
+            the rounds.
         rtol: singular values of the features up to this fraction of the largest count as zero;
             by default it follows their precision. Give 1e-3 for float32 features that were
             computed in half precision.
@@ -78,18 +78,18 @@ def choose(
     # float64 products, so that a draw does not depend on the split of float32 rows
     settings = LewisSettings(p=p, tol=tol, rtol=rtol, double=True)
     try:
-        scores, info = _leave_scores(shards, settings)
+        scores, info = _store_scores(shards, settings)
         if budget == len(shards):
-            return _report(_everything(shards), info)
+            return _add_diagnostics(_take_everything(shards), info)
         if scores.support < budget:
             raise BadInput(
                 f"budget is {budget} but only {scores.support} of {len(shards)} items have "
                 f"features that are not all zero; ask for {scores.support} or fewer"
             )
-        draw = _poisson if sampling == "poisson" else _with_replacement
-        return _report(draw(shards, scores, budget, seed), info)
+        draw = _draw_poisson if sampling == "poisson" else _draw_with_replacement
+        return _add_diagnostics(draw(shards, scores, budget, seed), info)
     finally:
-        shards.map(_forget)
+        shards.map(_drop_scores)
 
 
 def check_job(job: Job) -> None:
@@ -102,24 +102,24 @@ def check_job(job: Job) -> None:
     LewisSettings(p=options["p"], tol=options["tol"], rtol=options["rtol"])
 
 
-class _Scores(NamedTuple):
-    """What is known of the scores, which stay with the blocks."""
+class ScoreSummary(NamedTuple):
+    """Summary of the scores, which stay with the blocks."""
 
     total: float
     highest: float
     support: int
 
 
-def _leave_scores(shards: Shards, settings: LewisSettings) -> tuple[_Scores, dict[str, Any]]:
-    """Leave the largest Lewis weight of every item over all models; diagnostics."""
+def _store_scores(shards: Shards, settings: LewisSettings) -> tuple[ScoreSummary, dict[str, Any]]:
+    """Store the largest Lewis weight of every item over all models; returns diagnostics."""
     first = next(item for item in shards.map(read_first_id) if item is not None)
     features = shards.rows(np.array([first]))["features"]
     models = len(features) if isinstance(features, list | tuple) else 1
     ranks, iterations, totals = [], [], []
     for model in range(models):
         found = store_lewis_weights(shards, settings, partial(read_features, model=model))
-        parts = shards.map(_keep_largest)
-        scores = _Scores(
+        parts = shards.map(_merge_scores)
+        scores = ScoreSummary(
             sum(part.total for part in parts),
             max(part.highest for part in parts),
             sum(part.support for part in parts),
@@ -138,35 +138,35 @@ def _leave_scores(shards: Shards, settings: LewisSettings) -> tuple[_Scores, dic
     return scores, info
 
 
-def _keep_largest(shard: Shard) -> _Scores:
-    """Count another model's weights in the scores of a block."""
+def _merge_scores(shard: Shard) -> ScoreSummary:
+    """Merge another model's weights into the scores of a block."""
     scores = shard.state.pop(WEIGHTS)
     if KEY in shard.state:
         scores = np.maximum(scores, shard.state[KEY], out=scores)
     shard.state[KEY] = scores
     highest = float(scores.max(initial=0.0))
-    return _Scores(float(scores.sum()), highest, int(np.count_nonzero(scores)))
+    return ScoreSummary(float(scores.sum()), highest, int(np.count_nonzero(scores)))
 
 
-def _forget(shard: Shard) -> None:
+def _drop_scores(shard: Shard) -> None:
     drop_lewis_weights(shard)
     shard.state.pop(KEY, None)
 
 
-def _everything(shards: Shards) -> Choice:
-    """All items, the largest weight first: nothing is drawn, and each stands for itself."""
-    ids, scores = shards.ids, np.concatenate(shards.map(_scores))
+def _take_everything(shards: Shards) -> Choice:
+    """All items with weight 1, the largest Lewis weight first; nothing is drawn."""
+    ids, scores = shards.ids, np.concatenate(shards.map(_read_scores))
     order = np.lexsort((ids, -comparable(scores)))
     ones = np.ones(len(ids), dtype=np.int64)
     return Choice(ids[order], ones.astype(np.float64), ones, scores[order])
 
 
-def _scores(shard: Shard) -> Floats:
+def _read_scores(shard: Shard) -> Floats:
     scores: Floats = shard.state[KEY]
     return scores
 
 
-def _with_replacement(shards: Shards, scores: _Scores, budget: int, seed: int) -> Choice:
+def _draw_with_replacement(shards: Shards, scores: ScoreSummary, budget: int, seed: int) -> Choice:
     rings = draws.join_rings(shards.map(_first_rings, budget, seed, scores.highest))
     first, counts = draws.ring_counts(rings, budget, seed, scores.highest)
     weights = counts * (scores.total / (counts.sum() * first.weights))
@@ -177,22 +177,22 @@ def _first_rings(shard: Shard, budget: int, seed: int, highest: float) -> draws.
     return draws.first_rings(shard.state[KEY], shard.ids, budget, seed, highest)
 
 
-def _poisson(shards: Shards, scores: _Scores, budget: int, seed: int) -> Choice:
-    rate = draws.solve_poisson_rate(shards.map(_heaviest, budget), budget)
-    kept = draws.sort_rings(draws.join_rings(shards.map(_kept, seed, rate)))
+def _draw_poisson(shards: Shards, scores: ScoreSummary, budget: int, seed: int) -> Choice:
+    rate = draws.solve_poisson_rate(shards.map(_find_heaviest, budget), budget)
+    kept = draws.sort_rings(draws.join_rings(shards.map(_keep_items, seed, rate)))
     return Choice(kept.ids, 1 / np.minimum(1.0, rate * kept.weights), None, kept.weights)
 
 
-def _heaviest(shard: Shard, budget: int) -> draws.HeaviestWeights:
+def _find_heaviest(shard: Shard, budget: int) -> draws.HeaviestWeights:
     return draws.find_heaviest(shard.state[KEY], budget)
 
 
-def _kept(shard: Shard, seed: int, rate: float) -> draws.ClockRings:
+def _keep_items(shard: Shard, seed: int, rate: float) -> draws.ClockRings:
     return draws.keep_items(shard.state[KEY], shard.ids, seed, rate)
 
 
-def _report(choice: Choice, info: dict[str, Any]) -> Choice:
-    """Add the number of draws and how many equally weighted picks are worth as much."""
+def _add_diagnostics(choice: Choice, info: dict[str, Any]) -> Choice:
+    """Add the number of draws and the effective sample size."""
     weights = np.asarray(choice.weights)
     squares = float(weights @ weights)
     drawn = len(weights) if choice.counts is None else int(choice.counts.sum())
@@ -200,8 +200,8 @@ def _report(choice: Choice, info: dict[str, Any]) -> Choice:
     return choice._replace(info={**info, "draws": drawn, "effective_size": effective})
 
 
-def _cost(job: Job) -> Cost:
-    """Two passes per model for p = 2; else as many rounds as its damping needs to reach ``tol``."""
+def estimate_cost(job: Job) -> Cost:
+    """Two passes per model for p = 2; else the rounds that its damping needs to reach ``tol``."""
     p, rounds = float(job.options["p"]), 0.0
     if p != 2:
         rounds = math.log(float(job.options["tol"])) / math.log(abs(p - 2) / (p + 2))
@@ -222,11 +222,10 @@ STRATEGY = PassStrategy(
     several=True,
     weighted=True,
     draws=True,
-    choose=choose,
+    choose=choose_batch,
     good_for="labelling once for one or several models, with weights that make sums unbiased",
-    reference="Huang, Li, Sun and Tang, One-shot Active Learning Based on Lewis Weight Sampling "
-    "for Multiple Deep Models, ICLR 2024",
-    cost=_cost,
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
     explain="Drawn by how unusual its features are{weight}.",
 )

@@ -1,7 +1,7 @@
-r"""Greedy sparse approximation: picks and weights whose mean gradient is that of the whole pool.
+r"""Greedy sparse approximation: a weighted batch with the mean gradient of the whole pool.
 
-Looks for a weighted batch that makes :math:`\lVert v - \Phi w \rVert^2 + \beta \lVert w - 1
-\rVert^2 - \alpha \sum_{j \in S} \sigma_j^2` small (`kernels.sparse.problem`): little bias,
+Minimizes :math:`\lVert v - \Phi w \rVert^2 + \beta \lVert w - 1
+\rVert^2 - \alpha \sum_{j \in S} \sigma_j^2` (`kernels.sparse.problem`): little bias,
 weights near 1, and items whose labels are uncertain. With the residual :math:`R = \Phi w - v`, the
 next pick is
 
@@ -11,13 +11,13 @@ next pick is
 pick gets its best weight, and all weights are then de-biased: one exact gradient step on the
 picked set, negative weights set to 0. At the end, ``polish`` finds the best weights of the set.
 
-The vectors are last-layer gradients under a label law that is not the model's own softmax: at
+The vectors are last-layer gradients under a label law other than the model's own softmax: at
 ``temperature`` 1 they vanish, and only the variances decide. With ``member_probabilities`` alone
-they are the members' losses. Without ``alpha`` and ``beta`` the paper's values are used; those
-depend on the scale of the features, and ``relative_alpha`` does not.
+they are the members' losses. The defaults of ``alpha`` and ``beta`` are the paper's and depend on
+the scale of the features; ``relative_alpha`` does not.
 
-Cost: one pass over the features per pick, kept up to date from the products with the picks while
-these fit in memory (`labelwise.kernels.sparse.greedy`), and :math:`O(b^2)` on the driver.
+Cost: one pass over the features per pick, or an update from the products with the picks while
+these fit in memory (`kernels.sparse.greedy`), and :math:`O(b^2)` on the host.
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
 Sparse Approximation", 2022, Algorithm 1.
@@ -53,7 +53,15 @@ from labelwise.kernels.sparse.problem import (
 from labelwise.kernels.sparse.weights import solve_best_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import AheadPicker, Choice, Cost, GreedyStrategy, History, Job
+from labelwise.strategy import (
+    AheadPicker,
+    Choice,
+    Cost,
+    GreedyStrategy,
+    History,
+    Job,
+    read_reference,
+)
 
 DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}
 """The paper's ``(alpha, beta)``."""
@@ -62,8 +70,8 @@ LEAST_HOLDOUT = 20
 """A temperature is fitted to at least this many held-out items."""
 
 
-class Plan(NamedTuple):
-    """The picks so far, and whether their weights are made best at the end."""
+class SparseGreedyPlan(NamedTuple):
+    """The picks so far, and whether their weights are optimized at the end."""
 
     pursuit: GreedyPursuit
     polish: bool
@@ -86,21 +94,21 @@ def begin(
     label_law: str = "calibrated",
     rho: float = 0.1,
     sigma_scale: str = "none",
-) -> Plan:
-    """Set up the problem; its vectors are averaged in one pass.
+) -> SparseGreedyPlan:
+    """Set up the problem; one pass averages its vectors.
 
     Options:
-        alpha: weight of the uncertainty of the labels in the objective; None for the default.
-        relative_alpha: instead of alpha, free of units: the reward of an item of high variance as
+        alpha: weight of the label uncertainty in the objective; None for the default.
+        relative_alpha: instead of alpha, without units: the reward of an item of high variance as
             a fraction of the objective without picks.
-        beta: how strongly the weights are pulled towards 1; None for the default.
-        tau: the step that a linear gain is worth.
-        gain: how a pick is valued: "linear" as in the paper, or "exact", by its best weight.
-        debias_steps: steps along the gradient of the weights after every pick.
-        polish: whether the weights are made the best ones at the end.
-        temperature: of the softmax that labels are assumed to follow; fit it on held-out labels.
+        beta: pull of the weights towards 1; None for the default.
+        tau: step size of a linear gain.
+        gain: "linear" as in the paper, or "exact", the gain at the best weight.
+        debias_steps: gradient steps on the weights after every pick.
+        polish: whether the weights are optimized at the end.
+        temperature: of the softmax that labels are assumed to follow; fit it to held-out labels.
         label_law: "calibrated" (softmax at another temperature) or "label_smoothing".
-        rho: the mass that smoothing spreads evenly over the classes.
+        rho: probability mass that smoothing spreads evenly over the classes.
         sigma_scale: "none", or "paper" to divide the deviations by the number of items.
     """
     law, terms = (
@@ -112,7 +120,7 @@ def begin(
     if gain == "exact":
         check_beta(problem, "sparse_greedy")
     pursuit = GreedyPursuit(problem, GainRule(gain, tau), debias_steps, find_placement(shards))
-    return Plan(pursuit, polish)
+    return SparseGreedyPlan(pursuit, polish)
 
 
 def check_job(job: Job) -> None:
@@ -144,12 +152,12 @@ def adapt_label_law(history: History) -> dict[str, Any]:
     return {"temperature": calibrate_temperature(*holdout)}
 
 
-def start(rows: Rows, labelled: Rows | None, plan: Plan) -> GreedySparseState:
-    """Compute the vectors of a block; labelled rows do not matter."""
+def start(rows: Rows, labelled: Rows | None, plan: SparseGreedyPlan) -> GreedySparseState:
+    """Compute the vectors of a block; labelled rows are not used."""
     return start_block(rows, plan.pursuit)
 
 
-def score(state: GreedySparseState, plan: Plan) -> Array:
+def score(state: GreedySparseState, plan: SparseGreedyPlan) -> Array:
     """How much each item would lower the objective, up to a constant, ``(n,)``."""
     return state.scores
 
@@ -159,31 +167,33 @@ def slack(state: GreedySparseState) -> Array:
     return state.slack
 
 
-def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: Plan) -> Floats:
+def exact(rows: Rows, labelled: Rows | None, picked: Rows | None, plan: SparseGreedyPlan) -> Floats:
     """The scores of a few items in float64, ``(n,)``."""
     return exact_scores(rows, plan.pursuit)
 
 
-def advance(plan: Plan, picked: Rows) -> Plan:
-    """Weigh all picks anew, with the new one among them."""
+def advance(plan: SparseGreedyPlan, picked: Rows) -> SparseGreedyPlan:
+    """Update the weights of all picks, including the new one."""
     if not plan.pursuit.problem.degenerate:
         pursuit = plan.pursuit
         pursuit.add_pick(compute_vectors(picked, pursuit.problem.law, pursuit.weights)[0])
     return plan
 
 
-def add(state: GreedySparseState, rows: Rows, picked: Rows, plan: Plan) -> GreedySparseState:
-    """Bring the scores of a block up to date after one pick."""
+def add(
+    state: GreedySparseState, rows: Rows, picked: Rows, plan: SparseGreedyPlan
+) -> GreedySparseState:
+    """Update the scores of a block after one pick."""
     return state if plan.pursuit.problem.degenerate else update_block(state, rows, plan.pursuit)
 
 
 def look_ahead(strategy: GreedyStrategy, shards: Shards, labelled: Rows | None) -> AheadPicker:
-    """Make many picks at a time where the rows are; labelled rows do not matter."""
+    """Make many picks at a time on a GPU; labelled rows are not used."""
     return LookaheadPursuit(strategy, shards)
 
 
-def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
-    """Make the weights the best ones and report the objective."""
+def finish(plan: SparseGreedyPlan, shards: Shards, ids: Ids) -> Choice:
+    """Optimize the weights and report the objective."""
     pursuit, problem = plan.pursuit, plan.pursuit.problem
     polished = plan.polish and not problem.degenerate
     weights = np.ones(len(ids)) if problem.degenerate else to_numpy(pursuit.weights)
@@ -195,8 +205,8 @@ def finish(plan: Plan, shards: Shards, ids: Ids) -> Choice:
     )
 
 
-def _cost(job: Job) -> Cost:
-    """Passes to set up, for the first scores, and one per pick; columns of picks are kept."""
+def estimate_cost(job: Job) -> Cost:
+    """Passes to set up, for the first scores, and one per pick; products with picks are kept."""
     classes = max(job.width("logits"), job.width("probabilities"))
     members = sum(map(sum, job.shapes.get("member_probabilities", ())))
     products = min(job.budget, COLUMN_BYTES / (8 * job.items))
@@ -226,9 +236,8 @@ STRATEGY = GreedyStrategy(
     slack=slack,
     exact=exact,
     good_for="a weighted batch whose gradient is that of the whole pool, with uncertain labels",
-    reference="Shen, Jiang, Zhang and Koyejo, Batch Active Learning from the Perspective of "
-    "Sparse Approximation, 2022, Algorithm 1",
-    cost=_cost,
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
     adapt=adapt_label_law,
     explain=REPRESENTS,

@@ -1,4 +1,4 @@
-r"""Sparse approximation by iterative hard thresholding: all picks of a batch are settled together.
+r"""Sparse approximation by iterative hard thresholding: all picks are optimized together.
 
 Solves the same problem as ``sparse_greedy`` (`kernels.sparse.problem`) by proximal gradient
 steps: after a step to the point ``s`` of length :math:`\mu`, the ``b`` items with the largest
@@ -6,16 +6,16 @@ steps: after a step to the point ``s`` of length :math:`\mu`, the ``b`` items wi
 .. math:: \tfrac12 [s_j]_+^2 + \kappa \, \alpha \sigma_j^2
 
 are kept, with :math:`\kappa = \mu` (``prox_scale="step"``) or 1 (``"one"``). The rule printed in
-the paper (``projection="printed"``) takes the ``b`` smallest :math:`\frac12 [-s_j]_+^2 - \alpha
-\sigma_j^2` instead, which forgets what leaving an item out costs; it is there for replication.
-The best iterate is returned, with the best weights for its items (``polish``).
+the paper (``projection="printed"``) keeps the ``b`` smallest :math:`\frac12 [-s_j]_+^2 - \alpha
+\sigma_j^2`, which ignores the cost of leaving an item out; it serves replication. The best iterate
+is returned, with the best weights for its items (``polish``).
 
-Thresholding needs a small ``beta``: a strong pull of all weights towards 1 hides the gradients.
-With a large one greedy picks are better. ``compare_with_greedy`` makes those too (by exact gains)
-and returns the better batch of the two, saying which in ``info``; left at None, it does so where
-the budget is at most the number of iterations, when it costs no more than they do.
+Thresholding needs a small ``beta``: a strong pull of all weights towards 1 hides the gradients, and
+greedy picks are better. ``compare_with_greedy`` computes those too (by exact gains) and returns the
+better batch, as ``info`` reports; None does so if the budget is at most the number of iterations,
+when it costs no more than they do.
 
-Cost: one pass over the features per iteration (`labelwise.kernels.sparse.iht`).
+Cost: one pass over the features per iteration (`kernels.sparse.iht`).
 
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
 Sparse Approximation", 2022, Algorithm 2.
@@ -43,7 +43,7 @@ from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategies.sparse_greedy import REPRESENTS, adapt_label_law, check_problem
 from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
-from labelwise.strategy import Choice, Cost, Job, PassStrategy
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 DEFAULTS = {"last_layer": (1e-8, 1e-6), "bayesian": (1.0, 1e-6)}
 CHOICES = {
@@ -53,7 +53,7 @@ CHOICES = {
 }
 
 
-def choose(
+def choose_batch(
     shards: Shards,
     labelled: Rows | None,
     budget: int,
@@ -74,24 +74,24 @@ def choose(
     rho: float = 0.1,
     sigma_scale: str = "none",
 ) -> Choice:
-    """Pick ``budget`` items; labelled rows do not matter.
+    """Pick ``budget`` items; labelled rows are not used.
 
     Options:
-        alpha: weight of the uncertainty of the labels in the objective; None for the default.
-        relative_alpha: instead of alpha, free of units: the reward of an item of high variance as
+        alpha: weight of the label uncertainty in the objective; None for the default.
+        relative_alpha: instead of alpha, without units: the reward of an item of high variance as
             a fraction of the objective without picks.
-        beta: how strongly the weights are pulled towards 1; None for the default.
-        iterations: how many at most; it ends earlier when they stand still.
-        projection: which items are kept: "corrected", or "printed" as in the paper.
-        prox_scale: the uncertainty counts with the length of the "step", or with "one".
-        step: how long a step is: "exact", or "active_half" as in the paper.
-        debias_steps: steps along the gradient of the weights after every iteration.
-        polish: whether the weights are made the best ones at the end.
-        compare_with_greedy: whether the greedy batch is made too and the better one returned; None
-            where that costs no more than the iterations.
-        temperature: of the softmax that labels are assumed to follow; fit it on held-out labels.
+        beta: pull of the weights towards 1; None for the default.
+        iterations: at most; it stops earlier on convergence.
+        projection: rule for the kept items: "corrected", or "printed" as in the paper.
+        prox_scale: factor of the uncertainty: the length of the "step", or "one".
+        step: length of a step: "exact", or "active_half" as in the paper.
+        debias_steps: gradient steps on the weights after every iteration.
+        polish: whether the weights are optimized at the end.
+        compare_with_greedy: whether the greedy batch is computed too and the better one returned;
+            None if that costs no more than the iterations.
+        temperature: of the softmax that labels are assumed to follow; fit it to held-out labels.
         label_law: "calibrated" (softmax at another temperature) or "label_smoothing".
-        rho: the mass that smoothing spreads evenly over the classes.
+        rho: probability mass that smoothing spreads evenly over the classes.
         sigma_scale: "none", or "paper" to divide the deviations by the number of items.
     """
     rules = ThresholdingRules(projection, prox_scale, step, debias_steps)
@@ -113,7 +113,7 @@ def choose(
     choice = build_choice(problem, best.ids, picked, weights, facts)
     if compare_with_greedy is None:
         compare_with_greedy = budget <= iterations
-    return _better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
+    return _choose_better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
 
 
 def check_job(job: Job) -> None:
@@ -125,10 +125,10 @@ def check_job(job: Job) -> None:
     check_problem(job)
 
 
-def _better(
+def _choose_better(
     choice: Choice, problem: SparseProblem, shards: Shards, seed: int, polish: bool
 ) -> Choice:
-    """The thresholded batch, or the greedy one where that reaches a lower objective."""
+    """The thresholded batch, or the greedy one if that has a lower objective."""
     strategy = GREEDY.with_options(
         alpha=problem.alpha,
         beta=problem.given_beta,
@@ -152,8 +152,8 @@ def _better(
     return chosen._replace(info={**chosen.info, **facts})
 
 
-def _cost(job: Job) -> Cost:
-    """Passes to set up, one or two per iteration, and those of the greedy rival if there is one."""
+def estimate_cost(job: Job) -> Cost:
+    """Passes to set up, one or two per iteration, and those of the greedy batch if computed."""
     options, classes = job.options, max(job.width("logits"), job.width("probabilities"))
     rival = options["compare_with_greedy"]
     if rival is None:
@@ -177,12 +177,11 @@ STRATEGY = PassStrategy(
     needs=("features", "logits"),
     or_needs=(("features", "probabilities"), ("member_probabilities",)),
     weighted=True,
-    choose=choose,
+    choose=choose_batch,
     good_for="the same weighted batch as sparse_greedy, in a number of passes that does not grow "
     "with the batch",
-    reference="Shen, Jiang, Zhang and Koyejo, Batch Active Learning from the Perspective of "
-    "Sparse Approximation, 2022, Algorithm 2 (with the projection corrected)",
-    cost=_cost,
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
     check=check_job,
     adapt=adapt_label_law,
     explain=REPRESENTS,
