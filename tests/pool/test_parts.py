@@ -13,7 +13,7 @@ from labelwise.errors import BadInput, UnknownName
 from labelwise.pool import part_worker as worker
 from labelwise.pool import parts as division_module
 from labelwise.pool.blocks import LocalShards
-from labelwise.pool.parts import Division, MappedFile, PartHolder, as_sent, cut_part
+from labelwise.pool.parts import Division, MappedFile, PartHolder, cut_part, prepare_values
 from labelwise.pool.representations import open_source, open_sources
 from labelwise.pool.shards import find_item_ids
 from labelwise.pool.sources import SourceSlice
@@ -28,7 +28,7 @@ def features():
 
 def opened_again(division, values):
     """Every part, as another process would open it."""
-    sent = as_sent(values)
+    sent = prepare_values(values)
     made = [cut_part(division, number, sent, block_bytes=1000) for number in range(division.parts)]
     return [pickle.loads(pickle.dumps(part)).open() for part in made]
 
@@ -59,7 +59,7 @@ def test_the_parts_together_are_the_pool(kind, features, tmp_path):
 def test_a_file_is_sent_by_its_path_and_an_array_by_its_part(features, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("rows.npy", features)
-    sent = as_sent({"features": ["rows.npy", np.load("rows.npy", mmap_mode="r"), features]})
+    sent = prepare_values({"features": ["rows.npy", np.load("rows.npy", mmap_mode="r"), features]})
     part = cut_part(Division(1001, 40), 1, sent)
     path, mapped, array = part.values["features"]
     assert path == str(tmp_path / "rows.npy")

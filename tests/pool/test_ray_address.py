@@ -9,7 +9,7 @@ import pytest
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.pool.ray import supervision as ray_address
 from labelwise.pool.ray.parts import ClusterFailed
-from labelwise.pool.ray.supervision import ClusterAddress, check_joined, check_listens, wanted
+from labelwise.pool.ray.supervision import ClusterAddress, check_joined, check_listens, find_address
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,19 @@ from labelwise.pool.ray.supervision import ClusterAddress, check_joined, check_l
 )
 def test_the_address_is_what_on_names(on, address, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert wanted(on) == address
+    assert find_address(on) == address
 
 
 def test_ray_alone_means_the_cluster_of_the_environment(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "ray://node:10001")
-    assert wanted("ray") == "ray://node:10001"
-    assert wanted("ray:other:1") == "other:1"
+    assert find_address("ray") == "ray://node:10001"
+    assert find_address("ray:other:1") == "other:1"
 
 
 @pytest.mark.parametrize("on", ["ray:node", "ray://node", "ray://", "ray:node:x", "ray:node:70000"])
 def test_an_address_without_a_port_is_refused(on):
     with pytest.raises(BadInput, match=r"the address of a Ray cluster is HOST:PORT; got '.+'"):
-        wanted(on)
+        find_address(on)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from labelwise.pool.ray.parts import ClusterFailed
 
 
 def test_what_there_is_no_room_for_is_told_with_what_is_free():
-    assert ray_starting.no_room(2, 3, 45.2, {"CPU": (0.5, 4)}) == (
+    assert ray_starting.describe_full_cluster(2, 3, 45.2, {"CPU": (0.5, 4)}) == (
         "2 of 3 actors could not start within 45 s; each needs a CPU, and 0.5 of the cluster's 4 "
         "CPUs are free: ask for fewer actors or add nodes"
     )
@@ -26,7 +26,7 @@ def test_another_version_is_refused_and_both_are_named():
 
 def test_a_slow_cluster_is_told_before_it_is_given_up():
     with pytest.warns(LabelwiseWarning, match=r"has started yet; .*; waiting for 180 s in all$"):
-        ray_starting.say_slow(180.0)
+        ray_starting.warn_slow_cluster(180.0)
 
 
 def test_the_examples_run():

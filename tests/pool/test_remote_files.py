@@ -9,7 +9,7 @@ import pytest
 
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.pool import remote_files
-from labelwise.pool.parts import Division, as_sent, cut_part
+from labelwise.pool.parts import Division, cut_part, prepare_values
 from labelwise.pool.remote_files import open_remote
 from tests.conftest import make_features
 from tests.pool.object_store import object_store
@@ -129,7 +129,7 @@ def test_remote_parquet_gives_the_same_rows(store, folder, tmp_path):
 
 def test_a_part_reads_its_rows_through_a_url(store):
     rows = make_features(1000, 4)
-    sent = as_sent({"features": put_npy(store, "rows.npy", rows)})
+    sent = prepare_values({"features": put_npy(store, "rows.npy", rows)})
     part = pickle.loads(pickle.dumps(cut_part(Division(1000, 4), 2, sent)))
     shards, _ = part.open()
     np.testing.assert_array_equal(shards.rows(np.array([700, 500]))["features"], rows[[700, 500]])

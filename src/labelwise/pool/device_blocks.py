@@ -71,20 +71,20 @@ def join_tensors(sources: Sources, device: str) -> Sources:
     def brought(source: Source) -> Source:
         if not (source.in_memory and source.is_numpy):
             return source
-        return ArraySource(_tensor(source.read(0, source.shape[0])).to(place))
+        return ArraySource(_to_tensor(source.read(0, source.shape[0])).to(place))
 
     return move_to_device(
         {name: map_models(value, brought) for name, value in sources.items()}, device
     )
 
 
-def _tensor(rows: Any) -> torch.Tensor:
+def _to_tensor(rows: Any) -> torch.Tensor:
     """A host array as a tensor, without a copy where torch can read what is there."""
-    dtype = _dtype(rows)
+    dtype = _find_dtype(rows)
     same = rows.dtype.isnative and rows.dtype.itemsize == dtype.itemsize
     if same and rows.flags.c_contiguous and rows.flags.writeable:
         return torch.from_numpy(rows)
-    return _filled(torch.empty(rows.shape, dtype=dtype), rows)
+    return _copy_rows(torch.empty(rows.shape, dtype=dtype), rows)
 
 
 def _device(name: str) -> torch.device:
@@ -142,7 +142,7 @@ class DeviceSource:
         last = min(last, self.shape[0])
         if last <= first:
             return self.take(np.empty(0, dtype=np.int64))
-        block = self._expected(first, last)
+        block = self._take_prefetched(first, last)
         self._size = max(self._size, last - first)
         after = last if last < self.shape[0] else 0
         if last - first < self.shape[0]:
@@ -157,10 +157,10 @@ class DeviceSource:
     def take(self, positions: Any) -> Array:
         """A copy of some rows, on the device."""
         rows = self._reader.submit(self._source.take, positions).result()
-        room = torch.empty(tuple(rows.shape), dtype=_dtype(rows))
-        return _filled(room, rows).to(self._device)
+        room = torch.empty(tuple(rows.shape), dtype=_find_dtype(rows))
+        return _copy_rows(room, rows).to(self._device)
 
-    def _expected(self, first: int, last: int) -> _Block:
+    def _take_prefetched(self, first: int, last: int) -> _Block:
         """The block, from what was fetched meanwhile where that begins with it."""
         coming, self._next = self._next, None
         if coming is None or coming[0][0] != first or coming[0][1] < last:
@@ -179,9 +179,9 @@ class DeviceSource:
         buffer = self._buffers[turn]
         if buffer is None or len(buffer) < len(rows):
             pinned = self._stream is not None
-            buffer = torch.empty(tuple(rows.shape), dtype=_dtype(rows), pin_memory=pinned)
+            buffer = torch.empty(tuple(rows.shape), dtype=_find_dtype(rows), pin_memory=pinned)
             self._buffers[turn] = buffer
-        staged = self._filled(buffer[: len(rows)], rows)
+        staged = self._copy_rows(buffer[: len(rows)], rows)
         with nullcontext() if self._stream is None else self._cuda.stream(self._stream):
             moved = staged.to(self._device, non_blocking=True, copy=True)
             if self._stream is not None:
@@ -189,18 +189,18 @@ class DeviceSource:
                 self._copied[turn].record()
         return _Block(moved, self._copied[turn])
 
-    def _filled(self, room: torch.Tensor, rows: Array) -> torch.Tensor:
+    def _copy_rows(self, room: torch.Tensor, rows: Array) -> torch.Tensor:
         """Host rows copied to host memory of the same shape, by several threads."""
         parts = min(COPIERS, max(room.nbytes // LEAST, 1))
         cuts = [len(rows) * part // parts for part in range(parts + 1)]
         slices = [slice(*pair) for pair in pairwise(cuts)]
-        jobs = [self._copiers.submit(_filled, room[part], rows[part]) for part in slices]
+        jobs = [self._copiers.submit(_copy_rows, room[part], rows[part]) for part in slices]
         for job in jobs:
             job.result()
         return room
 
 
-def _dtype(rows: Array) -> torch.dtype:
+def _find_dtype(rows: Array) -> torch.dtype:
     """What torch calls the type of the numbers; it has none beyond float64."""
     if isinstance(rows, torch.Tensor):
         return rows.dtype
@@ -209,7 +209,7 @@ def _dtype(rows: Array) -> torch.dtype:
     return torch.from_numpy(np.empty(0, dtype=rows.dtype.newbyteorder("="))).dtype
 
 
-def _filled(room: torch.Tensor, rows: Array) -> torch.Tensor:
+def _copy_rows(room: torch.Tensor, rows: Array) -> torch.Tensor:
     """Host rows copied to host memory of the same shape."""
     if isinstance(rows, torch.Tensor):
         return room.copy_(rows)

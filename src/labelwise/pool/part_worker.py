@@ -41,78 +41,78 @@ class PartWorker:
 
     def open(self, key: int, part: PoolPart, learner: bytes | None, *pieces: Rows) -> Answer:
         """Open a part of the pool ``key``, with a learner or pieces as in `PoolPart.open`."""
-        return self._packed(lambda: self._open(key, part, learner, pieces))
+        return self._pack_result(lambda: self._open_part(key, part, learner, pieces))
 
     def seen(self, key: int) -> Answer:
         """The files of the part as they are now; `FileState`."""
-        return self._packed(lambda: FileState.read(self._seen[key].files))
+        return self._pack_result(lambda: FileState.read(self._seen[key].files))
 
     def labelled(self, key: int) -> Answer:
         """The rows of the part's labelled items, or None."""
-        return self._packed(lambda: self._held[key].labelled)
+        return self._pack_result(lambda: self._held[key].labelled)
 
     def rows(self, key: int, ids: Ids) -> Answer:
         """The rows of some items."""
-        return self._packed(lambda: self._held[key].shards.rows(ids), key)
+        return self._pack_result(lambda: self._held[key].shards.rows(ids), key)
 
     def call(self, key: int, kind: str, payload: bytes) -> Answer:
         """`Shards.map` or `Shards.sum` over the part; whether anything is remembered; CPU time."""
-        return self._packed(lambda: self._call(key, kind, payload), key)
+        return self._pack_result(lambda: self._call_part(key, kind, payload), key)
 
     def replay(self, key: int, kind: str, payload: bytes) -> Answer:
         """The same once more, by a worker that was made again; nobody waits for the result."""
         with suppress(Exception):  # if it fails, it did so the first time
-            self._call(key, kind, payload)
-        return self._packed(lambda: None)
+            self._call_part(key, kind, payload)
+        return self._pack_result(lambda: None)
 
     def run(self, payload: bytes) -> Answer:
         """A function of some arguments, without any rows."""
-        return self._packed(lambda: _called(payload))
+        return self._pack_result(lambda: _call_function(payload))
 
     def close(self, key: int) -> None:
         """Forget the pool."""
         self._held.pop(key, None)
         self._seen.pop(key, None)
 
-    def _open(
+    def _open_part(
         self, key: int, part: PoolPart, learner: bytes | None, pieces: Sequence[Rows]
     ) -> FileState:
         try:
-            model = None if learner is None else _loaded(learner)
+            model = None if learner is None else _load_payload(learner)
             self._seen[key] = FileState.read(find_files(part.values))
             self._held[key] = PartHolder(part, model, pieces)
             return self._seen[key]
         except LabelwiseError as error:
             raise type(error)(f"{error} (as seen from {socket.gethostname()})") from error
 
-    def _call(self, key: int, kind: str, payload: bytes) -> tuple[Any, bool, float]:
+    def _call_part(self, key: int, kind: str, payload: bytes) -> tuple[Any, bool, float]:
         begin = time.process_time()
-        function, arguments = _loaded(payload)
+        function, arguments = _load_payload(payload)
         holder = self._held[key]
         result = holder.call(kind, function, arguments)
         return result, holder.remembers, time.process_time() - begin
 
-    def _packed(self, function: Callable[[], Any], key: int = -1) -> Answer:
+    def _pack_result(self, function: Callable[[], Any], key: int = -1) -> Answer:
         """What the function returns or raises; it reads rows of the pool ``key``, if given."""
         try:
-            return self._pack((True, function()))
+            return self._pack_value((True, function()))
         except Exception as error:
-            if changed := self._changed(key):
-                return self._pack((False, BadInput(changed)))
+            if changed := self._describe_change(key):
+                return self._pack_value((False, BadInput(changed)))
             trace = f"on {socket.gethostname()}:\n{traceback.format_exc()}"
             if not isinstance(error, LabelwiseError):
                 error.add_note(trace)
             try:
-                return self._pack((False, error))
+                return self._pack_value((False, error))
             except Exception:  # an error that cannot travel
-                return self._pack((False, RuntimeError(trace)))
+                return self._pack_value((False, RuntimeError(trace)))
 
-    def _changed(self, key: int) -> str:
+    def _describe_change(self, key: int) -> str:
         """Whether a file of the pool has changed since it was opened, which explains much."""
         before = self._seen.get(key)
         return "" if before is None else FileState.read(before.files).describe_difference(before)
 
-    def _pack(self, value: Any) -> Answer:
+    def _pack_value(self, value: Any) -> Answer:
         large: list[NDArray[np.uint8]] = []
 
         def keep(buffer: pickle.PickleBuffer) -> bool:
@@ -126,12 +126,12 @@ class PartWorker:
         return (head, large) if large else head
 
 
-def _called(payload: bytes) -> Any:
-    function, arguments = _loaded(payload)
+def _call_function(payload: bytes) -> Any:
+    function, arguments = _load_payload(payload)
     return function(*arguments)
 
 
-def _loaded(payload: bytes) -> Any:
+def _load_payload(payload: bytes) -> Any:
     try:
         return pickle.loads(payload)
     except (ImportError, AttributeError) as error:
@@ -141,16 +141,16 @@ def _loaded(payload: bytes) -> Any:
         ) from error
 
 
-def name_of(function: Any) -> str:
+def describe_function(function: Any) -> str:
     """What a function is called, or the kind of thing that is called like one."""
     return getattr(function, "__name__", type(function).__name__)
 
 
-def packed(dumps: Dumps, value: Any, what: str) -> bytes:
+def pack_payload(dumps: Dumps, value: Any, what: str) -> bytes:
     """What travels to a worker; ``what`` it is, for the message where it cannot.
 
     Example:
-        >>> packed(pickle.dumps, lambda rows: rows, "the strategy")  # doctest: +ELLIPSIS
+        >>> pack_payload(pickle.dumps, lambda rows: rows, "the strategy")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
         labelwise.errors.BadInput: the strategy cannot be sent to other processes (Can't pickle ...
@@ -165,7 +165,7 @@ def packed(dumps: Dumps, value: Any, what: str) -> bytes:
         ) from error
 
 
-def unpacked(answer: Answer) -> Any:
+def unpack_answer(answer: Answer) -> Any:
     """The result of a call; an error that it raised is raised here."""
     if isinstance(answer, bytes):
         good, value = pickle.loads(answer)
@@ -177,11 +177,11 @@ def unpacked(answer: Answer) -> Any:
     return value
 
 
-def size(answer: Answer) -> int:
+def count_answer_bytes(answer: Answer) -> int:
     """How many bytes an answer has.
 
     Example:
-        >>> size((b"head", [np.zeros(100, dtype=np.uint8)]))
+        >>> count_answer_bytes((b"head", [np.zeros(100, dtype=np.uint8)]))
         104
     """
     if isinstance(answer, bytes):

@@ -168,9 +168,9 @@ class PoolPart:
             learner: computes the representations where ``names`` are given.
             pieces: the rows of the part, one after the other, instead of ``values``.
         """
-        values = self.values if not pieces else _joined(pieces)
+        values = self.values if not pieces else _join_pieces(pieces)
         if learner is not None:
-            values = self._represented(learner, values)
+            values = self._represent_inputs(learner, values)
         ids = IdIndex(RowNumbers(self.first, self.last) if self.ids is None else self.ids)
         sources = {
             name: map_models(value, partial(self._source, name)) for name, value in values.items()
@@ -186,7 +186,7 @@ class PoolPart:
             return open_source(value, name)  # an array was cut before it came here
         return SourceSlice(whole, self.first, self.last)
 
-    def _represented(self, learner: Learner, values: Values) -> dict[str, Any]:
+    def _represent_inputs(self, learner: Learner, values: Values) -> dict[str, Any]:
         """What the learner makes of the inputs, a block of them at a time."""
         source = self._source("inputs", values["inputs"])
         step, count = max(self.block_bytes // source.bytes_per_row, 256), self.last - self.first
@@ -194,7 +194,7 @@ class PoolPart:
         return join_rows([copy_to_host(learner.represent(block, self.names)) for block in blocks])
 
 
-def _joined(pieces: Sequence[Rows]) -> dict[str, Any]:
+def _join_pieces(pieces: Sequence[Rows]) -> dict[str, Any]:
     """Pieces one after the other; a column of ids is no representation."""
     return join_rows(
         [{k: v for k, v in copy_to_host(piece).items() if k != "id"} for piece in pieces]
@@ -214,7 +214,7 @@ def cut_part(
     Args:
         division: of the pool.
         number: of the part.
-        values: of the whole pool, from `as_sent`.
+        values: of the whole pool, from `prepare_values`.
         names: what a learner computes from the inputs.
         block_bytes: how much memory one block takes, about.
     """
@@ -225,19 +225,19 @@ def cut_part(
 
     mine = division.labelled_in(number)
     ids = None if division.ids is None else division.ids[first:last]
-    return PoolPart(_each_value(values, rows), first, last, ids, mine, names, block_bytes)
+    return PoolPart(_map_values(values, rows), first, last, ids, mine, names, block_bytes)
 
 
-def _each_value(values: Values, function: Callable[[Any], Any]) -> dict[str, Any]:
+def _map_values(values: Values, function: Callable[[Any], Any]) -> dict[str, Any]:
     return {name: map_models(value, function) for name, value in values.items()}
 
 
-def as_sent(values: Values) -> dict[str, Any]:
+def prepare_values(values: Values) -> dict[str, Any]:
     """Representations as another process can have them: files by full path, arrays on the host."""
-    return _each_value(values, _as_sent)
+    return _map_values(values, _prepare_value)
 
 
-def _as_sent(value: Any) -> Any:
+def _prepare_value(value: Any) -> Any:
     if is_remote(value):
         return value
     if isinstance(value, str | Path):

@@ -52,7 +52,7 @@ def open_remote(url: str, name: str) -> Source:
         url: what fsspec or pyarrow can open; credentials are taken from where these look for them.
         name: what it is called in errors.
     """
-    files, paths = _found(url, name)
+    files, paths = _find_files(url, name)
     url = without_secret(url)
     kinds = {PurePosixPath(one).suffix for one in paths}
     if len(kinds) > 1 or not kinds <= set(KINDS):
@@ -70,7 +70,7 @@ def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
         url: as `open_remote` takes it.
         name: what it is called in errors.
     """
-    files, paths = _found(url, name)
+    files, paths = _find_files(url, name)
     facts = {}
     for path in paths:
         told = files.info(path)
@@ -79,12 +79,12 @@ def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
     return facts
 
 
-def _found(url: str, name: str) -> tuple[Any, list[str]]:
+def _find_files(url: str, name: str) -> tuple[Any, list[str]]:
     """The file system that a URL names, and the paths of its files there; none is an error."""
-    files, path = _file_system(url, name)
+    files, path = _find_file_system(url, name)
     url = without_secret(url)
     try:
-        paths, deeper = _paths(files, path.rstrip("/"))
+        paths, deeper = _list_paths(files, path.rstrip("/"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{name}: {url} cannot be reached ({first_line(error)})") from error
     if deeper is not None:
@@ -94,7 +94,7 @@ def _found(url: str, name: str) -> tuple[Any, list[str]]:
     return files, sort_naturally(paths)
 
 
-def _file_system(url: str, name: str) -> tuple[Any, str]:
+def _find_file_system(url: str, name: str) -> tuple[Any, str]:
     """The file system that a URL names, and the path there."""
     shown = without_secret(url)
     try:
@@ -106,7 +106,7 @@ def _file_system(url: str, name: str) -> tuple[Any, str]:
     try:
         files, path = url_to_fs(url)
     except ImportError as error:
-        found = _file_system_of_pyarrow(url)
+        found = _find_pyarrow_file_system(url)
         if found is None:
             raise MissingDependency(f"reading {shown} needs another package ({error})") from error
         return found
@@ -115,7 +115,7 @@ def _file_system(url: str, name: str) -> tuple[Any, str]:
     return files, path
 
 
-def _file_system_of_pyarrow(url: str) -> tuple[Any, str] | None:
+def _find_pyarrow_file_system(url: str) -> tuple[Any, str] | None:
     try:
         files, path = import_module("pyarrow.fs").FileSystem.from_uri(url)
     except (ImportError, OSError, ValueError):  # not there, or not known to it
@@ -123,7 +123,7 @@ def _file_system_of_pyarrow(url: str) -> tuple[Any, str] | None:
     return import_module("fsspec.implementations.arrow").ArrowFSWrapper(files), path
 
 
-def _paths(files: Any, path: str) -> tuple[list[str], str | None]:
+def _list_paths(files: Any, path: str) -> tuple[list[str], str | None]:
     """The files that a path stands for, and one in a sub-folder where there is any."""
     if "*" in path or "[" in path:  # a question mark begins what a web server is asked for
         return files.glob(path), None
@@ -182,7 +182,7 @@ class RemoteNpySource:
                 f"{name} is stored column by column; save np.ascontiguousarray(...) instead"
             )
         size = files.info(path).get("size")  # some stores do not tell
-        self._check_end(self._place(self.shape[0]) if size is None else size)
+        self._check_end(self._find_offset(self.shape[0]) if size is None else size)
 
     @property
     def bytes_per_row(self) -> int:
@@ -194,20 +194,20 @@ class RemoteNpySource:
         """That of the file's type."""
         return precision(np.empty(0, dtype=self._dtype))
 
-    def _place(self, row: int) -> int:
+    def _find_offset(self, row: int) -> int:
         return int(self._offset) + row * self.bytes_per_row
 
     def _check_end(self, size: int) -> None:
-        if size < self._place(self.shape[0]):
+        if size < self._find_offset(self.shape[0]):
             raise BadInput(
                 f"{self._name} is cut off: {size} bytes of {_shown_name(self._path)} are "
-                f"there but {self._place(self.shape[0])} belong to it; copy it anew"
+                f"there but {self._find_offset(self.shape[0])} belong to it; copy it anew"
             )
 
-    def _rows(self, content: bytes, first: int, last: int) -> Any:
+    def _parse_rows(self, content: bytes, first: int, last: int) -> Any:
         """Rows from their bytes, which are fewer if the file has become shorter."""
         if len(content) < (last - first) * self.bytes_per_row:
-            self._check_end(self._place(first) + len(content))
+            self._check_end(self._find_offset(first) + len(content))
         return np.frombuffer(content, dtype=self._dtype).reshape(-1, *self.shape[1:])
 
     def read(self, first: int, last: int) -> Array:
@@ -215,8 +215,8 @@ class RemoteNpySource:
         last = min(last, self.shape[0])
         if last <= first:
             return np.empty((0, *self.shape[1:]), dtype=self._dtype)
-        found = self._files.cat_file(self._path, self._place(first), self._place(last))
-        return self._rows(found, first, last)
+        found = self._files.cat_file(self._path, self._find_offset(first), self._find_offset(last))
+        return self._parse_rows(found, first, last)
 
     def take(self, positions: Any) -> Array:
         """The rows at the given positions, those close to each other with one request."""
@@ -225,11 +225,11 @@ class RemoteNpySource:
             return self.read(0, 0)
         far = np.flatnonzero(np.diff(wanted) * self.bytes_per_row > GAP) + 1
         runs = np.split(wanted, far)
-        starts = [self._place(int(run[0])) for run in runs]
-        ends = [self._place(int(run[-1]) + 1) for run in runs]
+        starts = [self._find_offset(int(run[0])) for run in runs]
+        ends = [self._find_offset(int(run[-1]) + 1) for run in runs]
         found = self._files.cat_ranges([self._path] * len(runs), starts, ends)
         rows = [
-            self._rows(some, int(run[0]), int(run[-1]) + 1)[run - run[0]]
+            self._parse_rows(some, int(run[0]), int(run[-1]) + 1)[run - run[0]]
             for some, run in zip(found, runs, strict=True)
         ]
         return np.concatenate(rows)[back]

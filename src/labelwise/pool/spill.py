@@ -50,15 +50,15 @@ class Spill:
         """
         key = id(state)
         own: dict[int, Any] = {}
-        _each_array(state, lambda array: own.setdefault(id(array), array))
+        _map_arrays(state, lambda array: own.setdefault(id(array), array))
         self._in_memory[key] = sum(array.nbytes for array in own.values())
         if sum(self._in_memory.values()) > self._limit and own:
-            mapped = {number: self._mapped(array, key) for number, array in own.items()}
-            _each_array(state, lambda array: mapped[id(array)])
+            mapped = {number: self._map_to_file(array, key) for number, array in own.items()}
+            _map_arrays(state, lambda array: mapped[id(array)])
             self._in_memory[key] = 0
-        self._leave(key)
+        self._release_pages(key)
 
-    def _mapped(self, array: Any, key: int) -> Any:
+    def _map_to_file(self, array: Any, key: int) -> Any:
         """The same numbers, mapped from a file."""
         try:
             with tempfile.TemporaryFile(dir=self._folder, prefix="labelwise-") as file:
@@ -76,7 +76,7 @@ class Spill:
         self.written += array.nbytes
         return np.frombuffer(pages, dtype=array.dtype).reshape(array.shape)
 
-    def _leave(self, key: int) -> None:
+    def _release_pages(self, key: int) -> None:
         """Let go of the memory of a block's maps; the numbers are in the files."""
         alive = [ref for ref in self._maps.get(key, []) if ref() is not None]
         self._maps[key] = alive
@@ -86,7 +86,7 @@ class Spill:
                 pages.madvise(mmap.MADV_DONTNEED)
 
 
-def _each_array(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_arrays(value: Any, change: Callable[[Any], Any]) -> Any:
     """Put ``change(array)`` in the place of every large array of a nested value.
 
     Arrays that are views belong to someone else and stay.
@@ -96,15 +96,15 @@ def _each_array(value: Any, change: Callable[[Any], Any]) -> Any:
         return change(value) if plain and value.nbytes >= LEAST else value
     if isinstance(value, dict):
         for name, entry in value.items():
-            value[name] = _each_array(entry, change)
+            value[name] = _map_arrays(entry, change)
         return value
     if isinstance(value, list):
-        value[:] = [_each_array(entry, change) for entry in value]
+        value[:] = [_map_arrays(entry, change) for entry in value]
         return value
     if isinstance(value, tuple):
-        entries = [_each_array(entry, change) for entry in value]
+        entries = [_map_arrays(entry, change) for entry in value]
         return type(value)(*entries) if hasattr(value, "_fields") else tuple(entries)
     if type(value).__module__.startswith("labelwise.") and hasattr(value, "__dict__"):
         for name, entry in vars(value).items():
-            object.__setattr__(value, name, _each_array(entry, change))
+            object.__setattr__(value, name, _map_arrays(entry, change))
     return value

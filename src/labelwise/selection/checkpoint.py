@@ -31,7 +31,7 @@ from labelwise.errors import BadInput, StorageFailed
 from labelwise.files import lock_file, to_json, write_atomically, write_json
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.file_patterns import find_row_files
-from labelwise.pool.part_worker import name_of
+from labelwise.pool.part_worker import describe_function
 from labelwise.pool.remote_files import is_remote, remote_facts
 from labelwise.pool.sources import Source, Sources
 from labelwise.selection.result import Selection
@@ -108,7 +108,7 @@ class RecordedShards:
         return found
 
     def _call(self, kind: str, *arguments: Any) -> Any:
-        name = kind if kind == "rows" else f"{kind} {name_of(arguments[0])}"
+        name = kind if kind == "rows" else f"{kind} {describe_function(arguments[0])}"
         if self._calls < self._known:
             return self._replay(name)
         self._restore_states()

@@ -32,7 +32,7 @@ def write_value(file: BinaryIO, value: Any) -> None:
         {'scores': (array([0., 1., 2.]), None, [1, 'a'])}
     """
     arrays: list[Any] = []
-    tree = _tree(value, arrays, {})
+    tree = _to_tree(value, arrays, {})
     file.write(json.dumps([len(arrays), tree]).encode() + b"\n")
     for array in arrays:
         npy.write_array(file, array, allow_pickle=False)
@@ -42,10 +42,10 @@ def read_value(file: BinaryIO, near: Near | None = None) -> Any:
     """Read the next value of a file; ``near`` is for tensors."""
     count, tree = json.loads(file.readline())
     arrays = [npy.read_array(file, allow_pickle=False) for _ in range(count)]
-    return _value(tree, arrays, near or (lambda array: array))
+    return _from_tree(tree, arrays, near or (lambda array: array))
 
 
-def _tree(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
+def _to_tree(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
     """The value as JSON; its arrays are put into a list, each of them once."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -58,20 +58,20 @@ def _tree(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
             arrays.append(np.asarray(to_numpy(value)))
         return ["array" if isinstance(value, np.ndarray) else "tensor", known[id(value)]]
     if isinstance(value, dict):
-        pairs = [[_tree(k, arrays, known), _tree(v, arrays, known)] for k, v in value.items()]
+        pairs = [[_to_tree(k, arrays, known), _to_tree(v, arrays, known)] for k, v in value.items()]
         return ["dict", pairs]
     if type(value) in (list, tuple):
-        return [type(value).__name__, [_tree(entry, arrays, known) for entry in value]]
+        return [type(value).__name__, [_to_tree(entry, arrays, known) for entry in value]]
     kind = type(value)
     if not kind.__module__.startswith("labelwise.") or kind.__qualname__ != kind.__name__:
         raise BadInput(
             f"a {kind.__qualname__} cannot be written down, which resume needs; select without it"
         )
     fields = list(value) if isinstance(value, tuple) else vars(value)
-    return ["object", f"{kind.__module__}:{kind.__name__}", _tree(fields, arrays, known)]
+    return ["object", f"{kind.__module__}:{kind.__name__}", _to_tree(fields, arrays, known)]
 
 
-def _value(tree: Any, arrays: list[Any], near: Near) -> Any:
+def _from_tree(tree: Any, arrays: list[Any], near: Near) -> Any:
     if not isinstance(tree, list):
         return tree
     kind, *rest = tree
@@ -81,17 +81,17 @@ def _value(tree: Any, arrays: list[Any], near: Near) -> Any:
     if kind == "number":
         return arrays[rest[0]][()]
     if kind == "dict":
-        return {_value(k, arrays, near): _value(v, arrays, near) for k, v in rest[0]}
+        return {_from_tree(k, arrays, near): _from_tree(v, arrays, near) for k, v in rest[0]}
     if kind == "object":
-        return _object(rest[0], _value(rest[1], arrays, near))
-    entries = [_value(entry, arrays, near) for entry in rest[0]]
+        return _make_object(rest[0], _from_tree(rest[1], arrays, near))
+    entries = [_from_tree(entry, arrays, near) for entry in rest[0]]
     return tuple(entries) if kind == "tuple" else entries
 
 
-def _object(name: str, fields: Any) -> Any:
+def _make_object(name: str, fields: Any) -> Any:
     """An object of one of labelwise's classes, made from its fields."""
     module, _, kind = name.partition(":")
-    found = getattr(importlib.import_module(module), kind) if _ours(module) else None
+    found = getattr(importlib.import_module(module), kind) if _is_own_module(module) else None
     if not isinstance(found, type) or found.__module__ != module:
         raise BadInput(f"a written value is a {name}, which is no class of labelwise")
     if issubclass(found, tuple):
@@ -101,5 +101,5 @@ def _object(name: str, fields: Any) -> Any:
     return value
 
 
-def _ours(module: str) -> bool:
+def _is_own_module(module: str) -> bool:
     return module.split(".")[0] == "labelwise"

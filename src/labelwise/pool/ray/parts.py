@@ -25,8 +25,15 @@ from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
 from labelwise.pool.blocks import Progress, add_results
 from labelwise.pool.change_guard import FileState, Machine, find_files
-from labelwise.pool.part_worker import Answer, Dumps, name_of, packed, size, unpacked
-from labelwise.pool.parts import Division, Values, as_sent, cut_part
+from labelwise.pool.part_worker import (
+    Answer,
+    Dumps,
+    count_answer_bytes,
+    describe_function,
+    pack_payload,
+    unpack_answer,
+)
+from labelwise.pool.parts import Division, Values, cut_part, prepare_values
 from labelwise.pool.rows import Rows, join_rows, take_rows
 from labelwise.pool.shards import BLOCK_BYTES
 
@@ -95,7 +102,7 @@ class CallTraffic:
 
 
 class HeldShards:
-    """A pool whose rows are held by a crew; a `labelwise.pool.blocks.Shards`.
+    """A pool whose rows are held by workers; a `labelwise.pool.blocks.Shards`.
 
     Attributes:
         labelled: the rows of the labelled items, or None.
@@ -105,7 +112,7 @@ class HeldShards:
 
     def __init__(
         self,
-        crew: WorkerPool,
+        workers: WorkerPool,
         values: Values,
         count: int,
         *,
@@ -120,7 +127,7 @@ class HeldShards:
         """Let every worker open its part.
 
         Args:
-            crew: who holds the rows.
+            workers: hold the rows.
             values: representations by name: paths that every worker can open, or arrays. With a
                 learner, ``inputs``.
             count: how many rows there are.
@@ -133,14 +140,18 @@ class HeldShards:
             progress: told how far a selection has come.
             block_bytes: how much memory one block takes, about.
         """
-        self._crew, self._key = crew, next(_KEYS)
-        self._values, self._block_bytes, self._names = as_sent(values), block_bytes, tuple(names)
+        self._workers, self._key = workers, next(_KEYS)
+        self._values, self._block_bytes, self._names = (
+            prepare_values(values),
+            block_bytes,
+            tuple(names),
+        )
         self._learner: Any = None
         if learner is not None:
-            self._learner = crew.store(packed(crew.dumps, learner, "the learner"))
+            self._learner = workers.store(pack_payload(workers.dumps, learner, "the learner"))
         self._pieces = [piece for _, piece in pieces]
         self._edges = np.cumsum([0, *(length for length, _ in pieces)]) if pieces else None
-        parts = max(min(len(crew), count), 1)
+        parts = max(min(len(workers), count), 1)
         self._division = Division(count, parts, ids=ids, labelled=labelled, edges=self._edges)
         parts = self._division.parts
         self._progress = progress
@@ -173,11 +184,13 @@ class HeldShards:
 
     def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
         """``function(shard, *arguments)`` for every block, in the order of the blocks."""
-        return [result for part in self._call("map", function, arguments) for result in part]
+        parts = self._call_workers("map", function, arguments)
+        return [result for part in parts for result in part]
 
     def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The results of `map` added up, by every worker first; tuples field by field."""
-        parts = [part for part in self._call("sum", function, arguments) if part is not None]
+        found = self._call_workers("sum", function, arguments)
+        parts = [part for part in found if part is not None]
         return reduce(add_results, parts) if parts else None
 
     def rows(self, ids: Ids) -> dict[str, Any]:
@@ -185,24 +198,24 @@ class HeldShards:
         ids = np.asarray(ids, dtype=np.int64)
         owners = self._division.owners(ids)
         visited = np.unique(owners).tolist() or [int(np.argmax(self._division.sizes > 0))]
-        answers = self._ask("rows", visited, lambda number: (ids[owners == number],))
-        return self._in_order([unpacked(answer) for answer in answers], owners)
+        answers = self._ask_workers("rows", visited, lambda number: (ids[owners == number],))
+        return self._in_order([unpack_answer(answer) for answer in answers], owners)
 
     def check_files(self) -> None:
         """Refuse files that have changed since the pool was opened: picks would be of neither."""
-        answers = self._ask("seen", range(len(self._opened)), lambda number: ())
+        answers = self._ask_workers("seen", range(len(self._opened)), lambda number: ())
         for number, answer in enumerate(answers):
-            self._compare(number, unpacked(answer))
+            self._check_file_state(number, unpack_answer(answer))
 
     def close(self) -> None:
         """Let the workers forget the pool."""
         with suppress(ClusterFailed):  # workers that have ended remember nothing
-            for number in range(min(len(self._opened), len(self._crew))):
-                self._crew.send(number, "close", self._key)
+            for number in range(min(len(self._opened), len(self._workers))):
+                self._workers.send(number, "close", self._key)
 
     def _fetch_labelled(self) -> Rows | None:
-        answers = self._ask("labelled", range(len(self._opened)), lambda number: ())
-        some = [rows for rows in map(unpacked, answers) if rows is not None]
+        answers = self._ask_workers("labelled", range(len(self._opened)), lambda number: ())
+        some = [rows for rows in map(unpack_answer, answers) if rows is not None]
         owners = self._division.owners(self._division.labelled)
         return self._in_order(some, owners) if some else None
 
@@ -213,21 +226,21 @@ class HeldShards:
             return joined
         return take_rows(joined, np.argsort(np.argsort(owners, kind="stable")))
 
-    def _call(self, kind: str, function: Callable[..., Any], arguments: Any) -> list[Any]:
-        name = name_of(function)
-        payload = packed(self._crew.dumps, (function, arguments), f"the strategy's {name}")
-        sent = self._crew.store(payload)
+    def _call_workers(self, kind: str, function: Callable[..., Any], arguments: Any) -> list[Any]:
+        name = describe_function(function)
+        payload = pack_payload(self._workers.dumps, (function, arguments), f"the strategy's {name}")
+        sent = self._workers.store(payload)
         everywhere = range(len(self._opened))
-        answers = self._ask("call", everywhere, lambda number: (kind, sent), name)
+        answers = self._ask_workers("call", everywhere, lambda number: (kind, sent), name)
         self._log.append((kind, payload))
-        results = [unpacked(answer) for answer in answers]
+        results = [unpack_answer(answer) for answer in answers]
         if not any(remembers for _, remembers, _ in results):
             self._log.clear()
         self.traffic[name].sent += len(payload) * len(answers)
         self.traffic[name].seconds += sum(seconds for _, _, seconds in results)
         return [result for result, _, _ in results]
 
-    def _ask(
+    def _ask_workers(
         self,
         method: str,
         numbers: Sequence[int],
@@ -239,15 +252,15 @@ class HeldShards:
         lost: dict[int, str] = {}
         for _ in range(1 + RESTORES):
             if lost:
-                self._restore(lost)
+                self._restore_workers(lost)
             left = [number for number in numbers if number not in found]
-            with self._crew.steady:  # a worker that another thread makes again holds nothing
-                opening = [(number, sent) for number in left for sent in self._open(number)]
-                calls = [self._crew.send(n, method, self._key, *arguments(n)) for n in left]
-            answers = self._crew.collect([*(sent for _, sent in opening), *calls])
+            with self._workers.steady:  # a worker that another thread makes again holds nothing
+                opening = [(number, sent) for number in left for sent in self._open_part(number)]
+                calls = [self._workers.send(n, method, self._key, *arguments(n)) for n in left]
+            answers = self._workers.collect([*(sent for _, sent in opening), *calls])
             for (number, _), answer in zip(opening, answers[: len(opening)], strict=True):
                 if not isinstance(answer, LostAnswer):
-                    self._compare(number, unpacked(answer))
+                    self._check_file_state(number, unpack_answer(answer))
             lost = {}
             for number, answer in zip(left, answers[len(opening) :], strict=True):
                 if isinstance(answer, LostAnswer):
@@ -255,29 +268,29 @@ class HeldShards:
                 else:
                     found[number] = answer
             if not lost:
-                return self._counted(name or method, [found[number] for number in numbers])
+                return self._count_traffic(name or method, [found[number] for number in numbers])
         number, why = next(iter(lost.items()))
         raise ClusterFailed(
             f"part {number + 1} of {len(self._opened)} was lost {1 + RESTORES} times in one call "
             f"({why}); look for what ends it, such as a node without enough memory"
         )
 
-    def _open(self, number: int) -> list[Any]:
+    def _open_part(self, number: int) -> list[Any]:
         """Let a worker that does not hold its part open it and go through the calls so far."""
-        if self._opened[number] == self._crew.generations[number]:
+        if self._opened[number] == self._workers.generations[number]:
             return []
         facts: Any = {"names": self._names, "block_bytes": self._block_bytes}
         part = cut_part(self._division, number, self._values, **facts)
         pieces = self._pieces
         if self._edges is not None:
             pieces = pieces[slice(*np.searchsorted(self._edges, [part.first, part.last]))]
-        sent = [self._crew.send(number, "open", self._key, part, self._learner, *pieces)]
+        sent = [self._workers.send(number, "open", self._key, part, self._learner, *pieces)]
         for kind, payload in self._log:
-            sent.append(self._crew.send(number, "replay", self._key, kind, payload))
-        self._opened[number] = self._crew.generations[number]
+            sent.append(self._workers.send(number, "replay", self._key, kind, payload))
+        self._opened[number] = self._workers.generations[number]
         return sent
 
-    def _compare(self, number: int, seen: FileState | None) -> None:
+    def _check_file_state(self, number: int, seen: FileState | None) -> None:
         """Refuse files that are not what they were; nothing is seen by a call that is repeated."""
         if seen is None:
             return
@@ -287,15 +300,15 @@ class HeldShards:
         ):
             raise BadInput(change)
 
-    def _restore(self, lost: dict[int, str]) -> None:
+    def _restore_workers(self, lost: dict[int, str]) -> None:
         stage = f"restoring {len(lost)} of {len(self._opened)} parts"
         self.progress(stage, 0, 1)
-        self._crew.replace(list(lost), [self._opened[number] for number in lost])
+        self._workers.replace(list(lost), [self._opened[number] for number in lost])
         self.restore_state += len(lost)
         self.progress(stage, 1, 1)
 
-    def _counted(self, name: str, answers: list[Answer]) -> list[Answer]:
+    def _count_traffic(self, name: str, answers: list[Answer]) -> list[Answer]:
         traffic = self.traffic.setdefault(name, CallTraffic())
         traffic.calls += 1
-        traffic.received += sum(map(size, answers))
+        traffic.received += sum(map(count_answer_bytes, answers))
         return answers

@@ -8,40 +8,40 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from labelwise.pool.part_worker import name_of, packed, unpacked
+from labelwise.pool.part_worker import describe_function, pack_payload, unpack_answer
 from labelwise.pool.ray.parts import RESTORES, ClusterFailed, LostAnswer, WorkerPool
 
 
 class RayProcess:
     """One process of a cluster, with the method `submit` of `concurrent.futures.Executor`."""
 
-    def __init__(self, crew: WorkerPool, number: int) -> None:
-        """Stand for a worker of a crew. A thread of this process waits for its answers."""
-        self._crew, self._number = crew, number
+    def __init__(self, workers: WorkerPool, number: int) -> None:
+        """Stand for one worker. A thread of this process waits for its answers."""
+        self._workers, self._number = workers, number
         self._waiter = ThreadPoolExecutor(1, thread_name_prefix="labelwise-ray")
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """``function(*arguments)`` over there; calls are made one after the other."""
-        what = f"the call of {name_of(function)}"
-        payload = packed(self._crew.dumps, (function, arguments), what)
-        return self._waiter.submit(self._call, payload)
+        what = f"the call of {describe_function(function)}"
+        payload = pack_payload(self._workers.dumps, (function, arguments), what)
+        return self._waiter.submit(self._call_worker, payload)
 
     def shutdown(self, *, wait: bool = True) -> None:
         """Make no call after the one that is being made; wait until that has ended, if asked."""
         self._waiter.shutdown(wait=wait, cancel_futures=True)
 
-    def _call(self, payload: bytes) -> Any:
+    def _call_worker(self, payload: bytes) -> Any:
         why = ""
         for _ in range(1 + RESTORES):
-            sent = self._crew.send(self._number, "run", payload)
-            (answer,) = self._crew.collect([sent])
+            sent = self._workers.send(self._number, "run", payload)
+            (answer,) = self._workers.collect([sent])
             if not isinstance(answer, LostAnswer):
-                return unpacked(answer)
+                return unpack_answer(answer)
             why = answer.why
-            self._crew.replace([self._number])
+            self._workers.replace([self._number])
         raise ClusterFailed(
-            f"process {self._number + 1} of {len(self._crew)} was lost {1 + RESTORES} times in one "
-            f"call ({why}); look for what ends it, such as a node without enough memory"
+            f"process {self._number + 1} of {len(self._workers)} was lost {1 + RESTORES} times in "
+            f"one call ({why}); look for what ends it, such as a node without enough memory"
         )
 
 
@@ -63,13 +63,13 @@ def ray_processes(
     """
     from labelwise.pool.ray.shards import RayActors
 
-    with RayActors(count, on=on, gpus=gpus) as crew:
-        processes = [RayProcess(crew, number) for number in range(len(crew))]
+    with RayActors(count, on=on, gpus=gpus) as workers:
+        processes = [RayProcess(workers, number) for number in range(len(workers))]
         try:
             yield processes
         finally:
             for process in processes:  # before a call ends, lest the next of its process begin
                 process.shutdown(wait=False)
-            crew.close()  # ends calls that nobody waits for
+            workers.close()  # ends calls that nobody waits for
             for process in processes:
                 process.shutdown()

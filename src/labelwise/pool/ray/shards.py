@@ -38,11 +38,11 @@ from labelwise.pool.ray.supervision import (
     check_joined,
     check_listens,
     check_version,
-    no_room,
-    say_slow,
-    slow_cluster,
-    unwelcome,
-    wanted,
+    describe_failed_start,
+    describe_full_cluster,
+    describe_slow_cluster,
+    find_address,
+    warn_slow_cluster,
 )
 
 try:
@@ -82,7 +82,7 @@ def connect(on: str = "ray", actors: int | None = None) -> None:
             from outside through Ray's client.
         actors: how many processes a cluster that is started here must have room for.
     """
-    address = wanted(on)
+    address = find_address(on)
     if ray.is_initialized():
         if on != "ray":
             check_joined(address, _joined())
@@ -378,7 +378,7 @@ class RayActors:
             self._make(list(why))
             why = self._welcome(list(why))
         if why:
-            raise ClusterFailed(unwelcome(next(iter(why.values()))))
+            raise ClusterFailed(describe_failed_start(next(iter(why.values()))))
 
     def _welcome(self, numbers: Sequence[int]) -> dict[int, str]:
         """Hear from actors as they start, and of those that are lost; one gives the others time."""
@@ -395,7 +395,7 @@ class RayActors:
                     raise ClusterFailed(self._why_late(len(waiting), patience))
                 if patience.is_slow and not said:
                     said = True
-                    say_slow(patience.most)
+                    warn_slow_cluster(patience.most)
                 continue
             number, patience = asked[done[0]], self._patience()
             try:
@@ -406,7 +406,7 @@ class RayActors:
                 self._open()  # else it has ended because all of them have
                 lost[number] = first_line(error)
                 if getattr(error, "actor_init_failed", True):
-                    raise ClusterFailed(unwelcome(lost[number])) from error
+                    raise ClusterFailed(describe_failed_start(lost[number])) from error
         return lost
 
     def _patience(self) -> StartPatience:
@@ -415,11 +415,11 @@ class RayActors:
 
     def _why_late(self, late: int, patience: StartPatience) -> str:
         if not patience.others_start:
-            return slow_cluster(patience.seconds)
+            return describe_slow_cluster(patience.seconds)
         free, there = self._connection.ask(_free_resources), self._connection.ask(_resources)
         names = ("CPU", "GPU") if self._gpus else ("CPU",)
         room = {name: (free.get(name, 0), there.get(name, 0)) for name in names}
-        return no_room(late, len(self), patience.seconds, room)
+        return describe_full_cluster(late, len(self), patience.seconds, room)
 
 
 _REMOTE = ray.remote(_Actor)
@@ -528,14 +528,14 @@ def open_ray_shards(
         labelled: ids of the items that are labelled already.
         progress: told how far a selection has come.
     """
-    crew = on if isinstance(on, RayActors) else RayActors(actors, on=on)
+    workers = on if isinstance(on, RayActors) else RayActors(actors, on=on)
     try:
-        shards = RayShards(crew, values, count, ids=ids, labelled=labelled, progress=progress)
+        shards = RayShards(workers, values, count, ids=ids, labelled=labelled, progress=progress)
         try:
             yield shards
             shards.check_files()
         finally:
             shards.close()
     finally:
-        if crew is not on:
-            crew.close()
+        if workers is not on:
+            workers.close()

@@ -32,11 +32,11 @@ LISTEN_SECONDS = 5.0
 """How long a machine may take to accept a connection."""
 
 
-def wanted(on: str) -> str:
+def find_address(on: str) -> str:
     """The address that a user means; empty where Ray is to be started here.
 
     Example:
-        >>> wanted("ray:node:6379"), wanted("ray://node:10001")
+        >>> find_address("ray:node:6379"), find_address("ray://node:10001")
         ('node:6379', 'ray://node:10001')
     """
     if on != "ray" and not on.startswith("ray:"):
@@ -183,7 +183,7 @@ LEAVE_SECONDS = 5.0
 T = TypeVar("T")
 
 
-def in_thread(function: Callable[[], T]) -> "Future[T]":
+def run_in_thread(function: Callable[[], T]) -> "Future[T]":
     """What a function will return, if ever: its thread does not keep this process from ending."""
     answer: Future[T] = Future()
 
@@ -250,7 +250,7 @@ class ClusterConnection:
     def ask(self, question: Callable[[], T]) -> T:
         """What a question returns or raises; it may wait for a head that has gone meanwhile."""
         with self.use():
-            answer = in_thread(question)
+            answer = run_in_thread(question)
             while wait([answer], timeout=CHECK_SECONDS).not_done:
                 self.check()
             return answer.result()
@@ -276,7 +276,7 @@ class ClusterConnection:
                     "the selection again"
                 )
                 self.close()
-                wait([in_thread(self._leave)], timeout=LEAVE_SECONDS)
+                wait([run_in_thread(self._leave)], timeout=LEAVE_SECONDS)
         raise ClusterFailed(self._lost) from cause
 
 
@@ -330,7 +330,7 @@ class StartPatience:
         return self.seconds >= self.most
 
 
-def slow_cluster(seconds: float) -> str:
+def describe_slow_cluster(seconds: float) -> str:
     """No process of any kind has started for so long."""
     return (
         f"no process of the cluster started within {seconds:.0f} s; look at its nodes, which may "
@@ -338,7 +338,9 @@ def slow_cluster(seconds: float) -> str:
     )
 
 
-def no_room(late: int, count: int, seconds: float, room: Mapping[str, tuple[float, float]]) -> str:
+def describe_full_cluster(
+    late: int, count: int, seconds: float, room: Mapping[str, tuple[float, float]]
+) -> str:
     """Processes start, but actors do not.
 
     Args:
@@ -348,7 +350,7 @@ def no_room(late: int, count: int, seconds: float, room: Mapping[str, tuple[floa
         room: by what an actor needs, how much is free and how much there is in the cluster.
 
     Example:
-        >>> no_room(1, 2, 45, {"CPU": (0, 8), "GPU": (1, 2)})  # doctest: +ELLIPSIS
+        >>> describe_full_cluster(1, 2, 45, {"CPU": (0, 8), "GPU": (1, 2)})  # doctest: +ELLIPSIS
         "1 of 2 ... each needs a CPU and a GPU, and 0 of the cluster's 8 CPUs and 1 of its 2 GPUs...
     """
     whose = ["the cluster's", *["its"] * len(room)]
@@ -363,13 +365,13 @@ def no_room(late: int, count: int, seconds: float, room: Mapping[str, tuple[floa
     )
 
 
-def say_slow(most: float) -> None:
+def warn_slow_cluster(most: float) -> None:
     """Warn that a cluster may be given up after so many seconds."""
     words = "no process of the cluster has started yet; its nodes may be busy or without memory"
     warnings.warn(f"{words}; waiting for {most:.0f} s in all", LabelwiseWarning, stacklevel=3)
 
 
-def unwelcome(why: str) -> str:
+def describe_failed_start(why: str) -> str:
     """An actor was lost before it said anything."""
     return f"an actor ended while it started ({why}); every node needs the same labelwise as this"
 
