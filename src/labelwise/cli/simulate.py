@@ -256,6 +256,7 @@ def run_demo(
         runs = run_demo(plan, progress)
     comparisons = compare_strategies(plan.counts, group_accuracies(runs))
     seconds = time.perf_counter() - begin
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, render_demo_page(plan, runs, comparisons, seconds))
     head, *rows = make_rows(plan, comparisons)
     print_table(
