@@ -84,7 +84,7 @@ def test_a_planted_block_of_undecided_items_wins(formula, models):
 def test_rows_are_measured_a_few_at_a_time(formula, monkeypatch):
     probabilities = make_probabilities(1000, 5).astype(np.float32)
     whole = select(formula, 40, probabilities=probabilities)
-    monkeypatch.setattr("labelwise.kernels.float64_blocks.CHUNK_ON_PROCESSOR", 64 * 5)
+    monkeypatch.setattr("labelwise.kernels.float64_blocks.HOST_CHUNK", 64 * 5)
     pieces = select(formula, 40, probabilities=probabilities)
     assert pieces.ids.tolist() == whole.ids.tolist()
     expected = formula(probabilities.astype(np.float64))
