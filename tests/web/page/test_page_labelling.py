@@ -201,7 +201,7 @@ def test_single_keys_can_be_switched_off(make, visit):
     page = visit(make(5).url)
     first = shown(page)
     page.keyboard.press("?")
-    page.get_by_label("Single keys act at once").uncheck()
+    page.get_by_label("Use single-key shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("3")
     assert shown(page) == first

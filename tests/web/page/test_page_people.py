@@ -71,7 +71,7 @@ def test_review_settles_disagreements(make, visit):
     page.locator(".review .stage[data-item]").wait_for()  # until then, the item to label is shown
     first = shown(page)
     assert first in (0, 1)
-    votes = page.get_by_role("list", name="What people said")
+    votes = page.get_by_role("list", name="Votes")
     assert votes.get_by_role("listitem").all_inner_texts() == ["1\nKim <b>bold</b>", "2\nLee"]
     press_and_see(page, "2")
     page.keyboard.press("1")

@@ -140,7 +140,7 @@ class App {
     );
     if (kind !== this.sendingWas && (kind === "away" || this.sendingWas === "away"))
       notice(
-        kind === "away" ? `${gone}. Go on: labels are kept here and sent later` : "The server is back",
+        kind === "away" ? `${gone}. You can continue: labels are kept in this browser and sent later` : "The server is back",
         kind,
       );
     if (kind !== "busy") this.sendingWas = kind;
@@ -154,7 +154,7 @@ class App {
       notice(
         entries.length
           ? `${count(entries.length, "label")} kept in this browser; trying again now`
-          : "Every label is with the server",
+          : "All labels are saved on the server",
       );
   }
 
@@ -168,9 +168,9 @@ class App {
       const { length } = await this.desk.undo();
       notice(
         length > 1
-          ? `${count(length, "item")} taken back`
+          ? `${count(length, "item")} undone`
           : length
-            ? "Taken back"
+            ? "Undone"
             : "There is nothing to undo",
       );
       this.desk.look();

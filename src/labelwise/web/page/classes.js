@@ -160,7 +160,7 @@ export class ClassBar {
       event.preventDefault();
       const value = Number(this.field.value.trim().replace(",", "."));
       const bad = !this.field.value.trim() || !Number.isFinite(value);
-      this.field.setCustomValidity(bad ? "Type a number, as 3.5" : "");
+      this.field.setCustomValidity(bad ? "Enter a number such as 3.5" : "");
       if (!this.field.reportValidity()) return;
       this.field.value = "";
       this.choose(value, String(value));

@@ -176,7 +176,7 @@ export class Desk extends EventTarget {
   async #withdraw() {
     await this.outbox.flush();
     if (this.outbox.entries.length)
-      throw new Away("the server is away; what is sent already can be undone when it is back");
+      throw new Away("the server does not answer; labels that were sent can be undone when it is back");
     return (await post("/api/undo")).item;
   }
 
@@ -191,14 +191,14 @@ export class Desk extends EventTarget {
       this.#reached();
       this.dispatchEvent(new Event("state"));
       if (grown && this.session.free) await this.#learnClasses();
-      // Loans of others lapse without news, so who waits for them asks again and again.
+      // Leases of others expire without an event, so a waiting page asks again and again.
       if (!this.items.length && (grown || state.batch?.waiting)) await this.borrow();
     } catch (error) {
       this.#missed(error);
     }
   }
 
-  /** After a long absence the loans have lapsed, the one in sight too: borrow anew. */
+  /** After a long absence all leases have expired, that of the shown item too: lease new items. */
   async renew() {
     const now = Date.now();
     if (this.items.some((item) => item.until > now)) return;

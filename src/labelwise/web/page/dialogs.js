@@ -53,7 +53,7 @@ export function askName(current = "") {
         h(
           "p",
           {},
-          "Your labels are kept under this name, so that a second opinion can be told from a first.",
+          "Your labels are stored under this name, so that labels of different people can be compared.",
         ),
         field,
         h("button", { type: "submit", class: "main" }, "Start labelling"),
@@ -102,19 +102,19 @@ export function askReason() {
 }
 
 const HELP = [
-  ["1 – 9, 0, letters", "choose the class with that key"],
+  ["1 – 9, 0, letters", "label with the class of that key"],
   ["← → ↑ ↓", "move along the classes"],
-  ["Enter", "confirm the class you are on"],
+  ["Enter", "label with the selected class"],
   ["/", "find a class by name, where there are many"],
   ["u", "undo the last label or skip"],
   ["s", "skip the item, with a reason"],
-  ["m", "show the model's guess (hidden until you ask, so that it does not sway you)"],
+  ["m", "show the model's guess (hidden by default, because it influences how people label)"],
   ["l  g  r", "one item at a time, grid, review"],
   ["?", "this help"],
 ];
 const GRID_HELP = [
-  ["Space", "select or leave the item you are on"],
-  ["Shift + arrows or click", "select a run of items"],
+  ["Space", "select or deselect the current item"],
+  ["Shift + arrows or click", "select a range of items"],
   ["Ctrl + a", "select all; Escape selects none"],
   ["a class's key", "label all selected items"],
 ];
@@ -133,7 +133,7 @@ export function showHelp(settings, refused) {
       keyTable(HELP),
       h("h3", {}, "In the grid"),
       keyTable(GRID_HELP),
-      h("label", { class: "switch" }, box, "Single keys act at once"),
+      h("label", { class: "switch" }, box, "Use single-key shortcuts"),
       h(
         "p",
         { class: "soft" },

@@ -22,7 +22,7 @@ export function loadPicture(item) {
           h(
             "p",
             { class: "broken" },
-            "This picture could not be shown. Skip it, or look at its file: ",
+            "This image could not be shown. Skip it, or check its file: ",
             item.name ?? "",
           ),
         );

@@ -127,7 +127,7 @@ export class GridView {
       tile.setAttribute("aria-selected", String(this.selected.has(item)));
     const text = this.selected.size
       ? `${this.selected.size} of ${count(this.items.length, "item")} selected: press their class`
-      : "Select the items that are alike, then press their class. Shift selects a run.";
+      : "Select the items that are alike, then press their class. Shift selects a range.";
     if (this.note.textContent !== text) ((this.note.textContent = text), announce(text));
   }
 

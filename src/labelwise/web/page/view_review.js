@@ -17,7 +17,7 @@ export class ReviewView {
       () => desk.classesChanged(),
     );
     this.stage = h("div", { class: "stage" });
-    this.votes = h("ul", { class: "votes", "aria-label": "What people said" });
+    this.votes = h("ul", { class: "votes", "aria-label": "Votes" });
     this.actions = h(
       "div",
       { class: "actions", role: "group", "aria-label": "Actions" },
@@ -59,7 +59,7 @@ export class ReviewView {
             "div",
             { class: "waiting" },
             h("h2", {}, "No disagreements"),
-            h("p", {}, "Items that people label differently appear here, to be settled."),
+            h("p", {}, "Items that people label differently appear here, so that you can resolve them."),
           ),
     );
     if (first) this.stage.dataset.item = first.id;
@@ -70,13 +70,13 @@ export class ReviewView {
           "li",
           {},
           h("strong", {}, this.#name(vote.label)),
-          h("span", { class: "soft" }, vote.by || "nobody named"),
+          h("span", { class: "soft" }, vote.by || "without a name"),
         ),
       ),
     );
     if (first && this.told !== first.id)
       announce(
-        `${this.cases.length} to settle. ${describeItem(first.item)}. ${first.votes.map((vote) => `${vote.by} said ${this.#name(vote.label)}`).join(", ")}`,
+        `${this.cases.length} to resolve. ${describeItem(first.item)}. ${first.votes.map((vote) => `${vote.by}: ${this.#name(vote.label)}`).join(", ")}`,
       );
     this.told = first?.id;
   }
@@ -93,7 +93,7 @@ export class ReviewView {
       await post("/api/resolve", { id: first.id, label: value });
       this.cases = this.cases.filter((one) => one !== first);
       this.desk.settled(first.item);
-      notice(`Settled as ${name}`);
+      notice(`Resolved as ${name}`);
       this.desk.look();
     } catch (error) {
       notice(error.message, "bad");

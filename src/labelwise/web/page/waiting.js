@@ -30,26 +30,26 @@ export function waitIsOver(element) {
 function words(desk, state, unsent) {
   if (desk.away) {
     const kept = unsent
-      ? `${count(unsent, "label")} kept in this browser, to be sent as soon as it is back. `
+      ? `${count(unsent, "label")} kept in this browser and sent as soon as the server answers. `
       : "";
-    return ["The server does not answer", `${kept}Trying again by itself.`];
+    return ["The server does not answer", `${kept}Retrying automatically.`];
   }
-  if (!state) return ["One moment", "Fetching the first items."];
+  if (!state) return ["One moment", "Loading the first items."];
   if (state.items && state.labelled + state.skipped >= state.items)
     return ["Every item is done", "There is nothing left to label in this pool."];
   if (state.batch?.waiting)
     return [
       "Nothing left for you at the moment",
-      `The last ${count(state.batch.waiting, "item")} of this batch ${state.batch.waiting === 1 ? "is" : "are"} with other people. The next batch appears here by itself.`,
+      `The last ${count(state.batch.waiting, "item")} of this batch ${state.batch.waiting === 1 ? "is" : "are"} with other people. The next batch appears here automatically.`,
     ];
   if (state.training.running)
-    return [`Batch ${state.batch?.number ?? ""} is complete`, "The next one appears here by itself."];
+    return [`Batch ${state.batch?.number ?? ""} is complete`, "The next one appears here automatically."];
   if (state.training.error)
-    return ["The next batch could not be chosen", "All labels are safe. Look at the reason, then try again."];
+    return ["The next batch could not be selected", "All labels are saved. Read the reason, then try again."];
   return [
     state.batch ? `Batch ${state.batch.number} is complete` : "No batch yet",
     state.training.trains === false
       ? "This server does not train. Run labelwise train and labelwise ask; the items then appear here."
-      : "Training begins by itself; the next batch appears here.",
+      : "Training starts automatically; the next batch appears here.",
   ];
 }
