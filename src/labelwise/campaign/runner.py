@@ -187,7 +187,7 @@ def is_training_lost(training: Training, now: float) -> bool:
 def _is_running(pid: int, seconds: float) -> bool:
     """Whether a process runs that already ran some seconds ago.
 
-    PIDs are reused: after a container restart the recorded PID is often our own.
+    The system may have given the PID to a new process, even to this one in a restarted container.
     """
     age = _read_process_age(pid)
     if age is not None and age + 1.0 < seconds:

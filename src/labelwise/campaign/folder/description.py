@@ -115,7 +115,7 @@ def remove_password(url: str) -> str:
 
 
 def choose_storage_url(url: str | None) -> str | None:
-    """Storage URL for a new campaign; relative SQLite paths are made absolute."""
+    """URL of the record of a new campaign, with the absolute path of an SQLite file."""
     url = url or os.environ.get(STORAGE_VARIABLE)
     if url is None:
         return None

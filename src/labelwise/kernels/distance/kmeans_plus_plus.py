@@ -389,7 +389,7 @@ def bound_rates(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) ->
 
 
 def _bound_distances(norm: float, norms: Any) -> Any:
-    """Triangle-inequality upper bound on the squared distance to a center."""
+    """Upper bound of the squared distance to a center, by the triangle inequality."""
     finest = np.finfo(norms.dtype)
     bounds = np.sqrt(norms, dtype=np.float64)
     bounds += np.sqrt(norm)
