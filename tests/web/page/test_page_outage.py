@@ -110,5 +110,5 @@ def test_a_refused_label_is_shown_and_does_not_hold_up_the_others(make, visit):
     )
     page.reload()
     page.locator(".status.bad").get_by_text("1 label refused").click()
-    wait_told(page, "no class")
+    wait_told(page, "not a class")
     until(lambda: labelling.votes() == {first: {"Ada": "4"}})
