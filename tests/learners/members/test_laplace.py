@@ -267,7 +267,7 @@ def test_what_cannot_be_computed_is_refused():
     layer = head(outputs=1)
     with pytest.raises(BadInput, match="residuals of an output are all 0; give the noise"):
         fitted(layer, (with_one(FEATURES) @ flat(layer))[:, None])
-    with pytest.raises(BadInput, match="no posterior yet"):
+    with pytest.raises(BadInput, match="not trained yet"):
         LaplaceMembers().posterior  # noqa: B018
     with pytest.raises(BadInput, match="no weights are drawn yet"):
         LaplaceMembers().outputs(nn.Sequential(layer), "0", FEATURES, FEATURES)
