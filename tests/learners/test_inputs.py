@@ -187,7 +187,7 @@ class Stream(IterableDataset):
         ((i for i in range(3)), "a sequence with a length; got generator"),
         (5, "a sequence with a length; got int"),
         ([[1, 2], [3]], "the lists of the inputs differ in length; pad them to one length"),
-        ("nowhere.npy", "there is no file nowhere.npy"),
+        ("nowhere.npy", "nowhere.npy does not exist"),
     ],
 )
 def test_other_forms_are_refused(form, message):

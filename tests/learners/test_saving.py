@@ -43,7 +43,7 @@ def test_saving_again_replaces_the_files(tmp_path):
 
 
 def test_a_folder_without_a_learner_says_so(tmp_path):
-    with pytest.raises(BadInput, match=r"no saved learner .*: no file learner.json"):
+    with pytest.raises(BadInput, match=r"no saved learner: learner.json is missing"):
         saving.load_learner(tmp_path / "nothing", "TorchLearner")
 
 

@@ -110,11 +110,11 @@ def test_a_process_that_ends_while_the_others_are_ended_is_not_made_again(actors
     with ray_processes("ray", 2) as (first, second):
         calls = [process.submit(time.sleep, 1000) for process in (first, second)]
         wait_until_running(*calls)
-        crew = first._crew
+        workers = first._workers
     for call in calls:
         with pytest.raises(ClusterFailed, match="these actors have ended"):
             call.result()
-    assert crew.generations == [0, 0] and not crew._handles
+    assert workers.generations == [0, 0] and not workers._handles
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
