@@ -2,7 +2,7 @@
 
 A fixed random share of the pool is reserved for the holdout. The strategy never sees reserved
 items; every batch takes its share from them at random. So the holdout is a random sample of the
-pool, whatever the strategy prefers.
+pool for every strategy.
 """
 
 import math
@@ -34,14 +34,14 @@ RESERVED, DRAWN = 51, 52
 
 @dataclass(frozen=True)
 class CampaignState:
-    """What the next batch depends on, copied from the ledger.
+    """The state that determines the next batch, copied from the ledger.
 
     Attributes:
         settings: of the campaign.
         batch: number of the next batch.
         trained: the training whose model selects, or None.
         taken: items that were asked for or labelled, and cannot be picked.
-        context: the items of these that are trained on, or will be when they are labelled.
+        context: training items, labelled or waiting for a label; without the holdout.
         labels: of the items that are trained on.
         measured: labels of the holdout.
         batches: all batches so far.
@@ -82,7 +82,7 @@ class CampaignState:
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """What to select a batch by."""
+    """Parameters of a selection."""
 
     strategy: str
     options: Mapping[str, Any]
@@ -127,7 +127,7 @@ def make_request(
 
 
 def _choose_budget(pool: Pool, state: CampaignState, wanted: int | None) -> int:
-    """The wanted number of items, else the setting, or what is left if that is less."""
+    """The requested number of items, or the setting, limited to the remaining items."""
     left = count_free(pool, state.taken)
     if not left:
         raise BadInput(
@@ -178,7 +178,7 @@ def select_batch(
 def _select_items(
     model: CampaignModel, state: CampaignState, request: BatchRequest, progress: Progress | None
 ) -> tuple[Selection, Ids]:
-    """The picks in order, holdout items among them, and which these are."""
+    """The picks in order, including holdout items, and the ids of the latter."""
     settings, ids = state.settings, model.pool.ids
     assert ids is not None
     free = ~np.isin(ids, state.taken)
@@ -201,7 +201,7 @@ def _select_items(
 
 
 def _count_holdout(state: CampaignState, budget: int, reserved: int, others: int) -> int:
-    """Number of holdout picks, so that their share is right over all batches."""
+    """Number of holdout picks that keeps their share over all batches."""
     share = state.settings.validation
     wanted = round(share * (state.asked + budget)) - state.holdout
     wanted = min(max(wanted, 0), math.ceil(share * budget))

@@ -86,7 +86,7 @@ class Campaign(Desk):
         self.home = None if home is None else Path(home)
         self._progress = progress
         self._model = CampaignModel(pool, learner)
-        self._model_lock = threading.RLock()  # a learner does one thing at a time
+        self._model_lock = threading.RLock()  # serializes the use of the learner
         self.start(len(pool), **settings)
         asked = self.look(lambda ledger: np.fromiter(ledger.asked_ids, dtype=np.int64))
         missing = asked[~pool.index.contains(asked)]
@@ -98,7 +98,7 @@ class Campaign(Desk):
 
     @property
     def desk(self) -> Desk:
-        """The campaign as the people who label see it."""
+        """The campaign without its model, for annotators."""
         return self
 
     def tell(
@@ -135,9 +135,9 @@ class Campaign(Desk):
         selected with the model of the last `train`; nothing is trained here.
 
         Args:
-            strategy: the setting if None, and the setting ``first`` before there is a model. A
-                number is taken for the budget.
-            budget: number of items; the setting ``batch`` if None, or what is left of the pool.
+            strategy: the setting if None, or the setting ``first`` before there is a model. A
+                number is used as the budget.
+            budget: number of items; the setting ``batch`` if None, limited to the remaining pool.
             seed: decides every draw; follows from the campaign's seed if None.
             expected: length that the record must have, from `Ledger.length`.
             ahead: open the next batch as soon as only the tail of the last one is open.
@@ -172,7 +172,7 @@ class Campaign(Desk):
     def _read_state(
         self, ledger: Ledger, ahead: bool, expected: int | None
     ) -> Asked | CampaignState:
-        """The open batch, or what a new one depends on."""
+        """The open batch, or the state that determines a new one."""
         settings = self.settings_of(ledger)
         check_expected(ledger, expected)
         batch = batches.find_open_batch(ledger, ahead)
@@ -192,7 +192,7 @@ class Campaign(Desk):
 
         Args:
             seed: of the training; follows from the campaign's seed if None.
-            by: who starts it.
+            by: the annotator who starts it.
             lost: if given, a training in the record that has not ended is a `Conflict`, unless
                 ``lost(training, now)`` says that it never will.
 

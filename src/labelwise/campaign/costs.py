@@ -1,7 +1,7 @@
-r"""Costs of labelling so far, and what is left of a budget in labels, money or hours.
+r"""Costs of labelling so far, and the remaining budget in labels, money or hours.
 
 The time per label is the **median** of the measured times, and each time counts for at most ten
-medians, so that a page left open over lunch does not count as an hour of labelling. With
+medians, so that a page left open during a break hardly counts. With
 :math:`t_i` the measured times and :math:`\tilde t` their median, the time worked is
 
 .. math:: \sum_i \min(t_i, 10 \, \tilde t) + (\text{labels without a time}) \cdot \tilde t ,
@@ -48,7 +48,7 @@ class LabelTimes:
 
 @dataclass(frozen=True)
 class CampaignCost:
-    """The cost of a campaign so far, and what is left of its budget.
+    """The cost of a campaign so far, and its remaining budget.
 
     Attributes:
         labels: number of current labels, of all annotators.
@@ -85,7 +85,7 @@ def summarize_times(seconds: Iterable[float | None]) -> LabelTimes:
     if not known:
         return LabelTimes(0, None, None)
     typical = statistics.median(known)
-    # If most times are 0, as after labelling many items at once, there is no limit.
+    # Do not cut if most times are 0, as after labelling many items at once.
     longest = MAX_MEDIANS * typical if typical > 0 else math.inf
     mean = statistics.fmean(min(value, longest) for value in known)
     return LabelTimes(len(known), typical, mean)

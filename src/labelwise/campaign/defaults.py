@@ -51,7 +51,7 @@ def check_strategy(settings: Settings) -> None:
     strategy = get(settings.strategy)
     sets = [strategy.needs, *strategy.or_needs]
     served = next((names for names in sets if set(names) <= offered), None)
-    if served is not None and served != ("outputs",):  # those are read from several models
+    if served is not None and served != ("outputs",):  # outputs need several models
         return
     wanted = ", or ".join(" and ".join(names) for names in sets)
     task = "a regression" if settings.regression else "a campaign's model"

@@ -1,7 +1,7 @@
-"""Explanations: one sentence on why an item was picked, from what its batch recorded.
+"""Explanations: one sentence on why an item was picked, from the event of its batch.
 
-The model's prediction is never shown, because people who see it label differently; its confidence
-may be.
+The model's prediction is never shown, because it would bias annotators; its confidence may be
+shown.
 """
 
 from labelwise.errors import BadInput, UnknownName

@@ -32,8 +32,8 @@ class TrainingSet:
 def resolve_labels(ledger: Ledger, settings: Settings) -> dict[int, Label]:
     """The label of every labelled item, by the campaign's rule of resolution.
 
-    The ledger decides by majority. With weighted votes, items that several people labelled are
-    decided by how reliable each person is, estimated from all votes.
+    The ledger decides by majority. With weighted votes, votes on items that several people
+    labelled are weighted by the reliability of each person, estimated from all votes.
     """
     labels = dict(ledger.labels)
     if settings.resolution == "majority" or settings.regression:
@@ -55,7 +55,7 @@ def resolve_labels(ledger: Ledger, settings: Settings) -> dict[int, Label]:
 
 
 def make_training_set(ledger: Ledger, settings: Settings) -> TrainingSet:
-    """Everything that a model can be trained on now.
+    """The current training and holdout labels.
 
     Raises:
         BadInput: there are no labels to train on.
@@ -84,7 +84,7 @@ def read_batch_weights(ledger: Ledger) -> dict[int, float]:
 
 
 def read_guesses(asked: Asked) -> dict[int, Label]:
-    """What the model predicted when it selected a batch, by id, without the holdout."""
+    """Predictions of the model that selected a batch, by id, without the holdout."""
     held = set(asked.validation)
     if asked.guesses is not None:
         given = [label for label, _ in asked.guesses]

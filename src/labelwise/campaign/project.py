@@ -122,7 +122,7 @@ class Project:
             text: columns of texts, which are joined.
             columns: columns of numbers; all numeric ones if empty.
             without: columns that are not used.
-            strategy: what chooses the batches; see `labelwise.campaign.defaults` if None.
+            strategy: selection strategy; see `labelwise.campaign.defaults` if None.
             batch: number of items per batch.
             storage: a URL; a file in the campaign's folder if None. A password is not stored.
             features: a .npy or .npz file with a row per item, used as the network's input instead

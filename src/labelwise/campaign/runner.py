@@ -88,7 +88,7 @@ class CampaignRunner:
             count = min(left, campaign.settings.batch, campaign.left())
             if count:
                 return campaign.ask(None, count, ahead=True)
-            # Labels of items that were never asked for have used up the pool.
+            # The remaining items were labelled without being asked for.
             self.stuck_batches = self.desk.look(lambda ledger: len(ledger.batches))
             return None
         except Conflict:
@@ -185,9 +185,9 @@ def is_training_lost(training: Training, now: float) -> bool:
 
 
 def _is_running(pid: int, seconds: float) -> bool:
-    """Whether a process runs that already ran some seconds ago.
+    """Whether a process is running and started at least some seconds ago.
 
-    The system may have given the PID to a new process, even to this one in a restarted container.
+    A system may reuse a PID; in a restarted container this process may have the old one.
     """
     age = _read_process_age(pid)
     if age is not None and age + 1.0 < seconds:
@@ -209,7 +209,7 @@ def _is_running(pid: int, seconds: float) -> bool:
 
 
 def _read_process_age(pid: int) -> float | None:
-    """Seconds since the start of a process; None if the system does not tell."""
+    """Seconds since the start of a process; None if unknown."""
     try:
         # The name, in brackets, may contain anything; field 22 is the start time.
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")

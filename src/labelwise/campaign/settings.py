@@ -16,7 +16,7 @@ from labelwise.strategies import get
 RESOLUTIONS = ("majority", "weighted")
 
 BATCHES, TRAININGS = 1, 2
-"""Purposes of seeds."""
+"""Seed streams: one for batches, one for trainings."""
 
 
 @dataclass(frozen=True, kw_only=True)

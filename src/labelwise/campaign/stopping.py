@@ -1,4 +1,4 @@
-r"""Stopping rules: four rules that say when further labels are no longer worth it.
+r"""Four stopping rules that judge whether further labels are worth their cost.
 
 **Budget.** Labels, money or hours are spent, or no item is left.
 
@@ -98,7 +98,7 @@ def advise(
     [('budget', False), ('stable', False), ('flat', False), ('spectrum', False)]
     """
     trainings: list[Trained] = []
-    for training in ledger.trainings:  # models without more labels add nothing for any rule
+    for training in ledger.trainings:  # a model with the same number of labels adds no information
         if not trainings or training.labels > trainings[-1].labels:
             trainings.append(training)
     if spectrum is None and trainings:
@@ -164,7 +164,7 @@ def stable_predictions(
     Args:
         kappas: Cohen's kappa of each model with the previous one, oldest first; None or NaN where
             it is undefined, as for models that know only one class.
-        least: what the mean of the last ones must reach.
+        least: minimum mean of the last comparisons.
         window: number of comparisons to average.
         of: name of the measure, for the message.
 
@@ -243,7 +243,7 @@ def flat_accuracy(
     return _judge_rise(rise, error, worth, x, int(m[-1]))
 
 
-_flat_accuracy_cached = lru_cache(maxsize=16)(flat_accuracy)  # the page asks with every label
+_flat_accuracy_cached = lru_cache(maxsize=16)(flat_accuracy)  # requested at every label
 
 
 def _judge_accuracy(trainings: Sequence[Trained], worth: float) -> Advice:

@@ -103,7 +103,7 @@ def _measure_guesses(ledger: Ledger, data: TrainingSet, regression: bool) -> dic
 
 
 class CampaignModel(Round):
-    """The round of a campaign, which knows the number of the training that its learner holds."""
+    """The round of a campaign; it tracks which training the learner holds."""
 
     def __init__(self, pool: Pool, learner: Learner) -> None:
         """Start without a model."""
@@ -111,7 +111,7 @@ class CampaignModel(Round):
         self.number: int | None = None
 
     def forget(self) -> None:
-        """Hold no model any more."""
+        """Drop the model."""
         self.number, self.trained = None, False
 
     def run_training(self, plan: TrainingPlan) -> tuple[float, dict[str, Any]]:

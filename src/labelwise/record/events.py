@@ -1,4 +1,4 @@
-"""The events of a campaign: what happened, when, and who did it.
+"""The events of a campaign, each with its time and, where known, its annotator.
 
 A record is an append-only list of events; the state is replayed from it
 (`labelwise.record.ledger`). Each event is stored as one JSON object with its kind and a format
@@ -343,7 +343,7 @@ def _check_alignment(event: Asked) -> None:
             )
 
 
-# Types of the fields: only values that JSON returns unchanged are written.
+# Field types. Only values that survive a JSON round trip are written.
 
 
 def is_label(value: object) -> bool:

@@ -26,7 +26,7 @@ class _QueuedOperation(Generic[T]):
 
     def __init__(self, operation: Operation[T]) -> None:
         self.operation = operation
-        self.woken = threading.Event()  # because it is done, or its thread writes the next group
+        self.woken = threading.Event()  # when done, or to write the next group
         self.done = False
         self.answer: T | None = None
         self.error: BaseException | None = None
@@ -68,7 +68,7 @@ class GroupCommit:
         self._ledger: Ledger | None = None
         self._ledger_lock = threading.RLock()
         self._queue: list[_QueuedOperation[Any]] = []
-        self._has_writer = False  # a thread writes, or was woken to write
+        self._has_writer = False  # whether a thread writes or was woken to write
         self._queue_lock = threading.Lock()  # guards _queue and _has_writer
 
     def commit(self, operation: Operation[T]) -> T:
@@ -161,7 +161,7 @@ class GroupCommit:
 
 
 def _copy_error(error: BaseException) -> BaseException:
-    """A copy for each thread, which they can raise at the same time."""
+    """Copy an error, so that several threads can raise it at the same time."""
     if isinstance(error, StorageFailed):
         return StorageFailed(*error.args)
     if isinstance(error, Exception):

@@ -1,8 +1,8 @@
 """The ledger: the state of a campaign, updated event by event.
 
 The ledger is not stored: it is replayed from the record. `Ledger.apply` costs time in proportion to
-the ids of the event, and every query in proportion to its answer, regardless of the record's
-length. Votes and labels are in `labelwise.record.votes`.
+the ids of the event, and every query in proportion to its answer, not to the record's length.
+Votes and labels are in `labelwise.record.votes`.
 """
 
 from bisect import bisect_right, insort
@@ -68,8 +68,8 @@ class LabelQueue(Collection[int]):
         self.positions: dict[int, int] = {}
         self.flags = bytearray()
         self._count = 0
-        self._first = 0  # no item before this position waits
-        self._done_before: dict[str, int] = {}  # by annotator: no item before it is for them
+        self._first = 0  # position before which no item waits
+        self._done_before: dict[str, int] = {}  # by annotator: first position to check
 
     def append_items(self, ids: Collection[int]) -> int:
         """Append waiting items and return the first new position; known items move."""

@@ -4,7 +4,7 @@ Three tables: campaigns with the length of their record, events by campaign and 
 newest snapshot of each campaign. Writers to one campaign take turns: an SQLite transaction begins
 with the write lock of the file, a PostgreSQL transaction with a lock on the campaign's row. A
 commit returns when the events are on disk: SQLite syncs its write-ahead log (WAL) at every commit,
-and PostgreSQL gets ``synchronous_commit = on`` whatever the server's default.
+and PostgreSQL sessions set ``synchronous_commit = on``.
 """
 
 import os
@@ -415,7 +415,7 @@ _POSTGRESQL_ERRORS = {
 
 
 def explain_error(error: SQLAlchemyError, place: str, secrets: Sequence[str] = ()) -> StorageFailed:
-    """Convert an error of SQLAlchemy to one that says what to do.
+    """Convert an SQLAlchemy error to an error with advice.
 
     Args:
         error: the error; its transaction was rolled back.

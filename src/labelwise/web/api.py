@@ -1,7 +1,7 @@
 """The API under ``/api``: everything that the page does, as JSON.
 
-A call that changes something is answered when its events are on disk. Handlers are plain functions
-on a thread pool; the events of simultaneous calls are committed together.
+A change is acknowledged after its events are on disk. Handlers are plain functions on a thread
+pool; concurrent changes share a group commit.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from labelwise.web.security import CSRF_HEADER
 from labelwise.web.site import CampaignSite
 
 LONGEST_WAIT = 25.0
-"""Seconds that a page may wait for a change."""
+"""Longest wait for a change, in seconds."""
 
 IMAGE_TYPES = {
     ".png": "image/png",
@@ -110,7 +110,7 @@ async def _read_optional_annotator(
 async def _document_csrf(
     code: Annotated[str, Header(alias=CSRF_HEADER, description="From GET /api/session.")],
 ) -> None:
-    """Only for the OpenAPI description: the guard has checked the code."""
+    """Document the CSRF header in OpenAPI; the guard checks it."""
 
 
 TheSite = Annotated[CampaignSite, Depends(_find_site)]
@@ -133,7 +133,7 @@ changing = APIRouter(
 def session(
     site: TheSite, name: Annotated[str | None, Query(max_length=400)] = None
 ) -> bodies.Session:
-    """Check a name and return what a page needs once. Nothing is recorded."""
+    """Check the annotator's name and return the session data. Nothing is recorded."""
     clean = bodies.clean_name(name) if name else None
     settings, shown, items = site.desk.look(
         lambda ledger: (
@@ -230,7 +230,7 @@ def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Ac
 
 @changing.post("/skip", summary="Skip an item, with a reason")
 def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accepted:
-    """The item waits for no label any more, until someone labels it or the skip is undone."""
+    """The item needs no label until someone labels it or the skip is undone."""
 
     def skip_item(ledger: Ledger, settings: Settings, now: float) -> Sequence[Event]:
         return operations.skip_events(ledger, [body.id], reason=body.reason, by=by.name, now=now)
@@ -240,7 +240,7 @@ def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accept
 
 @changing.post("/undo", summary="Withdraw your last label or skip")
 def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undone:
-    """The item is leased to the annotator again, and returned; null if there is nothing left."""
+    """Return the item and lease it again; null if there is nothing to undo."""
 
     def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.ItemPlace | None]:
         events, item = site.leases.undo(ledger, site.desk.settings_of(ledger), by, now)
@@ -252,7 +252,7 @@ def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undon
 
 @changing.post("/return", summary="Return leased items without a label")
 def give_back(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies.Done:
-    """Others can have them at once."""
+    """Other annotators can lease them at once."""
 
     def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
         events = site.leases.return_items(ledger, by, body.ids, now)
@@ -288,7 +288,7 @@ def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done
     },
 )
 def image(site: TheSite, request: Request, id: ItemId) -> Response:
-    """The original file, from the campaign's own folder only."""
+    """The original file; it must be in the campaign's folder."""
     if site.project.kind != "images":
         raise UnknownName(f"the items of {site.project.name!r} have no pictures")
     try:
@@ -301,14 +301,14 @@ def image(site: TheSite, request: Request, id: ItemId) -> Response:
 def send_image(path: Path, known: str | None = None) -> Response:
     """An image file, or 304 if ``known`` (If-None-Match) is its current tag.
 
-    `Items.path` has checked that the file is in the campaign's folder. Scripts in an SVG file
-    cannot run, by the security policy of the response.
+    `Items.path` has checked that the file is in the campaign's folder. The
+    Content-Security-Policy header blocks scripts in SVG files.
     """
     kind = IMAGE_TYPES.get(path.suffix.lower())
     if kind is None:
         raise UnknownName(f"{path.name!r} is not an image that a browser shows")
     try:
-        # One open file is checked and read, whatever happens to its name meanwhile.
+        # Check and read the same open file, even if the path is replaced meanwhile.
         with open(path, "rb", opener=_open_plain_file) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_IMAGE:
@@ -330,14 +330,14 @@ def send_image(path: Path, known: str | None = None) -> Response:
 
 
 def _open_plain_file(path: str, flags: int) -> int:
-    """Do not follow a link or wait for a pipe that has replaced the file."""
+    """Open a file without following links or blocking on pipes."""
     plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     return os.open(path, flags | plain)
 
 
 @reading.get("/items/{id}/guess", summary="The model's prediction for an item")
 def guess(site: TheSite, id: ItemId) -> bodies.Guess:
-    """On request only: seeing it first changes how people label. 404 if there is none."""
+    """Shown only on request, since it biases annotators. 404 if there is none."""
     found = views.show_guess(site.desk.look(lambda ledger: views.find_place(ledger, id)))
     if found is None:
         raise UnknownName(f"the model has no prediction for item {id}")
@@ -367,7 +367,7 @@ def disagreements(
 
 @changing.post("/resolve", summary="Resolve a disagreement")
 def resolve(site: TheSite, by: Annotator, body: bodies.ResolveBody) -> bodies.Done:
-    """This label counts from now on, whatever people voted."""
+    """This label overrides all votes."""
     site.desk.resolve({body.id: body.label}, by=by)
     return bodies.Done(length=site.desk.look(lambda ledger: ledger.length))
 

@@ -26,7 +26,7 @@ from labelwise.web.site import CampaignSite
 
 PAGE = Path(__file__).parent / "page"
 THREADS = 120
-"""Handlers that run at once: two for each of 50 annotators, and some more."""
+"""Maximum number of concurrent handlers: two for each of 50 annotators, plus a reserve."""
 
 _ABOUT = """The calls of the labelling page, for programs too.
 
@@ -81,7 +81,7 @@ def create_app(
     )
     app.state.site = site
     add_error_handlers(app)
-    # Only for the OpenAPI description: the guard has checked the token.
+    # Only documents the token in OpenAPI; the guard checks it.
     asks = [] if token is None else [Depends(HTTPBearer(auto_error=False))]
     app.include_router(api.reading, dependencies=asks)
     app.include_router(api.changing, dependencies=asks)
@@ -104,7 +104,7 @@ async def _send_page() -> Response:
 
 
 class _PageFiles(StaticFiles):
-    """The page's files; browsers ask at every visit, and get those that changed."""
+    """The page's files; browsers revalidate them at every visit."""
 
     def file_response(self, *args: Any, **named: Any) -> Response:
         answer = super().file_response(*args, **named)

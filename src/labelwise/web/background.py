@@ -1,7 +1,7 @@
 """Both ends of a background process: the server starts and ends it, the process reports to it.
 
 Orders go to the input of the process and reports come from its output, one line each. The process
-ends when its input does, so it cannot outlive the server, even one that was killed.
+ends when its input closes, so it never outlives the server, even a killed one.
 """
 
 import json
@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from labelwise.errors import LabelwiseWarning
 
 READY = "getting ready"
-"""Stage of a process that imports libraries while there is nothing to do."""
+"""Stage of an idle process that imports libraries in advance."""
 
 WorkerOrder = tuple[str, float]
 """An order and the time of its arrival, by the monotonic clock."""
@@ -74,7 +74,7 @@ class BackgroundProcess:
         with self._lock:
             if self._stopping or self.pid is not None:
                 return
-            # One core stays free for the people who label, unless a number of threads is set.
+            # Leave one core to the server, unless a number of threads is set.
             threads = str(max(1, (os.cpu_count() or 1) - 1))
             self._process = subprocess.Popen(
                 self._command,
@@ -100,7 +100,7 @@ class BackgroundProcess:
             try:
                 process.stdin.write(order + "\n")
                 process.stdin.flush()
-            except (OSError, ValueError):  # it has just ended, which the reader will report
+            except (OSError, ValueError):  # the process has just ended; the reader reports it
                 return False
             return True
 
@@ -150,7 +150,7 @@ def build_worker_command(home: Path) -> list[str]:
 
 
 def describe_exit(code: int) -> str:
-    """Why a process ended by itself, for people.
+    """Explain why a process ended by itself.
 
     >>> describe_exit(-9)
     'the training process was ended by SIGKILL, perhaps for lack of memory; try again'
@@ -179,12 +179,12 @@ def connect_to_server() -> tuple[Callable[..., None], "queue.Queue[WorkerOrder]"
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this process
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print goes to the terminal
+    os.dup2(2, 1)  # output of libraries goes to the terminal
     orders: queue.Queue[WorkerOrder] = queue.Queue()
     threading.Thread(target=_read_orders, args=(sys.stdin, orders), daemon=True).start()
     warnings.simplefilter("always", LabelwiseWarning)
     if hasattr(os, "nice"):
-        os.nice(10)  # requests of people who label come first
+        os.nice(10)  # the server has priority
 
     def report(**fields: Any) -> None:
         output.write(json.dumps(fields) + "\n")
@@ -194,7 +194,7 @@ def connect_to_server() -> tuple[Callable[..., None], "queue.Queue[WorkerOrder]"
 
 
 def _read_orders(lines: TextIO, orders: "queue.Queue[WorkerOrder]") -> None:
-    """Queue orders; the end of the input means that the server has ended."""
+    """Queue orders until the input closes, which means that the server has ended."""
     for line in lines:
         orders.put((line.strip(), time.monotonic()))
     os._exit(0)

@@ -73,7 +73,7 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _convert_integers(cls, value: Any) -> Any:
-        """JSON has one type of number: 40.0 is an integer, while "40" and true are not."""
+        """Accept 40.0 as an integer, since JSON has one number type; reject "40" and true."""
         if not isinstance(value, dict):
             return value
         fields = {name: value[name] for name in ("id", "count", "lend") if name in value}
@@ -160,7 +160,7 @@ class ClassChoice(BaseModel):
 
 
 class Session(BaseModel):
-    """What a page needs once."""
+    """The session data of a page."""
 
     csrf: str = Field(description="The value of X-Labelwise-Csrf for calls that change something.")
     name: str | None = Field(description="The annotator's name as the record keeps it.")

@@ -24,7 +24,7 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
     (MissingDependency, 501),
     (LabelwiseError, 400),
 )
-"""The status of our own errors; the first type that matches counts."""
+"""HTTP status by error type; the first matching type is used."""
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -57,7 +57,7 @@ def _answer_invalid(request: Request, error: Exception) -> Response:
     for wrong in error.errors():
         parts = [str(part) for part in wrong["loc"] if part != "body"]
         text = wrong["msg"][:1].lower() + wrong["msg"][1:]
-        if "label" in parts:  # a label that matches none of its types has one error for each
+        if "label" in parts:  # an invalid label has one error per label type
             parts = parts[: parts.index("label") + 1]
             text = "a label is a number, or a text of 1 to 200 letters"
         problems.setdefault(".".join(parts) or "the body", text)

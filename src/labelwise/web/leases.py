@@ -1,9 +1,9 @@
 """Leases of pages: which page of an annotator holds which items.
 
-The record knows the leases of a person, but two tabs of one person share them, and a closed page
-may have a request on its way that leases further items. So the server remembers which page holds
-what, and which pages were closed. This is kept in memory only: after a restart, a page returns the
-items that it reports, and all other leases expire.
+The record stores leases per annotator. Two tabs of an annotator share them, and a pending request
+of a closed page may lease further items. So the server remembers the items of each page and the
+closed pages. This is in memory only: after a restart, a page returns the items that it reports,
+and all other leases expire.
 """
 
 from collections import OrderedDict
@@ -38,7 +38,7 @@ class PageLeases:
     """
 
     def __init__(self, most: int = MOST_PAGES) -> None:
-        """Remember so many pages."""
+        """Remember a limited number of pages."""
         self._most = most
         self._held: OrderedDict[Visitor, dict[int, float]] = OrderedDict()
         self._closed: OrderedDict[Visitor, None] = OrderedDict()

@@ -10,7 +10,7 @@ A `RequestGuard` wraps the application. It checks, in this order:
   server's key, which cannot be guessed.
 * **Origin**: the API does not answer other sites, and a request that changes something must carry
   a code that only a page of this server can read (``X-Labelwise-Csrf``).
-* **Body**: at most so many bytes and seconds, whatever length the headers announce.
+* **Body**: size and duration are limited, regardless of the Content-Length header.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ PAGE_POLICY = (
     "font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
-"""What a page of this server may load: its own files, and no inline script."""
+"""Content-Security-Policy: the page loads only its own files, and no inline scripts."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": PAGE_POLICY,
@@ -337,7 +337,7 @@ class RequestGuard:
             self._policy.pass_code,
             max_age=YEAR,
             httponly=True,
-            samesite="lax",  # strict would refuse visitors who follow a link in a mail or chat
+            samesite="lax",  # strict would reject visitors from a link in a mail or chat
             secure=scope.get("scheme") == "https",
         )
         return answer
@@ -375,7 +375,7 @@ class RequestGuard:
             async with asyncio.timeout(self._policy.body_seconds):
                 while more:
                     message = await receive()
-                    if message["type"] == "http.disconnect":  # half a body must not pass
+                    if message["type"] == "http.disconnect":  # the body is incomplete
                         return refuse(400, "the body broke off; send it again"), receive
                     body += message.get("body", b"")
                     more = message.get("more_body", False)

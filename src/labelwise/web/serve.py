@@ -1,7 +1,7 @@
 """Run the labelling server, with limits on connections and a timeout for request headers.
 
-Above `MOST_CONNECTIONS`, a new connection is answered 503 and closed, so that people who label
-continue, and a page that is refused keeps its labels and tries again. Above another
+Above `MOST_CONNECTIONS`, a new connection is answered 503 and closed: existing pages continue, and
+a refused page keeps its labels and retries. Above another
 `MOST_REFUSED`, new connections are closed without an answer, so that the process never runs out of
 file descriptors. A connection that does not send the header of a request within `HEADER_SECONDS`
 is closed; the body of a request has its own timeout (`AccessPolicy`).
@@ -24,7 +24,7 @@ from labelwise.web.app import LabellingApp, create_app
 from labelwise.web.errors import log
 
 SHUTDOWN_SECONDS = 3
-"""Seconds that running requests are given when the server ends."""
+"""Seconds for running requests to finish when the server ends."""
 MOST_CONNECTIONS = 512
 """Connections that are served: a browser opens up to 6, so this serves over 50 annotators."""
 MOST_REFUSED = 128
@@ -205,7 +205,7 @@ def raise_file_limit(wanted: int = MOST_CONNECTIONS + MOST_REFUSED + 256) -> Non
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    except (ValueError, OSError):  # it works with fewer, until there are too many connections
+    except (ValueError, OSError):  # a lower limit only matters with many connections
         log.warning("this process may open only %d files; ask for more with ulimit -n", soft)
 
 

@@ -1,4 +1,4 @@
-"""What the handlers of one server share: the campaign, its leases and the background process."""
+"""State shared by all handlers: the campaign, its leases and the background process."""
 
 import asyncio
 import json
@@ -31,13 +31,13 @@ REPLACEMENTS = 20
 MISSING_INTERVAL = 10.0
 """Seconds between two searches for missing files while nothing can be leased."""
 STATE_REQUESTS = 3
-"""Requests for the state that are served at a time, so that labels do not wait for them."""
+"""Maximum number of concurrent state requests, so that labels do not wait for them."""
 
 Answer = Callable[[Ledger, Settings, float], Sequence[Event]]
 
 
 class CampaignSite:
-    """One campaign as one server sees it; everything that must last is in the record."""
+    """The campaign of a server; all persistent state is in the record."""
 
     def __init__(self, project: Project, policy: AccessPolicy, *, trains: bool = True) -> None:
         """Open the record; `start` starts the background process.
@@ -78,7 +78,7 @@ class CampaignSite:
         return self.background.send_order("train")
 
     def _record_exit(self, pid: int, error: str) -> None:
-        """Record that the training of a process that has ended will not end."""
+        """Record the failure of a training whose process has ended."""
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], None]:
             running = ledger.training
@@ -88,7 +88,7 @@ class CampaignSite:
 
         try:
             self.desk.commit(decide)
-        except LabelwiseError as problem:  # the next process will find out
+        except LabelwiseError as problem:  # the next process checks again
             log.warning("the end of the background process could not be recorded: %s", problem)
 
     # The state.
@@ -157,7 +157,7 @@ class CampaignSite:
                 break
             places = self._replace_missing(by, gone, len(places))
         if not places and time.monotonic() >= self._next_search:
-            # An item that waits for somebody else may be missing too.
+            # Items that wait for other annotators may be missing too.
             self._next_search = time.monotonic() + MISSING_INTERVAL
             _log_missing(self.project.close_missing(self.desk))
         return [views.show_item(self.project, place) for place in places]
@@ -203,7 +203,7 @@ def _log_missing(gone: Collection[int]) -> None:
 
 
 class StateWatch:
-    """Requests that wait for a new version, at the cost of one look per second for all of them.
+    """Lets requests wait for a new version; one read per second serves all of them.
 
     The command line, the background process or another server may write to the record, so a
     single task reads its version while any request waits.

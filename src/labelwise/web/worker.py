@@ -89,7 +89,7 @@ class Worker:
         try:
             try:
                 result = self._runner.run_step(step)
-            finally:  # before the report: an order that answers to it must come later
+            finally:  # before the report, so that an order in response to it is later
                 self.trained_at = time.monotonic() if training else self.trained_at
         except Conflict:  # another process does this step
             result = None

@@ -121,7 +121,7 @@ class CampaignItems:
 
 
 def explain_moved_source(source: Path, home: Path) -> str:
-    """What to do about a source that was moved."""
+    """Tell the user how to set the new place of a moved source."""
     return (
         f"{source} does not exist any more; if it was moved, give its new place: "
         f"labelwise start NEW_PLACE --moved --out {shlex.quote(str(home))}"

@@ -1,17 +1,17 @@
-// Calls to the server. Two kinds of failure: Away (try again later) and Refused (do not).
+// Calls to the server. They fail with Away (try again later) or Refused (do not try again).
 
 export class Away extends Error {}
 
 export class Refused extends Error {}
 
-const PATIENCE = 20000; // milliseconds
-const OUTLIVES = 30000; // characters; browsers carry 64 KiB in all on behalf of pages that are gone
+const PATIENCE = 20000; // request timeout in milliseconds
+const OUTLIVES = 30000; // characters; browsers limit all keepalive requests together to 64 KiB
 
 let csrf = "";
 let annotator = "";
-let page = randomWord(); // so that the server knows what was lent to this page
+let page = randomWord(); // identifies this page, so that the server knows its leases
 
-/** Begin a session under a name; the answer holds the campaign, its kind and its classes. */
+/** Start a session for an annotator; the response holds the campaign, its kind and its classes. */
 export async function begin(name) {
   annotator = name;
   const session = await once(`/api/session?name=${encodeURIComponent(name)}`);
@@ -21,10 +21,10 @@ export async function begin(name) {
 
 export const get = (path) => once(path);
 
-// What the server will never take, however often it is sent; all else is worth another try.
+// Statuses for which a retry is useless; all other failures are retried.
 const FINAL = [400, 404, 413, 422];
 
-/** Change something. A server that was started anew has a new token: fetch it and try once more. */
+/** Send a change. The CSRF code may change with a server restart: fetch it and retry once. */
 export async function post(path, body = {}) {
   try {
     return await once(path, body);
@@ -35,7 +35,7 @@ export async function post(path, body = {}) {
   }
 }
 
-/** The page was left, which is final for the server, and is back: it is another one from now on. */
+/** Take a new page id: the server grants no leases to a page that was closed. */
 export function renamePage() {
   page = randomWord();
 }
@@ -51,7 +51,7 @@ async function once(path, body) {
     const text = JSON.stringify(body);
     Object.assign(headers, { "Content-Type": "application/json", "X-Labelwise-Csrf": csrf });
     headers["X-Labelwise-Page"] = page;
-    // What was sent arrives even if the page is closed in the same moment.
+    // keepalive completes the request even if the page is closed.
     Object.assign(options, { method: "POST", body: text, keepalive: text.length < OUTLIVES });
   }
   let answer, content;

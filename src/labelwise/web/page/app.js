@@ -1,4 +1,4 @@
-// The page: begins a session, shows one of three views, and hands keys to it.
+// The page: starts a session, shows one of three views, and passes key presses to it.
 
 import { begin, Refused } from "./api.js";
 import { Desk } from "./desk.js";
@@ -13,7 +13,7 @@ import { LabelView } from "./view_label.js";
 import { MOST_CASES, ReviewView } from "./view_review.js";
 
 const VIEWS = { label: ["Label", "l"], grid: ["Grid", "g"], review: ["Review", "r"] };
-const PAUSE = 700; // milliseconds between looks at the state, each of which waits for news
+const PAUSE = 700; // milliseconds between state requests; each request waits for a change
 
 class App {
   constructor(session) {
@@ -123,7 +123,7 @@ class App {
     );
   }
 
-  /** Say how many labels are not yet with the server, in words and colour. */
+  /** Show the number of unsent labels, as text and colour. */
   #sending() {
     const { entries, refused, away } = this.desk.outbox;
     const gone = away || this.desk.away;
@@ -158,7 +158,7 @@ class App {
       );
   }
 
-  /** One undo after the other, however fast the key is pressed. */
+  /** Run undo requests one after the other, even if the key is pressed quickly. */
   undo() {
     this.undoing = (this.undoing ?? Promise.resolve()).then(() => this.#undoOne());
   }

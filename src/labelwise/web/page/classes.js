@@ -1,13 +1,13 @@
-// The bar of classes: one button each with its key; arrows move along it, Enter confirms.
+// The class bar: one button with its key per class. Arrows move the focus, Enter confirms.
 
 import { cap, h } from "./dom.js";
 import { addClasses } from "./free_classes.js";
 import { assignKeys, isTyping } from "./keys.js";
 
-const MANY = 16; // from here on there is a field to find a class
+const MANY = 16; // with more classes than this, the bar has a search field
 
 export class ClassBar {
-  /** `choose(value, name)` is called with the label chosen, `added()` after a class was added. */
+  /** Calls `choose(value, name)` with the chosen label, and `added()` after adding a class. */
   constructor(session, choose, added) {
     this.session = session;
     this.choose = choose;
@@ -16,14 +16,14 @@ export class ClassBar {
     this.draw();
   }
 
-  /** Draw all classes anew, unless someone is typing here. */
+  /** Redraw all classes, unless the user is typing in a field of the bar. */
   draw() {
     if (isTyping(document.activeElement) && this.element.contains(document.activeElement)) return;
     const { classes, regression } = this.session;
     this.element.replaceChildren();
     if (regression) return this.element.append(this.#number());
     const keys = assignKeys(classes.map((one) => String(one.name)));
-    // Classes a and b have the keys a and b, but who presses 1 for the first of them means it.
+    // Digits also choose classes by position, unless a digit is the key of another class.
     const places = keys.slice(0, 9).map((_, index) => [String(index + 1), index]);
     this.byKey = new Map([...places, ...keys.map((key, index) => [key, index])]);
     this.buttons = classes.map((one, index) => this.#button(one, keys[index], index));
@@ -31,7 +31,7 @@ export class ClassBar {
     this.list = h("div", { class: "choices", role: "group", "aria-label": "Classes" }, this.buttons);
     this.list.style.setProperty("--longest", `${Math.min(longest, 24)}ch`);
     this.list.classList.toggle("short", longest <= 2);
-    this.list.classList.toggle("fixed", classes.length > MANY); // so that finding does not move the item
+    this.list.classList.toggle("fixed", classes.length > MANY); // avoids layout shifts while searching
     const finder = classes.length > MANY ? this.#finder() : null;
     const adder = this.session.free || !classes.length ? this.#adder() : null;
     if (finder || adder) this.element.append(h("div", { class: "fields" }, finder, adder));
@@ -40,7 +40,7 @@ export class ClassBar {
   }
 
   #button({ value, name }, key, index) {
-    const plain = key === String(name); // the class 3 on the key 3 need not say so twice
+    const plain = key === String(name); // for class 3 on key 3, show the key only once
     return h(
       "button",
       {
@@ -56,7 +56,7 @@ export class ClassBar {
     );
   }
 
-  /** Choose a class by its place; the button lights up for a moment. */
+  /** Choose a class by its position and highlight its button briefly. */
   pick(index) {
     const { value, name } = this.session.classes[index];
     const button = this.buttons[index];
@@ -65,7 +65,7 @@ export class ClassBar {
     this.choose(value, String(name));
   }
 
-  /** Answer to a key; true if it was ours. */
+  /** Handle a key press; returns whether the bar used it. */
   key(event) {
     if (this.session.regression) return this.#focusNumber(event);
     const index = this.byKey.get(event.key.toLowerCase());
@@ -141,7 +141,7 @@ export class ClassBar {
       event.preventDefault();
       const name = field.value.trim();
       if (!name) return;
-      field.blur(); // or draw() would wait for the end of the typing
+      field.blur(); // draw() does nothing while a field has the focus
       addClasses(this.session, [{ value: name, name }]);
       this.added();
       this.buttons[this.session.classes.findIndex((one) => one.name === name)].focus(); // Enter now labels with it
@@ -176,12 +176,12 @@ export class ClassBar {
 
   #focusNumber(event) {
     if (!/^[-0-9.]$/.test(event.key)) return false;
-    this.field.focus(); // the key itself then goes into the field
+    this.field.focus(); // the browser then types the key into the field
     return "type";
   }
 }
 
-/** The next button in the direction of an arrow: by one sideways, by a row up and down. */
+/** The next button in the direction of an arrow key. */
 export function step(buttons, at, key) {
   if (key === "ArrowLeft") return buttons[Math.max(at - 1, 0)];
   if (key === "ArrowRight") return buttons[Math.min(at + 1, buttons.length - 1)];

@@ -1,4 +1,4 @@
-// The learning curve: accuracy (or error) against labels, with its band, as a small drawing.
+// The learning curve as SVG: accuracy or error against labels, with a confidence band.
 
 import { percent, svg } from "./dom.js";
 
@@ -6,7 +6,7 @@ const WIDTH = 280,
   HEIGHT = 150;
 const EDGE = { left: 38, right: 10, top: 10, bottom: 24 };
 
-/** points: [{labels, accuracy | mse, low, high}], in order of labels. */
+/** points: [{labels, accuracy | mse, low, high}], sorted by labels. */
 export function drawCurve(points) {
   const value = (point) => point.accuracy ?? point.mse;
   const shown = points.filter((point) => Number.isFinite(value(point)));

@@ -1,15 +1,15 @@
-// The annotator's desk: the items borrowed from the server, what was done with them, and undo.
+// The annotator's desk: leased items, their answers, and undo.
 
 import { Away, get, post, renamePage } from "./api.js";
 import { addClasses } from "./free_classes.js";
 import { loadPicture } from "./item.js";
 import { Outbox } from "./outbox.js";
 
-const AHEAD = 10; // items borrowed ahead, their pictures loaded: enough to go on while the server is away
+const AHEAD = 10; // items leased ahead, with pictures loaded, to bridge a server outage
 const AHEAD_IN_GRID = 40;
-const LONG_LOOK = 5; // seconds that the server may keep us waiting for news
-const MOST_NAMED = 1000; // answers on their way that the server takes note of when we leave
-const FRESH = 30000; // for so long (ms) an answer of the server may still name an item that is done
+const LONG_LOOK = 5; // longest wait for a state change, in seconds
+const MOST_NAMED = 1000; // largest number of unsent answers reported when the page closes
+const FRESH = 30000; // milliseconds during which a late response may still contain a finished item
 
 export class Desk extends EventTarget {
   constructor(session) {
@@ -18,17 +18,17 @@ export class Desk extends EventTarget {
     this.lendSeconds = session.lend_seconds;
     this.items = [];
     this.grid = false;
-    this.visit = 0; // counts how often the page came back after it was left
+    this.visit = 0; // number of times the page was restored after it was left
     this.ahead = this.#wanted(false);
-    this.done = new Map(); // id -> when
+    this.done = new Map(); // id -> time
     this.past = []; // groups of items labelled or skipped together, for undo
     this.state = null;
-    this.news = []; // [length of the record, labels in it] of answers newer than the state
+    this.news = []; // [record length, number of labels] of responses newer than the state
     this.outbox = new Outbox(
       session.id,
       session.name,
       () => {
-        this.sentIn = this.visit; // one call at a time carries labels
+        this.sentIn = this.visit; // only one request with labels runs at a time
         return this.ahead;
       },
       (answer, run) => this.#accepted(answer, run),
@@ -40,17 +40,17 @@ export class Desk extends EventTarget {
     return this.items[0] ?? null;
   }
 
-  /** Labels that the state does not count yet, so that progress moves with every key. */
+  /** Number of labels that the state does not include yet; added to the progress display. */
   get counted() {
     return this.news.reduce((sum, [, labels]) => sum + labels, this.outbox.entries.length);
   }
 
-  /** One person borrows no more than a quarter of a batch ahead, or others would find none left. */
+  /** Number of items to lease ahead; in the single view, about a quarter of a batch at most. */
   #wanted(grid) {
     return grid ? AHEAD_IN_GRID : Math.max(2, Math.min(AHEAD, Math.ceil(this.session.batch / 4)));
   }
 
-  /** Borrow as many items as the grid or the single view wants; what is too many goes back. */
+  /** Lease as many items as the view needs, and return surplus items. */
   async borrow(grid = this.grid) {
     if (this.left) return;
     this.grid = grid;
@@ -60,7 +60,7 @@ export class Desk extends EventTarget {
     try {
       if (surplus.length) await post("/api/return", { ids: surplus });
       const { items } = await post("/api/lend", { count: this.ahead });
-      if (visit === this.visit) this.receive(items); // else it was lent to the page that was left
+      if (visit === this.visit) this.receive(items); // not for a previous visit
       this.#reached();
     } catch (error) {
       this.#missed(error);
@@ -72,13 +72,13 @@ export class Desk extends EventTarget {
     if (this.sentIn === this.visit) this.receive(items);
   }
 
-  /** Take in what the server lends: items we hold already stay where they are. */
+  /** Add leased items; items that the page already holds keep their positions. */
   receive(items) {
     const now = Date.now();
     const until = now + 1000 * this.lendSeconds;
     const lent = new Set(items.map((item) => item.id));
     for (const item of this.items) if (lent.has(item.id)) item.until = until;
-    // What the server no longer lends us may be with someone else; only the item in sight stays.
+    // Items without a lease may be leased to others: drop them, except for the visible item.
     const ours = (item) => lent.has(item.id) || (items.length === this.ahead && item.until > now);
     this.items = this.items.filter((item, place) => place === 0 || ours(item));
     const known = new Set([...this.items.map((item) => item.id), ...this.outbox.ids]);
@@ -108,22 +108,22 @@ export class Desk extends EventTarget {
     const gone = new Set(items);
     this.items = this.items.filter((item) => !gone.has(item));
     this.past.push(items);
-    this.#changed(); // first the next item, then the message to the server
+    this.#changed(); // show the next item before sending
     for (const item of items) {
       this.done.set(item.id, Date.now());
-      delete item.picture; // so that a long day does not fill the memory
+      delete item.picture; // free the memory
     }
     for (const item of items) this.outbox.add(entry(item));
     if (this.items.length < this.ahead / 2)
       this.outbox.flush().then(() => this.items.length || this.borrow());
   }
 
-  /** Note that a disagreement was settled, which undo takes back like a label. */
+  /** Add a resolved disagreement to the undo history. */
   settled(item) {
     this.past.push({ settled: item });
   }
 
-  /** Take the last label, skip or group of them back; returns the items, first one first. */
+  /** Undo the last label, skip or group; returns the items in their original order. */
   async undo() {
     const group = this.past.at(-1);
     if (!group) return this.#undoUnknown();
@@ -136,7 +136,7 @@ export class Desk extends EventTarget {
     return item ? [settled] : [];
   }
 
-  /** The newest of the group first; what could not be taken back stays for another try. */
+  /** Undo a group, newest item first; items that fail stay in the history. */
   async #withdrawGroup(group) {
     const back = [];
     this.past.pop();
@@ -153,7 +153,7 @@ export class Desk extends EventTarget {
     return back;
   }
 
-  /** What was done before this page was loaded: ask the server, and see whether the item is lent. */
+  /** Undo an action from before this page was loaded; show the item if it is leased to us. */
   async #undoUnknown() {
     const item = await this.#withdraw();
     if (!item) return [];
@@ -180,7 +180,7 @@ export class Desk extends EventTarget {
     return (await post("/api/undo")).item;
   }
 
-  /** Fetch how the campaign stands; with `wait`, when it is no longer as we know it. */
+  /** Fetch the state of the campaign; with `wait`, the server responds when it changes. */
   async look(wait = false) {
     try {
       const known = wait && this.state ? `?since=${this.state.version}&wait=${LONG_LOOK}` : "";
@@ -191,14 +191,14 @@ export class Desk extends EventTarget {
       this.#reached();
       this.dispatchEvent(new Event("state"));
       if (grown && this.session.free) await this.#learnClasses();
-      // Leases of others expire without an event, so a waiting page asks again and again.
+      // Leases of others expire without an event, so a page without items keeps asking.
       if (!this.items.length && (grown || state.batch?.waiting)) await this.borrow();
     } catch (error) {
       this.#missed(error);
     }
   }
 
-  /** After a long absence all leases have expired, that of the shown item too: lease new items. */
+  /** Lease new items if all leases have expired, as after a long absence. */
   async renew() {
     const now = Date.now();
     if (this.items.some((item) => item.until > now)) return;
@@ -210,7 +210,7 @@ export class Desk extends EventTarget {
     this.dispatchEvent(new Event("classes"));
   }
 
-  /** Where people name the classes themselves, learn of those that others added. */
+  /** Fetch classes that others added, in a campaign without fixed classes. */
   async #learnClasses() {
     const { classes } = await get(`/api/session?name=${encodeURIComponent(this.session.name)}`);
     if (addClasses(this.session, classes)) this.classesChanged();
@@ -221,7 +221,7 @@ export class Desk extends EventTarget {
     await post("/api/return", { ids: this.items.map((item) => item.id) }).catch(() => {});
   }
 
-  /** The page is closed or left: others get at once what is not done, and answers are sent. */
+  /** When the page is closed or left: send answers and return all other items. */
   leave() {
     this.left = true;
     const ids = this.items.map((item) => item.id);
@@ -230,7 +230,7 @@ export class Desk extends EventTarget {
     post("/api/leave", { ids, answered: answered.slice(-MOST_NAMED) }).catch(() => {});
   }
 
-  /** The browser had kept the page, and shows it again: what it held may be with others now. */
+  /** When the browser restores the page: lease again, since others may have its items. */
   async comeBack() {
     this.left = false;
     this.visit += 1;

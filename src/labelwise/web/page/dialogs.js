@@ -4,7 +4,7 @@ import { cap, count, h } from "./dom.js";
 
 const REASONS = ["unclear", "none of the classes", "several classes", "broken item"];
 
-/** Ask for something in a dialog; resolves to what `build(finish)` finishes with, or null. */
+/** Open a dialog; resolves to the value passed to `finish`, or null if it is cancelled. */
 function ask(title, build, { optional = true } = {}) {
   return new Promise((resolve) => {
     const before = document.activeElement;
@@ -30,7 +30,7 @@ function ask(title, build, { optional = true } = {}) {
   });
 }
 
-/** The name under which labels are kept. */
+/** Ask for the annotator's name. */
 export function askName(current = "") {
   return ask(
     "Who is labelling?",
@@ -63,7 +63,7 @@ export function askName(current = "") {
   );
 }
 
-/** Why an item is left out; "" if no reason is given, null if it is not. */
+/** Ask for the reason of a skip; "" for no reason, null if the skip is cancelled. */
 export function askReason() {
   return ask("Why skip this item?", (finish) => {
     const field = h("input", {
@@ -119,7 +119,7 @@ const GRID_HELP = [
   ["a class's key", "label all selected items"],
 ];
 
-/** Keys and what they do; single keys can be switched off for those who speak to their machine. */
+/** Show all keys. Single-key shortcuts can be disabled, for users of speech input. */
 export function showHelp(settings, refused) {
   return ask("Keys", () => {
     const box = h("input", {

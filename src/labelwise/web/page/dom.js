@@ -1,13 +1,13 @@
-// Elements without markup: every text goes in as text, so nothing a user wrote can become HTML.
+// DOM helpers. All text is inserted as text nodes, so user input cannot become HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element: h("button", {class: "main", onclick: go, disabled: true}, "Go"). */
+/** Create an element: h("button", {class: "main", onclick: go, disabled: true}, "Go"). */
 export function h(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children);
 }
 
-/** The same for the parts of a drawing. */
+/** Create an SVG element. */
 export function svg(tag, properties = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), properties, children);
 }
@@ -24,7 +24,7 @@ function filled(element, properties, children) {
   return element;
 }
 
-/** A button with its key, as "Undo u". */
+/** Create a button that shows its key, such as "Undo u". */
 export function keyButton(text, key, onclick, properties = {}) {
   return h(
     "button",
@@ -34,20 +34,20 @@ export function keyButton(text, key, onclick, properties = {}) {
   );
 }
 
-/** The picture of a key; screen readers get aria-keyshortcuts instead. */
+/** Show a key; screen readers use aria-keyshortcuts instead. */
 export function cap(key) {
   return h("kbd", { "aria-hidden": "true" }, key);
 }
 
-/** Say something to a screen reader, without moving the focus. */
+/** Announce a text to screen readers without moving the focus. */
 export function announce(text) {
   const live = document.getElementById("live");
-  live.textContent = text === live.textContent ? `${text}\u00a0` : text; // the same words twice are news too
+  live.textContent = text === live.textContent ? `${text}\u00a0` : text; // forces a repeat
 }
 
 let hiding = 0;
 
-/** A line in the corner for a few seconds. */
+/** Show a message in the corner for a few seconds. */
 export function notice(text, kind = "") {
   const box = document.getElementById("notice");
   box.textContent = sentence(text);
@@ -60,7 +60,7 @@ export function notice(text, kind = "") {
   }, 4000);
 }
 
-/** Replace what is inside an element only if `value` is new, so that focus and selection stay. */
+/** Replace an element's contents only if `value` changed, to keep focus and selection. */
 export function refresh(element, value, make) {
   const text = JSON.stringify(value);
   if (element.shown === text) return;
@@ -70,22 +70,22 @@ export function refresh(element, value, make) {
   if (unfolded) element.querySelector("details")?.setAttribute("open", "");
 }
 
-/** The same text with a capital letter at its beginning. */
+/** Capitalize the first letter. */
 export function sentence(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** 3 labels, 1 label. */
+/** Format a count: 3 labels, 1 label. */
 export function count(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** 0.8812 as 88.1 %. */
+/** Format a share: 0.8812 as 88.1 %. */
 export function percent(share) {
   return `${(100 * share).toFixed(1).replace(/\.0$/, "")} %`;
 }
 
-/** 75 s, 12 min, 1.5 h. */
+/** Format a duration: 75 s, 12 min, 1.5 h. */
 export function duration(seconds) {
   if (seconds < 90) return `${Math.round(seconds)} s`;
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;

@@ -1,11 +1,11 @@
-// The classes of a campaign that was not told them: whatever people name. They keep their places,
-// and so their keys, however many others are added, here or elsewhere.
+// Classes of a campaign without fixed classes: annotators add them while labelling. Existing
+// classes keep their positions and keys when others are added.
 
 import { kept } from "./kept.js";
 
 const place = (session) => `classes/${session.id}`;
 
-/** Put the classes that this browser knows first, in its own order, and the server's new ones last. */
+/** Sort classes: those stored in this browser first, then new ones from the server. */
 export function arrange(session) {
   if (!session.free) return session;
   const known = kept.read(place(session), []);
@@ -13,7 +13,7 @@ export function arrange(session) {
   return session;
 }
 
-/** Add classes that are not there yet; whether there were any. */
+/** Add unknown classes; returns whether there were any. */
 export function addClasses(session, classes) {
   const added = classes.filter((one) => !has(session.classes, one.name));
   session.classes.push(...added);

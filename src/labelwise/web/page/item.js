@@ -1,18 +1,18 @@
-// How an item looks: a picture, a text, or a row of numbers.
+// Display of an item: a picture, a text, or a row of numbers.
 
 import { h } from "./dom.js";
 
-const TINY = 160; // pictures with fewer pixels a side are shown with hard edges, not blurred
-const LARGEST_PIXEL = 40; // a digit of 8 x 8 is easier to read at 320 than at 600 pixels
+const TINY = 160; // smaller pictures (pixels per side) are scaled without smoothing
+const LARGEST_PIXEL = 40; // limits the scale: an 8 x 8 digit is shown at 320 pixels
 const TRIES = 5;
 
-/** A picture that begins to load at once; `ready` settles when it can be painted without delay. */
+/** Start loading a picture; `ready` resolves when it is decoded. */
 export function loadPicture(item) {
   const image = h("img", {
     alt: item.name ? `Item ${item.id}, ${item.name}` : `Item ${item.id}`,
     draggable: "false",
   });
-  image.decoding = "sync"; // it is decoded ahead, so painting it never waits
+  image.decoding = "sync"; // already decoded, so painting does not wait
   const load = (left) => {
     image.onload = () => sized(image);
     image.onerror = () => {
@@ -40,7 +40,7 @@ function sized(image) {
   image.style.maxWidth = image.style.maxHeight = `${LARGEST_PIXEL * side}px`;
 }
 
-/** The element for an item of the queue. */
+/** Create the element for an item. */
 export function showItem(item) {
   if (isText(item)) {
     return h(
@@ -79,7 +79,7 @@ function isText(item) {
   return item.text !== null && item.text !== undefined;
 }
 
-/** An item in words, for those who hear the page. */
+/** Describe an item for screen readers. */
 export function describeItem(item) {
   if (isText(item)) return item.text.length > 400 ? `${item.text.slice(0, 400)}, and more` : item.text;
   if (item.columns)

@@ -1,5 +1,5 @@
-// What this browser keeps between visits. Where it keeps nothing (a private window, a full disk),
-// the page works all the same, as long as it stays open.
+// Values in localStorage. If it is unavailable (private window, full disk), the page still works
+// while it stays open.
 
 const PREFIX = "labelwise/";
 
@@ -15,17 +15,17 @@ export const kept = {
   get: (name) => attempt(() => localStorage.getItem(PREFIX + name), null),
   set: (name, value) => attempt(() => localStorage.setItem(PREFIX + name, value)),
   remove: (name) => attempt(() => localStorage.removeItem(PREFIX + name)),
-  /** The names that begin so, sorted. */
+  /** All names with this prefix, sorted. */
   names: (start) =>
     attempt(() => Object.keys(localStorage), [])
       .filter((key) => key.startsWith(PREFIX + start))
       .map((key) => key.slice(PREFIX.length))
       .sort(),
-  /** A kept value that is JSON, or something else if it is not there or broken. */
+  /** A stored JSON value, or `otherwise` if it is missing or invalid. */
   read: (name, otherwise) => attempt(() => JSON.parse(kept.get(name)) ?? otherwise, otherwise),
 };
 
-/** The name of a thing another page of this browser has removed, or null. */
+/** The name of a value that another page removed, from a storage event, or null. */
 export function removedElsewhere(event) {
   return event.newValue === null && event.key?.startsWith(PREFIX) ? event.key.slice(PREFIX.length) : null;
 }

@@ -1,10 +1,10 @@
-// Which key chooses which class.
+// Assignment of keys to classes.
 
-// The letters left over by the page's own keys: g grid, l label, m guess, r review, s skip, u undo.
+// Letters that are not shortcuts of the page: g grid, l label, m guess, r review, s skip, u undo.
 const LETTERS = "abcdefhijknopqtvwxyz";
 const ROW = "1234567890";
 
-/** One key or null per class. A class that is called like a key has that one: 3 labels a 3. */
+/** One key or null per class. A class whose name is a free key gets that key. */
 export function assignKeys(names) {
   const free = new Set([...ROW, ...LETTERS]);
   const own = names.map((name) => (free.delete(name.toLowerCase()) ? name.toLowerCase() : null));
@@ -12,7 +12,7 @@ export function assignKeys(names) {
   return own.map((key) => key ?? rest.shift() ?? null);
 }
 
-/** Whether a key press is meant for a field, not for the page. */
+/** Whether the target of a key press is an input field. */
 export function isTyping(target) {
   return target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
 }

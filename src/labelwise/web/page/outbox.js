@@ -1,15 +1,15 @@
-// Labels and skips on their way to the server. Each is kept in localStorage until the server has
-// acknowledged it, so that neither a reload nor a server that is away loses one.
+// Queue of unsent labels and skips. Each stays in localStorage until the server acknowledges it,
+// so it survives a reload and a server outage.
 
 import { post, Refused } from "./api.js";
 import { kept, removedElsewhere } from "./kept.js";
 
 const FIRST_WAIT = 500,
-  LONGEST_WAIT = 8000; // milliseconds between tries
+  LONGEST_WAIT = 8000; // milliseconds between retries
 const MOST_AT_ONCE = 200;
 
 export class Outbox extends EventTarget {
-  /** `wanted()` is how many items to borrow with the next labels; `accepted(answer, run)` gets them. */
+  /** `wanted()` returns the number of items to lease; `accepted(answer, run)` receives them. */
   constructor(campaign, name, wanted, accepted) {
     super();
     this.prefix = `unsent/${campaign}/${name}/`;
@@ -31,7 +31,7 @@ export class Outbox extends EventTarget {
     return new Set(this.entries.map((entry) => entry.id));
   }
 
-  /** Keep an entry {kind: "label" | "skip", id, ...} and send it as soon as possible. */
+  /** Store an entry {kind: "label" | "skip", id, ...} and send it as soon as possible. */
   add(entry) {
     const key = `${this.prefix}${String(Date.now()).padStart(15, "0")}-${String(++this.serial).padStart(6, "0")}-${this.own}`;
     this.entries.push({ ...entry, key });
@@ -39,7 +39,7 @@ export class Outbox extends EventTarget {
     this.flush();
   }
 
-  /** Take back the newest entry of an item; false if it is sent or being sent. */
+  /** Remove the newest entry of an item; false if it was sent or is being sent. */
   take(id) {
     const entry = this.entries.findLast((one) => one.id === id);
     if (!entry || this.flying.includes(entry)) return false;
@@ -47,7 +47,7 @@ export class Outbox extends EventTarget {
     return true;
   }
 
-  /** Send what is waiting, unless something is on its way already. */
+  /** Send all entries, unless a request is already running. */
   flush() {
     clearTimeout(this.timer);
     this.sending ??= this.#sendAll().finally(() => {
@@ -57,7 +57,7 @@ export class Outbox extends EventTarget {
     return this.sending;
   }
 
-  /** The page is left: send what is not on its way yet, at once. What fails waits for a next visit. */
+  /** When the page is left: send all other entries at once. Failed ones wait for the next visit. */
   sendLast() {
     const flying = new Set(this.flying.map((entry) => entry.id));
     const waiting = this.entries.filter((entry) => !flying.has(entry.id));
@@ -73,7 +73,7 @@ export class Outbox extends EventTarget {
   }
 
   async #sendAll() {
-    await null; // labels given in the same turn travel together
+    await null; // sends labels of the same event-loop turn together
     while (this.entries.length) {
       this.flying = this.#nextRun();
       try {
@@ -90,7 +90,7 @@ export class Outbox extends EventTarget {
     }
   }
 
-  /** The labels at the head of the queue, each item once, or one skip: what one request can carry. */
+  /** The entries of the next request: labels of different items, or one skip. */
   #nextRun() {
     const seen = new Set();
     const fits = ({ kind, id }) =>
@@ -105,7 +105,7 @@ export class Outbox extends EventTarget {
     this.accepted(answer, run);
   }
 
-  /** One of several was refused: send them one by one, and set aside those that are. */
+  /** After a refusal: send the entries one by one and collect the refused ones. */
   async #sortOut(run, error) {
     if (run.length === 1) {
       this.refused.push({ ...run[0], error: error.message });
@@ -147,7 +147,7 @@ export class Outbox extends EventTarget {
   }
 }
 
-/** Send labels of different items, or one skip, and borrow so many items with them. */
+/** Send labels of different items, or one skip, and lease the next items. */
 function request(run, lend) {
   const [{ kind, id, reason }] = run;
   if (kind === "skip") return post("/api/skip", { id, reason, lend });

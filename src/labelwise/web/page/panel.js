@@ -6,7 +6,7 @@ import { count, duration, h, notice, percent, refresh, sentence } from "./dom.js
 
 const SAFE = "With an apostrophe before texts that Excel and the like would take for formulas";
 
-/** Fill the panel once; the returned function brings it up to date. */
+/** Create the panel; returns a function that updates it. */
 export function makePanel(element, desk) {
   const part = (title, name) => {
     const body = h("div", {});
@@ -109,7 +109,7 @@ function latest(points) {
   return h("p", { class: "soft" }, `${words[last.metric]()} with ${count(last.labels, "label")}`);
 }
 
-/** What the background process does, or why it failed, with a way to try again. */
+/** Show the progress of the background process, or its error with a retry button. */
 export function trainingNote(desk, training, offer = false) {
   if (training.running) {
     const share = training.total ? { max: training.total, value: training.done ?? 0 } : {};

@@ -1,4 +1,4 @@
-// How long someone looked at an item; time with the page out of sight does not count.
+// Labelling time of an item; time while the page is hidden does not count.
 
 export class Stopwatch {
   constructor() {

@@ -1,4 +1,4 @@
-// Many items at once: select those that are alike, then press their class.
+// Grid view: select similar items, then choose their class.
 
 import { ClassBar, step } from "./classes.js";
 import { announce, count, h, keyButton, notice } from "./dom.js";
@@ -104,7 +104,7 @@ export class GridView {
     this.#mark();
   }
 
-  /** Select all items from one to another, both included. */
+  /** Select a range of items, both ends included. */
   #run(from, to) {
     const ends = [this.items.indexOf(from), this.items.indexOf(to)];
     for (let place = Math.min(...ends); place <= Math.max(...ends); place += 1)
@@ -137,7 +137,7 @@ export class GridView {
     tile.focus();
   }
 
-  /** Arrows walk over the tiles; with Shift they select; Space toggles. */
+  /** Arrows move the focus, Shift + arrows select, Space toggles. */
   #move(event) {
     const tiles = [...this.tiles.values()];
     const at = tiles.indexOf(event.target.closest(".tile"));

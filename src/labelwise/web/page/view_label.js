@@ -1,4 +1,4 @@
-// One item at a time: the item, why it was chosen, the classes, and what else can be done.
+// Single view: one item, why it was picked, its classes, and further actions.
 
 import { get } from "./api.js";
 import { ClassBar } from "./classes.js";
@@ -37,7 +37,7 @@ export class LabelView {
     this.watch = new Stopwatch();
   }
 
-  /** Show the current item, or what we are waiting for. */
+  /** Show the current item, or the reason why there is none. */
   update() {
     const item = this.desk.current;
     if (!item) return this.#showWaiting();
@@ -79,7 +79,7 @@ export class LabelView {
     this.desk.skip([item], reason);
   }
 
-  /** The model's guess, only now that it was asked for. */
+  /** Show the model's guess on request. */
   async askGuess() {
     const item = this.item;
     if (!item) return;

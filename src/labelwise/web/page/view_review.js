@@ -1,11 +1,11 @@
-// Disagreements, one at a time: who said what, and the class that settles it.
+// Review view: one disagreement at a time, with all votes; a class resolves it.
 
 import { get, post } from "./api.js";
 import { ClassBar } from "./classes.js";
 import { announce, h, keyButton, notice, refresh } from "./dom.js";
 import { describeItem, loadPicture, showItem } from "./item.js";
 
-export const MOST_CASES = 100; // fetched at a time
+export const MOST_CASES = 100; // fetched per request
 
 export class ReviewView {
   constructor(desk, undo) {
@@ -34,7 +34,7 @@ export class ReviewView {
     );
   }
 
-  /** Fetch the disagreements; those that are left for later stay at the end. */
+  /** Fetch the disagreements; postponed ones stay at the end. */
   async open() {
     try {
       const found = await get(`/api/disagreements?limit=${MOST_CASES}`);

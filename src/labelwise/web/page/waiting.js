@@ -1,15 +1,15 @@
-// What the stage says when there is nothing to label at the moment.
+// Message shown while there is nothing to label.
 
 import { announce, count, h, refresh } from "./dom.js";
 import { trainingNote } from "./panel.js";
 
-/** Fill an element with the reason why no item is there. */
+/** Show in an element why there is no item. */
 export function waiting(element, desk) {
   const { state } = desk;
   const unsent = desk.outbox.entries.length;
   refresh(element, [desk.away, unsent, state?.batch, state?.training, state?.labelled, state?.items], () => {
     const [title, text] = words(desk, state, unsent);
-    if (element.said !== title) announce(`${title}. ${text}`); // once, not at every step of a training
+    if (element.said !== title) announce(`${title}. ${text}`); // only once
     element.said = title;
     return h(
       "div",
@@ -21,7 +21,7 @@ export function waiting(element, desk) {
   });
 }
 
-/** Call it when an element shows items again, so that the next wait is shown and said anew. */
+/** Reset an element that shows items again, so that the next message is announced. */
 export function waitIsOver(element) {
   delete element.shown;
   delete element.said;
