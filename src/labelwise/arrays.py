@@ -1,4 +1,4 @@
-"""What NumPy and torch spell differently, and the few row operations that all kernels share.
+"""Common interface to NumPy and torch, and the row operations that all kernels share.
 
 Rows (features, probabilities, ...) may live in any array library and on any device. Item ids,
 picks and everything of size ``(n,)`` that decides a pick are NumPy arrays on the host.
@@ -34,11 +34,11 @@ def namespace(*arrays: Array) -> Any:
 
 
 _NAMESPACES: dict[type, Any] = {}
-"""The namespaces of the types met so far: one is asked for with every pick and every launch."""
+"""Cache of namespaces by array type; lookups are frequent."""
 
 
 def device(array: Array) -> Any:
-    """Where the array lives."""
+    """Return the device of the array."""
     return array_api_compat.device(array)
 
 
@@ -61,7 +61,7 @@ def like(values: Any, other: Array, *, dtype: Any = None) -> Array:
 
 
 def workplace(rows: Array) -> Array:
-    """An empty float64 array where small work is best done: on the rows' GPU, or on the host."""
+    """Return an empty float64 array on the device for small work: the rows' GPU or the host."""
     if isinstance(rows, np.ndarray) or str(device(rows)) == "cpu":
         return np.empty(0)
     xp = namespace(rows)
@@ -81,14 +81,14 @@ def float64(array: Array) -> Array:
 
 
 def detached(array: Array) -> Array:
-    """The array without what a tensor may know of how it was computed: only its numbers count."""
+    """Return the array without autograd history."""
     return array.detach() if getattr(array, "requires_grad", False) else array
 
 
 def working(array: Array) -> Array:
-    """The array in a precision to compute with, float32 or float64, and `detached`.
+    """Return the array as float32 or float64, and `detached`.
 
-    Numbers of two bytes and less become float32, all others float64.
+    Numbers of at most two bytes become float32; other types that need conversion become float64.
     """
     array, xp = detached(array), namespace(array)
     if array.dtype in (xp.float32, xp.float64):
@@ -97,7 +97,7 @@ def working(array: Array) -> Array:
 
 
 def precision(rows: Array) -> float:
-    """The relative spacing of the numbers in an array; whole numbers count as float64."""
+    """Relative spacing of the numbers in an array; integers count as float64."""
     xp = namespace(rows)
     if not xp.isdtype(rows.dtype, "real floating"):
         return float(np.finfo(np.float64).eps)
@@ -117,17 +117,17 @@ def put(array: Array, positions: NDArray[Any], values: Any) -> None:
 
 
 def row_sums(rows: Array) -> Array:
-    """The numbers along the last axis added up."""
+    """Sum over the last axis."""
     if isinstance(rows, np.ndarray):
-        return np.einsum("...k->...", rows)  # a sum along a short axis takes six times as long
+        return np.einsum("...k->...", rows)  # six times as fast as np.sum along a short axis
     return namespace(rows).sum(rows, axis=-1)
 
 
 def row_dots(rows: Array, others: Array) -> Array:
-    """Inner product of every row with the other row of the same number."""
+    """Inner product of every row with the row at the same position of ``others``."""
     if isinstance(rows, np.ndarray) and rows.shape[-1] < _NARROW:
         return np.einsum("...k,...k->...", rows, others)
-    return namespace(rows).linalg.vecdot(rows, others)  # for torch, twice as quick as xp.vecdot
+    return namespace(rows).linalg.vecdot(rows, others)  # for torch, twice as fast as xp.vecdot
 
 
 def squared_norms(rows: Array) -> Array:
@@ -136,29 +136,29 @@ def squared_norms(rows: Array) -> Array:
 
 
 _NARROW = 48
-"""Products of rows of fewer numbers are faster without BLAS, which is called for every row."""
+"""Rows with fewer numbers are multiplied without BLAS, which has a cost per row."""
 
 
 _ONE_THREAD = 1 << 19
-"""BLAS does a product of fewer multiplications than this on one thread."""
+"""BLAS uses one thread for products of fewer multiplications."""
 _SMALL = 12 * _ONE_THREAD
-"""Products of up to so many, a fraction of a millisecond, are kept on one thread."""
+"""Products of up to this many multiplications (under 1 ms) are kept on one thread."""
 _TALL, _FLAT = 48, 16
-"""How many rows a tile has where more do not fit, and with fewer than how many it is flat."""
+"""Rows of a tile if more do not fit, and the number of rows below which a product is flat."""
 
 
 def row_products(rows: Array, points: Array) -> Array:
     """Inner product of every row with every point: ``(n, d)`` and ``(m, d)`` to ``(n, m)``.
 
-    Small products are cut into tiles that BLAS does on one thread: to wake a second one costs more
-    than it saves, and on a busy machine, where it must wait for its turn, a hundred times more.
+    Small products are cut into tiles that BLAS computes on one thread: waking a second thread costs
+    more than it saves, and on a busy machine a hundred times more.
     """
     n, m = len(rows), len(points)
     if not _is_small(rows, points):
         return _matmul(rows, points)
     if min(n, m) == 1:
         return np.vecdot(rows[:, None, :], points[None, :, :])
-    if n < _FLAT <= m:  # the other way round takes BLAS half the time
+    if n < _FLAT <= m:  # the transposed product takes half the time
         return np.ascontiguousarray(row_products(points, rows).T)
     out = np.empty((n, m), dtype=np.result_type(rows, points))
     for some, others, tile in _tiles(rows, points):
@@ -167,9 +167,9 @@ def row_products(rows: Array, points: Array) -> Array:
 
 
 def times_row_products(out: Array, rows: Array, points: Array, plus: Array | None = None) -> Array:
-    """Multiply ``out``, ``(n, m)``, by `row_products` in place, without room for all of them.
+    """Multiply ``out``, ``(n, m)``, by `row_products` in place, tile by tile, then add ``plus``.
 
-    Then ``plus``, ``(n, 1)``, is added; torch does both in one pass.
+    ``plus`` is ``(n, 1)``; torch does both in one pass.
     """
     if not _is_small(rows, points) or min(len(rows), len(points)) < _FLAT:
         factors, xp = row_products(rows, points), namespace(out)
@@ -185,24 +185,24 @@ def times_row_products(out: Array, rows: Array, points: Array, plus: Array | Non
 
 
 def _is_small(rows: Array, points: Array) -> bool:
-    """Whether BLAS would take two threads for a product that is hardly worth it.
+    """Whether a product should stay on one thread although BLAS would use more.
 
-    Beside other threads of ours no product is.
+    In a worker thread of `run_in_threads` every product should.
     """
     (n, d), m = rows.shape, points.shape[0]
-    least = _ONE_THREAD // 128 if min(n, m) == 1 else _ONE_THREAD // 2  # much earlier for a vector
+    least = _ONE_THREAD // 128 if min(n, m) == 1 else _ONE_THREAD // 2  # lower for a vector
     if not isinstance(rows, np.ndarray) or n * m * d <= least:
         return False
     return n * m * d <= _SMALL or is_worker_thread()
 
 
 def _tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:
-    """The products of some rows and some points at a time, so that BLAS takes one thread."""
+    """Yield the products tile by tile, so that BLAS uses one thread."""
     (n, d), m = rows.shape, points.shape[0]
     pairs = max((_ONE_THREAD - 1) // d, 1)
     width = min(m, max(pairs // min(n, _TALL), 1))
     height = max(pairs // width, 1)
-    points = np.asfortranarray(points)  # by columns, for which BLAS is quicker with small tiles
+    points = np.asfortranarray(points)  # BLAS is faster by columns for small tiles
     for top in range(0, n, height):
         for left in range(0, m, width):
             some, others = slice(top, top + height), slice(left, left + width)
@@ -210,10 +210,10 @@ def _tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:
 
 
 def _matmul(rows: Array, points: Array) -> Array:
-    """``rows @ points.T`` without a word about floating-point flags.
+    """``rows @ points.T`` without floating-point warnings.
 
-    BLAS sets them now and then for finite rows too. Rows that are not finite are refused where
-    their norms or scores are looked at.
+    BLAS sometimes sets the flags for finite rows. Rows that are not finite are rejected by the
+    checks of norms and scores.
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         return rows @ namespace(points).matrix_transpose(points)
@@ -243,7 +243,7 @@ def largest(scores: NDArray[Any], count: int, ids: Ids) -> NDArray[np.intp]:
     Args:
         scores: ``(n,)`` on the host, without NaN.
         count: at most ``n``.
-        ids: ``(n,)``, what breaks ties.
+        ids: ``(n,)``, which break ties.
     """
     if count < len(scores):
         bar = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
@@ -284,7 +284,7 @@ def _scramble(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _noise_key(words: Iterable[int], key: int = 0) -> int:
-    """One 64-bit key for words such as a seed and a stream; ``key`` is that of earlier ones."""
+    """Hash words such as a seed and a stream to a 64-bit key, starting from ``key``."""
     for word in words:
         key = (key + int(word) + _GOLDEN) & _WORD
         key = ((key ^ (key >> 30)) * _FIRST) & _WORD

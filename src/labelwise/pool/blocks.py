@@ -28,7 +28,7 @@ class Shard:
 
     Attributes:
         rows: their representations; a mapping that may read a file on access.
-        state: what a strategy keeps for these rows between two calls of `Shards.map`.
+        state: values that a strategy keeps for these rows between calls of `Shards.map`.
 
     Example:
         >>> import numpy as np
@@ -110,14 +110,14 @@ class LocalShards:
         Args:
             shards: the blocks.
             progress: receives the progress of a selection.
-            spill: moves states out of memory that do not fit.
+            spill: moves states that do not fit out of memory.
         """
         self._shards = list(shards)
         self._progress, self._spill = progress, spill
 
     @classmethod
     def of(cls, **representations: Any) -> "LocalShards":
-        """One block holding the given arrays, with row numbers as ids."""
+        """Create one block of the given arrays, with row numbers as ids."""
         first = next(iter(representations.values()))
         first = first[0] if isinstance(first, list | tuple) else first
         return cls([Shard(RowNumbers(0, len(first), keep=True), representations)])
@@ -164,7 +164,7 @@ class LocalShards:
         return total
 
     def positions(self, ids: Any) -> NDArray[np.intp]:
-        """The positions of items among all rows; an unknown id is an error."""
+        """Return the positions of items among all rows; an unknown id is an error."""
         return self._index.find_positions(ids)
 
     def rows(self, ids: Ids) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class LocalShards:
 
 
 def add_results(left: Any, right: Any) -> Any:
-    """The sum of the results of two blocks; tuples are added field by field."""
+    """Add the results of two blocks; tuples are added field by field."""
     if isinstance(left, tuple):
         return tuple(add_results(a, b) for a, b in zip(left, right, strict=True))
     return left + right

@@ -15,7 +15,7 @@ from labelwise.pool.remote_files import is_remote
 
 
 class Machine(NamedTuple):
-    """A machine since its last start; several machines may have the same name."""
+    """Identity of a machine since its last boot; host names are not unique."""
 
     name: str
     start: str
@@ -79,7 +79,7 @@ def _find_mapped_file(rows: "np.memmap[Any, Any]") -> list[Path]:
 
 @contextmanager
 def guard_files(values: Values) -> Iterator[None]:
-    """Reject files that change while rows are read; an error that this causes names the change."""
+    """Reject files that change while rows are read; errors caused by a change name it."""
     files = find_files(values)
     if not files:
         yield

@@ -1,12 +1,10 @@
 """Rows of files and host arrays as tensors on a device, block after block.
 
-A pool larger than a GPU's memory is streamed to it: while one block is computed on, the next is
-read into one of two pinned buffers and copied to the device from there, on a stream of its own.
-Blocks are read in order, pass after pass, so that the next one is the one that follows. What is on
-the device already stays where it is.
+A pool larger than GPU memory is streamed: while the device computes on one block, a thread reads
+the next block into one of two pinned buffers and copies it to the device on a separate stream.
+Prefetching assumes that blocks are read in order. Tensors already on the device are not copied.
 
-One thread copies host memory at a fraction of what the bus to a GPU takes, so that several fill a
-buffer together.
+A single thread cannot saturate the bus to a GPU, so several threads fill a buffer together.
 
 Memory: two blocks in pinned host memory and two on the device, for each representation.
 """
@@ -33,17 +31,17 @@ except ImportError as error:  # pragma: no cover
 
 
 COPIERS = max(min(3 * (os.cpu_count() or 1) // 4, 12), 1)
-"""How many threads fill a buffer; more have the memory of a large machine no faster."""
+"""Threads that fill a buffer; more do not increase the memory bandwidth."""
 LEAST = 1 << 22
-"""Fewer bytes than this are not worth a thread."""
+"""Smaller copies, in bytes, use one thread."""
 
 
 def move_to_device(sources: Sources, device: str) -> Sources:
-    """The same rows, read as tensors on a device.
+    """Wrap sources so that rows are read as tensors on a device.
 
     Args:
         sources: from `labelwise.pool.representations.open_sources`.
-        device: what torch calls it: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
+        device: a torch device name: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
     """
     place = _device(device)
     threads = (
@@ -58,13 +56,13 @@ def move_to_device(sources: Sources, device: str) -> Sources:
 
 
 def join_tensors(sources: Sources, device: str) -> Sources:
-    """The same rows, all read as tensors where some of them are tensors already.
+    """Read all representations as tensors on the device of those that are tensors already.
 
-    Arrays in memory are copied there once; files block by block, as in `move_to_device`.
+    Arrays in memory are copied to the device once; files are streamed as in `move_to_device`.
 
     Args:
         sources: from `labelwise.pool.representations.open_sources`.
-        device: where the tensors are, from `labelwise.pool.representations.find_tensor_device`.
+        device: of the tensors, from `labelwise.pool.representations.find_tensor_device`.
     """
     place = _device(device)
 
@@ -79,7 +77,7 @@ def join_tensors(sources: Sources, device: str) -> Sources:
 
 
 def _to_tensor(rows: Any) -> torch.Tensor:
-    """A host array as a tensor, without a copy where torch can read what is there."""
+    """Convert a host array to a tensor, without a copy if torch supports its layout."""
     dtype = _find_dtype(rows)
     same = rows.dtype.isnative and rows.dtype.itemsize == dtype.itemsize
     if same and rows.flags.c_contiguous and rows.flags.writeable:
@@ -88,7 +86,7 @@ def _to_tensor(rows: Any) -> torch.Tensor:
 
 
 def _device(name: str) -> torch.device:
-    """The device of that name; the present one of its kind where it has no number."""
+    """Return the named device; a name without a number means the current device of its type."""
     try:
         place = torch.device(name)
         return torch.empty(0, device=place).device
@@ -107,14 +105,14 @@ def _is_there(source: Source, place: torch.device) -> bool:
 
 
 class _Block(NamedTuple):
-    """Rows on their way to the device; ``arrived`` is an event to wait for, or None."""
+    """Rows being copied to the device; ``arrived`` is the event of the copy, or None."""
 
     rows: torch.Tensor
     arrived: Any
 
 
 class DeviceSource:
-    """A source whose rows come as tensors on a device; a `labelwise.pool.sources.Source`."""
+    """A `labelwise.pool.sources.Source` that returns tensors on a device."""
 
     in_memory, is_numpy = False, False
 
@@ -125,7 +123,7 @@ class DeviceSource:
         reader: ThreadPoolExecutor,
         copiers: ThreadPoolExecutor,
     ) -> None:
-        """Read from ``source`` on the thread of ``reader``, which ``copiers`` help."""
+        """Read from ``source`` on the thread of ``reader``; ``copiers`` fill its buffers."""
         self._source, self._device = source, device
         self.shape, self.bytes_per_row = source.shape, source.bytes_per_row
         self.precision, self.held_bytes = source.precision, source.held_bytes
@@ -138,7 +136,7 @@ class DeviceSource:
         self._next: tuple[tuple[int, int], Future[_Block]] | None = None
 
     def read(self, first: int, last: int) -> Array:
-        """The rows, on the device; those that follow are fetched meanwhile."""
+        """Return rows on the device and start to prefetch the rows after them."""
         last = min(last, self.shape[0])
         if last <= first:
             return self.take(np.empty(0, dtype=np.int64))
@@ -155,13 +153,13 @@ class DeviceSource:
         return block.rows
 
     def take(self, positions: Any) -> Array:
-        """A copy of some rows, on the device."""
+        """Copy the rows at the given positions to the device."""
         rows = self._reader.submit(self._source.take, positions).result()
         room = torch.empty(tuple(rows.shape), dtype=_find_dtype(rows))
         return _copy_rows(room, rows).to(self._device)
 
     def _take_prefetched(self, first: int, last: int) -> _Block:
-        """The block, from what was fetched meanwhile where that begins with it."""
+        """Return the block, from the prefetched rows if they start at ``first``."""
         coming, self._next = self._next, None
         if coming is None or coming[0][0] != first or coming[0][1] < last:
             if coming is not None:
@@ -171,7 +169,7 @@ class DeviceSource:
         return block._replace(rows=block.rows[: last - first])
 
     def _fetch(self, first: int, last: int) -> _Block:
-        """Read into the older of the two buffers, and copy from there; on the reader's thread."""
+        """Read into the older buffer and copy it to the device; runs on the reader's thread."""
         rows = self._source.read(first, last)
         turn, self._turn = self._turn, 1 - self._turn
         if self._copied[turn] is not None:
@@ -190,7 +188,7 @@ class DeviceSource:
         return _Block(moved, self._copied[turn])
 
     def _copy_rows(self, room: torch.Tensor, rows: Array) -> torch.Tensor:
-        """Host rows copied to host memory of the same shape, by several threads."""
+        """Copy host rows to a host buffer of the same shape with several threads."""
         parts = min(COPIERS, max(room.nbytes // LEAST, 1))
         cuts = [len(rows) * part // parts for part in range(parts + 1)]
         slices = [slice(*pair) for pair in pairwise(cuts)]
@@ -201,7 +199,7 @@ class DeviceSource:
 
 
 def _find_dtype(rows: Array) -> torch.dtype:
-    """What torch calls the type of the numbers; it has none beyond float64."""
+    """Return the torch dtype of the rows; torch has no type wider than float64."""
     if isinstance(rows, torch.Tensor):
         return rows.dtype
     if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
@@ -210,7 +208,7 @@ def _find_dtype(rows: Array) -> torch.dtype:
 
 
 def _copy_rows(room: torch.Tensor, rows: Array) -> torch.Tensor:
-    """Host rows copied to host memory of the same shape."""
+    """Copy host rows to a host buffer of the same shape."""
     if isinstance(rows, torch.Tensor):
         return room.copy_(rows)
     np.copyto(room.numpy(), rows)

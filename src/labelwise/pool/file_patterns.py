@@ -10,7 +10,7 @@ from labelwise.files import sort_naturally
 KINDS = (".npy", ".parquet")
 """Suffixes of files that hold rows."""
 HIDDEN, LOGS = ".", "_"
-"""First letters of incomplete files, and of folders that other tools keep for themselves."""
+"""Name prefixes of hidden files and of metadata folders, which are skipped."""
 
 
 def make_subfolder_error(name: str, folder: str, file: str) -> BadInput:

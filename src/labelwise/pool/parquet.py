@@ -4,10 +4,10 @@ A row is one list column (of nested lists for more than two axes), or all number
 side. A column called ``id`` holds the items' ids, and the index of a pandas table is ignored. All
 files must have the same columns and types, and no number may be missing.
 
-A row group cannot be entered in its middle: its last row is decoded after all others. So a reader
-stays at the batch it decoded last and continues from there. It keeps that batch and a page of every
-column in memory, never a row group, which usually has a million rows. One reader serves reading in
-order; a few more at different places serve rows that are taken here and there.
+A row group can only be decoded from its start, so a reader keeps its position and continues after
+the batch that it decoded last. It holds that batch and a page of every column in memory, never a
+whole row group, which usually has a million rows. One reader serves sequential reads; a few more at
+different positions serve random access.
 """
 
 import math
@@ -31,17 +31,17 @@ REMEDY = "give one list column, or only number columns"
 BATCH_BYTES = 2 << 20
 """Approximate memory of the rows that are decoded at a time."""
 COPIES = 4
-"""A batch needs this many times its rows: Arrow's arrays with their levels, and ours."""
+"""Memory of a batch as a multiple of its rows: Arrow's arrays with levels, and ours."""
 KEPT_BYTES = 32 << 20
-"""Memory that Arrow keeps, for all readers together, after it was released."""
+"""Released memory that Arrow's allocator keeps, for all readers together."""
 PAGE_BYTES = 1 << 20
 """Usual size of the pages of a column; a page is decompressed as a whole."""
 LEAST_BUFFER, BUFFERS = 1 << 16, 1 << 20
-"""Bytes that are read from disk at a time: least of one column, and about for all columns."""
+"""Read buffer in bytes: minimum per column, and approximate total of all columns."""
 TAKERS, TAKERS_BYTES = 4, 64 << 20
-"""Most readers that take rows here and there, and the memory they may use together."""
+"""Most readers for random access, and their total memory."""
 KEPT_WHOLE = 256 << 20
-"""A pool of at most this many bytes is kept once rows are taken here and there."""
+"""A pool of at most this many bytes is kept in memory after the first random access."""
 PROBED_ROWS = 256
 """Rows that are read at a time to find the lengths of lists."""
 
@@ -189,7 +189,7 @@ def _are_compatible(one: ColumnKind, other: ColumnKind) -> bool:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """The form of every row.
+    """Columns, type and shape of a row.
 
     Attributes:
         columns: that make a row.
@@ -270,7 +270,7 @@ def _open_lists(lists: Any) -> tuple[NDArray[Any], Any]:
 def _to_numpy(column: Any) -> NDArray[Any]:
     """The numbers of a column without missing ones.
 
-    Arrow's own conversion imports pandas, which takes 40 MB; bits have no other.
+    Arrow's own conversion imports pandas (40 MB), so only booleans use it.
     """
     if str(column.type) == "bool":
         found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
@@ -322,7 +322,7 @@ def find_layout(
 
 
 class BatchReader:
-    """Stays at a batch of rows of a file, and continues to the next.
+    """Reads a file batch by batch and keeps its position.
 
     Attributes:
         table: the file.
@@ -356,7 +356,7 @@ class BatchReader:
 
 
 class ReaderCache:
-    """At most ``count`` readers, those used last."""
+    """LRU cache of at most ``count`` readers."""
 
     def __init__(
         self, count: int, groups: Sequence[RowGroup], open_reader: Callable[[RowGroup], BatchReader]
@@ -426,7 +426,7 @@ class ParquetSource:
                 if rows:
                     self._groups.append(RowGroup(table, number, rows, self._count))
                 self._count += rows
-        self._lock = Lock()  # a reader is at one place at a time
+        self._lock = Lock()  # a reader has one position
         self._whole: Array | None = None
 
     @cached_property
@@ -450,7 +450,7 @@ class ParquetSource:
 
     @cached_property
     def _layout(self) -> RowLayout:
-        known = REPRESENTATIONS.get(self._name.split("[")[0])  # a learner's inputs are not
+        known = REPRESENTATIONS.get(self._name.split("[")[0])  # None for a learner's inputs
         flat = known is not None and len(known.axes) == 1
         return find_layout(self._schema, self._where, self._find_lengths, flat=flat)
 
@@ -530,7 +530,7 @@ class ParquetSource:
 
     @property
     def _takers(self) -> int:
-        """Number of readers that take rows here and there."""
+        """Number of readers for random access."""
         return int(np.clip(TAKERS_BYTES // max(self._reader_bytes, 1), 1, TAKERS))
 
     def _open_cache(self, count: int, layout: RowLayout, step: int) -> ReaderCache:

@@ -1,7 +1,7 @@
-"""What one process does that holds parts of pools: it opens them, and answers calls.
+"""Worker process that opens parts of pools and answers calls on their rows.
 
-An answer is bytes. Large arrays stay beside them as they are, so that what carries the answer need
-not copy them; when it is unpacked they become arrays that can be written to, as on one machine.
+An answer is pickled bytes plus the large arrays as out-of-band buffers, so that the transport need
+not copy them. Unpacked arrays are writable.
 """
 
 import pickle
@@ -22,19 +22,19 @@ from labelwise.pool.parts import PartHolder, PoolPart
 from labelwise.pool.rows import Rows
 
 LARGE = 1 << 16
-"""Arrays of so many bytes stay beside the others."""
+"""Arrays of at least this many bytes are sent out of band."""
 
 Dumps = Callable[..., bytes]
-"""Functions and all else as bytes that `pickle.loads` reads; takes what `pickle.dumps` takes."""
+"""A serializer with the arguments of `pickle.dumps`; `pickle.loads` reads its output."""
 Answer = bytes | tuple[bytes, list[NDArray[np.uint8]]]
-"""Bytes, and the large arrays if there are any."""
+"""Pickled bytes, with the out-of-band arrays if there are any."""
 
 
 class PartWorker:
-    """One worker: it holds one part of every pool that is open."""
+    """A worker that holds one part of every open pool."""
 
     def __init__(self, dumps: Dumps) -> None:
-        """Hold nothing yet; answers are packed with ``dumps``."""
+        """Start without pools; ``dumps`` serializes the answers."""
         self._dumps = dumps
         self._held: dict[int, PartHolder] = {}
         self._seen: dict[int, FileState] = {}
@@ -44,33 +44,33 @@ class PartWorker:
         return self._pack_result(lambda: self._open_part(key, part, learner, pieces))
 
     def seen(self, key: int) -> Answer:
-        """The files of the part as they are now; `FileState`."""
+        """Return the current `FileState` of the part's files."""
         return self._pack_result(lambda: FileState.read(self._seen[key].files))
 
     def labelled(self, key: int) -> Answer:
-        """The rows of the part's labelled items, or None."""
+        """Return the rows of the part's labelled items, or None."""
         return self._pack_result(lambda: self._held[key].labelled)
 
     def rows(self, key: int, ids: Ids) -> Answer:
-        """The rows of some items."""
+        """Return the rows of the given items."""
         return self._pack_result(lambda: self._held[key].shards.rows(ids), key)
 
     def call(self, key: int, kind: str, payload: bytes) -> Answer:
-        """`Shards.map` or `Shards.sum` over the part; whether anything is remembered; CPU time."""
+        """Return the result of `Shards.map` or `sum`, whether state is kept, and the CPU time."""
         return self._pack_result(lambda: self._call_part(key, kind, payload), key)
 
     def replay(self, key: int, kind: str, payload: bytes) -> Answer:
-        """The same once more, by a worker that was made again; nobody waits for the result."""
-        with suppress(Exception):  # if it fails, it did so the first time
+        """Repeat a call on a restarted worker to restore its state; the result is discarded."""
+        with suppress(Exception):  # an original call that failed fails again
             self._call_part(key, kind, payload)
         return self._pack_result(lambda: None)
 
     def run(self, payload: bytes) -> Answer:
-        """A function of some arguments, without any rows."""
+        """Call a function without rows."""
         return self._pack_result(lambda: _call_function(payload))
 
     def close(self, key: int) -> None:
-        """Forget the pool."""
+        """Release the pool."""
         self._held.pop(key, None)
         self._seen.pop(key, None)
 
@@ -93,7 +93,7 @@ class PartWorker:
         return result, holder.remembers, time.process_time() - begin
 
     def _pack_result(self, function: Callable[[], Any], key: int = -1) -> Answer:
-        """What the function returns or raises; it reads rows of the pool ``key``, if given."""
+        """Pack the result or the error of a function that reads rows of the pool ``key``."""
         try:
             return self._pack_value((True, function()))
         except Exception as error:
@@ -104,11 +104,11 @@ class PartWorker:
                 error.add_note(trace)
             try:
                 return self._pack_value((False, error))
-            except Exception:  # an error that cannot travel
+            except Exception:  # the error cannot be pickled
                 return self._pack_value((False, RuntimeError(trace)))
 
     def _describe_change(self, key: int) -> str:
-        """Whether a file of the pool has changed since it was opened, which explains much."""
+        """Describe a file that changed since the pool was opened; empty if none did."""
         before = self._seen.get(key)
         return "" if before is None else FileState.read(before.files).describe_difference(before)
 
@@ -116,7 +116,7 @@ class PartWorker:
         large: list[NDArray[np.uint8]] = []
 
         def keep(buffer: pickle.PickleBuffer) -> bool:
-            """Put large arrays aside; whether one is small enough to be among the bytes."""
+            """Collect a large array; return True for a small one, which is pickled in band."""
             raw = buffer.raw()
             if raw.nbytes >= LARGE:
                 large.append(np.frombuffer(raw, dtype=np.uint8))
@@ -142,12 +142,12 @@ def _load_payload(payload: bytes) -> Any:
 
 
 def describe_function(function: Any) -> str:
-    """What a function is called, or the kind of thing that is called like one."""
+    """Return the name of a function, or the type name of another callable."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 def pack_payload(dumps: Dumps, value: Any, what: str) -> bytes:
-    """What travels to a worker; ``what`` it is, for the message where it cannot.
+    """Serialize a value for a worker; ``what`` names the value in the error message.
 
     Example:
         >>> pack_payload(pickle.dumps, lambda rows: rows, "the strategy")  # doctest: +ELLIPSIS
@@ -166,7 +166,7 @@ def pack_payload(dumps: Dumps, value: Any, what: str) -> bytes:
 
 
 def unpack_answer(answer: Answer) -> Any:
-    """The result of a call; an error that it raised is raised here."""
+    """Return the result of a call, or raise its error."""
     if isinstance(answer, bytes):
         good, value = pickle.loads(answer)
     else:
@@ -178,7 +178,7 @@ def unpack_answer(answer: Answer) -> Any:
 
 
 def count_answer_bytes(answer: Answer) -> int:
-    """How many bytes an answer has.
+    """Return the size of an answer in bytes.
 
     Example:
         >>> count_answer_bytes((b"head", [np.zeros(100, dtype=np.uint8)]))

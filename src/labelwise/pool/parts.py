@@ -1,10 +1,9 @@
-"""Cut a pool into parts that other processes open by themselves.
+"""Cut a pool into parts that other processes open.
 
-A part is a range of rows. Whoever holds it opens the same files by their paths and reads no other
-rows, so rows never travel; arrays in memory are handed over once, a part at a time. Where a learner
-comes with it, the rows are raw inputs, and their representations are computed where they are held.
-`PartHolder` is what one process does: it keeps the blocks of its part with all that a strategy
-remembers beside them.
+A part is a range of rows. Its process opens the same files by path and reads only these rows;
+arrays in memory are sent once, part by part. With a learner, the rows are raw inputs, and the
+process that holds them computes their representations. `PartHolder` keeps the blocks of one part
+and the state of the strategy.
 """
 
 import mmap
@@ -31,10 +30,9 @@ Values = Mapping[str, Any]
 
 
 class Division:
-    """Which rows of a pool are in which part, and which items they are.
+    """Assignment of the rows and items of a pool to parts.
 
-    Row numbers that serve as ids are never listed, so that a pool of any size costs nothing here;
-    ids of one's own are.
+    Row numbers that serve as ids are not stored; ids given by the user are.
 
     Example:
         >>> import numpy as np
@@ -56,15 +54,15 @@ class Division:
         labelled: Ids | None = None,
         edges: Ids | None = None,
     ) -> None:
-        """Cut ``count`` rows into ``parts`` of equal size, but for one row.
+        """Cut ``count`` rows into ``parts`` whose sizes differ by at most one row.
 
         Args:
-            count: how many rows there are.
-            parts: how many parts to make, 1 or more.
+            count: number of rows.
+            parts: number of parts, 1 or more.
             ids: ``(count,)`` the items' ids; row numbers if None.
-            labelled: ids of the items that are labelled already.
-            edges: in increasing order, the only rows before which may be cut; 0 and ``count`` are
-                the first and the last. The parts are then of about equal size, and may be fewer.
+            labelled: ids of the labelled items.
+            edges: allowed cut positions in increasing order, from 0 to ``count``. The parts then
+                have about equal size, and there may be fewer of them.
         """
         self.count, self.ids = count, ids
         self.cuts = np.arange(parts + 1) * count // parts
@@ -79,21 +77,21 @@ class Division:
 
     @property
     def parts(self) -> int:
-        """How many parts there are."""
+        """Number of parts."""
         return len(self.cuts) - 1
 
     @cached_property
     def sizes(self) -> Ids:
-        """How many candidates each part has."""
+        """Number of candidates in each part."""
         taken = np.bincount(self._labelled_owners, minlength=self.parts)
         return np.asarray(np.diff(self.cuts) - taken, dtype=np.int64)
 
     def rows_of(self, ids: Ids) -> Ids:
-        """The row numbers of items; an unknown id is an error."""
+        """Return the row numbers of items; an unknown id is an error."""
         return self._index.find_positions(ids).astype(np.int64)
 
     def owners(self, ids: Ids) -> Ids:
-        """The part that each item is in."""
+        """Return the part of each item."""
         rows = self.rows_of(ids)
         return np.asarray(np.searchsorted(self.cuts, rows, side="right") - 1, dtype=np.int64)
 
@@ -102,11 +100,11 @@ class Division:
         return self.owners(self.labelled)
 
     def labelled_in(self, part: int) -> Ids:
-        """The labelled items of a part, in the order in which they are given."""
+        """Return the labelled items of a part in the given order."""
         return np.asarray(self.labelled[self._labelled_owners == part])
 
     def positions(self, ids: Ids) -> Ids:
-        """Where items stand among the candidates."""
+        """Return the positions of items among the candidates."""
         return self._candidates.find_positions(ids).astype(np.int64)
 
     @cached_property
@@ -124,7 +122,7 @@ class Division:
 
 @dataclass(frozen=True)
 class MappedFile:
-    """An array that is mapped from a file, by what it takes to map it again."""
+    """The parameters of a memory-mapped array, with which another process can map it."""
 
     path: str
     dtype: Any
@@ -132,23 +130,23 @@ class MappedFile:
     shape: tuple[int, ...]
 
     def open(self) -> Any:
-        """The array, mapped anew."""
+        """Map the array."""
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
 
 
 @dataclass(frozen=True)
 class PoolPart:
-    """Rows ``first`` to ``last - 1`` of a pool, as another process can open them.
+    """Rows ``first`` to ``last - 1`` of a pool, in a form that another process can open.
 
     Attributes:
-        values: representations, or ``inputs`` for a learner; an array holds the rows of this part
-            alone.
+        values: representations, or ``inputs`` for a learner; arrays hold only the rows of this
+            part.
         first: the part's first row.
-        last: the first row behind it.
+        last: the first row after the part.
         ids: the items' ids; row numbers if None.
-        labelled: ids of the part's items that are labelled already.
+        labelled: ids of the part's labelled items.
         names: the representations that a learner computes from the inputs.
-        block_bytes: how much memory one block takes, about.
+        block_bytes: approximate memory of one block.
     """
 
     values: Values
@@ -162,11 +160,11 @@ class PoolPart:
     def open(
         self, learner: Learner | None = None, pieces: Sequence[Rows] = ()
     ) -> tuple[LocalShards, Rows | None]:
-        """Blocks of the part's unlabelled items, and the rows of its labelled ones.
+        """Return blocks of the part's unlabelled items, and the rows of its labelled items.
 
         Args:
-            learner: computes the representations where ``names`` are given.
-            pieces: the rows of the part, one after the other, instead of ``values``.
+            learner: computes the representations ``names``, if there are any.
+            pieces: consecutive rows of the part, instead of ``values``.
         """
         values = self.values if not pieces else _join_pieces(pieces)
         if learner is not None:
@@ -183,11 +181,11 @@ class PoolPart:
         elif isinstance(value, str):
             whole = open_source(value, name)
         else:
-            return open_source(value, name)  # an array was cut before it came here
+            return open_source(value, name)  # arrays hold only the rows of this part
         return SourceSlice(whole, self.first, self.last)
 
     def _represent_inputs(self, learner: Learner, values: Values) -> dict[str, Any]:
-        """What the learner makes of the inputs, a block of them at a time."""
+        """Compute the learner's representations of the inputs block by block."""
         source = self._source("inputs", values["inputs"])
         step, count = max(self.block_bytes // source.bytes_per_row, 256), self.last - self.first
         blocks = [source.read(first, first + step) for first in range(0, max(count, 1), step)]
@@ -195,7 +193,7 @@ class PoolPart:
 
 
 def _join_pieces(pieces: Sequence[Rows]) -> dict[str, Any]:
-    """Pieces one after the other; a column of ids is no representation."""
+    """Concatenate pieces; the id column is left out."""
     return join_rows(
         [{k: v for k, v in copy_to_host(piece).items() if k != "id"} for piece in pieces]
     )
@@ -209,14 +207,14 @@ def cut_part(
     names: tuple[str, ...] = (),
     block_bytes: int = BLOCK_BYTES,
 ) -> PoolPart:
-    """What the holder of a part must know.
+    """Describe one part of a pool for the process that will hold it.
 
     Args:
         division: of the pool.
         number: of the part.
         values: of the whole pool, from `prepare_values`.
-        names: what a learner computes from the inputs.
-        block_bytes: how much memory one block takes, about.
+        names: the representations that a learner computes from the inputs.
+        block_bytes: approximate memory of one block.
     """
     first, last = int(division.cuts[number]), int(division.cuts[number + 1])
 
@@ -233,7 +231,7 @@ def _map_values(values: Values, function: Callable[[Any], Any]) -> dict[str, Any
 
 
 def prepare_values(values: Values) -> dict[str, Any]:
-    """Representations as another process can have them: files by full path, arrays on the host."""
+    """Prepare representations for other processes: absolute file paths and host arrays."""
     return _map_values(values, _prepare_value)
 
 
@@ -250,10 +248,10 @@ def _prepare_value(value: Any) -> Any:
 
 
 class PartHolder:
-    """One part, opened: what a process does with it.
+    """An opened part of a pool.
 
     Attributes:
-        shards: its blocks; empty ones are left out, as they are on one machine.
+        shards: its blocks, without empty ones.
         labelled: the rows of its labelled items, or None.
     """
 
@@ -271,7 +269,7 @@ class PartHolder:
 
     @property
     def remembers(self) -> bool:
-        """Whether anything is kept beside the rows between two calls."""
+        """Whether any block keeps state between two calls."""
         return any(self.shards.map(_remembers))
 
 

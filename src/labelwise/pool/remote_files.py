@@ -1,11 +1,11 @@
-"""Rows of ``.npy`` and Parquet files in object storage, or wherever else fsspec reaches.
+"""Rows of ``.npy`` and Parquet files in object storage and other fsspec file systems.
 
-A URL such as ``s3://bucket/features.npy`` names such a file, a folder of them, or with a pattern in
-its last part several, which are read one after the other by name. Only the ranges of bytes that a
-pass asks for are fetched; neighbouring rows are fetched together.
+A URL such as ``s3://bucket/features.npy`` names a file, a folder of files, or several files by a
+pattern in its last part; they are read in the order of their names. Only the requested byte ranges
+are fetched, and neighbouring rows are fetched together.
 
-fsspec finds the file system. Where it lacks the package for one that pyarrow brings along (S3,
-Google Cloud Storage, Azure, HDFS), pyarrow's is taken.
+If fsspec lacks the package for a file system, pyarrow's implementation is used (S3, Google Cloud
+Storage, Azure, HDFS).
 """
 
 import re
@@ -26,13 +26,13 @@ from labelwise.pool.parquet import ParquetSource, ParquetTable, import_parquet
 from labelwise.pool.sources import JoinedSource, Source
 
 HEADER = 1 << 12
-"""How many bytes are fetched to find the header of a .npy file; as a rule it has 128."""
+"""Bytes fetched to read the header of a .npy file, which usually has 128."""
 GAP = 1 << 16
 """Rows are fetched with one request if no more bytes than this lie between them."""
 AGES = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created")
-"""Where file systems say which state of a file they have, those that tell more first."""
+"""Metadata keys that identify the version of a file, most specific first."""
 SECRETS = "(?i)([?&][^=&]*(?:sig|token|key|secret|credential|password)[^=&]*=)[^&]*"
-"""What a web server is asked for with, and must not be written down."""
+"""Query parameters with credentials, which must not be shown or stored."""
 
 
 def is_remote(value: Any) -> bool:
@@ -46,11 +46,11 @@ def is_remote(value: Any) -> bool:
 
 
 def open_remote(url: str, name: str) -> Source:
-    """A source of rows from the URL of a .npy or .parquet file, of a folder of them, or a pattern.
+    """Open the URL of a .npy or .parquet file, of a folder of them, or a pattern.
 
     Args:
-        url: what fsspec or pyarrow can open; credentials are taken from where these look for them.
-        name: what it is called in errors.
+        url: for fsspec or pyarrow, which also find the credentials.
+        name: of the representation, for error messages.
     """
     files, paths = _find_files(url, name)
     url = without_secret(url)
@@ -64,11 +64,11 @@ def open_remote(url: str, name: str) -> Source:
 
 
 def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
-    """By path, the size of every file that a URL stands for, and what its store says of its age.
+    """Return the size and version of every file of a URL, by path.
 
     Args:
-        url: as `open_remote` takes it.
-        name: what it is called in errors.
+        url: as in `open_remote`.
+        name: of the representation, for error messages.
     """
     files, paths = _find_files(url, name)
     facts = {}
@@ -80,7 +80,7 @@ def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
 
 
 def _find_files(url: str, name: str) -> tuple[Any, list[str]]:
-    """The file system that a URL names, and the paths of its files there; none is an error."""
+    """Return the file system of a URL and the paths of its files; no file is an error."""
     files, path = _find_file_system(url, name)
     url = without_secret(url)
     try:
@@ -95,7 +95,7 @@ def _find_files(url: str, name: str) -> tuple[Any, list[str]]:
 
 
 def _find_file_system(url: str, name: str) -> tuple[Any, str]:
-    """The file system that a URL names, and the path there."""
+    """Return the file system of a URL, and the path in it."""
     shown = without_secret(url)
     try:
         url_to_fs = import_module("fsspec.core").url_to_fs
@@ -118,14 +118,14 @@ def _find_file_system(url: str, name: str) -> tuple[Any, str]:
 def _find_pyarrow_file_system(url: str) -> tuple[Any, str] | None:
     try:
         files, path = import_module("pyarrow.fs").FileSystem.from_uri(url)
-    except (ImportError, OSError, ValueError):  # not there, or not known to it
+    except (ImportError, OSError, ValueError):  # not available, or unknown to pyarrow
         return None
     return import_module("fsspec.implementations.arrow").ArrowFSWrapper(files), path
 
 
 def _list_paths(files: Any, path: str) -> tuple[list[str], str | None]:
-    """The files that a path stands for, and one in a sub-folder where there is any."""
-    if "*" in path or "[" in path:  # a question mark begins what a web server is asked for
+    """Return the files of a path, and one file in a subfolder if there is any."""
+    if "*" in path or "[" in path:  # a question mark starts the query of a URL
         return files.glob(path), None
     if not files.exists(path):
         return [], None
@@ -144,7 +144,7 @@ def _list_paths(files: Any, path: str) -> tuple[list[str], str | None]:
 
 
 def without_secret(url: str) -> str:
-    """A URL as it may be shown and written down.
+    """Remove credentials from a URL.
 
     Example:
         >>> without_secret("s3://key:secret@bucket/features.npy")
@@ -160,12 +160,12 @@ def _shown_name(path: str) -> str:
 
 
 class RemoteNpySource:
-    """A ``.npy`` file of which ranges are fetched."""
+    """A remote ``.npy`` file, read by byte ranges."""
 
     in_memory, is_numpy, held_bytes = False, True, 0
 
     def __init__(self, files: Any, path: str, name: str) -> None:
-        """Fetch the header; a file that is no array by rows, or holds objects, is refused."""
+        """Fetch the header; reject files that are not row-major arrays or hold objects."""
         self._files, self._path, self._name = files, path, name
         try:
             with files.open(path, "rb", block_size=HEADER) as file:
@@ -181,7 +181,7 @@ class RemoteNpySource:
             raise BadInput(
                 f"{name} is stored column by column; save np.ascontiguousarray(...) instead"
             )
-        size = files.info(path).get("size")  # some stores do not tell
+        size = files.info(path).get("size")  # some stores do not report it
         self._check_end(self._find_offset(self.shape[0]) if size is None else size)
 
     @property
@@ -191,7 +191,7 @@ class RemoteNpySource:
 
     @property
     def precision(self) -> float:
-        """That of the file's type."""
+        """Relative spacing of numbers of the file's type."""
         return precision(np.empty(0, dtype=self._dtype))
 
     def _find_offset(self, row: int) -> int:
@@ -205,7 +205,7 @@ class RemoteNpySource:
             )
 
     def _parse_rows(self, content: bytes, first: int, last: int) -> Any:
-        """Rows from their bytes, which are fewer if the file has become shorter."""
+        """Convert bytes to rows; reject missing bytes of a file that became shorter."""
         if len(content) < (last - first) * self.bytes_per_row:
             self._check_end(self._find_offset(first) + len(content))
         return np.frombuffer(content, dtype=self._dtype).reshape(-1, *self.shape[1:])
@@ -219,7 +219,7 @@ class RemoteNpySource:
         return self._parse_rows(found, first, last)
 
     def take(self, positions: Any) -> Array:
-        """The rows at the given positions, those close to each other with one request."""
+        """Return the rows at the given positions; close ones share one request."""
         wanted, back = np.unique(np.asarray(positions, dtype=np.int64), return_inverse=True)
         if not len(wanted):
             return self.read(0, 0)
@@ -236,23 +236,23 @@ class RemoteNpySource:
 
 
 class RemoteParquetSource(ParquetSource):
-    """Parquet files, one after the other, of which ranges are fetched."""
+    """Consecutive remote Parquet files, read by byte ranges."""
 
     buffers = 32 << 20  # requests cost more than memory
 
     def __init__(self, files: Any, paths: Sequence[str], url: str, name: str) -> None:
-        """Open the files; nothing but their metadata is fetched.
+        """Open the files and fetch only their metadata.
 
         Args:
-            files: a file system of fsspec.
-            paths: of the files there.
-            url: what they are called together in errors.
+            files: an fsspec file system.
+            paths: of the files in it.
+            url: names the files together in error messages.
             name: of the representation.
         """
         library = import_parquet(url)
 
         def opened(path: str, **options: Any) -> Any:
-            file = files.open(path, "rb", cache_type="none")  # buffers of pyarrow's own are enough
+            file = files.open(path, "rb", cache_type="none")  # pyarrow buffers the file itself
             return library.ParquetFile(file, **options)
 
         tables = [

@@ -147,14 +147,12 @@ LEAST = 1 << 22
 def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> Array:
     """``function(rows, *columns)`` of a block, ``(n, ...)``, piece by piece on all cores.
 
-    For work that is done row by row and is not a large matrix product. A piece stays in the cache
-    of a core, while every access to a block reads it from memory. Few rows, and rows that are not
-    NumPy arrays, are one piece.
+    For work that is done row by row and is not a large matrix product. A piece fits in the
+    cache of a core; a block does not. Few rows, and rows that are not NumPy arrays, are one piece.
 
     Args:
-        function: of some rows and what lies beside them, to an array with one entry per row; what
-            it makes of a row must not depend on the others. Or to one entry, such as a sum: there
-            is then one for every piece.
+        function: returns an array with one entry per row, which must not depend on other rows. If
+            it returns one entry, such as a sum, the result has one entry per piece.
         rows: of the block.
         columns: arrays with one entry per row, divided like the rows.
 
@@ -168,7 +166,7 @@ def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> A
         return function(rows, *columns)
     threads = thread_count()
     turns = -(-count * width // (NUMBERS * threads))
-    ranges = split_range(count, -(-count // (turns * threads)))  # as many for every thread
+    ranges = split_range(count, -(-count // (turns * threads)))  # the same number for every thread
     parts = rows.cut(ranges) if isinstance(rows, CutsRows) else _cut_arrays(rows, ranges)
 
     def one(part: tuple[slice, Rows]) -> Array:

@@ -19,10 +19,10 @@ from labelwise.pool.validation import check_rows, convert_rows
 BLOCK_BYTES = 64 << 20
 """Approximate memory of the rows of one block."""
 BLOCK_BYTES_ON_DEVICE = 8 << 30
-"""The same for rows that are on a GPU already, where many small blocks are many launches."""
+"""The same for rows on a GPU, where small blocks would cost many kernel launches."""
 
 LEAST_ROW = 64
-"""A row counts as at least this many bytes, because narrow rows need as much for results."""
+"""Least bytes that a row counts for; the results of narrow rows need memory too."""
 FEW_BLOCKS = 16
 """A pool of at most this many blocks keeps the array of its row numbers."""
 
@@ -65,7 +65,7 @@ class BlockRows(CutsRows):
         return len(self._sources)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._sources  # the inherited method would read the block
+        return name in self._sources  # the inherited method reads the block
 
     def __getitem__(self, name: str) -> Any:
         rows = self.read_unchecked(name)
@@ -148,7 +148,7 @@ class LabelledRows(Mapping[str, Any]):
 
 
 class _BlockVisit:
-    """What the pieces of a block share: rows that are read once, and which are checked."""
+    """State shared by the pieces of a block: the rows read so far, and the checked ones."""
 
     def __init__(self, block: BlockRows, checked: set[str]) -> None:
         self.block, self.checked = block, checked
@@ -202,10 +202,10 @@ def open_shards(
         sources: opened representations.
         ids: ``(n,)`` the items' keys; row numbers (or a Parquet file's column ``id``) if None. An
             index is used as it is.
-        labelled: keys of the items that are labelled already.
+        labelled: keys of the labelled items.
         progress: receives the progress of a selection.
-        block_bytes: approximate memory of one block; if None, as suits where the rows are.
-        spill: moves states out of memory that do not fit.
+        block_bytes: approximate memory of one block; None chooses it by the place of the rows.
+        spill: moves states that do not fit out of memory.
     """
     every = [source for _, source in flatten_sources(sources)]
     count = every[0].shape[0]

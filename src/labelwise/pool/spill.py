@@ -1,9 +1,9 @@
-"""State beside the rows that does not fit in memory lies in temporary files instead.
+"""Spill the state of blocks to temporary files if it does not fit in memory.
 
-What a strategy keeps per item (`pool.blocks.Shard.state`) grows with the pool. Beyond a limit,
-the arrays of a block are written to a file after each visit and mapped from there, so that they are
-in memory only while the block is visited. The files have no name, or lose it at once: nothing is
-left of them when the process ends, however it ends.
+The state of a strategy (`pool.blocks.Shard.state`) grows with the pool. Beyond a limit, the arrays
+of a block are written to a file after each visit and memory-mapped, so that they are in memory only
+during a visit. The files are unnamed or unlinked at once, so the system removes them when the
+process ends.
 """
 
 import mmap
@@ -25,7 +25,7 @@ class Spill:
     """Keeps the state of all blocks together below a limit.
 
     Attributes:
-        written: how many bytes were written to files in all.
+        written: total number of bytes written to files.
 
     Example:
         >>> spill = Spill(limit=100_000)
@@ -36,14 +36,14 @@ class Spill:
     """
 
     def __init__(self, limit: float, folder: str | Path | None = None) -> None:
-        """Let states take ``limit`` bytes; files go to ``folder``, or where temporary ones do."""
+        """Allow ``limit`` bytes in memory; files go to ``folder`` or the temporary folder."""
         self._limit, self._folder = limit, folder
         self._in_memory: dict[int, int] = {}
         self._maps: dict[int, list[weakref.ref[mmap.mmap]]] = {}
         self.written = 0
 
     def settle(self, state: dict[str, Any]) -> None:
-        """Put a block's state where there is room for it, after a visit that may have changed it.
+        """Keep a block's state in memory or spill it, after a visit that may have changed it.
 
         Args:
             state: of one block; the same dictionary every time.
@@ -59,10 +59,10 @@ class Spill:
         self._release_pages(key)
 
     def _map_to_file(self, array: Any, key: int) -> Any:
-        """The same numbers, mapped from a file."""
+        """Write an array to a file and map it."""
         try:
             with tempfile.TemporaryFile(dir=self._folder, prefix="labelwise-") as file:
-                array.tofile(file)  # a full disk is an error here, not a crash at a later write
+                array.tofile(file)  # a full disk raises an error here instead of a crash later
                 file.flush()
                 pages = mmap.mmap(file.fileno(), array.nbytes)
         except OSError as error:
@@ -77,7 +77,7 @@ class Spill:
         return np.frombuffer(pages, dtype=array.dtype).reshape(array.shape)
 
     def _release_pages(self, key: int) -> None:
-        """Let go of the memory of a block's maps; the numbers are in the files."""
+        """Release the memory pages of a block's mapped arrays."""
         alive = [ref for ref in self._maps.get(key, []) if ref() is not None]
         self._maps[key] = alive
         for ref in alive:
@@ -87,10 +87,7 @@ class Spill:
 
 
 def _map_arrays(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Put ``change(array)`` in the place of every large array of a nested value.
-
-    Arrays that are views belong to someone else and stay.
-    """
+    """Replace every large array of a nested value by ``change(array)``; views are kept."""
     if isinstance(value, np.ndarray):
         plain = value.flags.owndata and value.flags.c_contiguous and not value.dtype.hasobject
         return change(value) if plain and value.nbytes >= LEAST else value

@@ -7,8 +7,8 @@ written; then the blocks get their state back, and the selection continues from 
 work since then is repeated, and the picks are the same as without an interruption.
 
 A folder belongs to one selection: other data, options or versions are rejected. At the end the
-picks are written too (`load_or_select`), and the folder is removed once the caller has finished
-with them what may fail, such as saving them to a full disk.
+picks are written too (`load_or_select`). The folder is removed after the caller has finished the
+steps that may fail, such as saving the picks.
 """
 
 import contextlib
@@ -38,13 +38,13 @@ from labelwise.selection.result import Selection
 from labelwise.selection.serialization import read_value, write_value
 
 SECONDS = 20.0
-"""Least time between two writings of the blocks' state."""
+"""Least seconds between two writes of the blocks' state."""
 SHARE = 10
-"""Writing takes at most one part in this many of the time."""
+"""Writing takes at most ``1 / SHARE`` of the time."""
 ANSWERS, SNAPSHOT, FACTS, LOCK = "answers", "snapshot.json", "selection.json", "lock"
 PICKS = "picks"
 PROBE = 1 << 16
-"""Bytes that a folder must have room for."""
+"""Bytes of free space that a folder must have."""
 SUMMED_ROWS = 1 << 14
 """Rows of an array that are added to its checksum at a time."""
 
@@ -193,7 +193,7 @@ def record_calls(
         shards: the candidates.
         folder: created if needed.
         facts: identify the selection; those of a folder in use must be the same.
-        seconds: least time between two writings of the blocks' state; 0 writes after every call.
+        seconds: least time between two writes of the blocks' state; 0 writes after every call.
     """
     check_folder(folder, facts)
     with _report_failed_write(folder):
@@ -362,7 +362,7 @@ def _report_damage(path: Path) -> Iterator[None]:
 
 
 def describe_pool(values: Mapping[str, Any], sources: Sources) -> dict[str, Any]:
-    """What identifies a pool: names, shapes, and files or a checksum of the numbers.
+    """Describe the identity of a pool: names, shapes, and files or a checksum of the numbers.
 
     Args:
         values: representations by name, as given.
@@ -381,7 +381,7 @@ def _describe_value(value: Any, source: Source, name: str) -> dict[str, Any]:
     if is_remote(value):
         return facts | {"files": remote_facts(value, name)}
     if isinstance(value, np.memmap):
-        # A map that cannot be written to holds what its file holds.
+        # A read-only map has the content of its file.
         exists = value.filename is not None and Path(value.filename).exists()
         if exists and value.mode == "r" and isinstance(_find_pages(value), mmap):
             return facts | _describe_map(value)

@@ -229,7 +229,7 @@ class SelectionRequest:
         return type(error)(text)
 
     def _describe(self) -> dict[str, Any]:
-        """What identifies this selection in the folder to resume from."""
+        """Describe the identity of this selection for the folder to resume from."""
         ids = self._index.ids if self._index is not None else None
         return {
             "version": version("labelwise"),

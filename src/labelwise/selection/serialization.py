@@ -1,8 +1,8 @@
-"""Values that strategies and blocks exchange, written to a file and read again; nothing is pickled.
+"""Serialization without pickle of the values that strategies and blocks exchange.
 
-Arrays are written as in ``.npy`` files; what holds them is a line of JSON before them. Tuples,
-lists, dictionaries, numbers, texts and objects of labelwise's own classes can be written. Reading
-runs no code but the import of labelwise's own modules.
+A line of JSON describes the structure of a value; its arrays follow in ``.npy`` format. Supported
+are tuples, lists, dictionaries, numbers, texts and objects of labelwise's classes. Reading runs no
+code except the import of labelwise's modules.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from labelwise.arrays import is_array, to_numpy
 from labelwise.errors import BadInput
 
 Near = Callable[[Any], Any]
-"""Brings a host array to where tensors were when they were written."""
+"""Moves a host array to the device of the rows."""
 
 
 def write_value(file: BinaryIO, value: Any) -> None:
@@ -39,14 +39,14 @@ def write_value(file: BinaryIO, value: Any) -> None:
 
 
 def read_value(file: BinaryIO, near: Near | None = None) -> Any:
-    """Read the next value of a file; ``near`` is for tensors."""
+    """Read the next value of a file; ``near`` converts arrays that were tensors."""
     count, tree = json.loads(file.readline())
     arrays = [npy.read_array(file, allow_pickle=False) for _ in range(count)]
     return _from_tree(tree, arrays, near or (lambda array: array))
 
 
 def _to_tree(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
-    """The value as JSON; its arrays are put into a list, each of them once."""
+    """Convert a value to JSON; append its arrays to ``arrays``, each one once."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.generic):
@@ -89,7 +89,7 @@ def _from_tree(tree: Any, arrays: list[Any], near: Near) -> Any:
 
 
 def _make_object(name: str, fields: Any) -> Any:
-    """An object of one of labelwise's classes, made from its fields."""
+    """Create an object of one of labelwise's classes from its fields."""
     module, _, kind = name.partition(":")
     found = getattr(importlib.import_module(module), kind) if _is_own_module(module) else None
     if not isinstance(found, type) or found.__module__ != module:

@@ -38,19 +38,19 @@ from labelwise.pool.rows import Rows, join_rows, take_rows
 from labelwise.pool.shards import BLOCK_BYTES
 
 RESTORES = 3
-"""How often a worker is made again for one call."""
+"""Most restarts of a worker for one call."""
 
 T = TypeVar("T")
 _KEYS = itertools.count()
 
 
 class ClusterFailed(LabelwiseError, RuntimeError):
-    """The cluster cannot go on with a selection."""
+    """The cluster cannot continue a selection."""
 
 
 @dataclass(frozen=True)
 class LostAnswer:
-    """In the place of an answer that will never come."""
+    """Placeholder for the answer of a lost worker."""
 
     why: str
 
@@ -60,40 +60,40 @@ class WorkerPool(Protocol):
 
     @property
     def generations(self) -> Sequence[int]:
-        """How often each was made again."""
+        """Number of restarts of each worker."""
 
     @property
     def dumps(self) -> Dumps:
-        """Functions and their arguments as bytes that `pickle.loads` reads."""
+        """Serializer of functions and arguments; `pickle.loads` reads its output."""
 
     @property
     def steady(self) -> AbstractContextManager[Any]:
-        """Entered, it keeps every worker the one whose generation is told; for a short while."""
+        """Context manager that prevents restarts of workers; hold it only briefly."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of workers."""
 
     def store(self, payload: bytes) -> Any:
-        """What to send to several workers instead of the payload."""
+        """Store a payload once; return a reference to send to several workers."""
 
     def send(self, number: int, method: str, *arguments: Any) -> Any:
-        """Call a method of a worker; the answer comes later. Calls are answered in turn."""
+        """Call a method of a worker without waiting; a worker answers its calls in order."""
 
     def collect(self, answers: Sequence[Any]) -> list[Answer | LostAnswer]:
-        """The answers, as soon as all have come or will never come."""
+        """Wait until each answer has arrived or is lost; return them."""
 
     def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
-        """Make some workers again, which remember nothing.
+        """Restart lost workers without their state.
 
         Args:
-            numbers: those that were lost.
-            generations: which of each was lost; one that was made again since is left alone.
+            numbers: of the lost workers.
+            generations: of the lost workers; a worker restarted since then is skipped.
         """
 
 
 @dataclass
 class CallTraffic:
-    """What one function cost all workers together: calls, bytes both ways, CPU seconds."""
+    """Cost of one function over all workers: calls, bytes sent and received, CPU seconds."""
 
     calls: int = 0
     sent: int = 0
@@ -102,12 +102,12 @@ class CallTraffic:
 
 
 class HeldShards:
-    """A pool whose rows are held by workers; a `labelwise.pool.blocks.Shards`.
+    """A `labelwise.pool.blocks.Shards` whose rows are held by workers.
 
     Attributes:
         labelled: the rows of the labelled items, or None.
-        traffic: by the name of the function that was called.
-        restored: how often a worker was lost and its part opened again.
+        traffic: cost by function name.
+        restored: number of times that a lost worker was restored.
     """
 
     def __init__(
@@ -130,15 +130,15 @@ class HeldShards:
             workers: hold the rows.
             values: representations by name: paths that every worker can open, or arrays. With a
                 learner, ``inputs``.
-            count: how many rows there are.
+            count: number of rows.
             ids: ``(count,)`` the items' ids; row numbers if None.
-            labelled: ids of the items that are labelled already.
+            labelled: ids of the labelled items.
             learner: computes the representations ``names`` where the inputs are.
             names: those that a strategy needs.
-            pieces: instead of values, the rows in pieces that lie elsewhere: how many rows each
-                has, and what to send to a worker so that it gets the piece.
-            progress: told how far a selection has come.
-            block_bytes: how much memory one block takes, about.
+            pieces: instead of values, references to stored pieces of the rows: the number of
+                rows of each piece, and the reference to send to a worker.
+            progress: receives the progress of a selection.
+            block_bytes: approximate memory of one block.
         """
         self._workers, self._key = workers, next(_KEYS)
         self._values, self._block_bytes, self._names = (
@@ -155,10 +155,10 @@ class HeldShards:
         self._division = Division(count, parts, ids=ids, labelled=labelled, edges=self._edges)
         parts = self._division.parts
         self._progress = progress
-        self._opened = [-1] * parts  # which generation of its worker holds a part
+        self._opened = [-1] * parts  # generation of the worker that holds each part
         self._seen: dict[tuple[int, Machine], FileState] = {}  # as first seen
         self._seen_here: FileState | None = None
-        with suppress(LabelwiseError, OSError):  # the workers may see what is not here
+        with suppress(LabelwiseError, OSError):  # the files may exist only on the workers
             self._seen_here = FileState.read(find_files(self._values))
         self._log: list[tuple[str, bytes]] = []
         self.traffic: dict[str, CallTraffic] = {}
@@ -174,12 +174,12 @@ class HeldShards:
         return len(self._division)
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        """Tell whoever watches how far the work has come."""
+        """Report progress to the caller of the selection."""
         if self._progress is not None:
             self._progress(stage, done, total)
 
     def positions(self, ids: Ids) -> Ids:
-        """Where the items stand among all rows; an id that is not there is an error."""
+        """Return the positions of items among all rows; an unknown id is an error."""
         return self._division.positions(ids)
 
     def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
@@ -188,7 +188,7 @@ class HeldShards:
         return [result for part in parts for result in part]
 
     def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The results of `map` added up, by every worker first; tuples field by field."""
+        """Add up the results of `map`, on each worker first; tuples field by field."""
         found = self._call_workers("sum", function, arguments)
         parts = [part for part in found if part is not None]
         return reduce(add_results, parts) if parts else None
@@ -202,14 +202,14 @@ class HeldShards:
         return self._in_order([unpack_answer(answer) for answer in answers], owners)
 
     def check_files(self) -> None:
-        """Refuse files that have changed since the pool was opened: picks would be of neither."""
+        """Reject files that changed since the pool was opened."""
         answers = self._ask_workers("seen", range(len(self._opened)), lambda number: ())
         for number, answer in enumerate(answers):
             self._check_file_state(number, unpack_answer(answer))
 
     def close(self) -> None:
-        """Let the workers forget the pool."""
-        with suppress(ClusterFailed):  # workers that have ended remember nothing
+        """Close the pool on all workers."""
+        with suppress(ClusterFailed):  # workers that ended hold no pool
             for number in range(min(len(self._opened), len(self._workers))):
                 self._workers.send(number, "close", self._key)
 
@@ -220,7 +220,7 @@ class HeldShards:
         return self._in_order(some, owners) if some else None
 
     def _in_order(self, parts: Sequence[Rows], owners: Ids) -> dict[str, Any]:
-        """Rows that came part by part, in the order in which they were asked for."""
+        """Restore the requested order of rows that were returned part by part."""
         joined = join_rows(parts)
         if len(parts) == 1:
             return joined
@@ -247,14 +247,14 @@ class HeldShards:
         arguments: Callable[[int], tuple[Any, ...]],
         name: str = "",
     ) -> list[Answer]:
-        """The answers of some workers, in that order; lost ones are made again and asked again."""
+        """Return the answers of workers in order; lost workers are restarted and called again."""
         found: dict[int, Answer] = {}
         lost: dict[int, str] = {}
         for _ in range(1 + RESTORES):
             if lost:
                 self._restore_workers(lost)
             left = [number for number in numbers if number not in found]
-            with self._workers.steady:  # a worker that another thread makes again holds nothing
+            with self._workers.steady:  # a worker restarted by another thread has no part
                 opening = [(number, sent) for number in left for sent in self._open_part(number)]
                 calls = [self._workers.send(n, method, self._key, *arguments(n)) for n in left]
             answers = self._workers.collect([*(sent for _, sent in opening), *calls])
@@ -276,7 +276,7 @@ class HeldShards:
         )
 
     def _open_part(self, number: int) -> list[Any]:
-        """Let a worker that does not hold its part open it and go through the calls so far."""
+        """Let a worker without its part open it and repeat the calls so far."""
         if self._opened[number] == self._workers.generations[number]:
             return []
         facts: Any = {"names": self._names, "block_bytes": self._block_bytes}
@@ -291,7 +291,7 @@ class HeldShards:
         return sent
 
     def _check_file_state(self, number: int, seen: FileState | None) -> None:
-        """Refuse files that are not what they were; nothing is seen by a call that is repeated."""
+        """Reject changed files; ``seen`` is None for a repeated call."""
         if seen is None:
             return
         first = self._seen.setdefault((number, seen.machine), seen)

@@ -1,6 +1,6 @@
-"""Processes of a Ray cluster for work of any kind: functions go in, what they return comes out.
+"""Run functions in processes of a Ray cluster.
 
-A process that is lost is made again, and the call that it was at is made again from its beginning.
+A lost process is restarted, and its current call is repeated from the start.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,18 +16,18 @@ class RayProcess:
     """One process of a cluster, with the method `submit` of `concurrent.futures.Executor`."""
 
     def __init__(self, workers: WorkerPool, number: int) -> None:
-        """Stand for one worker. A thread of this process waits for its answers."""
+        """Wrap one worker; a local thread waits for its answers."""
         self._workers, self._number = workers, number
         self._waiter = ThreadPoolExecutor(1, thread_name_prefix="labelwise-ray")
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """``function(*arguments)`` over there; calls are made one after the other."""
+        """Run ``function(*arguments)`` in the process; calls run one after the other."""
         what = f"the call of {describe_function(function)}"
         payload = pack_payload(self._workers.dumps, (function, arguments), what)
         return self._waiter.submit(self._call_worker, payload)
 
     def shutdown(self, *, wait: bool = True) -> None:
-        """Make no call after the one that is being made; wait until that has ended, if asked."""
+        """Cancel calls that have not started; with ``wait``, wait for the current call."""
         self._waiter.shutdown(wait=wait, cancel_futures=True)
 
     def _call_worker(self, payload: bytes) -> Any:
@@ -49,12 +49,12 @@ class RayProcess:
 def ray_processes(
     on: str, count: int | None = None, *, gpus: float = 0
 ) -> Iterator[list[RayProcess]]:
-    """Processes of a cluster for as long as they are needed.
+    """Start processes on a cluster and end them on exit.
 
     Args:
         on: the cluster, as in `labelwise.pool.ray.shards.connect`.
-        count: how many, with one CPU each; as many as the cluster has CPUs if None.
-        gpus: how many GPUs each needs.
+        count: number of processes with one CPU each; one per CPU of the cluster if None.
+        gpus: GPUs per process.
 
     Example:
         >>> with ray_processes("ray", 1) as (process,):
@@ -68,8 +68,8 @@ def ray_processes(
         try:
             yield processes
         finally:
-            for process in processes:  # before a call ends, lest the next of its process begin
+            for process in processes:  # first, so that no queued call starts
                 process.shutdown(wait=False)
-            workers.close()  # ends calls that nobody waits for
+            workers.close()  # ends the calls that are still running
             for process in processes:
                 process.shutdown()

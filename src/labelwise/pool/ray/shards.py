@@ -1,8 +1,8 @@
-"""Blocks of rows on a Ray cluster: the same strategies, on more machines than one.
+"""Blocks of rows on a Ray cluster.
 
-Every actor opens its part of the files by itself, and is made again if its process or its node is
-lost (`labelwise.pool.ray.parts` says how). A selection that cannot go on says why: when actors
-find no room, when one is lost again and again, when the head of the cluster is gone.
+Every actor opens its part of the files, and is restarted if its process or node is lost (see
+`labelwise.pool.ray.parts`). A selection fails with an error if the cluster has no resources for the
+actors, if an actor is lost repeatedly, or if the head of the cluster is lost.
 
 This is the only module that imports ray.
 """
@@ -55,17 +55,17 @@ except ImportError as error:
     ) from error
 
 START_SECONDS = 45.0
-"""How long nothing may come of starting an actor before the selection is given up."""
+"""Longest wait for the next actor to start."""
 TRIES = 2
-"""How often to start Ray, or to join it, where that fails in ways that come and go."""
+"""Attempts to start or join Ray after transient errors."""
 PATIENCE_SECONDS = 5.0
-"""How long answers are waited for until it is seen whether the cluster is there."""
+"""Wait for answers between two checks of the cluster."""
 HEAD_SECONDS = 20.0
-"""How long the head may be gone: without it Ray would end this process after a minute."""
+"""Longest absence of the head; Ray would end this process after a minute."""
 SILENT_SECONDS = 35.0
-"""How long it may be there and say nothing; Ray's client tries for half a minute to join again."""
+"""Longest silence of the head; Ray's client tries to reconnect for 30 seconds."""
 INLINE = 100_000
-"""Ray sends arguments up to so many bytes with the call; larger ones are stored once for all."""
+"""Ray sends arguments up to this many bytes with the call; larger ones are stored once."""
 
 _dumps: Dumps = cloudpickle.dumps
 _resources: Any = ray.cluster_resources
@@ -74,20 +74,20 @@ _nodes: Any = ray.nodes
 
 
 def connect(on: str = "ray", actors: int | None = None) -> None:
-    """Join a Ray cluster, or start one in this machine; nothing if this process has joined one.
+    """Join a Ray cluster, or start one on this machine, unless this process has joined one.
 
     Args:
         on: ``"ray"`` starts Ray here (or joins the cluster that RAY_ADDRESS names),
-            ``"ray:HOST:PORT"`` and ``"ray:auto"`` join one that runs, ``"ray://HOST:PORT"`` does so
-            from outside through Ray's client.
-        actors: how many processes a cluster that is started here must have room for.
+            ``"ray:HOST:PORT"`` and ``"ray:auto"`` join a running cluster, ``"ray://HOST:PORT"``
+            joins through Ray's client.
+        actors: number of processes that a cluster started here must support.
     """
     address = find_address(on)
     if ray.is_initialized():
         if on != "ray":
             check_joined(address, _joined())
         return
-    # Ray would put its own function in the place of print, in the whole process.
+    # Otherwise Ray replaces print in the whole process.
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")
     if address:
         _join(address)
@@ -98,14 +98,14 @@ def connect(on: str = "ray", actors: int | None = None) -> None:
 def _join(address: str) -> None:
     check_listens(address)
     for left in reversed(range(TRIES)):
-        ray.shutdown()  # what a lost connection of Ray's client has left
+        ray.shutdown()  # clean up after a lost connection of Ray's client
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Ray Client connection timed out")
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             return
-        except Exception as error:  # Ray has many, and bare ones among them
-            # Now and then the process that would serve Ray's client ends as it starts.
+        except Exception as error:  # Ray raises many types, including plain Exception
+            # The server process for Ray's client sometimes ends during its start.
             if left and str(error).startswith("Initialization failure from server"):
                 continue
             raise ClusterFailed(
@@ -116,19 +116,19 @@ def _join(address: str) -> None:
 
 
 def _start_here(processes: int) -> None:
-    # Ray asks for a token by default. Without one of ours it leaves one in the home folder.
+    # Ray uses token authentication by default and would write a token to the home folder.
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
-    # Ray's memory monitor watches the whole machine: it would end our actors for others' memory.
+    # Ray's memory monitor ends actors when other programs use up the machine's memory.
     os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
-    # Ray would let all other programs of the machine go first, unlike a selection without it.
+    # Ray lowers the priority of its workers by default.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    # It gives its processes half a minute to start, however busy the machine is.
+    # The default of 30 seconds is too short on a busy machine.
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "60")
     why = ""
     with warnings.catch_warnings():
-        # What a start that failed has begun ends with this process.
+        # Processes left by a failed start end with this process.
         warnings.filterwarnings("ignore", "subprocess .* is still running", ResourceWarning)
         for _ in range(TRIES):
             why = _why_not_started(processes)
@@ -139,7 +139,7 @@ def _start_here(processes: int) -> None:
 
 
 def _why_not_started(processes: int) -> str:
-    """Start Ray; why it cannot be, or nothing."""
+    """Start Ray; return the reason for a failure, or an empty text."""
     try:
         ray.init(
             address="local",
@@ -147,23 +147,23 @@ def _why_not_started(processes: int) -> str:
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            # All of 127.x.x.x is this machine; 127.0.0.1 Ray would replace by a public address.
+            # Loopback address; Ray would replace 127.0.0.1 with a public address.
             _node_ip_address="127.0.0.2" if sys.platform == "linux" else None,
         )
-    except Exception as error:  # Ray has many, and bare ones among them
+    except Exception as error:  # Ray raises many types, including plain Exception
         ray.shutdown()
         return first_line(error)
     return ""
 
 
 def _client() -> Any:
-    """Ray's client, if this process has joined a cluster through it; else None."""
+    """Return Ray's client if this process joined a cluster through it, else None."""
     stub: Any = ray.util.client.ray
     return stub.get_context() if stub.is_connected() else None
 
 
 def _joined() -> str:
-    """The address of the cluster that this process has joined."""
+    """Return the address of the joined cluster."""
     client = _client()
     if client is not None:
         return f"{CLIENT}{client.client_worker._conn_str}"
@@ -171,9 +171,9 @@ def _joined() -> str:
 
 
 def _watches(address: str) -> list[HeadMonitor]:
-    """Look after the head, without which Ray may wait for ever."""
+    """Start monitors of the head; without it Ray may wait forever."""
     client, place = _client(), ClusterAddress.of(address)
-    # What the cluster has is known to its head alone.
+    # Only the head can answer a query for the resources of the cluster.
     answers: Any = lambda: ray.is_initialized() and bool(_resources())  # noqa: E731
     if client is None:
         asked = HeadMonitor(answers, patience=SILENT_SECONDS)
@@ -183,7 +183,7 @@ def _watches(address: str) -> list[HeadMonitor]:
     connection = client.client_worker
 
     def hang_up() -> None:
-        """Let fail what waits for an answer; to close the connection would wait for one, too."""
+        """Cancel pending requests; closing the connection would wait for an answer."""
         connection._in_shutdown = True
         if connection.channel is not None:
             connection.channel.close()
@@ -198,14 +198,14 @@ def _connection() -> ClusterConnection:
 
 
 class ActorProcess(NamedTuple):
-    """Where an actor runs."""
+    """The process in which an actor runs."""
 
     host: str
     pid: int
 
 
 class _Actor(PartWorker):
-    """A worker in a process of its own."""
+    """A worker in a separate process."""
 
     def __init__(self) -> None:
         super().__init__(_dumps)
@@ -215,11 +215,11 @@ class _Actor(PartWorker):
 
 
 class RayActors:
-    """Processes of a Ray cluster that hold the rows of pools, for one selection or for many.
+    """Processes of a Ray cluster that hold the rows of pools, for one or more selections.
 
     Attributes:
-        generations: how often each was made again.
-        processes: where each runs.
+        generations: number of restarts of each actor.
+        processes: the process of each actor.
 
     Example:
         >>> import labelwise
@@ -239,14 +239,14 @@ class RayActors:
         gpus: float = 0,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        """Start them.
+        """Start the actors.
 
         Args:
-            count: how many, with one CPU each; as many as the cluster has CPUs if None.
+            count: number of actors with one CPU each; one per CPU of the cluster if None.
             on: the cluster, as in `connect`.
-            gpus: how many GPUs each needs, for learners that compute on them.
-            start_seconds: how long nothing may come of starting an actor; more for a cluster that
-                starts machines when they are asked for.
+            gpus: GPUs per actor, for learners that compute on them.
+            start_seconds: longest wait for the next actor to start; increase it for a cluster that
+                starts machines on demand.
         """
         if count is not None and (isinstance(count, bool) or count != int(count) or count < 1):
             raise BadInput(f"actors must be a whole number, 1 or more; got {count!r}")
@@ -276,26 +276,26 @@ class RayActors:
         self.close()
 
     def close(self) -> None:
-        """End the processes; the cluster stays."""
-        # First: a thread whose call ends with its process must not start another one.
+        """End the actors; the cluster keeps running."""
+        # First, so that other threads do not restart the actors that end here.
         handles, self._handles = self._handles, []
         self._end_all(handles)
         self._connection.close()
 
     def _end_all(self, handles: Sequence[Any]) -> None:
-        with suppress(ClusterFailed):  # without a cluster, Ray would look for another one
+        with suppress(ClusterFailed):  # without a cluster, Ray would look for another
             self._connection.check()
             for handle in handles:
                 _end(handle)
 
     def send(self, number: int, method: str, *arguments: Any) -> Any:
-        """Call a method of an actor; the answer comes later."""
+        """Call a method of an actor without waiting for the answer."""
         handle = self._open()[number]
         with self._sending():
             return getattr(handle, method).remote(*arguments)
 
     def store(self, payload: bytes) -> Any:
-        """One copy in the object store for all actors of a node, unless it is small."""
+        """Put a large payload in the object store, one copy per node; return a small one as is."""
         if len(payload) <= INLINE:
             return payload
         self._open()
@@ -303,7 +303,7 @@ class RayActors:
             return ray.put(payload)
 
     def collect(self, answers: Sequence[Any]) -> list[Answer | LostAnswer]:
-        """The answers, as soon as all have come or will never come."""
+        """Wait until each answer has arrived or is lost; return them."""
         while True:
             self._open()
             try:
@@ -312,16 +312,16 @@ class RayActors:
             except GetTimeoutError:
                 continue
             except RayTaskError as error:
-                if isinstance(error.cause, RayError):  # what was sent did not get there
+                if isinstance(error.cause, RayError):  # the arguments did not arrive
                     raise ClusterFailed(f"{_NO_ROOM} ({first_line(error.cause)})") from error
-                raise  # a fault of ours, and no lost actor
+                raise  # a bug, not a lost actor
             except RayError as error:
                 if len(answers) == 1:
                     return [LostAnswer(first_line(error))]
                 return [self.collect([answer])[0] for answer in answers]
 
     def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
-        """Make lost actors again, wherever there is room; others may have done so meanwhile."""
+        """Restart lost actors on any node, unless another thread has done so."""
         with self._replacing:
             lost = list(numbers)
             if generations is not None:
@@ -331,7 +331,7 @@ class RayActors:
                 self._make(lost)
                 self._greet(lost)
             except BaseException:
-                handles = self._handles  # others are not to wait for what never starts
+                handles = self._handles  # other threads must not wait for actors that never start
                 self._end_all([handles[number] for number in lost if handles])
                 raise
 
@@ -345,12 +345,12 @@ class RayActors:
             with self.steady:
                 self.generations[number] += 1
                 handles[number] = made
-            if handles is not self._handles:  # closed by another thread, perhaps before this one
+            if handles is not self._handles:  # closed by another thread
                 _end(made)
 
     def _open(self) -> list[Any]:
-        """The actors, as long as they may be asked."""
-        self._connection.check()  # Ray would look for another cluster
+        """Return the actors; raise an error if they are closed or the cluster is lost."""
+        self._connection.check()  # otherwise Ray would look for another cluster
         handles = self._handles
         if not handles:
             raise ClusterFailed("these actors have ended; start new ones")
@@ -358,7 +358,7 @@ class RayActors:
 
     @contextmanager
     def _sending(self) -> Iterator[None]:
-        """Hand something over to the cluster."""
+        """Context for calls that send data to the cluster."""
         try:
             with self._connection.use():
                 yield
@@ -370,7 +370,7 @@ class RayActors:
         return _REMOTE.options(**options, scheduling_strategy="SPREAD").remote()
 
     def _greet(self, numbers: Sequence[int]) -> None:
-        """Wait until actors have started; those that are lost meanwhile are made again."""
+        """Wait until actors have started; restart those lost in the meantime."""
         why = self._welcome(numbers)
         for _ in range(RESTORES):
             if not why:
@@ -381,7 +381,7 @@ class RayActors:
             raise ClusterFailed(describe_failed_start(next(iter(why.values()))))
 
     def _welcome(self, numbers: Sequence[int]) -> dict[int, str]:
-        """Hear from actors as they start, and of those that are lost; one gives the others time."""
+        """Wait for actors to start; return the lost ones. Each start resets the time limit."""
         lost, said = {}, False
         asked = {self.send(number, "hello"): number for number in numbers}
         waiting, patience = list(asked), self._patience()
@@ -403,7 +403,7 @@ class RayActors:
                     theirs, self.processes[number] = ray.get(done[0])
                 check_version(theirs)
             except RayError as error:
-                self._open()  # else it has ended because all of them have
+                self._open()  # raises an error if the actors were closed
                 lost[number] = first_line(error)
                 if getattr(error, "actor_init_failed", True):
                     raise ClusterFailed(describe_failed_start(lost[number])) from error
@@ -427,7 +427,7 @@ _NO_ROOM = "the Ray cluster could not take what was sent to it"
 
 
 def _check_node() -> None:
-    """Some seconds after Ray's own process on this machine, Ray ends this one without a word."""
+    """Check Ray's local daemon: soon after it ends, Ray silently ends this process."""
     here = ray.get_runtime_context().get_node_id() if _client() is None else None
     if any(node["NodeID"] == here and not node["Alive"] for node in _nodes()):
         raise ClusterFailed(
@@ -437,12 +437,12 @@ def _check_node() -> None:
 
 
 def _end(handle: Any) -> None:
-    with suppress(Exception):  # it has ended already, or the cluster has
+    with suppress(Exception):  # the actor or the cluster may have ended already
         ray.kill(handle)
 
 
 class RayShards(HeldShards):
-    """A pool whose rows are held by actors of a Ray cluster; a `labelwise.pool.blocks.Shards`.
+    """A `labelwise.pool.blocks.Shards` whose rows are held by actors of a Ray cluster.
 
     Example:
         >>> with RayActors(2) as actors:
@@ -453,16 +453,16 @@ class RayShards(HeldShards):
 
 
 def dataset_rows(dataset: Any, *, seconds: float = START_SECONDS) -> dict[str, Any]:
-    """The rows of a Ray Data set, which stay in the cluster: arguments for `RayShards`.
+    """Return arguments for `RayShards` that refer to a Ray dataset; its rows stay in the cluster.
 
-    Its columns are called as representations are (``features``, ``probabilities``, ...), or
-    ``inputs`` where a learner is given. Ray Data keeps no order of rows, so a column ``id`` should
-    hold the items' ids.
+    Columns have the names of representations (``features``, ``probabilities``, ...), or ``inputs``
+    with a learner. Ray Data does not keep the order of rows, so a column ``id`` should hold the
+    items' ids.
 
     Args:
-        dataset: a ``ray.data.Dataset``. Computing it needs CPUs, which actors keep for themselves:
-            call this before they start.
-        seconds: how long to wait for a CPU that is free.
+        dataset: a ``ray.data.Dataset``. Computing it needs free CPUs: call this before the
+            actors start.
+        seconds: longest wait for a free CPU.
     """
     if _client() is not None:
         raise BadInput(
@@ -482,7 +482,7 @@ def dataset_rows(dataset: Any, *, seconds: float = START_SECONDS) -> dict[str, A
 
 
 def _wait_for_cpu(seconds: float) -> None:
-    """Without one Ray Data would wait for ever."""
+    """Wait for a free CPU, without which Ray Data would wait forever."""
     end = time.monotonic() + seconds
     with closing(_connection()) as connection:
         while connection.ask(_free_resources).get("CPU", 0) < 1:
@@ -495,7 +495,7 @@ def _wait_for_cpu(seconds: float) -> None:
 
 
 def _nothing() -> None:
-    """Needs a process, and no room."""
+    """Do nothing: a task that needs a process but no CPU."""
 
 
 def _described(block: Any) -> tuple[int, Any]:
@@ -517,16 +517,16 @@ def open_ray_shards(
     labelled: Ids | None = None,
     progress: Progress | None = None,
 ) -> Iterator[RayShards]:
-    """A pool on Ray for as long as it is needed.
+    """Open a pool on Ray and close it on exit.
 
     Args:
-        on: a cluster as in `connect`, or actors that run already and stay.
+        on: a cluster as in `connect`, or running actors, which are not closed.
         values: representations by name.
-        count: how many rows there are.
-        actors: how many to start.
+        count: number of rows.
+        actors: number of actors to start.
         ids: the items' ids; row numbers if None.
-        labelled: ids of the items that are labelled already.
-        progress: told how far a selection has come.
+        labelled: ids of the labelled items.
+        progress: receives the progress of a selection.
     """
     workers = on if isinstance(on, RayActors) else RayActors(actors, on=on)
     try:

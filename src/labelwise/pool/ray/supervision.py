@@ -1,15 +1,14 @@
 """Supervision of a Ray cluster: its address, its head, and actors that start late. No ray import.
 
-A cluster is joined by a process of one of its nodes (``HOST:PORT`` of its head) or from outside
-(``ray://HOST:PORT`` of the server for Ray's client). Without its head a cluster answers for a while
-or never again, and Ray reports this in many ways, late or not at all. So one thread asks the head
-every few seconds and another waits no longer than that for the answer; all failures become one
-error that names the cluster. Calls that may never return run in threads that are abandoned.
+A process joins a cluster from one of its nodes (``HOST:PORT`` of the head) or through Ray's client
+(``ray://HOST:PORT``). Ray reports the loss of the head in many ways, late or not at all. So one
+thread queries the head every few seconds and another limits the wait for the answer; all failures
+become one error that names the cluster. Calls that may never return run in abandoned threads.
 
-An actor starts late because the cluster has no room, which should be reported soon, or because its
-machines are busy, which only takes time. Half-way through the waiting time a process is started
-that needs no room: once it runs, the cluster is known to start processes, and an actor that still
-has not started finds no room. Otherwise the cluster is slow and gets several times as long.
+An actor starts late because the cluster lacks resources, which should be reported soon, or because
+its machines are busy. Half-way through the waiting time a probe process that needs no resources is
+started. If the probe runs and an actor still does not start, the cluster lacks resources. If the
+probe does not run either, the cluster is slow, and the waiting time is extended.
 """
 
 import os
@@ -29,11 +28,11 @@ from labelwise.pool.ray.parts import ClusterFailed
 
 CLIENT = "ray://"
 LISTEN_SECONDS = 5.0
-"""How long a machine may take to accept a connection."""
+"""Timeout for a TCP connection."""
 
 
 def find_address(on: str) -> str:
-    """The address that a user means; empty where Ray is to be started here.
+    """Return the address of the cluster; empty if Ray is to be started on this machine.
 
     Example:
         >>> find_address("ray:node:6379"), find_address("ray://node:10001")
@@ -48,7 +47,7 @@ def find_address(on: str) -> str:
 
 
 class ClusterAddress(NamedTuple):
-    """A host and a port where a cluster is joined, and whether from outside."""
+    """Host and port of a cluster, and whether Ray's client is used."""
 
     host: str
     port: int
@@ -56,14 +55,14 @@ class ClusterAddress(NamedTuple):
 
     @classmethod
     def of(cls, address: str) -> "ClusterAddress | None":
-        """The place that an address names; None where it names none, as ``auto`` does."""
+        """Parse an address; None without a host and a valid port, as for ``auto``."""
         host, _, port = address.removeprefix(CLIENT).rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
             return None
         return cls(host.strip("[]"), int(port), address.startswith(CLIENT))
 
     def listens(self) -> bool:
-        """Whether anything accepts connections there."""
+        """Whether the address accepts connections."""
         try:
             socket.create_connection((self.host, self.port), timeout=LISTEN_SECONDS).close()
         except OSError:
@@ -71,7 +70,7 @@ class ClusterAddress(NamedTuple):
         return True
 
     def is_same(self, other: "ClusterAddress") -> bool:
-        """Whether this place is another one, which may be given by another name of its host."""
+        """Whether two addresses name the same server; this one may be a loopback address."""
         hosts = _resolved(other.host), "127.0.0.1"
         return self[1:] == other[1:] and _resolved(self.host) in hosts
 
@@ -84,7 +83,7 @@ def _resolved(host: str) -> str:
 
 
 def check_joined(address: str, joined: str) -> None:
-    """Refuse another cluster than the one that this process has joined."""
+    """Reject a cluster other than the one this process has joined."""
     there, here = ClusterAddress.of(address), ClusterAddress.of(joined)
     if there is not None and here is not None and not there.is_same(here):
         raise BadInput(
@@ -94,7 +93,7 @@ def check_joined(address: str, joined: str) -> None:
 
 
 def check_listens(address: str) -> None:
-    """Refuse an address where nothing listens, or which cannot be joined from this machine."""
+    """Reject an address that does not listen or cannot be joined from this machine."""
     if address.startswith(CLIENT) and find_spec("grpc") is None:
         raise MissingDependency(
             f"joining {address} needs grpcio, for Ray's client; run pip install 'labelwise[ray]'"
@@ -105,15 +104,15 @@ def check_listens(address: str) -> None:
 
 
 EVERY_SECONDS = 5.0
-"""How often the head is asked, and how long one answer may take."""
+"""Interval between queries of the head, and timeout of one answer."""
 
 
 class HeadMonitor:
-    """Asks whether a head is there, until it is stopped.
+    """Queries the head of a cluster periodically until stopped.
 
     Attributes:
         is_lost: whether the head has been silent for too long.
-        silence: for how many seconds the head has not answered.
+        silence: seconds since the last answer.
     """
 
     def __init__(
@@ -124,14 +123,13 @@ class HeadMonitor:
         lost: Callable[[], None] | None = None,
         every: float = EVERY_SECONDS,
     ) -> None:
-        """Start.
+        """Start the monitor.
 
         Args:
-            look: asks the head. It may raise, or never return; what is False is no answer.
-            patience: how many seconds the head may be silent.
-            lost: called if it is for longer, to wake up those who wait for it; after that the head
-                is asked no more.
-            every: how many seconds there are between two looks.
+            look: queries the head. It may raise or never return; a false value means no answer.
+            patience: longest allowed silence in seconds.
+            lost: called after a longer silence, to wake up waiting threads; the monitor then stops.
+            every: seconds between two queries.
         """
         self._look, self._patience, self._lost, self._every = look, patience, lost, every
         self._ended, self._answer = threading.Event(), threading.Event()
@@ -140,7 +138,7 @@ class HeadMonitor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more, and wait for no answer."""
+        """Stop without waiting for a pending answer."""
         self._ended.set()
         self._answer.set()
         if threading.current_thread() is not self._thread:
@@ -160,9 +158,9 @@ class HeadMonitor:
                     return
 
     def _answered(self) -> bool:
-        """Whether the head answers in time; the thread of a look that never returns is left."""
+        """Whether the head answers in time; the thread of a query that hangs is abandoned."""
         answers: list[Any] = []
-        came = self._answer = threading.Event()  # of this look: an older one may still come
+        came = self._answer = threading.Event()  # one per query: an older answer may arrive late
 
         def ask() -> None:
             with suppress(Exception):
@@ -176,21 +174,21 @@ class HeadMonitor:
 
 
 CHECK_SECONDS = 1.0
-"""How often is seen whether a cluster is there while it is asked something."""
+"""Interval between checks of the cluster while waiting for an answer."""
 LEAVE_SECONDS = 5.0
-"""How long leaving a cluster that is lost may take: a head that is silent would hold it up."""
+"""Timeout for leaving a lost cluster, which may hang on a silent head."""
 
 T = TypeVar("T")
 
 
 def run_in_thread(function: Callable[[], T]) -> "Future[T]":
-    """What a function will return, if ever: its thread does not keep this process from ending."""
+    """Run a function in a daemon thread and return its future."""
     answer: Future[T] = Future()
 
     def run() -> None:
         try:
             answer.set_result(function())
-        except BaseException as error:  # for whoever waits
+        except BaseException as error:  # raised by Future.result
             answer.set_exception(error)
 
     threading.Thread(target=run, name="labelwise-ask", daemon=True).start()
@@ -198,7 +196,7 @@ def run_in_thread(function: Callable[[], T]) -> "Future[T]":
 
 
 class ClusterConnection:
-    """A cluster that this process has joined, until it is lost; then it stays lost."""
+    """Connection to a joined cluster; once lost, it stays lost."""
 
     def __init__(
         self,
@@ -208,21 +206,21 @@ class ClusterConnection:
         leave: Callable[[], None],
         answers: type[Exception],
     ) -> None:
-        """Begin with a cluster that is there.
+        """Supervise a cluster that this process has joined.
 
         Args:
             address: of the cluster, for messages.
-            watches: look after its head; each is enough to miss it.
-            is_joined: whether this process still belongs to it.
-            leave: called once it is lost, so that this process can join a cluster again.
-            answers: errors that are answers of a cluster, and no sign that it is lost.
+            watches: monitors of the head; one of them is enough to report a loss.
+            is_joined: whether this process is still connected.
+            leave: called once after a loss, so that this process can join a cluster again.
+            answers: errors that a working cluster raises; they do not indicate a loss.
         """
         self._address, self._watches = address, watches
         self._is_joined, self._leave, self._answers = is_joined, leave, (answers, ClusterFailed)
         self._lost, self._leaving = "", threading.Lock()
 
     def check(self) -> None:
-        """Refuse to go on without the cluster."""
+        """Raise an error if the cluster is lost."""
         if self._lost:
             raise ClusterFailed(self._lost)
         if silent := self._silence():
@@ -235,20 +233,20 @@ class ClusterConnection:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Talk to the cluster."""
+        """Context for calls to the cluster; converts errors of a lost connection."""
         self.check()
         try:
             yield
         except self._answers:
             raise
         except Exception as error:
-            # On a connection that is lost Ray's client raises errors of any kind.
+            # On a lost connection Ray's client raises errors of many types.
             if isinstance(error, ConnectionError) or not self._is_joined():
                 self._give_up(self._silence() or f"is lost ({first_line(error)})", error)
             raise
 
     def ask(self, question: Callable[[], T]) -> T:
-        """What a question returns or raises; it may wait for a head that has gone meanwhile."""
+        """Return the result of a call that may hang if the head is lost."""
         with self.use():
             answer = run_in_thread(question)
             while wait([answer], timeout=CHECK_SECONDS).not_done:
@@ -256,20 +254,20 @@ class ClusterConnection:
             return answer.result()
 
     def close(self) -> None:
-        """Look after the head no more."""
+        """Stop the monitors."""
         for watch in self._watches:
             watch.stop()
 
     def _silence(self) -> str:
-        """That the head has been silent for too long, or nothing."""
+        """Describe a head that has been silent for too long; empty if none has."""
         for watch in self._watches:
-            seconds = watch.silence  # once, and first: the head may answer just now
+            seconds = watch.silence  # read once: the head may answer at any time
             if watch.is_lost and seconds:
                 return f"has not answered for {seconds:.0f} s"
         return ""
 
     def _give_up(self, what: str, cause: BaseException | None = None) -> NoReturn:
-        with self._leaving:  # of several threads that notice, the first one leaves
+        with self._leaving:  # only the first thread leaves the cluster
             if not self._lost:
                 self._lost = (
                     f"the head of the Ray cluster, {self._address}, {what}; start the cluster and "
@@ -281,28 +279,28 @@ class ClusterConnection:
 
 
 SLOW = 4
-"""So many times as long is waited where no process starts at all."""
+"""Factor on the waiting time if no process starts at all."""
 SLOWER = 3
-"""How many times as long as a process that needs no room may take one that needs room."""
+"""Allowed start time of an actor, as a multiple of the start time of the probe."""
 
 
 class StartPatience:
-    """Waits for one actor among some; a new one for every actor that has come.
+    """Time limit for the next actor to start; create a new one after each start.
 
     Attributes:
-        seconds: how long nothing has come.
-        others_start: whether a process that needs no room has started.
+        seconds: time without a new actor.
+        others_start: whether the probe process has started.
     """
 
     def __init__(
         self, seconds: float, ask: Callable[[], Any], has_started: Callable[[Any], bool]
     ) -> None:
-        """Begin to wait.
+        """Start the clock.
 
         Args:
-            seconds: how long, where processes start.
-            ask: asks for a process that needs no room.
-            has_started: whether what was asked for has started.
+            seconds: time limit if the cluster starts processes.
+            ask: requests a probe process that needs no resources.
+            has_started: whether the requested probe has started.
         """
         self._limit, self._ask, self._has_started = seconds, ask, has_started
         self._since, self._asked, self._probe = time.monotonic(), 0.0, None
@@ -310,16 +308,16 @@ class StartPatience:
 
     @property
     def is_slow(self) -> bool:
-        """Whether no process has started in the time that one should take."""
+        """Whether no process has started within the usual time."""
         return self.seconds >= self._limit and not self.others_start
 
     @property
     def most(self) -> float:
-        """How long is waited in all, as far as is known."""
+        """Current estimate of the total time limit."""
         return self._limit * (1 if self.others_start else SLOW)
 
     def is_over(self) -> bool:
-        """Whether nothing will come any more; to be asked every now and then."""
+        """Whether the time limit has passed; call it periodically, as it also starts the probe."""
         self.seconds = time.monotonic() - self._since
         if self._probe is None:
             if self.seconds >= self._limit / 2:
@@ -331,7 +329,7 @@ class StartPatience:
 
 
 def describe_slow_cluster(seconds: float) -> str:
-    """No process of any kind has started for so long."""
+    """Describe a cluster that has started no process for ``seconds``."""
     return (
         f"no process of the cluster started within {seconds:.0f} s; look at its nodes, which may "
         "be too busy or without memory"
@@ -341,13 +339,13 @@ def describe_slow_cluster(seconds: float) -> str:
 def describe_full_cluster(
     late: int, count: int, seconds: float, room: Mapping[str, tuple[float, float]]
 ) -> str:
-    """Processes start, but actors do not.
+    """Describe a cluster that starts processes but lacks resources for actors.
 
     Args:
-        late: how many have not started.
-        count: how many there should be.
-        seconds: for how long nothing has come.
-        room: by what an actor needs, how much is free and how much there is in the cluster.
+        late: number of actors that have not started.
+        count: number of requested actors.
+        seconds: time without a new actor.
+        room: free and total amount in the cluster of each resource that an actor needs.
 
     Example:
         >>> describe_full_cluster(1, 2, 45, {"CPU": (0, 8), "GPU": (1, 2)})  # doctest: +ELLIPSIS
@@ -366,18 +364,18 @@ def describe_full_cluster(
 
 
 def warn_slow_cluster(most: float) -> None:
-    """Warn that a cluster may be given up after so many seconds."""
+    """Warn that the selection may fail after ``most`` seconds."""
     words = "no process of the cluster has started yet; its nodes may be busy or without memory"
     warnings.warn(f"{words}; waiting for {most:.0f} s in all", LabelwiseWarning, stacklevel=3)
 
 
 def describe_failed_start(why: str) -> str:
-    """An actor was lost before it said anything."""
+    """Describe an actor that was lost during its start."""
     return f"an actor ended while it started ({why}); every node needs the same labelwise as this"
 
 
 def check_version(theirs: str) -> None:
-    """Refuse a node with another labelwise."""
+    """Reject a node with another version of labelwise."""
     ours = version("labelwise")
     if theirs != ours:
         raise ClusterFailed(
