@@ -1,15 +1,15 @@
-r"""What alignment says about convergence and generalisation: the bounds of two theorems.
+r"""Bounds on convergence and generalisation from the kernel-target alignment.
 
 With :math:`\lambda_i, v_i` the eigenvalues and eigenvectors of the kernel :math:`\Theta` of ``n``
-items, and targets :math:`Y`, gradient descent with rate :math:`\eta` leaves after ``t`` steps the
-training error :math:`E_t`, and the generalisation error is bounded by :math:`B` up to terms that
-do not depend on :math:`Y`:
+items, and targets :math:`Y`, the training error after ``t`` steps of gradient descent with rate
+:math:`\eta` is :math:`E_t`, and the generalisation error is bounded by :math:`B` up to terms
+independent of :math:`Y`:
 
 .. math::
     E_t^2 = \sum_{k, i} (1 - \eta \lambda_i)^{2t} (v_i \cdot Y^k)^2 , \qquad
     B = \sqrt{2 \operatorname{Tr}(Y^\top \Theta^{-1} Y) / n} .
 
-Both are tied to the alignment :math:`A = \operatorname{Tr}(Y^\top \Theta Y)`, with
+The alignment :math:`A = \operatorname{Tr}(Y^\top \Theta Y)` bounds both, with
 :math:`c = \operatorname{Tr}(Y^\top Y)`:
 
 .. math::
@@ -17,10 +17,10 @@ Both are tied to the alignment :math:`A = \operatorname{Tr}(Y^\top \Theta Y)`, w
     \frac{c^2}{A} \le \frac n2 B^2 \le
     \frac{(\lambda_{\max} + \lambda_{\min})^2}{4 \lambda_{\max} \lambda_{\min}} \frac{c^2}{A} .
 
-The last constant is Kantorovich's; the paper's own, :math:`\lambda_{\max} / \lambda_{\min}`, is up
-to four times as large.
+The last constant is from the Kantorovich inequality; the paper's constant,
+:math:`\lambda_{\max} / \lambda_{\min}`, is up to four times as large.
 
-Cost: one factorisation of the kernel, ``O(n^3)``.
+Cost: one eigendecomposition or Cholesky factorisation of the kernel, ``O(n^3)``.
 
 Reference: H. Wang, W. Huang, Z. Wu, A. Margenot, H. Tong, J. He, "Deep Active Learning by
 Leveraging Training Dynamics", NeurIPS 2022, Theorems 1 and 2.
@@ -35,17 +35,17 @@ from labelwise.errors import BadInput
 from labelwise.theory.dynamics import alignment, check_kernel, check_targets
 
 JITTER = 1e-8
-"""What is added to the kernel's diagonal before it is factored, times the diagonal's mean."""
+"""Added to the kernel's diagonal before factorisation, relative to the diagonal's mean."""
 
 
 def convergence_error(kernel: Any, targets: Any, *, rate: float, steps: int) -> float:
-    """``E_t``: the error that ``steps`` steps of gradient descent leave, from zero outputs.
+    """``E_t``: the training error after ``steps`` steps of gradient descent from zero outputs.
 
     Args:
         kernel: ``(n, n)``.
         targets: ``(n, K)`` or ``(n,)``.
-        rate: the learning rate, at most one over the largest eigenvalue.
-        steps: how many steps, 0 or more.
+        rate: learning rate, at most 1 / largest eigenvalue.
+        steps: number of steps, 0 or more.
 
     >>> import numpy as np
     >>> convergence_error(np.eye(2), np.array([3.0, 4.0]), rate=0.5, steps=1)
@@ -62,7 +62,7 @@ def convergence_error(kernel: Any, targets: Any, *, rate: float, steps: int) -> 
 def convergence_bounds(
     kernel: Any, targets: Any, *, rate: float, steps: int
 ) -> tuple[float, float]:
-    """What Theorem 1 says of ``E_t^2`` from the alignment alone; ``steps`` is 1 or more.
+    """Lower and upper bound on ``E_t^2`` by Theorem 1; ``steps`` is 1 or more.
 
     >>> import numpy as np
     >>> convergence_bounds(np.eye(2), np.array([3.0, 4.0]), rate=0.5, steps=1)
@@ -96,8 +96,8 @@ def generalisation_bound(kernel: Any, targets: Any, *, jitter: float = JITTER) -
     Args:
         kernel: ``(n, n)``, positive semi-definite.
         targets: ``(n, K)`` or ``(n,)``.
-        jitter: this times the mean of the diagonal is added to it. It decides the value where the
-            kernel is singular and the targets are outside its range; 0 adds nothing.
+        jitter: added to the diagonal, relative to the diagonal's mean. It determines the result if
+            the kernel is singular and the targets are outside its range.
 
     >>> import numpy as np
     >>> generalisation_bound(4 * np.eye(2), np.eye(2), jitter=0.0)
@@ -122,12 +122,12 @@ def generalisation_bound(kernel: Any, targets: Any, *, jitter: float = JITTER) -
 def generalisation_bounds(
     kernel: Any, targets: Any, *, kantorovich: bool = True
 ) -> tuple[float, float]:
-    """Between what ``B`` lies, by Theorem 2, from the alignment and the two outer eigenvalues.
+    """Lower and upper bound on ``B`` by Theorem 2, from alignment and extreme eigenvalues.
 
     Args:
-        kernel: ``(n, n)``, positive definite; the upper bound is infinite where it is not.
+        kernel: ``(n, n)``, positive definite; otherwise the upper bound is infinite.
         targets: ``(n, K)`` or ``(n,)``.
-        kantorovich: the sharp constant instead of the paper's.
+        kantorovich: whether to use the sharp constant instead of the paper's.
 
     >>> import numpy as np
     >>> generalisation_bounds(4 * np.eye(2), np.eye(2))

@@ -1,32 +1,34 @@
-r"""How many labels a method needs for a given error, with the constants written out.
+r"""Label budgets: number of labels that a method needs for a given error.
 
-The error :math:`\epsilon` is relative: a least-squares fit on the weighted picks predicts the pool
-with an expected excess of at most :math:`\epsilon` times the least error possible,
+The error :math:`\epsilon` is relative: the expected excess error on the pool of a least-squares fit
+to the weighted picks is at most :math:`\epsilon` times the smallest possible error,
 :math:`E \lVert \tilde f - f^* \rVert^2 \le \epsilon \, E |y - f^*|^2`.
 
 *Randomized BSS* on features of rank ``d``, with :math:`\gamma = \min(\sqrt\epsilon / 3, 0.1165)`
-(the second keeps all eigenvalues in [3/4, 5/4]), ends after about
+(0.1165 keeps all eigenvalues in [3/4, 5/4]), ends after about
 :math:`1.56\, d (1 - \gamma^2) / \gamma^2` draws.
 
-*Lewis draws* with :math:`T = \sum_i \max_j w_i(U^j)`. For p = 2 two conditions are enough for every
-model: no draw may weigh too much, :math:`m \ge 2 T / \epsilon`, and the eigenvalues stay in
-[3/4, 5/4] with probability 0.9, :math:`m \ge T \log(20 d) / 0.0289` (the matrix Chernoff bound).
-For every p the analysis of the paper asks for
+*Lewis draws* with :math:`T = \sum_i \max_j w_i(U^j)`. For p = 2 two conditions suffice for every
+model: :math:`m \ge 2 T / \epsilon` limits the weight of a single draw, and
+:math:`m \ge T \log(20 d) / 0.0289` keeps the eigenvalues in [3/4, 5/4] with probability 0.9 (matrix
+Chernoff bound). For every p the analysis of the paper requires
 
 .. math:: m = \epsilon^{-4}\, T\, d^{\max(p/2 - 1, 0)} \log^2 d \, \log(d T / \epsilon) ,
 
-and an improved one for :math:`\epsilon^{-2}`. There the error is added to a multiple of the least
-one, and the constants are not known. They are taken as 1, and logarithms as at least 1.
+and an improved analysis requires :math:`\epsilon^{-2}` instead of :math:`\epsilon^{-4}`. Both
+guarantee a constant multiple of the smallest error plus the error term. Their constants are unknown
+and set to 1; logarithms are at least 1.
 
-*The rule of thumb*: the excess measured on noisy linear data is about ``d`` over the number of
-labels, far below these bounds; with several models ``T`` stands for ``d``. So :math:`T / \epsilon`.
+*Rule of thumb*: :math:`T / \epsilon`. On noisy linear data the measured excess error is about ``d``
+divided by the number of labels, far below these bounds; several models replace ``d`` by ``T``.
 
-*The pool* must be large enough to stand for the law it was drawn from. With
-:math:`K = \sup_i n \tau_i`, :math:`\tau` the leverage, the bound asks for
-:math:`K \log d + K / \epsilon` items; with the constants of the matrix Chernoff bound, for
+*Pool size*: the pool must represent the distribution it was drawn from. With
+:math:`K = \sup_i n \tau_i`, :math:`\tau` the leverage, the bound requires
+:math:`K \log d + K / \epsilon` items; with the constants of the matrix Chernoff bound,
 :math:`\max(K \log(20 d) / 0.0289, 2 K / \epsilon)`.
 
-All of these are guidance: upper bounds, or bounds whose constants are unknown.
+All budgets except the rule of thumb are upper bounds, some with measured or
+unknown constants.
 
 References: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019;
 "Sample Complexity of Deep Active Learning", submitted to ICLR 2022, Theorem 4.1, Lemmas 5.8, 5.9;
@@ -46,24 +48,24 @@ from labelwise.errors import BadInput
 from labelwise.kernels.linear.bss import theory_gamma
 
 _BSS_PACE = 1.56
-"""Measured: rounds of randomized BSS until its barriers are far enough apart, over d / gamma^2."""
+"""Measured number of rounds of randomized BSS, divided by ``d (1 - gamma^2) / gamma^2``."""
 
 _CHERNOFF = 1.25 * math.log(1.25) - 0.25
-"""The rate at which an eigenvalue above 5/4 becomes unlikely (one below 3/4 is less likely)."""
+"""Chernoff exponent of an eigenvalue above 5/4; that of one below 3/4 is larger."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What one method needs.
+    """Label budget of one method.
 
     Attributes:
-        method: its name.
-        draws: how often it draws an item, with repeats.
-        labels: how many different items that is: at most, or on average where the law of the
-            draws is known.
-        formula: where the number comes from, with its constants.
-        guidance: what kind of number it is.
-        known: whether it is a bound whose constants are all known, so that it can be relied on.
+        method: name of the method.
+        draws: number of draws with replacement.
+        labels: number of distinct items drawn: the expected number if the distribution of the
+            draws is known, otherwise the maximum.
+        formula: formula of ``draws`` with its constants.
+        guidance: kind of the number, for example a bound or a measurement.
+        known: whether it is a bound with known constants.
     """
 
     method: str
@@ -84,18 +86,18 @@ def label_budgets(
     directions: int | None = None,
     law: Floats | None = None,
 ) -> tuple[Budget, ...]:
-    """The labels that each method needs.
+    """Compute the label budget of each method.
 
     Args:
         rank: the largest rank among the models' features.
-        total: ``T``, the sum of the largest Lewis weights; the rank for one model.
-        items: how many the pool has; nobody needs more labels.
-        error: above 0 and at most 1.
+        total: ``T``, the sum over items of the largest Lewis weight of any model; the rank for one
+            model.
+        items: number of items in the pool, an upper limit on the labels.
+        error: relative error, above 0 and at most 1.
         p: the norm of the loss.
-        directions: the rank of all models' features side by side, which BSS works on; ``rank`` if
-            None.
-        law: ``(n,)``, the largest Lewis weights; with them ``labels`` of Lewis draws is the
-            expected number of different items.
+        directions: rank of the concatenated features of all models, used by BSS; ``rank`` if None.
+        law: ``(n,)``, largest Lewis weight of every item; if given, ``labels`` of Lewis draws is
+            the expected number of distinct items.
 
     >>> for budget in label_budgets(rank=10, total=10.0, items=100_000, error=0.1)[:2]:
     ...     print(budget.method, round(budget.labels))
@@ -138,16 +140,16 @@ def label_budgets(
 
 
 def pool_size(*, rank: int, condition: float, error: float) -> tuple[float, float]:
-    """How many unlabelled items stand for the law they come from.
+    """Number of unlabelled items needed to represent their distribution.
 
     Args:
-        rank: of the features.
+        rank: rank of the features.
         condition: ``K``, the largest leverage times the number of items.
-        error: above 0 and at most 1.
+        error: relative error, above 0 and at most 1.
 
     Returns:
-        ``K log d + K / error``, the bound with constants of 1, and the number that the matrix
-        Chernoff bound proves to be enough.
+        ``K log d + K / error``, the bound with constants of 1, and the number that is sufficient
+        by the matrix Chernoff bound.
 
     >>> [round(size) for size in pool_size(rank=10, condition=20.0, error=0.1)]
     [246, 3663]
@@ -158,7 +160,7 @@ def pool_size(*, rank: int, condition: float, error: float) -> tuple[float, floa
 
 
 def expected_distinct(law: Any, draws: float) -> float:
-    """How many different items that many draws in proportion to ``law`` give on average.
+    """Expected number of distinct items in draws with probabilities proportional to ``law``.
 
     >>> import numpy as np
     >>> expected_distinct(np.ones(2), 2)
@@ -171,7 +173,7 @@ def expected_distinct(law: Any, draws: float) -> float:
 
 
 def whole(value: float) -> int:
-    """A number of items or labels as it is shown: rounded up, but not for an error of rounding.
+    """Round a number of items or labels up, ignoring excess within rounding error.
 
     >>> whole(160.0000001), whole(160.2)
     (160, 161)
@@ -180,7 +182,7 @@ def whole(value: float) -> int:
 
 
 def check_error(error: float) -> None:
-    """Refuse an error that is not above 0 and at most 1."""
+    """Reject an error outside (0, 1]."""
     if not 0 < error <= 1:
         raise BadInput(f"error must be above 0 and at most 1; got {error}")
 

@@ -1,18 +1,19 @@
-r"""How much the weighted picks stretch or shrink :math:`\ell_p` norms of linear predictions.
+r"""Distortion of the :math:`\ell_p` norms of linear predictions by the weighted picks.
 
 For the rows :math:`a_i` of the pool's features and a direction :math:`x`, the ratio
 
 .. math:: \rho(x) = \frac{\sum_{\text{picks}} w_i |a_i \cdot x|^p}
     {\sum_{\text{pool}} |a_i \cdot x|^p}
 
-is 1 if every item is picked. Its smallest and largest value over all directions are the distortion
-of the embedding. For p = 2 they are the outer eigenvalues of `weighted_spectrum`, exactly. For
-other p the problem is not convex: many directions are improved at the same time by steps along the
-gradient of :math:`\log \rho`, in coordinates in which the pool is white. They start from the outer
-eigenvectors, from the items with the largest leverage, and at random. What is found is reached by a
-direction, so the true distortion is at least as large.
+is 1 if every item is picked with weight 1. Its minimum and maximum over all directions are the
+distortion of the embedding. For p = 2 they are the extreme eigenvalues of `weighted_spectrum`. For
+other p the problem is not convex: gradient steps on :math:`\log \rho` in whitened coordinates
+improve many directions at once. The search starts from the extreme eigenvectors, the items with the
+largest leverage or weight, and random directions. The result is a lower bound on the true
+distortion.
 
-Cost: for p = 2 as `weighted_spectrum`; else one pass per round, ``O(n d s)`` for ``s`` directions.
+Cost: as `weighted_spectrum` for p = 2; otherwise one pass per round, ``O(n d s)`` for ``s``
+directions.
 
 Reference: S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight
 Sampling for Multiple Deep Models", ICLR 2024, Lemma 3.4.
@@ -38,10 +39,10 @@ class Distortion:
     """The range of the ratio of weighted norms.
 
     Attributes:
-        lower: the smallest ratio found, 1 for the whole pool.
+        lower: the smallest ratio found; 1 for the whole pool.
         upper: the largest ratio found.
         p: the norm.
-        exact: whether no direction can be worse; else there may be one.
+        exact: whether ``lower`` and ``upper`` are the true extremes.
     """
 
     lower: float
@@ -52,7 +53,7 @@ class Distortion:
 
 @dataclass(frozen=True)
 class _Problem:
-    """All that the ratio of a direction depends on; ``rows`` are the picks' ``(b, d)``."""
+    """Inputs of the ratio ``rho``; ``rows`` ``(b, d)`` are the features of the picks."""
 
     shards: Shards
     read: RowReader
@@ -87,18 +88,18 @@ def embedding_distortion(
     rounds: int = 40,
     seed: int = 0,
 ) -> Distortion:
-    """Find the directions whose norm the picks get most wrong.
+    """Compute the smallest and the largest ratio of weighted norms over all directions.
 
     Args:
-        picks: without weights, every pick stands for ``n / b`` items.
+        picks: unweighted picks get weight ``n / b`` each.
         features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
         p: the norm, 1 or more.
-        model: which model's features.
+        model: index of the model whose features are used.
         bias: whether the linear model has a constant column.
-        rtol: what counts as zero when the rank is judged, as in `labelwise.kernels`.
-        starts: from how many directions to search, each for the smallest and the largest ratio.
-        rounds: how many passes the search takes.
-        seed: decides the random directions.
+        rtol: relative rank tolerance, as in `labelwise.kernels`.
+        starts: number of search directions, for the smallest and for the largest ratio each.
+        rounds: number of search steps, one pass over the pool each.
+        seed: determines the random directions.
 
     >>> import numpy as np
     >>> from labelwise import Selection
@@ -127,7 +128,7 @@ def embedding_distortion(
 def _starts(
     problem: _Problem, spectrum: Spectrum, chosen: WeightedPicks, count: int, seed: int
 ) -> Floats:
-    """Directions of length 1, ``(r, s)``, that are likely to be bad ones."""
+    """Unit start directions ``(r, s)``, chosen for a likely large distortion."""
     shards, rank = problem.shards, spectrum.rank
     basis = Whitening(spectrum.transform, 1.0)
     leverage = project_rows(shards, problem.read, basis, double=True)
@@ -142,7 +143,7 @@ def _starts(
 
 
 def _search(problem: _Problem, first: Floats, count: int, rounds: int) -> Floats:
-    """The best ``log rho`` that steps from the best starts reach, downwards and upwards."""
+    """Minimize and maximize ``log rho`` by gradient steps from the best start directions."""
     logs, slopes = problem.ratios(first)
     every = np.arange(first.shape[1])
     kept = min(count, len(every))
@@ -152,7 +153,7 @@ def _search(problem: _Problem, first: Floats, count: int, rounds: int) -> Floats
     best, slope, at = sign * logs[chosen], sign * slopes[:, chosen], first[:, chosen]
     step = np.full(2 * kept, 0.5)
     for _ in range(rounds):
-        if not np.isfinite(best).all():  # a direction that no pick sees cannot get worse
+        if not np.isfinite(best).all():  # rho = 0: no pick covers this direction
             break
         moved = _unit(at + step * _unit(slope))
         found, slopes = problem.ratios(moved)
@@ -169,12 +170,12 @@ def _unit(columns: Floats) -> Floats:
 
 
 def _shrunk(sizes: Floats, p: float) -> Floats:
-    """``|z|^(p - 1)``, and 0 for ``z = 0`` even where p is 1."""
+    """``|z|^(p - 1)``, and 0 for ``z = 0`` even if p is 1."""
     return np.where(sizes > 0, sizes ** (p - 1), 0.0)
 
 
 def _powers(shard: Shard, read: RowReader, columns: Floats, p: float) -> tuple[Floats, Floats]:
-    """Over a block: ``sum |a x|^p``, ``(s,)``, and ``sum |a x|^(p-1) sign(a x) a``, ``(d, s)``."""
+    """Block sums ``sum |a x|^p``, ``(s,)``, and ``sum |a x|^(p-1) sign(a x) a``, ``(d, s)``."""
     total, slope = np.zeros(columns.shape[1]), np.zeros(columns.shape)
     for _, chunk in iterate_chunks(read(shard.rows), double=True):
         xp = namespace(chunk)

@@ -1,18 +1,19 @@
-r"""How far the law of the picks is from the law of the pool: maximum mean discrepancy.
+r"""Maximum mean discrepancy (MMD) between the picks and the pool.
 
-For a kernel :math:`\Theta` (the neural tangent kernel, or any other) and two laws, the squared
-discrepancy is :math:`E\,\Theta(x_i, x_j) + E\,\Theta(x'_i, x'_j) - 2 E\,\Theta(x_i, x'_j)`. Its
-unbiased estimate leaves out every pair of an item with itself. Where the ``m`` items of the first
-group are also the first of the ``n'`` items of the second, that is
+For a kernel :math:`\Theta` (for example the neural tangent kernel) and two distributions, the
+squared discrepancy is
+:math:`E\,\Theta(x_i, x_j) + E\,\Theta(x'_i, x'_j) - 2 E\,\Theta(x_i, x'_j)`. Its
+unbiased estimate omits pairs of an item with itself. If the ``m`` items of the first group are also
+the first of the ``n'`` items of the second, the estimate is
 
 .. math::
     \frac{\sum_{i \ne j \le m} \Theta_{ij}}{m^2 - m}
     + \frac{\sum_{i \ne j \le n'} \Theta_{ij}}{n'^2 - n'}
     - \frac{2 \sum_{i \le m} \sum_{j \le n', j \ne i} \Theta_{ij}}{m (n' - 1)} .
 
-Being unbiased it may be negative; the root is then zero. With :math:`\Theta = h \cdot h'` (the
-tangent kernel of a linear head, up to a constant that cancels), everything follows from sums over
-the pool, in one pass.
+The estimate can be negative; its root is then defined as 0. For :math:`\Theta = h \cdot h'` (the
+tangent kernel of a linear head, up to a constant that cancels), one pass over the pool suffices:
+``O(n d^2)``.
 
 References: A. Gretton, K. Borgwardt, M. Rasch, B. Schölkopf, A. Smola, "A Kernel Two-Sample Test",
 JMLR 2012; H. Wang, W. Huang, Z. Wu, A. Margenot, H. Tong, J. He, "Deep Active Learning by
@@ -38,9 +39,8 @@ class Discrepancy:
 
     Attributes:
         squared: the unbiased estimate, which may be negative.
-        scale: the mean of the kernel of an item with itself, to compare it with.
-        spread: about how far ``squared`` is from zero for picks drawn at random (their standard
-            deviation), where that is known.
+        scale: mean of the kernel's diagonal, a reference for ``squared``.
+        spread: approximate standard deviation of ``squared`` for random picks, if known.
     """
 
     squared: float
@@ -49,16 +49,16 @@ class Discrepancy:
 
     @property
     def value(self) -> float:
-        """The root of the estimate, 0 where that is negative."""
+        """The root of the estimate; 0 if the estimate is negative."""
         return math.sqrt(max(0.0, self.squared))
 
 
 def subset_mmd(kernel: Any, first: int) -> Discrepancy:
-    """Between the first items and all items, which the first ones are a part of.
+    """MMD between the first items and all items, including the first ones.
 
     Args:
-        kernel: ``(n, n)``, the first group's items first (labelled, then labelled and picks).
-        first: how many items the first group has, at least 2.
+        kernel: ``(n, n)``, the first group's items first (for example labelled items, then picks).
+        first: number of items in the first group, at least 2.
 
     >>> import numpy as np
     >>> subset_mmd(np.eye(4) + 1, 2).squared
@@ -77,12 +77,12 @@ def subset_mmd(kernel: Any, first: int) -> Discrepancy:
 
 
 def two_group_mmd(first: Any, second: Any, between: Any) -> Discrepancy:
-    """Between two groups that share no item.
+    """MMD between two disjoint groups.
 
     Args:
-        first: ``(m, m)``, the kernel of the first group.
-        second: ``(n, n)``, that of the second.
-        between: ``(m, n)``, from the first to the second.
+        first: ``(m, m)``, kernel of the first group.
+        second: ``(n, n)``, kernel of the second group.
+        between: ``(m, n)``, kernel between the first and the second group.
 
     >>> import numpy as np
     >>> x, y = np.zeros((3, 1)), np.full((2, 1), 2.0)
@@ -104,13 +104,13 @@ def two_group_mmd(first: Any, second: Any, between: Any) -> Discrepancy:
 
 
 def pool_mmd(picks: Selection, features: Any, *, model: int = 0, kernel: Any = None) -> Discrepancy:
-    """Between the weighted picks and the pool they come from.
+    """MMD between the weighted picks and their pool.
 
     Args:
-        picks: at least 2; without weights, all count the same.
+        picks: at least 2; unweighted picks get equal weights.
         features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
-        model: which model's features.
-        kernel: ``(n, n)`` of the whole pool in the order of its rows, instead of ``h . h'``.
+        model: index of the model whose features are used.
+        kernel: ``(n, n)`` of the whole pool in row order; ``h . h'`` if None.
 
     >>> import numpy as np
     >>> from labelwise import Selection
@@ -161,12 +161,12 @@ def _positions(ids: Any, chosen: Any) -> Any:
 
 
 def _pairs(weights: Floats) -> float:
-    """The weight of all pairs of two different picks."""
+    """Total weight of all ordered pairs of distinct picks."""
     return float(weights.sum() ** 2 - weights @ weights)
 
 
 def _spread(energy: float, weights: Floats, n: int) -> float:
-    """The standard deviation of the estimate for items drawn at random, from ``tr C^2``."""
+    """Standard deviation of the estimate for random picks; ``energy`` is ``tr C^2``."""
     size = float(weights.sum() ** 2 / (weights @ weights))
     left = max(0.0, 1 - len(weights) / n)
     return math.sqrt(2 * energy / (size * (size - 1))) * left

@@ -1,21 +1,22 @@
-r"""What a pool of features is like, and how many labels it needs: before anything is labelled.
+r"""Properties of a pool's features, and the labels it needs, computed before any labelling.
 
 For every model ``j`` with features :math:`U^j` of rank :math:`r_j`:
 
-* the effective dimension :math:`\sum_i s_i^2 / (s_i^2 + \lambda)` over the singular values, which
-  is the sum of the ridge leverage scores, at :math:`\lambda` a fraction of the mean :math:`s_i^2`;
+* the effective dimension :math:`\sum_i s_i^2 / (s_i^2 + \lambda)` over the singular values
+  :math:`s_i`, equal to the sum of the ridge leverage scores; :math:`\lambda` is a fraction of the
+  mean :math:`s_i^2`;
 * the condition number :math:`K = \sup_i n \tau_i` with :math:`\tau` the leverage: the largest ratio
-  of a prediction's peak to its mean square, over all linear predictions. It lies between the rank
-  (all items alike) and n (a direction that only one item has);
-* how concentrated the leverage is: the share of the top 1 % and 10 % of the items, and
-  :math:`(\sum \tau)^2 / \sum \tau^2`, the number of items that would share it equally.
+  of the maximum square to the mean square of a linear prediction. It lies between the rank (equal
+  leverage) and n (one item alone spans a direction);
+* the concentration of the leverage: the share of the top 1 % and 10 % of the items, and the
+  effective number of items :math:`(\sum \tau)^2 / \sum \tau^2`.
 
-And for all of them: :math:`T = \sum_i \max_j w_i(U^j)` as models are added, against its bound
-:math:`\min(\sum_j r_j, n)`; the labels for an error (`label_budgets`) and the pool size
+For all models together: :math:`T = \sum_i \max_j w_i(U^j)` of the first, first two, ... models with
+its bound :math:`\min(\sum_j r_j, n)`, the label budgets (`label_budgets`) and the pool size
 (`pool_size`).
 
-Cost: three passes per model for p = 2, ``O(n d^2)``, and ``O(n)`` memory beside a block of rows;
-about 15 more passes for another p.
+Cost: three passes per model for p = 2, ``O(n d^2)``; about 15 more passes for another p. Memory:
+``O(n)`` plus one block of rows.
 
 Reference: S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight
 Sampling for Multiple Deep Models", ICLR 2024, Figure 1; "Sample Complexity of Deep Active
@@ -37,25 +38,25 @@ from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_si
 from labelwise.theory.pool import ModelReader, as_pool, count_models, sum_moments
 
 SHARES = tuple(float(value) for value in np.round(np.geomspace(0.1, 100, 61), 6))
-"""The percentages of items at which the concentration curve is kept."""
+"""Percentages of items at which the concentration curve is evaluated."""
 
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """One model's features.
+    """Properties of the features of one model.
 
     Attributes:
-        columns: how many features an item has.
-        rank: how many of them are independent, numerically.
-        effective_dimension: how many directions matter at ``ridge``.
-        ridge: the lambda it is stated at.
+        columns: number of features.
+        rank: numerical rank.
+        effective_dimension: sum of the ridge leverage scores at ``ridge``.
+        ridge: lambda of the effective dimension.
         condition: ``K``, the largest leverage times the number of items.
-        top_1, top_10: the share of the leverage that the top 1 % and 10 % of items hold.
-        max_over_mean: the largest leverage over the mean one, ``K / rank``.
-        effective_items: how many items would share the leverage equally.
+        top_1, top_10: share of the leverage in the top 1 % and 10 % of items.
+        max_over_mean: largest leverage divided by the mean leverage, ``K / rank``.
+        effective_items: effective number of items by leverage.
         energies: the eigenvalues of ``A^T A``, largest first.
         total: ``T`` of this model and all before it.
-        bound: the ranks of this model and all before it added up, at most n.
+        bound: upper bound on ``total``: the sum of the ranks so far, at most n.
     """
 
     columns: int
@@ -74,20 +75,21 @@ class ModelPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `plan` finds; plain values.
+    """Result of `plan`.
 
     Attributes:
-        items: how many the pool has.
-        error: the relative error that is asked for.
+        items: number of items in the pool.
+        error: the requested relative error.
         p: the norm of the Lewis weights.
         models: one entry per model, in order.
-        joint_rank: the rank of all features side by side (what bss works on).
-        joint_rank_exact: whether it was measured; else it is the sum of the ranks, an upper bound.
-        concentration: the share of ``T`` that the items with the largest weights hold, at the
-            percentages of `SHARES`.
-        budgets: labels by method.
-        pool_printed: the pool size that the bound asks for, with constants of 1.
-        pool_proved: the pool size that is proved to be enough.
+        joint_rank: rank of the concatenated features of all models, used by BSS.
+        joint_rank_exact: whether ``joint_rank`` was computed; otherwise it is an upper bound, the
+            sum of the ranks but at most n.
+        concentration: share of ``T`` of the items with the largest weights, at the percentages of
+            `SHARES`.
+        budgets: label budget of each method.
+        pool_printed: required pool size by the bound with constants of 1.
+        pool_proved: sufficient pool size by the bound with known constants.
     """
 
     items: int
@@ -112,7 +114,7 @@ class Plan:
         return self.models[-1].bound
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
+        """JSON-compatible values."""
         return asdict(self) | {"total": self.total, "bound": self.bound}
 
 
@@ -125,16 +127,16 @@ def plan(
     rtol: float | None = None,
     tol: float = 1e-4,
 ) -> Plan:
-    """Look at a pool and say how many labels it needs.
+    """Measure a pool and estimate how many labels it needs.
 
     Args:
-        features: ``(n, d)``, a list of such arrays (one per model), or shards that hold
-            ``features``, for files larger than memory.
-        error: the relative excess error to plan for, above 0 and at most 1.
+        features: ``(n, d)``, a list of such arrays (one per model), or shards with ``features``
+            for files larger than memory.
+        error: relative excess error, above 0 and at most 1.
         p: the norm of the loss; 2 for least squares.
         ridge: lambda for the effective dimension, as a fraction of the mean eigenvalue.
-        rtol: what counts as zero when the rank is judged, as in `labelwise.kernels`.
-        tol: the relative precision of the Lewis weights.
+        rtol: relative rank tolerance, as in `labelwise.kernels`.
+        tol: relative precision of the Lewis weights.
 
     >>> import numpy as np
     >>> features = np.random.default_rng(0).normal(size=(2000, 8))
@@ -186,7 +188,7 @@ def plan(
 def _look(
     shards: Shards, read: ModelReader, settings: LewisSettings, ridge: float
 ) -> tuple[dict[str, Any], Floats]:
-    """The facts of one model, and its Lewis weights ``(n,)``."""
+    """The `ModelPlan` fields of one model except the totals, and its Lewis weights ``(n,)``."""
     n = len(shards)
     basis = whiten(shards, read, rtol=settings.rtol)
     leverage = project_rows(shards, read, basis, double=True)
@@ -217,8 +219,8 @@ def effective_dimension(energies: Any, ridge: float) -> float:
     """``sum e / (e + ridge)`` over the eigenvalues of ``A^T A``: the sum of ridge leverage scores.
 
     Args:
-        energies: ``(d,)``, zero or more.
-        ridge: lambda, zero or more; at zero it is the number of energies that are not zero.
+        energies: ``(d,)`` eigenvalues, 0 or more.
+        ridge: lambda, 0 or more; at 0 the result is the number of nonzero eigenvalues.
 
     >>> effective_dimension([1.0, 1.0, 0.0], 1.0)
     1.0
@@ -231,7 +233,7 @@ def effective_dimension(energies: Any, ridge: float) -> float:
 
 
 def share_of_top(weights: Floats, percents: Any) -> list[float]:
-    """The share of the sum that the largest weights hold, for so many percent of the items.
+    """Share of the sum of the weights in the largest ``percents`` percent of the items.
 
     >>> import numpy as np
     >>> share_of_top(np.array([6.0, 2.0, 1.0, 1.0]), [25, 50])
@@ -241,14 +243,14 @@ def share_of_top(weights: Floats, percents: Any) -> list[float]:
     sums = np.concatenate([[0.0], np.cumsum(ordered)])
     if not sums[-1] > 0:
         return [0.0 for _ in percents]
-    # between whole numbers of items, the share grows evenly
+    # linear interpolation between whole numbers of items
     places = np.asarray(percents, dtype=np.float64) / 100 * len(weights)
     shares = np.interp(places, np.arange(len(sums)), sums / sums[-1])
     return [float(value) for value in np.round(shares, 12)]
 
 
 def _joint_rank(shards: Shards, found: list[ModelPlan], rtol: float | None) -> tuple[int, bool]:
-    """The rank of all models' features side by side, where that is not too much work."""
+    """Rank of the concatenated features and True, or an upper bound and False if too wide."""
     ranks = sum(entry.rank for entry in found)
     if len(found) == 1:
         return ranks, True

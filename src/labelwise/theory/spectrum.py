@@ -1,16 +1,17 @@
-r"""Do the weighted picks stand for the pool in every direction of the features?
+r"""Spectrum of the weighted picks relative to the pool.
 
 With :math:`T` such that the columns of :math:`V = A T` are orthonormal over the pool, the matrix
 
 .. math:: S = \sum_{i \in \text{picks}} w_i \, v_i v_i^\top
 
-would be the identity if every item were picked with weight 1. Its smallest and largest eigenvalue
-say how much of the pool's energy the picks see in the worst and the best direction :math:`x`:
+is the identity if every item is picked with weight 1. Its smallest and largest eigenvalue bound the
+ratio of the picks' energy to the pool's energy in every direction :math:`x`:
 
 .. math:: \lambda_{\min} \le \frac{\sum_{\text{picks}} w_i (a_i \cdot x)^2}
     {\sum_{\text{pool}} (a_i \cdot x)^2} \le \lambda_{\max} .
 
-If all lie in [3/4, 5/4], a weighted least-squares fit on the picks is close to the fit on the pool.
+If all eigenvalues lie in [3/4, 5/4], a weighted least-squares fit on the picks is close to the fit
+on the pool.
 
 Cost: one or two passes over the pool, ``O(n d^2)``.
 
@@ -29,20 +30,20 @@ from labelwise.selection.result import Selection
 from labelwise.theory.pool import ModelReader, as_pool, check_picks, read_picked_rows
 
 BAND = (0.75, 1.25)
-"""Where the theory wants all eigenvalues."""
+"""Range of the eigenvalues that the theory requires."""
 
 _UNSEEN = 1e-10
-"""Directions of which the picks see less than this are not seen at all."""
+"""Directions with a smaller eigenvalue count as not covered by the picks."""
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The eigenvalues of the weighted picks against the pool.
+    """Eigendecomposition of the weighted picks relative to the pool.
 
     Attributes:
-        values: ``(r,)``, smallest first; the pool's own are all 1.
-        vectors: ``(r, r)``, the eigenvectors as columns, in the whitened coordinates.
-        transform: ``(d, r)``, from features to whitened coordinates.
+        values: ``(r,)`` eigenvalues, smallest first; all 1 for the whole pool.
+        vectors: ``(r, r)``, eigenvectors as columns, in whitened coordinates.
+        transform: ``(d, r)``, maps features to whitened coordinates.
     """
 
     values: Floats
@@ -51,17 +52,17 @@ class Spectrum:
 
     @property
     def rank(self) -> int:
-        """How many directions the pool's features have."""
+        """Rank of the pool's features."""
         return len(self.values)
 
     @property
     def lower(self) -> float:
-        """The smallest eigenvalue; 1 where there is no direction at all."""
+        """The smallest eigenvalue; 1 if the rank is 0."""
         return float(self.values[0]) if self.rank else 1.0
 
     @property
     def upper(self) -> float:
-        """The largest eigenvalue; 1 where there is no direction at all."""
+        """The largest eigenvalue; 1 if the rank is 0."""
         return float(self.values[-1]) if self.rank else 1.0
 
     @property
@@ -71,7 +72,7 @@ class Spectrum:
 
     @property
     def unseen(self) -> int:
-        """How many directions of the pool no pick touches."""
+        """Number of directions that no pick covers."""
         return int(np.count_nonzero(self.values < _UNSEEN))
 
 
@@ -83,14 +84,14 @@ def weighted_spectrum(
     bias: bool = False,
     rtol: float | None = None,
 ) -> Spectrum:
-    """Compare the weighted picks with the pool, direction by direction.
+    """Compute the spectrum of the weighted picks relative to the pool.
 
     Args:
-        picks: without weights, every pick stands for ``n / b`` items.
+        picks: unweighted picks get weight ``n / b`` each.
         features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
-        model: which model's features.
+        model: index of the model whose features are used.
         bias: whether the linear model has a constant column.
-        rtol: what counts as zero when the rank is judged, as in `labelwise.kernels`.
+        rtol: relative rank tolerance, as in `labelwise.kernels`.
 
     >>> import numpy as np
     >>> from labelwise import Selection

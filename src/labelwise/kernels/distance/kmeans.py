@@ -51,11 +51,11 @@ class KMeansClusters:
 
     @property
     def inertia(self) -> float:
-        """The sum of squared distances, which the rounds make smaller."""
+        """The sum of squared distances, the objective of k-means."""
         return float(self.distances.sum())
 
     def nearest(self, rows: Array) -> NDArray[np.int64]:
-        """The cluster whose centre is nearest, of other rows than the clustered ones, ``(m,)``."""
+        """Number of the nearest cluster of each new row, ``(m,)``."""
         return assign_rows(self.moved.move(rows), self.moved.move(self.centres))[0]
 
 

@@ -1,25 +1,24 @@
-r"""Gradients of single items over the whole network, without storing them.
+r"""Norms and products of per-item gradients of the whole network, without storing gradients.
 
 With :math:`\ell_i(\theta)` the loss of item :math:`i` and :math:`g_i = \nabla_\theta \ell_i` over
-all trainable parameters, these functions give for every item of a batch
+all trainable parameters, these functions compute for every item of a batch
 
 .. math:: \lVert g_i \rVert^2 \qquad \text{and} \qquad \langle g_i, v \rangle
 
-for a fixed vector :math:`v`, usually the gradient summed over the labelled items. No
-:math:`g_i` is held: the norm of a layer's part follows from the layer's inputs and the gradients
-with respect to its outputs (`.layers`), which one backward pass gives for
-all items; the product of that part with :math:`v` follows from the same two. Parameters that are
-used in another way go through `torch.func.vmap`, in chunks. Results are exact up to rounding.
+for a fixed vector :math:`v`, usually the gradient summed over the labelled items. The contribution
+of a layer follows from its inputs and the gradients with respect to its outputs (`.layers`), which
+one backward pass computes for all items. Parameters used outside known layers go through
+`torch.func.vmap`, in chunks. Results are exact up to rounding.
 
-The module runs in eval mode: with batch statistics or dropout the gradient of a single item is not
-defined. A module must not let one item's output depend on another item.
+The module runs in eval mode, since batch statistics and dropout leave the gradient of a single item
+undefined. The output of an item must not depend on other items.
 
-Cost: for norms and products together about one ordinary forward and backward pass (the gradients
-of single items take the place of the summed weight gradients), and the memory of one.
+Cost: norms and products together take the time and memory of about one ordinary forward and
+backward pass.
 
 References: I. Goodfellow, "Efficient Per-Example Gradient Computations", arXiv 1510.01799, 2015;
 H. Wang, W. Huang, Z. Wu, H. Tong, A. Margenot, J. He, "Deep Active Learning by Leveraging Training
-Dynamics", NeurIPS 2022, which ranks items by these numbers.
+Dynamics", NeurIPS 2022 (ranks items by these numbers).
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,7 +55,7 @@ def gradient_norms(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Los
 
     Args:
         module: any module whose outputs have the items on their first axis.
-        inputs: what to call it with: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
+        inputs: inputs of the module: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
         targets: ``(b, ...)``.
         loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
 
@@ -86,7 +85,7 @@ def gradient_products(
 
     Args:
         module: any module whose outputs have the items on their first axis.
-        inputs: what to call it with: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
+        inputs: inputs of the module: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
         targets: ``(b, ...)``.
         vector: one tensor per trainable parameter, by its name in ``module.named_parameters()``.
         loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
@@ -113,7 +112,7 @@ def gradient_norms_and_products(
     vector: Mapping[str, Tensor],
     loss: Loss,
 ) -> tuple[Tensor, Tensor]:
-    """Both of the above in one pass: ``(b,)`` squared norms and ``(b,)`` products.
+    """Squared norms ``(b,)`` and products ``(b,)`` in one pass.
 
     >>> from torch.nn.functional import cross_entropy
     >>> module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -132,7 +131,7 @@ def summed_gradient(
 ) -> dict[str, Tensor]:
     """The gradient of the loss summed over all items, in eval mode.
 
-    Batches are added up in float64, and the sum is rounded once to the type of the parameter.
+    Batches are summed in float64; the sum is rounded once to the parameter's dtype.
 
     Args:
         module: any module whose outputs have the items on their first axis.
@@ -168,7 +167,7 @@ def summed_gradient(
 
 
 def _sum_dtype(parameter: Tensor) -> torch.dtype:
-    """float64 where the device has it."""
+    """float64 if the device supports it."""
     return torch.float32 if parameter.device.type == "mps" else torch.float64
 
 
@@ -181,7 +180,7 @@ def _compute_sums(
     *,
     norms: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Norms and products of a batch, zero where not wanted."""
+    """Norms and products of a batch; zero if not requested."""
     check_module(module)
     check_rows(inputs, targets)
     parameters = trainable_parameters(module)

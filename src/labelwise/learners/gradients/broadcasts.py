@@ -1,14 +1,14 @@
-r"""Parameters that meet the items only by being broadcast to them.
+r"""Parameters that are broadcast to all items.
 
-Positions of a transformer are the common case: an embedding of ``0 .. T - 1``, or a parameter, is
-added to the tokens of every item, and a class token is expanded to all items. The gradient with
-respect to the sum, before it is summed over the items, is the gradient of every item: it is seen by
-a hook on that node of the autograd graph, and reduced to the shape of what was added.
+Transformers are the common case: a position embedding of ``0 .. T - 1``, or a parameter, is added
+to the tokens of every item, and a class token is expanded to all items. A hook on that node of the
+autograd graph receives the gradient before it is summed over the items, which is the per-item
+gradient, and reduces it to the shape of the parameter.
 
-That the axis is the items' is read off two passes, one of all items and one of a single item: the
-graphs must be alike node by node, and the axis is as long as the batch in one and 1 in the other.
+The item axis is found by comparing a pass over all items with a pass over one item: both graphs
+must match node by node, and the length of the axis is the batch size in one and 1 in the other.
 
-Cost: no more than the backward pass.
+Cost: none beyond the backward pass.
 """
 
 from collections import Counter
@@ -28,16 +28,16 @@ _NODES = ("AddBackward0", "ExpandBackward0")
 def tally_broadcasts(
     trace: GraphTrace, single: GraphTrace, names: set[str], tally: GradientTally
 ) -> dict[str, Tensor]:
-    """Have the named parameters counted in the backward pass, where they are broadcast to items.
+    """Register hooks that tally the named parameters where they are broadcast to items.
 
     Args:
-        trace: of all items, whose backward pass is still to come.
-        single: of one item.
-        names: of the parameters in question.
-        tally: will be added to.
+        trace: trace of all items, before its backward pass.
+        single: trace of one item.
+        names: names of candidate parameters.
+        tally: receives the contributions in the backward pass.
 
     Returns:
-        The parameters that will be counted, by name.
+        The parameters that will be tallied, by name.
     """
     if trace.b == 1 or len(trace.edges) != len(single.edges):
         return {}
@@ -57,7 +57,7 @@ def tally_broadcasts(
 
 
 def _find_parameters(source: Tensor | LayerCall, known: dict[int, str]) -> dict[str, str]:
-    """What would be counted with this source, if all of it may be."""
+    """Parameters of this source, if all of them can be tallied."""
     if isinstance(source, Tensor):
         return {"": known[id(source)]} if id(source) in known else {}
     if source.axis is not None or type(source.layer) in ITEMS_FIRST:
@@ -70,7 +70,7 @@ def _get_shape(source: Tensor | LayerCall) -> torch.Size:
 
 
 def _is_same_use(edge: GraphEdge, other: GraphEdge) -> bool:
-    """Whether two uses, in two passes, are the same place of the program."""
+    """Whether edges of two passes belong to the same operation of the program."""
     same = type(edge.node).__name__ == type(other.node).__name__ and edge.index == other.index
     if isinstance(edge.source, Tensor) or isinstance(other.source, Tensor):
         return same and edge.source is other.source
@@ -79,7 +79,7 @@ def _is_same_use(edge: GraphEdge, other: GraphEdge) -> bool:
 
 
 def _find_item_axis(edge: GraphEdge, other: GraphEdge, b: int) -> int | None:
-    """The axis along which the source is broadcast to the items; None if there is none."""
+    """The axis along which the source is broadcast to the items, or None."""
     if type(edge.node).__name__ not in _NODES:
         return None
     all_items, one = (tuple(e.node._input_metadata[0].shape) for e in (edge, other))
@@ -94,7 +94,7 @@ def _find_item_axis(edge: GraphEdge, other: GraphEdge, b: int) -> int | None:
 def _make_hook(
     edge: GraphEdge, axis: int, names: dict[str, str], tally: GradientTally
 ) -> Callable[[tuple[Tensor, ...]], None]:
-    """What is done with the gradient that reaches the node."""
+    """Make the hook that tallies the gradient arriving at the node."""
     alpha = getattr(edge.node, "_saved_alpha", 1) if edge.index == 1 else 1
     source, own = edge.source, _get_shape(edge.source)
     if isinstance(source, Tensor):
@@ -130,7 +130,7 @@ def _tally_constant(
 
 
 def _reduce_gradient(delta: Tensor, own: torch.Size, axis: int) -> Tensor:
-    """``(..., b, ...)`` as ``(b, *own)``, summed over where it was broadcast within an item."""
+    """``(..., b, ...)`` as ``(b, *own)``, summed over axes broadcast within an item."""
     b, axes = delta.shape[axis], delta.ndim
     delta = delta.movedim(axis, 0).unsqueeze(axis + 1)
     return delta.sum_to_size(b, *[1] * (axes - len(own)), *own).reshape(b, *own)

@@ -1,10 +1,9 @@
-r"""What a convolution adds to every item's gradient norm and product.
+r"""Contribution of a convolution to the per-item gradient norms and products.
 
-A convolution is a linear layer on the patches under its kernel; `.linear`
-says which ways there are. Patches of the whole kernel are not copied where that can be helped: the
-kernel's axes but the first are laid out, which leaves every offset along the first as a view (a
-third of the copies, for a kernel of 3 x 3), and the shifted Gram form needs none. A GPU copies
-faster than it can be told to: there, patches are laid out whole.
+A convolution is a linear layer on the patches under its kernel; `.linear` describes the methods.
+To save copies, patches are unfolded along all kernel axes except the first, and every offset along
+the first axis is a view (a third of the copies for a 3 x 3 kernel). The shifted Gram form copies no
+patches. On a GPU the number of kernel launches dominates, so whole patches are unfolded at once.
 """
 
 import itertools
@@ -22,7 +21,7 @@ from labelwise.learners.gradients.tally import GradientTally, inner_products, sp
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 _WHOLE = {"cuda"}
-"""Devices on which one large copy takes less time than the calls for several small ones."""
+"""Devices on which one large copy is faster than several small ones."""
 _CONVOLVE = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 
 
@@ -115,10 +114,10 @@ def _shifted_norms(layer: Conv, padded: Tensor, delta: Tensor, size: torch.Size)
     """The squared norms, from the Gram matrix of the places of the padded input.
 
     Args:
-        layer: whose input was padded.
-        padded: ``(m, C, ...)``.
+        layer: the convolution.
+        padded: ``(m, C, ...)``, its padded input.
         delta: ``(m groups, c / groups, T)``.
-        size: of the output, of which there are ``T`` positions.
+        size: size of the output, which has ``T`` positions.
     """
     x = _split_groups(layer, padded.flatten(2))
     places = padded.shape[2:]
@@ -138,7 +137,7 @@ def _lays_out_whole(x: Tensor) -> bool:
 
 
 def _unfold_patches(layer: Conv, padded: Tensor) -> Tensor:
-    """What every position sees, ``(m groups, C / groups * offsets, T)``, in one copy."""
+    """Patches of all positions, ``(m groups, C / groups * offsets, T)``, in one copy."""
     n = padded.ndim - 2
     windows = padded
     settings = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
@@ -151,12 +150,12 @@ def _unfold_patches(layer: Conv, padded: Tensor) -> Tensor:
 
 
 def _split_slabs(layer: Conv, padded: Tensor, length: int) -> Iterator[Tensor]:
-    """What every position sees at each offset along the kernel's first axis.
+    """Patches of all positions at each offset along the kernel's first axis.
 
     Args:
-        layer: whose input was padded.
-        padded: ``(m, C, ...)``.
-        length: of the output along its first axis.
+        layer: the convolution.
+        padded: ``(m, C, ...)``, its padded input.
+        length: length of the output along its first axis.
 
     Yields:
         ``(m groups, C / groups * offsets along the other axes, T)``, one per offset.
@@ -193,7 +192,7 @@ def _split_groups(layer: Conv, flat: Tensor) -> Tensor:
 
 
 def _extra_padding(layer: Conv) -> list[int]:
-    """How much padding each axis gets, on both sides together."""
+    """Total padding of each axis, both sides together."""
     if layer.padding == "valid":
         return [0] * len(layer.kernel_size)
     if layer.padding == "same":
@@ -202,7 +201,7 @@ def _extra_padding(layer: Conv) -> list[int]:
 
 
 def _pad_input(layer: Conv, x: Tensor) -> Tensor:
-    """The input with the layer's padding put round it; an odd one is larger at the end."""
+    """The padded input; odd padding is larger at the end."""
     extra = _extra_padding(layer)
     if not any(extra):
         return x
@@ -212,7 +211,7 @@ def _pad_input(layer: Conv, x: Tensor) -> Tensor:
 
 
 def _convolve(layer: Conv, x: Tensor, weight: Tensor) -> Tensor:
-    """What the layer would give with this weight and no bias."""
+    """Output of the layer with this weight and without bias."""
     padding: Any = layer.padding
     if layer.padding_mode != "zeros":
         x, padding = _pad_input(layer, x), 0

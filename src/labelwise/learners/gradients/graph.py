@@ -1,10 +1,10 @@
-"""A forward pass with a tap on every known layer, and the autograd graph that it leaves.
+"""A forward pass with a tap on every known layer, and its autograd graph.
 
-A tap is the identity. In the backward pass it shows the gradient with respect to a layer's output
-to the record of that call. All taps depend on one anchor and nothing else does: a backward pass
-with respect to the anchor reaches every tap and forms no weight gradient.
+A tap is an identity function. In the backward pass it hands the gradient with respect to a layer's
+output to the record of that call. Only the taps depend on the anchor tensor, so a backward pass
+with respect to the anchor reaches every tap and computes no weight gradients.
 
-The graph says what the losses depend on: which calls, which parameters, and through which nodes.
+The graph lists the calls, parameters and nodes that the losses depend on.
 """
 
 import weakref
@@ -28,13 +28,13 @@ class LayerCall:
     """One call of a layer.
 
     Attributes:
-        layer: of a type in `RULES`.
-        number: how many calls of the same layer came before.
+        layer: a layer of a type in `RULES`.
+        number: number of earlier calls of the same layer.
         names: full names of its trainable parameters, by their names in the layer.
-        shape: of what it was called with.
-        output_shape: of what it gave.
-        axis: the axis of the items; None where it is not known.
-        receive: what to do with input and output gradient in the backward pass.
+        shape: shape of the input.
+        output_shape: shape of the output.
+        axis: the item axis; None if unknown.
+        receive: called with input and output gradient in the backward pass.
     """
 
     layer: nn.Module
@@ -51,9 +51,9 @@ class GraphEdge:
     """One use of a parameter or of a call's output.
 
     Attributes:
-        node: of the operation that uses it.
-        index: which of its inputs it is.
-        target: the node of what is used.
+        node: node of the operation that uses it.
+        index: index among the operation's inputs.
+        target: node of the used value.
         source: the parameter or the call.
     """
 
@@ -64,13 +64,13 @@ class GraphEdge:
 
 
 class _GradientTap(torch.autograd.Function):
-    """The identity, which shows the gradient to a call and makes the anchor an input."""
+    """The identity with the anchor as an extra input; passes the gradient to a call."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, anchor: Tensor, x: Tensor, call: LayerCall) -> Tensor:
         ctx.call = call
-        ctx.save_for_backward(x)  # autograd then notices if x is changed in place
-        return output.data  # not a view for autograd, so that it may be changed in place
+        ctx.save_for_backward(x)  # autograd then detects in-place changes of x
+        return output.data  # not a view for autograd, so in-place changes are allowed
 
     @staticmethod
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, None, None, None]:
@@ -84,12 +84,12 @@ class GraphTrace:
     """A forward pass of ``b`` items.
 
     Attributes:
-        parameters: the trainable ones, by name.
-        anchor: what all taps depend on.
+        parameters: trainable parameters by name.
+        anchor: the tensor that all taps depend on.
         losses: ``(b,)``.
-        calls: those that the losses depend on.
-        edges: all uses that the losses depend on, in an order that only the graph decides.
-        is_paused: whether calls are left alone for now.
+        calls: the calls that the losses depend on.
+        edges: all uses that the losses depend on, in an order determined by the graph alone.
+        is_paused: whether new calls are currently not tapped.
     """
 
     parameters: dict[str, nn.Parameter]
@@ -108,7 +108,7 @@ class GraphTrace:
         self._names = {p: name for name, p in self.parameters.items()}
 
     def count_uses(self) -> Counter[Tensor]:
-        """How often each parameter is used."""
+        """Number of uses of each parameter."""
         return Counter(edge.source for edge in self.edges if isinstance(edge.source, Tensor))
 
     def add_tap(self, layer: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> Any:
@@ -132,7 +132,7 @@ class GraphTrace:
         return tapped
 
     def tap_outputs(self, outputs: Any) -> Any:
-        """Look at what the module gave: if it is that of the last call, its axes are known."""
+        """Set the item axis of the last call if its output is the output of the module."""
         if self._latest_call is not None and self._latest() is outputs:
             self._latest_call.axis = 0
         return outputs
@@ -168,7 +168,7 @@ class GraphTrace:
 def trace_forward(
     module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss
 ) -> Iterator[GraphTrace]:
-    """Call the module with taps, which stay while its backward pass may still call layers."""
+    """Run the module with taps, which stay active while its backward pass may call layers."""
     anchor = torch.zeros((), device=targets.device, requires_grad=True)
     trace = GraphTrace(trainable_parameters(module), anchor, len(targets))
     handles = []
@@ -187,4 +187,4 @@ def trace_forward(
         for handle in handles:
             handle.remove()
         for call in trace.calls:
-            call.receive = None  # it refers to the call: no cycle may keep tensors alive
+            call.receive = None  # breaks a reference cycle that would keep tensors alive

@@ -1,7 +1,7 @@
-"""What a module is called with: a tensor, a mapping of keywords or a tuple; one row per item.
+"""Inputs of a module: a tensor, a mapping of keywords or a tuple; one row per item.
 
-Small helpers for `labelwise.learners.gradients`. Everything that is a tensor among the inputs must
-have one row per item; anything else (None, flags, numbers) is handed to the module as it is.
+Every tensor among the inputs must have one row per item; other values (None, flags, numbers) are
+passed to the module unchanged.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ Loss = Callable[[Any, Tensor], Tensor]
 
 
 def call_module(module: Callable[..., Any], inputs: Inputs) -> Any:
-    """What the module answers to its inputs."""
+    """Call the module with its inputs."""
     if isinstance(inputs, Tensor):
         return module(inputs)
     if isinstance(inputs, Mapping):
@@ -43,7 +43,7 @@ def map_inputs(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
 
 
 def list_tensors(inputs: Inputs) -> dict[str, Tensor]:
-    """The tensors among the inputs, under a name for messages."""
+    """The tensors among the inputs, by a name for error messages."""
     if isinstance(inputs, Tensor):
         return {"inputs": inputs}
     if isinstance(inputs, Mapping):
@@ -57,7 +57,7 @@ def list_tensors(inputs: Inputs) -> dict[str, Tensor]:
 
 
 def check_rows(inputs: Inputs, targets: Tensor) -> None:
-    """Refuse inputs whose first axis is not that of the targets."""
+    """Reject inputs whose number of rows differs from that of the targets."""
     if targets.ndim == 0:
         raise BadInput("targets is a single number; give one row per item")
     found = list_tensors(inputs)
@@ -74,7 +74,7 @@ def check_rows(inputs: Inputs, targets: Tensor) -> None:
 
 
 def check_module(module: nn.Module) -> None:
-    """Refuse layers that look at several items at once, even in eval mode."""
+    """Reject layers that mix items even in eval mode."""
     for name, layer in module.named_modules():
         called_ = f"{name or 'the module'} ({type(layer).__name__})"
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.running_mean is None:
@@ -90,7 +90,7 @@ def check_module(module: nn.Module) -> None:
 
 
 def item_losses(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss) -> Tensor:
-    """The loss of every item, ``(b,)``, with what keeps items apart checked."""
+    """The loss of every item, ``(b,)``, after checking the shapes of outputs and losses."""
     outputs = call_module(module, inputs)
     b = len(targets)
     if isinstance(outputs, Tensor) and (outputs.ndim == 0 or len(outputs) != b):
@@ -114,7 +114,7 @@ def trainable_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Eval mode and gradients on inside; every layer's own mode as before afterwards."""
+    """Enable eval mode and gradients; restore the mode of every layer at the end."""
     modes = [(layer, layer.training) for layer in module.modules()]
     try:
         module.eval()

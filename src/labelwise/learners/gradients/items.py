@@ -1,11 +1,10 @@
-"""Per-item gradients formed one by one, a few items at a time: for what has no rule of its own.
+"""Explicit per-item gradients in chunks, for parameters without a layer rule.
 
-`torch.func.vmap` over `torch.func.grad` where the module allows it, and a loop over items with
-plain autograd where it does not (no batching rule, control flow that depends on the data). Either
-way the module is called with one item, so only the losses must be separated.
+Uses `torch.func.vmap` over `torch.func.grad` if the module supports it, and a loop over items with
+plain autograd otherwise (no batching rule, data-dependent control flow). Both call the module with
+one item at a time.
 
-Cost: a forward and a backward pass, and ``items x parameters`` numbers written, of which only a
-chunk is held at a time.
+Cost: a forward and a backward pass that write ``items x parameters`` numbers; memory for one chunk.
 """
 
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from labelwise.learners.gradients.tally import GradientTally, even_slices
 Gradients = dict[str, Tensor]
 
 _ROOM = {"cpu": 2**24, "cuda": 2**27}
-"""How many numbers the gradients of a chunk may take."""
+"""Maximum number of elements in the gradients of a chunk, by device."""
 
 
 def tally_items(
@@ -39,7 +38,7 @@ def tally_items(
     names: list[str],
     tally: GradientTally,
 ) -> None:
-    """Add the named parameters to the tally, by forming their gradients item by item.
+    """Add the named parameters to the tally from explicit per-item gradients.
 
     Args:
         module: in eval mode.
@@ -69,7 +68,7 @@ def _item_gradients(
     """``(m, ...)`` for every parameter."""
     try:
         return _gradients_by_vmap(module, parameters, inputs, targets, loss)
-    except Exception:  # whatever stops vmap; a fault of the module comes up again in the loop
+    except Exception:  # vmap failed; an error of the module recurs in the loop
         return _gradients_by_loop(module, parameters, inputs, targets, loss)
 
 
@@ -92,7 +91,7 @@ def _gradients_by_vmap(
     values = {name: p.detach() for name, p in parameters.items()}
     leaves = list(list_tensors(inputs).values())
     every_item = vmap(grad(one_loss), in_dims=(None, 0, 0), randomness="different")
-    # The other parameters are constants here; only the plain attention can be mapped over.
+    # Other parameters are constants; vmap supports only the plain (math) attention.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         gradients: Gradients = every_item(values, leaves, targets)
     return gradients

@@ -1,7 +1,7 @@
-r"""One rule per type of layer: what one call of it adds to every item's gradient norm and product.
+r"""Rules by layer type: contribution of one call to the per-item gradient norms and products.
 
-A rule knows the gradient of every item with respect to the layer's own parameters from the input of
-the call and the gradient :math:`\delta` with respect to its output:
+A rule computes the per-item gradients of the layer's parameters from the input of the call and the
+gradient :math:`\delta` with respect to its output:
 
 * linear layers: `.linear`; convolutions: `.conv`;
 * normalisation (batch in eval mode, layer, group, instance, root mean square): with
@@ -9,7 +9,7 @@ the call and the gradient :math:`\delta` with respect to its output:
 * embedding: row :math:`r` gets the :math:`\delta_t` of all positions with that index, hence
   :math:`|G|^2 = \sum_{t,s} [i_t = i_s]\, \delta_t \cdot \delta_s`.
 
-Only these exact types count: a subclass may compute something else.
+Rules apply to these exact types only, since a subclass may compute something else.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ from labelwise.learners.gradients.tally import GradientTally, inner_products, sp
 
 
 class LayerRule(NamedTuple):
-    """How to treat one type of layer.
+    """Rule of one layer type.
 
     Attributes:
-        feature_axes: how many axes at the end of the input one item has at least.
-        axes: what numbers of axes the input may have; None for any.
+        feature_axes: minimum number of trailing input axes that belong to one item.
+        axes: allowed numbers of input axes; None for any.
         gradients: ``(layer, x, delta) -> {"weight": (m, ...), "bias": (m, ...)}``.
-        tally: adds a call to a tally without forming all gradients; None: by forming them.
+        tally: adds a call to a tally without forming all gradients; None forms them.
     """
 
     feature_axes: Callable[[Any], int]
@@ -54,11 +54,11 @@ def tally_call(
     """Add one call of a layer to the tally.
 
     Args:
-        layer: of a type in `RULES`.
-        x: ``(b, ...)``, what it was called with.
-        delta: ``(b, ...)``, the gradient with respect to what it gave.
-        names: full names of those of its parameters that count, by their names in the layer.
-        tally: is added to.
+        layer: a layer of a type in `RULES`.
+        x: ``(b, ...)``, its input.
+        delta: ``(b, ...)``, the gradient with respect to its output.
+        names: full names of the parameters to tally, by their names in the layer.
+        tally: receives the contributions.
     """
     x, delta = cast_inputs(x, delta)
     rule = RULES[type(layer)]
@@ -72,7 +72,7 @@ def tally_call(
 
 
 def cast_inputs(x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-    """Input and output gradient in one type, float32 at least; indices stay as they are."""
+    """Input and output gradient in one dtype, at least float32; indices are unchanged."""
     if not x.is_floating_point():
         return x, delta.to(torch.promote_types(delta.dtype, torch.float32))
     both = torch.promote_types(torch.promote_types(x.dtype, delta.dtype), torch.float32)
@@ -80,7 +80,7 @@ def cast_inputs(x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _normalize_input(layer: Any, x: Tensor) -> Tensor:
-    """What the layer would give without its scale and shift."""
+    """Output of the layer without its scale and shift."""
     if isinstance(layer, nn.LayerNorm):
         return functional.layer_norm(x, layer.normalized_shape, eps=layer.eps)
     if isinstance(layer, nn.RMSNorm):
@@ -167,7 +167,7 @@ RULES: dict[type[nn.Module], LayerRule] = {
     nn.RMSNorm: LayerRule(_normalised_axes, None, _norm_gradients),
     nn.Embedding: LayerRule(_no_axis, None, _embedding_gradients, _tally_embedding),
 }
-"""All types of layer whose per-item gradients are known."""
+"""Rules of all supported layer types."""
 
 ITEMS_FIRST = frozenset(
     layer for layer in RULES if layer not in (nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Embedding)

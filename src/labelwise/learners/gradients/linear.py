@@ -1,22 +1,22 @@
-r"""What a linear layer adds to every item's gradient norm and product, and how to choose a way.
+r"""Contribution of a linear layer to the per-item gradient norms and products.
 
-Linear layers and convolutions multiply a weight with positions: with :math:`x_t \in R^a` the input
-that position :math:`t` sees (for a convolution the patch under the kernel) and
+Linear layers and convolutions apply a weight at every position: with :math:`x_t \in R^a` the input
+at position :math:`t` (for a convolution the patch under the kernel) and
 :math:`\delta_t \in R^c` the gradient with respect to its output, the gradient of one item is
-:math:`G = \sum_t \delta_t x_t^\top`. Its norm comes in one of three ways, whichever is cheapest
-for the layer's shape:
+:math:`G = \sum_t \delta_t x_t^\top`. Three methods compute its norm; the cheapest for
+the layer's shape is used:
 
-* outer: form :math:`G` for a few items at a time; the product with :math:`V` comes with it;
+* outer: form :math:`G` for a few items at a time, which also gives the product with :math:`V`;
 * Gram: :math:`|G|^2 = \sum_{t,s} (x_t \cdot x_s)(\delta_t \cdot \delta_s)`, for few positions;
-* shifted Gram, for convolutions (`.conv`): patches overlap, so that their
-  Gram matrix is a sum of shifted pieces of the Gram matrix of single places.
+* shifted Gram, for convolutions (`.conv`): patches overlap, so their Gram matrix is a sum of
+  shifted blocks of the Gram matrix of single input locations.
 
-With a Gram form the product is :math:`\sum_t \delta_t \cdot V x_t`: the layer once more, with
-:math:`V` for its weight.
+With a Gram form the product is :math:`\sum_t \delta_t \cdot V x_t`, a second call of the layer
+with weight :math:`V`.
 
-Cost per item, in multiplications: ``T a c`` for outer; ``T^2 (a + c)`` for Gram and
-``P^2 C + T^2 c`` for shifted Gram (``P`` padded places, ``C`` input channels), plus ``T a c`` for
-either if products are wanted.
+Cost per item in multiplications: ``T a c`` for outer; ``T^2 (a + c)`` for Gram and
+``P^2 C + T^2 c`` for shifted Gram (``P`` padded input locations, ``C`` input channels), plus
+``T a c`` for both if products are requested.
 
 References: I. Goodfellow, "Efficient Per-Example Gradient Computations", arXiv 1510.01799, 2015;
 X. Li, F. Tramèr, P. Liang, T. Hashimoto, "Large Language Models Can Be Strong Differentially
@@ -38,18 +38,18 @@ from labelwise.learners.gradients.tally import (
 )
 
 _PASS = 32
-"""How many multiplications in a matrix product take as long as passing over one number."""
+"""Multiplications of a matrix product that take as long as one memory access."""
 
 
 class LinearShape(NamedTuple):
-    """Sizes of a layer, for one group of channels where it has several.
+    """Sizes of a layer; those of one group for grouped convolutions.
 
     Attributes:
-        positions: ``T``, of the output.
-        places: ``P``, of the padded input.
-        channels: ``C``, of the input.
-        outputs: ``c``.
-        offsets: how many weights a channel has, 1 for a linear layer.
+        positions: ``T``, number of output positions.
+        places: ``P``, number of locations of the padded input.
+        channels: ``C``, number of input channels.
+        outputs: ``c``, number of output channels.
+        offsets: number of weights per channel; 1 for a linear layer.
     """
 
     positions: int
@@ -59,9 +59,9 @@ class LinearShape(NamedTuple):
     offsets: int
 
     def way(self, products: bool, few_calls: bool = False) -> str:
-        """The cheapest way to the norm, and to the product if that is wanted: see above.
+        """The cheapest method for the norm, and for the product if ``products``.
 
-        With ``few_calls``, the shifted Gram form, which makes one call per offset, is left out.
+        ``few_calls`` excludes the shifted Gram form, which makes one call per offset.
         """
         t, a = self.positions, self.channels * self.offsets
         weights = a * self.outputs
@@ -117,5 +117,5 @@ def gram_norms(x: Tensor, delta: Tensor) -> Tensor:
 
 
 def _flatten_columns(rows: Tensor) -> Tensor:
-    """``(b, ..., a)`` as ``(b, a, T)``, without a copy where there is a choice."""
+    """``(b, ..., a)`` as ``(b, a, T)``, without a copy if possible."""
     return rows.reshape(len(rows), -1, rows.shape[-1]).mT

@@ -1,20 +1,19 @@
-r"""One forward and one backward pass that give every item's gradient norm and product.
+r"""Per-item gradient norms and products from one forward and one backward pass.
 
-In the backward pass every call of a known layer receives the gradient with respect to its output,
-:math:`\delta`, and adds what its parameters contribute to the tally
-(`.layers`). Weight gradients summed over items are not formed at all:
-those of single items take their place.
+In the backward pass every call of a known layer receives the gradient :math:`\delta` with respect
+to its output and adds the contribution of its parameters to the tally (`.layers`). Weight gradients
+summed over items are not computed.
 
-Which parameters may be counted so is read off the autograd graph of the losses: a parameter counts
-if every use of it is a call whose items are known, and then exactly. A parameter with several such
-calls is shared: its per-item gradients are added up before they are squared. One that meets the
-items only by being broadcast to them is counted there (`labelwise.learners.gradients.broadcasts`).
-The others are handed back by name.
+The autograd graph of the losses determines the method for each parameter. If every use is a call
+with a known item axis, the layer rules apply. If there are several such calls, per-item gradients
+are summed over the calls before they are squared. Parameters that are broadcast to the items are
+handled by `labelwise.learners.gradients.broadcasts`. The names of all others are returned.
 
-Where a linear or similar layer in the middle of the module could have something else than items on
-its first axis, or a parameter is used in another way, a pass of one item beside that of all tells
-which axis is the items'. Cost: a forward pass, a backward pass without weight gradients, and what
-the rules cost; memory of the forward pass.
+If the item axis of an inner layer is ambiguous, or a parameter is used outside known layers, an
+additional pass over one item identifies the item axis.
+
+Cost: a forward pass, a backward pass without weight gradients, and the layer rules; the memory of
+the forward pass.
 """
 
 from collections import Counter
@@ -36,7 +35,7 @@ Shared = list[tuple[LayerCall, Tensor, Tensor]]
 def tally_batch(
     module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss, tally: GradientTally
 ) -> list[str]:
-    """Add to the tally all parameters that can be counted by their layers' rules.
+    """Add all parameters that layer rules or broadcasts cover to the tally.
 
     Args:
         module: in eval mode.
@@ -46,7 +45,7 @@ def tally_batch(
         tally: of ``b`` items.
 
     Returns:
-        The names of the parameters that were not counted.
+        The names of the remaining parameters.
     """
     with trace_forward(module, inputs, targets, loss) as trace:
         uses, broadcast = trace.count_uses(), dict[str, Tensor]()
@@ -62,7 +61,7 @@ def tally_batch(
             trace.is_paused = False
         shared = _add_receivers(trace, counted, uses, tally)
         if counted or broadcast:
-            # Asking for the broadcast ones too makes sure that their nodes are run.
+            # Requesting the broadcast parameters makes autograd run their nodes.
             wanted = [trace.anchor, *broadcast.values()]
             torch.autograd.grad(trace.losses.sum(), wanted, allow_unused=True)
         with torch.no_grad():
@@ -71,17 +70,17 @@ def tally_batch(
 
 
 def _count_calls(trace: GraphTrace, uses: Counter[Tensor]) -> set[str]:
-    """The parameters all of whose uses are calls whose items are known."""
+    """Names of parameters that are used only in calls with a known item axis."""
     known = [call for call in trace.calls if call.axis is not None]
     tapped = Counter(name for call in known for name in call.names.values())
     return {name for name, p in trace.parameters.items() if 0 < uses[p] == tapped[name]}
 
 
 def _find_axes(trace: GraphTrace, single: GraphTrace) -> None:
-    """Find the axis of the items where a layer takes any axes before its features.
+    """Find the item axis of layers that accept any axes before their features.
 
-    Some other axis may be as long as the batch by chance. With one item instead of ``b``, the axis
-    of the items has length 1 and all others are as before.
+    Another axis may have the length of the batch by chance. In the pass over one item the item axis
+    has length 1 and all other axes keep their lengths.
     """
     shapes = {(call.layer, call.number): call.shape for call in single.calls}
     for call in trace.calls:
@@ -95,7 +94,7 @@ def _find_axes(trace: GraphTrace, single: GraphTrace) -> None:
 def _add_receivers(
     trace: GraphTrace, counted: set[str], uses: Counter[Tensor], tally: GradientTally
 ) -> Shared:
-    """Let the calls take what they will be shown; gives where those that share will put it."""
+    """Register the receivers of all calls; return the list filled by shared parameters."""
     shared: Shared = []
     many = {name for name in counted if uses[trace.parameters[name]] > 1}
     for call in trace.calls:
@@ -110,7 +109,7 @@ def _add_receivers(
 def _receive_gradient(
     call: LayerCall, tally: GradientTally, shared: Shared | None, x: Tensor, delta: Tensor
 ) -> None:
-    """Count a call at once, or keep what it was shown if it shares a parameter."""
+    """Tally a call now, or store its tensors if it shares a parameter with other calls."""
     if call.axis:
         x, delta = x.movedim(call.axis, 0), delta.movedim(call.axis, 0)
     if shared is None:

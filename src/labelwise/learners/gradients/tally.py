@@ -1,7 +1,7 @@
-"""Sums over parameters, one entry per item: squared norms, and products with a fixed vector.
+"""Per-item sums over parameters: squared norms and products with a fixed vector.
 
 Layers add their contribution to a `GradientTally`. Per-item gradients are formed in chunks of
-items, so that memory does not grow with items x parameters.
+items, which bounds memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,17 @@ _MOST_FLOATS = {"cpu": 2**21, "cuda": 2**29}
 _TIMES = {"cpu": 2, "cuda": 6}
 """Size limit of a chunk relative to a layer's input and output gradient."""
 _FEW_FLOATS = 2**20
-"""A chunk may always have this size, however small the layer is."""
+"""Size that a chunk may always have, even for small layers."""
 _SHORT = 2**11
 """Gradients of up to this many numbers per item are kept and summed together at the end."""
 
 
 class GradientTally:
-    """The sums so far, in float64 where the device has it.
+    """The sums so far, in float64 if the device supports it.
 
     Attributes:
-        vector: the fixed vector by parameter name; None where no products are wanted.
-        wants_norms: whether norms are wanted.
+        vector: the fixed vector by parameter name; None if products are not requested.
+        wants_norms: whether norms are requested.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class GradientTally:
         self._products[rows] += values
 
     def get_vector(self, name: str) -> Tensor | None:
-        """The part of the vector for one parameter; None where no products are wanted."""
+        """The part of the vector for one parameter; None if products are not requested."""
         return None if self.vector is None else self.vector[name]
 
     def add_gradients(self, rows: slice, gradients: Tensor, vector: Tensor | None) -> None:
-        """Add what the per-item gradients ``(m, ...)`` of a parameter or a part of it come to.
+        """Add the per-item gradients ``(m, ...)`` of a parameter or a part of it.
 
-        ``vector`` is of the shape of one gradient, or None.
+        ``vector`` has the shape of one gradient, or is None.
         """
         flat = gradients.flatten(1)
         if len(flat) == len(self._norms) and flat.shape[1] <= _SHORT:
@@ -64,13 +64,13 @@ class GradientTally:
             self.add_products(rows, flat @ vector.flatten().to(flat.dtype))
 
     def get_results(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Norms and products, both ``(b,)``, in this type or float32 if that is better."""
+        """Norms and products, both ``(b,)``, in ``dtype`` but at least float32."""
         self._count_short()
         dtype = torch.promote_types(dtype, torch.float32)
         return self._norms.to(dtype), self._products.to(dtype)
 
     def _count_short(self) -> None:
-        """Count what was kept: a few large operations take the place of many small ones."""
+        """Add all stored short gradients at once, to save small operations."""
         if not self._short:
             return
         parts, vectors = zip(*self._short, strict=True)
@@ -84,9 +84,10 @@ class GradientTally:
 
 
 def squared_norms(values: Tensor) -> Tensor:
-    """``(m, ..., a) -> (m,)``, in one pass; exact enough because only ``a`` numbers are lumped.
+    """``(m, ..., a) -> (m,)``, in one pass.
 
-    A GPU adds up in a tree, which is exact enough for any number of them.
+    A CPU sums the last axis first, since long sums accumulate rounding errors; a GPU sums in a
+    tree, which is precise for any length.
     """
     if values.is_cuda:
         values = values.flatten(1)
@@ -100,10 +101,10 @@ def inner_products(left: Tensor, right: Tensor) -> Tensor:
 
 
 def split_items(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slice]:
-    """Slices of the items, small enough that what is formed for one of them is small.
+    """Slices of the items with a bounded size of their per-item gradients.
 
-    It is at most a few times what the layer's input ``x`` and output gradient ``delta`` take
-    together, so that the peak stays near that of the forward and backward pass themselves.
+    The bound is a small multiple of the size of the layer's input ``x`` and output gradient
+    ``delta``, so peak memory stays near that of the forward and backward pass.
     """
     kind = x.device.type if x.device.type in _TIMES else "cuda"
     room = min(max(_TIMES[kind] * (x.numel() + delta.numel()), _FEW_FLOATS), _MOST_FLOATS[kind])
@@ -111,7 +112,7 @@ def split_items(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slic
 
 
 def even_slices(b: int, size: int, device: torch.device) -> Iterator[slice]:
-    """Even slices of up to ``size`` items; at least 1, and enough for every thread to have one."""
+    """Even slices of at most ``size`` items, but at least 1 item, or 1 per CPU thread."""
     size = max(size, torch.get_num_threads() if device.type == "cpu" else 1)
     size = -(-b // -(-b // size)) if b else size
     return (slice(i, min(i + size, b)) for i in range(0, b, size))

@@ -1,14 +1,14 @@
 """Several predictions per item from one trained network.
 
 A learner with ``members`` gives ``member_probabilities`` ``(n, m, K)`` and ``member_votes``
-``(n, m)``: what each of ``m`` versions of the network predicts. How the versions come about is a
-class of its own, derived from `Members`:
+``(n, m)``: the predictions of ``m`` versions of the network. A subclass of `Members` makes the
+versions:
 
 ====================  ==========================================================================
 `LaplaceMembers`      drawn from a closed-form posterior of the last layer
 `VariationalMembers`  drawn from a last layer that was trained as a distribution
-`DropoutMembers`      the network with some of its units switched off
-`SnapshotMembers`     the network as it was at the ends of its later epochs
+`DropoutMembers`      the network with fixed dropout masks
+`SnapshotMembers`     the network at the ends of its later epochs
 ====================  ==========================================================================
 """
 

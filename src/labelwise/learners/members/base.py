@@ -1,4 +1,4 @@
-"""What all kinds of members have in common, and how several versions of a network are called."""
+"""Base class of members, and functions that call several versions of a network."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -17,25 +17,25 @@ from labelwise.learners.training import LabelledItems, TrainingWatcher
 class ModuleWithState(nn.Module):
     """A module that is called with parameters and buffers other than its own.
 
-    Layers keep their names after ``"base."``, so that they can still be found and hooked.
+    Layer names get the prefix ``"base."``, so layers can still be found and hooked.
     """
 
     def __init__(self, base: nn.Module, state: Mapping[str, Tensor]) -> None:
-        """``state`` as ``base.state_dict()`` gives it; the base itself never changes."""
+        """``state`` is in the format of ``base.state_dict()``; the base is not modified."""
         super().__init__()
-        # Of tensors that share memory, only the first name is among these.
+        # For tensors that share memory, only the first name is listed.
         names = [*dict(base.named_parameters()), *dict(base.named_buffers())]
         self.base = base
         self._get_state = {name: state[name] for name in names if name in state}
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """What the base gives with that state."""
+        """Call the base with that state."""
         return functional_call(self.base, self._get_state, inputs, named)
 
 
 @contextmanager
 def ignore_vmap_warnings() -> Iterator[None]:
-    """An operation that vmap would run in a loop is an error: a loop of ours does without vmap."""
+    """Turn vmap's slow fallback for an operation into an error, so the caller loops instead."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="There is a performance drop")
         yield
@@ -50,7 +50,8 @@ def outputs_of_heads(features: Tensor, weights: Tensor, biases: Tensor | None) -
         biases: ``(m, K)``, or None.
     """
     weights = weights.to(features.device)
-    with torch.autocast(features.device.type, enabled=False):  # draws differ in their last digits
+    # Low precision would hide the differences of the draws.
+    with torch.autocast(features.device.type, enabled=False):
         outputs = features.to(weights.dtype) @ weights.flatten(0, 1).T
     several = outputs.reshape(len(features), *weights.shape[:2])
     return several if biases is None else several + biases.to(features.device)
@@ -66,7 +67,7 @@ class Members(TrainingWatcher, ABC):
     count: int
 
     def adapt(self, module: nn.Module, head: str) -> None:
-        """Exchange layers of a module before it is trained."""
+        """Replace layers of a module before training."""
 
     def fitted(
         self,
@@ -76,14 +77,14 @@ class Members(TrainingWatcher, ABC):
         features: Callable[[], Tensor],
         seed: int,
     ) -> None:
-        """The training is over.
+        """Handle the end of training.
 
         Args:
-            module: trained.
-            head: the name of its last linear layer.
-            labelled: what it was trained on.
-            features: computes what enters the head, ``(m, d)``, for all labelled items.
-            seed: decides all draws.
+            module: the trained module.
+            head: name of its last linear layer.
+            labelled: the training items.
+            features: computes the head's inputs ``(m, d)`` of all labelled items.
+            seed: determines all draws.
         """
 
     @abstractmethod
@@ -91,15 +92,15 @@ class Members(TrainingWatcher, ABC):
         """The members' outputs (logits of classes, or values) for a batch, ``(b, count, K)``.
 
         Args:
-            module: trained, in eval mode.
-            head: the name of its last linear layer.
-            batch: what the module is called with.
-            features: ``(b, d)``, what enters the head.
+            module: the trained module, in eval mode.
+            head: name of its last linear layer.
+            batch: inputs of the module.
+            features: ``(b, d)``, inputs of the head.
         """
 
     def tensors(self) -> dict[str, Tensor]:
-        """What must be saved with the module."""
+        """Tensors to save with the module."""
         return {}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `tensors` gave."""
+        """Restore the result of `tensors`."""

@@ -1,16 +1,15 @@
-r"""Monte-Carlo dropout: members are the network with some of its units switched off for good.
+r"""Monte-Carlo dropout: every member is the network with fixed dropout masks.
 
-Member :math:`j` multiplies what leaves dropout layer :math:`l` by :math:`\mu_{jl} / (1 - p_l)`,
-with :math:`\mu_{jl}` zeros and ones drawn once, from the seed. The same mask serves every item of a
-pool and every batch, as strategies that look at joint predictions need it (batchbald,
-bayesian_coreset): a member is then one function, not a new one for every item. All other layers,
-BatchNorm among them, stay in eval mode.
+Member :math:`j` multiplies the input of dropout layer :math:`l` by :math:`\mu_{jl} / (1 - p_l)`,
+with a binary mask :math:`\mu_{jl}` drawn once from the seed. All items and batches share the mask,
+so a member is one function, as strategies with joint predictions require (batchbald,
+bayesian_coreset). All other layers, including BatchNorm, stay in eval mode.
 
-Cost: the layers after the first dropout layer once per member, those before it once per some
-thousand items; no cost in training.
+Cost: layers after the first dropout layer run once per member, layers before it once per chunk of
+members; no cost in training.
 
 References: Y. Gal, Z. Ghahramani, "Dropout as a Bayesian Approximation", ICML 2016. A. Kirsch,
-J. van Amersfoort, Y. Gal, "BatchBALD", NeurIPS 2019, for masks that are the same for all items.
+J. van Amersfoort, Y. Gal, "BatchBALD", NeurIPS 2019, for masks shared by all items.
 """
 
 import math
@@ -31,21 +30,21 @@ from labelwise.learners.network import call_module
 from labelwise.learners.training import LabelledItems
 
 MASKS = 3
-"""The stream of randomness that masks are drawn from."""
+"""Random stream of the masks."""
 
 ROWS_AT_ONCE = 4096
-"""Items times members that go through the network together."""
+"""Maximum items times members per forward pass."""
 
 ALPHA = -1.7580993408473766
-"""What an alpha dropout layer sets a unit to: the limit of SELU, far below zero."""
+"""Value of a dropped unit in alpha dropout: the limit of SELU at minus infinity."""
 
 
 class DropoutMembers(Members):
-    """The network under ``count`` dropout masks, each the same for all items.
+    """The network with ``count`` dropout masks, each shared by all items.
 
-    ``nn.Dropout`` and ``nn.AlphaDropout`` switch off single units, ``nn.Dropout1d`` to ``3d`` and
-    ``nn.FeatureAlphaDropout`` whole channels. Layers with p = 0 count as none. Of sequences of
-    different lengths, the shorter ones meet the beginning of the mask.
+    ``nn.Dropout`` and ``nn.AlphaDropout`` drop single units, ``nn.Dropout1d`` to ``3d`` and
+    ``nn.FeatureAlphaDropout`` whole channels. Layers with p = 0 are ignored. Shorter sequences use
+    the beginning of the mask.
 
     Example:
         >>> import numpy as np
@@ -64,7 +63,7 @@ class DropoutMembers(Members):
     """
 
     def __init__(self, *, count: int = 20) -> None:
-        """Remember how many masks to draw; 10 to 100 are usual."""
+        """Store the number of masks; 10 to 100 are usual."""
         if count < 1:
             raise BadInput(f"count must be 1 or more; got {count}")
         self.count = count
@@ -73,7 +72,7 @@ class DropoutMembers(Members):
         self._stack_parts = True
 
     def adapt(self, module: nn.Module, head: str) -> None:
-        """Refuse a module without dropout before it is trained."""
+        """Reject a module without dropout before training."""
         _find_dropout_layers(module)
 
     def fitted(
@@ -84,12 +83,12 @@ class DropoutMembers(Members):
         features: Callable[[], Tensor],
         seed: int,
     ) -> None:
-        """Keep the seed; a mask is drawn when its layer is first met and its shape is known."""
+        """Store the seed; a mask is drawn at the first call of its layer."""
         _find_dropout_layers(module)
         self._begin_draws(seed)
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
-        """Outputs under every mask, ``(b, count, K)``."""
+        """Outputs with every mask, ``(b, count, K)``."""
         members = torch.arange(self.count, device=features.device)
         if self._stack_parts:
             found = self._all_at_once(module, batch, members)
@@ -99,11 +98,11 @@ class DropoutMembers(Members):
         return torch.stack([self._run_member(module, batch, member) for member in members], dim=1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The seed, from which all masks follow."""
+        """The seed, which determines all masks."""
         return {} if self._seed is None else {"seed": torch.tensor(self._seed)}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back the seed."""
+        """Restore the seed."""
         self._begin_draws(int(tensors["seed"]))
 
     def _begin_draws(self, seed: int) -> None:
@@ -112,8 +111,8 @@ class DropoutMembers(Members):
     def _all_at_once(self, module: nn.Module, batch: Batch, members: Tensor) -> Tensor | None:
         """``(count, b, K)``; None if the module cannot be vmapped.
 
-        The batch itself is not mapped over, so that layers before the first mask run once for all
-        members of a chunk.
+        vmap does not map over the batch, so layers before the first mask run once per chunk of
+        members.
         """
         chunk = max(ROWS_AT_ONCE // batch_length(batch), 1)
         run = torch.func.vmap(partial(self._run_member, module, batch), chunk_size=chunk)
@@ -125,7 +124,7 @@ class DropoutMembers(Members):
         return found
 
     def _run_member(self, module: nn.Module, batch: Batch, member: Tensor) -> Tensor:
-        """The outputs ``(b, K)`` of the member of that number."""
+        """Outputs ``(b, K)`` of one member, given by its index."""
         with self._apply_masks(module, batch_length(batch), member) as met:
             output = call_module(module, batch)
         if not any(met.values()):
@@ -139,7 +138,7 @@ class DropoutMembers(Members):
     def _apply_masks(
         self, module: nn.Module, count: int, member: Tensor
     ) -> Iterator[dict[str, int]]:
-        """Dropout layers multiply by the member's masks; gives how often each was called."""
+        """Apply the member's masks in dropout layers; yield the number of calls of each layer."""
         met = dict.fromkeys(_find_dropout_layers(module), 0)
 
         def hook(name: str) -> Callable[[Any, Any, Tensor], Tensor]:
@@ -183,7 +182,7 @@ class DropoutMembers(Members):
 
 
 def _find_dropout_layers(module: nn.Module) -> dict[str, _DropoutNd]:
-    """The dropout layers that do something, by name."""
+    """Dropout layers with p above 0, by name."""
     found = {
         name: layer
         for name, layer in module.named_modules()
@@ -198,7 +197,7 @@ def _find_dropout_layers(module: nn.Module) -> dict[str, _DropoutNd]:
 
 
 def _switched_off(layer: _DropoutNd, values: Tensor, mask: Tensor) -> Tensor:
-    """Values with the units off where the mask is 0, and the rest scaled as in training."""
+    """Values with units dropped where the mask is 0 and the others scaled as in training."""
     keep = 1 - layer.p
     if keep == 0:
         return torch.zeros_like(values)

@@ -1,4 +1,4 @@
-r"""A closed-form posterior of the last layer: Laplace's approximation around the trained weights.
+r"""Laplace approximation of the posterior of the last layer around the trained weights.
 
 The head maps features :math:`h` to :math:`W (h, 1)`. With :math:`\tilde h = (h, 1)`, class
 probabilities :math:`p_i` and weights :math:`w_i`, the negative log posterior has the Hessian
@@ -10,8 +10,8 @@ regression with squared error the Hessian is
 :math:`\mathrm{diag}(1 / \sigma_k^2) \otimes \sum_i w_i \tilde h_i \tilde h_i^T + \tau I`, the
 precision of Bayesian linear regression, with the noise of output :math:`k` estimated by the mean
 squared residual :math:`\sigma_k^2 = \sum_i w_i r_{ik}^2 / \sum_i w_i`. The trained weights
-are taken for the mode that the formula asks for, as they are; with the cross entropy and a weight
-decay of :math:`\tau / m` (m labelled items) a training to the end finds just that mode.
+serve as the mode of the posterior; training to convergence with the cross entropy and a weight
+decay of :math:`\tau / m` (m labelled items) reaches that mode.
 
 ==============  ==================================================  ========================
 structure       precision                                           cost
@@ -22,7 +22,7 @@ structure       precision                                           cost
 ==============  ==================================================  ========================
 
 ``auto`` is ``full`` up to 3,000 weights and ``kronecker`` above; for a regression the Kronecker
-form is exact and ``full`` takes it. A pool costs one product of its features with all draws.
+form is exact and ``full`` uses it. Prediction: one product of the pool's features with all draws.
 
 References: D. MacKay, "A Practical Bayesian Framework for Backpropagation Networks", Neural
 Computation 1992. H. Ritter, A. Botev, D. Barber, "A Scalable Laplace Approximation for Neural
@@ -44,7 +44,7 @@ from labelwise.learners.members.base import Members, outputs_of_heads
 from labelwise.learners.training import LabelledItems
 
 DRAWS = 4
-"""The stream of randomness that weights are drawn from."""
+"""Random stream of the weights."""
 
 FULL_UP_TO = 3000
 """Largest number of weights with a full posterior when ``structure="auto"``."""
@@ -66,10 +66,10 @@ class HeadPosterior(Protocol):
         """``(K e, K e)`` in the order of ``mean.flatten()``."""
 
     def shifts(self, noise: Tensor) -> Tensor:
-        """Standard normal noise ``(m, K, e)`` to draws less the mean, ``(m, K, e)``."""
+        """Transform standard normal noise ``(m, K, e)`` to draws minus the mean, ``(m, K, e)``."""
 
     def output_covariance(self, features: Tensor) -> Tensor:
-        """Of the outputs for ``(n, e)`` features, a bias's one among them: ``(n, K, K)``."""
+        """Covariance of the outputs, ``(n, K, K)``, for ``(n, e)`` features with the bias's 1."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class FullPosterior:
 
 @dataclass(frozen=True)
 class KroneckerPosterior:
-    """Independent weights, with ``variances`` ``(K, e)``, in a turned basis.
+    """Independent weights with ``variances`` ``(K, e)`` in a rotated basis.
 
-    ``left`` ``(K, K)`` and ``right`` ``(e, e)`` are the basis, column by column.
+    The columns of ``left`` ``(K, K)`` and ``right`` ``(e, e)`` are the basis.
     """
 
     mean: Tensor
@@ -114,7 +114,7 @@ class KroneckerPosterior:
         return (basis * self.variances.flatten()) @ basis.T
 
     def shifts(self, noise: Tensor) -> Tensor:
-        """Noise scaled in the turned basis and turned back."""
+        """Scale noise in the rotated basis and rotate it back."""
         return self.left @ (noise * self.variances.sqrt()) @ self.right.T
 
     def output_covariance(self, features: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ class KroneckerPosterior:
 class LaplaceMembers(Members):
     """Draws of the last layer from its Laplace posterior.
 
-    Targets that are classes get the softmax likelihood, others the Gaussian one.
+    The likelihood is softmax for classes and Gaussian for a regression.
 
     Example:
         >>> import numpy as np
@@ -152,14 +152,14 @@ class LaplaceMembers(Members):
         structure: str = "auto",
         noise: float | None = None,
     ) -> None:
-        r"""Remember how to approximate.
+        r"""Store the settings.
 
         Args:
-            count: how many draws.
-            prior_precision: of the Gaussian prior around zero, :math:`1 / \sigma_0^2`.
+            count: number of draws.
+            prior_precision: precision of the zero-mean Gaussian prior, :math:`1 / \sigma_0^2`.
             structure: ``"auto"``, ``"full"``, ``"kronecker"`` or ``"diagonal"``.
-            noise: the variance of a regression's targets; None estimates it from the residuals,
-                which is too small where the network has learnt its labels by heart.
+            noise: variance of a regression's targets; None estimates it from the residuals, which
+                is too small if the network overfits.
         """
         if count < 1:
             raise BadInput(f"count must be 1 or more; got {count}")
@@ -173,7 +173,7 @@ class LaplaceMembers(Members):
         self._prior, self._structure, self._noise = prior_precision, structure, noise
         self._posterior: HeadPosterior | None = None
         self._draws: tuple[Tensor, Tensor | None] | None = None
-        self._facts = torch.zeros(2, dtype=torch.int64)  # seed, and whether there is a bias
+        self._facts = torch.zeros(2, dtype=torch.int64)  # seed; 1 if there is a bias
 
     @property
     def posterior(self) -> HeadPosterior:
@@ -190,7 +190,7 @@ class LaplaceMembers(Members):
         features: Callable[[], Tensor],
         seed: int,
     ) -> None:
-        """Compute the posterior, and draw."""
+        """Compute the posterior and draw weights."""
         layer = module.get_submodule(head)
         assert isinstance(layer, nn.Linear)
         rows, mean = features().double(), layer.weight.detach().double()
@@ -212,14 +212,14 @@ class LaplaceMembers(Members):
         return outputs_of_heads(features, *self._draws)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The posterior and the seed, from which the draws follow."""
+        """The posterior and the seed, which determine the draws."""
         if self._draws is None:
             return {}
         facts = {"facts": self._facts, "like": self._draws[0].new_empty(0)}
         return {**vars(self.posterior), **facts}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back the posterior, and draw."""
+        """Restore the posterior and draw weights."""
         given = dict(tensors)
         self._facts, like = given.pop("facts"), given.pop("like")
         kind = FullPosterior if "factor" in given else KroneckerPosterior
@@ -227,7 +227,7 @@ class LaplaceMembers(Members):
         self._draw_weights(like.dtype)
 
     def _draw_weights(self, dtype: torch.dtype) -> None:
-        """Draw from the seed, the same on any device."""
+        """Draw weights from the seed; the same on any device."""
         mean = self.posterior.mean
         rng = np.random.default_rng([int(self._facts[0]), DRAWS])
         noise = torch.from_numpy(rng.standard_normal((self.count, *mean.shape))).to(mean.device)
@@ -269,7 +269,7 @@ class LaplaceMembers(Members):
         return KroneckerPosterior(mean, 1 / (curvature + self._prior), rows, columns)
 
     def _fit_kronecker(self, mean: Tensor, left: Tensor, right: Tensor) -> HeadPosterior:
-        """The posterior with precision ``left x right + prior``; both semi-definite."""
+        """The posterior with precision ``left x right + prior``; both factors semi-definite."""
         ours, basis = torch.linalg.eigh(left)
         theirs, other = torch.linalg.eigh(right)
         curvature = torch.outer(ours.clamp_min(0), theirs.clamp_min(0))
@@ -277,7 +277,7 @@ class LaplaceMembers(Members):
 
 
 def classes_hessian(probabilities: Tensor, features: Tensor, weights: Tensor) -> Tensor:
-    """The Hessian of the weighted cross entropy by the weights of a linear layer.
+    """Hessian of the weighted cross entropy with respect to the weights of a linear layer.
 
     Args:
         probabilities: ``(m, K)``.

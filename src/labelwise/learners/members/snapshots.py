@@ -1,12 +1,12 @@
-"""Members from one training: the network as it was at the ends of its later epochs.
+"""Snapshot members: the network at the ends of the later epochs of one training.
 
-The votes of a model at its later epochs show on which items it wavers while the loss hardly changes
-any more. That is what the strategy ``disagreement`` (DIAM) reads.
+Votes that change between later epochs, when the loss is nearly constant, mark uncertain items. The
+strategy ``disagreement`` (DIAM) uses these votes.
 
-By default these are the later half of the epochs up to the one whose parameters the learner keeps:
-the last one, or with a validation the best one. Of epochs after the best nothing is kept.
+The default is the later half of the epochs up to the learner's final parameters: the last epoch, or
+the best epoch with validation. Epochs after the best one are dropped.
 
-Cost: one copy of all parameters per kept epoch, in main memory; one forward pass per kept epoch.
+Cost per kept epoch: one copy of all parameters in main memory, and one forward pass.
 
 Reference: Y.-P. Tang, S.-J. Huang, "Active Learning for Multiple Target Models", NeurIPS 2022.
 """
@@ -28,7 +28,7 @@ State = Mapping[str, Tensor]
 
 
 class SnapshotMembers(Members):
-    """The network at the ends of its later epochs; `count` is known after the training.
+    """The network at the ends of its later epochs; `count` is known after training.
 
     Example:
         >>> import numpy as np
@@ -48,7 +48,7 @@ class SnapshotMembers(Members):
     """
 
     def __init__(self, *, last: int | None = None) -> None:
-        """Remember how many epochs to keep.
+        """Store the number of epochs to keep.
 
         Args:
             last: number of final epochs to keep instead of the later half; bounds memory.
@@ -57,22 +57,22 @@ class SnapshotMembers(Members):
             raise BadInput(f"last must be 1 or more, or None for the later half; got {last}")
         self._last = last
         self._states: dict[int, State] = {}  # by epoch, in order
-        self._near: dict[int, State] = {}  # the same where the batches are
+        self._near: dict[int, State] = {}  # copies on the device of the batches
         self.count = 0
 
     @property
     def epochs(self) -> list[int]:
-        """The epochs at whose ends the members were taken, from 1."""
+        """Epochs of the members, counted from 1."""
         return list(self._states)
 
     def begin(self, labelled: LabelledItems) -> None:
-        """Forget the last training."""
+        """Discard the snapshots of the last training."""
         self._keep_state({})
 
     def epoch_done(
         self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
     ) -> None:
-        """Keep a copy of the network, and drop those that are now too old."""
+        """Store a copy of the network and drop copies that are too old."""
         if self._last is not None and self._last > epochs:
             raise BadInput(f"last is {self._last} but there are only {epochs} epochs")
         oldest = epoch // 2 if self._last is None else epoch - self._last
@@ -80,11 +80,11 @@ class SnapshotMembers(Members):
         self._keep_state({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
 
     def snapshot(self) -> Any:
-        """What is kept at this epoch; the copies themselves are shared, for they never change."""
+        """The copies kept at this epoch; shared, since they never change."""
         return dict(self._states)
 
     def restore(self, snapshot: Any) -> None:
-        """Keep what was kept at the best epoch."""
+        """Restore the copies kept at the best epoch."""
         self._keep_state(dict(snapshot))
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ class SnapshotMembers(Members):
         }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back all copies."""
+        """Restore all copies."""
         epochs = sorted({int(name.split(".")[0]) for name in tensors})
         self._keep_state({epoch: strip_prefix(f"{epoch}.", tensors) for epoch in epochs})
 

@@ -1,19 +1,18 @@
 r"""A mean-field variational last layer, trained with the rest of the network.
 
-Every weight of the head is a Gaussian :math:`q(w_{kj}) = N(\mu_{kj}, \sigma_{kj}^2)` of its own,
-with the prior :math:`N(0, \sigma_0^2)`. Training minimises the negative evidence bound
+Every weight of the head has an independent Gaussian :math:`q(w_{kj}) = N(\mu_{kj}, \sigma_{kj}^2)`
+with the prior :math:`N(0, \sigma_0^2)`. Training minimises the negative evidence lower bound
 
 .. math:: \sum_i w_i \, E_q[-\log p(y_i | h_i)] + KL(q \Vert p) , \qquad
     KL = \sum \log\frac{\sigma_0}{\sigma} + \frac{\sigma^2 + \mu^2}{2 \sigma_0^2} - \frac12 ,
 
-with the expectation by one draw per item of the *outputs*, which are Gaussian too: mean
-:math:`\mu^T h`, variance :math:`(\sigma^2)^T h^2`. That is local reparametrisation; its gradients
-vary less than those of a draw of the weights for the whole batch, and it costs two products instead
-of one. In eval mode the head uses the means; members are draws of the weights, the same for all
-items.
+with the expectation estimated by one draw per item of the *outputs*, which are Gaussian with mean
+:math:`\mu^T h` and variance :math:`(\sigma^2)^T h^2`. This local reparametrisation has a lower
+gradient variance than one draw of the weights per batch and costs two products instead of one. In
+eval mode the head uses the means; members are draws of the weights, shared by all items.
 
 For a regression with noise :math:`\sigma_y^2`, the squared error averaged over k outputs is
-:math:`2 \sigma_y^2 / k` times the negative log-likelihood, and the divergence is scaled alike.
+:math:`2 \sigma_y^2 / k` times the negative log-likelihood; the divergence gets the same factor.
 
 References: C. Blundell, J. Cornebise, K. Kavukcuoglu, D. Wierstra, "Weight Uncertainty in Neural
 Networks", ICML 2015. D. Kingma, T. Salimans, M. Welling, "Variational Dropout and the Local
@@ -34,17 +33,17 @@ from labelwise.learners.members.base import Members, outputs_of_heads
 from labelwise.learners.training import LabelledItems, PenalizedLayer
 
 DRAWS = 5
-"""The stream of randomness that weights are drawn from."""
+"""Random stream of the weights."""
 
 SMALLEST_VARIANCE = 1e-16
-"""Of an output; where no feature is on, the root of 0 has no derivative."""
+"""Minimum variance of an output: the square root has no derivative at 0."""
 
 
 class VariationalLinear(nn.Linear, PenalizedLayer):
     """A linear layer whose ``weight`` and ``bias`` are the means of independent Gaussians.
 
-    ``weight_spread`` and ``bias_spread`` are the logarithms of their deviations over the prior's,
-    so that a weight decay pulls them towards the prior.
+    ``weight_spread`` and ``bias_spread`` are logarithms of their standard deviations relative to
+    the prior's, so weight decay pulls them towards the prior.
 
     Example:
         >>> layer = VariationalLinear(nn.Linear(3, 2), start=1.0)
@@ -56,13 +55,13 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
     def __init__(
         self, layer: nn.Linear, *, prior_scale: float = 1.0, start: float = 0.1, factor: float = 1.0
     ) -> None:
-        """Take over a layer's weights as means.
+        """Use the weights of a layer as means.
 
         Args:
-            layer: its parameters become this one's, the same objects.
-            prior_scale: the deviation of the prior.
-            start: the deviations at the start, in units of the prior's.
-            factor: of the divergence in `penalty`.
+            layer: the layer; its parameter objects are shared.
+            prior_scale: standard deviation of the prior.
+            start: initial standard deviations, relative to the prior's.
+            factor: factor of the divergence in `penalty`.
         """
         nn.Module.__init__(self)
         self.in_features, self.out_features = layer.in_features, layer.out_features
@@ -74,7 +73,7 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
         self.bias_spread = None if spread is None else nn.Parameter(spread)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """In train mode one draw of every output, ``(b, K)``; in eval mode their means."""
+        """One draw of every output, ``(b, K)``, in train mode; the means in eval mode."""
         if not self.training:
             return F.linear(inputs, self.weight, self.bias)
         mean, variance = self.moments(inputs)
@@ -88,14 +87,14 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
         return mean, F.linear(inputs.square(), spread, None if own is None else own.square())
 
     def scales(self) -> tuple[Tensor, Tensor | None]:
-        """The deviations of the weights ``(K, d)`` and of the biases ``(K,)``."""
+        """Standard deviations of the weights ``(K, d)`` and of the biases ``(K,)``."""
         weight = self.prior_scale * self.weight_spread.exp()
         if self.bias_spread is None:
             return weight, None
         return weight, self.prior_scale * self.bias_spread.exp()
 
     def divergence(self) -> Tensor:
-        """The Kullback-Leibler divergence from the prior, a single number."""
+        """Kullback-Leibler divergence from the prior, a scalar."""
         total = self._divergence(self.weight, self.weight_spread)
         if self.bias_spread is None:
             return total
@@ -124,7 +123,7 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
 
 
 class VariationalMembers(Members):
-    """Draws of a last layer that is trained as a distribution.
+    """Draws from a variational last layer.
 
     Example:
         >>> import numpy as np
@@ -149,14 +148,14 @@ class VariationalMembers(Members):
         start: float = 0.1,
         noise: float | None = None,
     ) -> None:
-        """Remember the prior.
+        """Store the settings.
 
         Args:
-            count: how many draws.
-            prior_scale: the deviation of the prior around zero, of every weight.
-            start: the deviations at the start of a training, in units of the prior's.
-            noise: the variance of a regression's targets around the truth, of every output. A
-                regression needs it; classes have none.
+            count: number of draws.
+            prior_scale: standard deviation of the zero-mean prior of every weight.
+            start: initial standard deviations, relative to the prior's.
+            noise: noise variance of every output of a regression; required for a regression, not
+                allowed for classes.
         """
         if count < 1:
             raise BadInput(f"count must be 1 or more; got {count}")
@@ -169,7 +168,7 @@ class VariationalMembers(Members):
         self._draws: tuple[Tensor, Tensor | None] | None = None
 
     def adapt(self, module: nn.Module, head: str) -> None:
-        """Exchange the head; one that was exchanged before stays."""
+        """Replace the head by a `VariationalLinear`, unless it is one already."""
         layer = module.get_submodule(head)
         if isinstance(layer, VariationalLinear):
             return
@@ -192,7 +191,7 @@ class VariationalMembers(Members):
                     setattr(parent, name, new)
 
     def begin(self, labelled: LabelledItems) -> None:
-        """Refuse a noise that is missing, or that classes have not."""
+        """Reject a regression without noise, and classes with noise."""
         if labelled.targets.is_floating_point() != (self._noise is not None):
             task = "a regression needs" if self._noise is None else "classes have no"
             raise BadInput(f"{task} noise; got noise={self._noise}")
@@ -205,7 +204,7 @@ class VariationalMembers(Members):
         features: Callable[[], Tensor],
         seed: int,
     ) -> None:
-        """Keep the seed of the draws."""
+        """Store the seed of the draws."""
         self._seed, self._draws = seed, None
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
@@ -219,13 +218,13 @@ class VariationalMembers(Members):
         return outputs_of_heads(features, *self._draws)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The seed; means and deviations are saved with the module."""
+        """The seed; means and standard deviations are saved with the module."""
         return {} if self._seed is None else {"seed": torch.tensor(self._seed)}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back the seed."""
+        """Restore the seed."""
         self._seed, self._draws = int(tensors["seed"]), None
 
     def _annealing_factor(self, layer: nn.Linear) -> float:
-        """What makes the divergence comparable with the loss: 1 for the cross entropy."""
+        """Factor that scales the divergence to the units of the loss; 1 for the cross entropy."""
         return 1.0 if self._noise is None else 2 * self._noise / layer.out_features
