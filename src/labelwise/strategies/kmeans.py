@@ -58,10 +58,10 @@ def estimate_cost(job: Job) -> Cost:
     """Seeding as in badge, and a pass per round; summing clusters costs some columns."""
     rounds = job.options["rounds"]
     return Cost(
-        passes=(1, job.budget + rounds + 4),
-        usual=rounds + 3,
+        passes=(1, job.budget + rounds + 5),
+        usual=rounds + 4,
         columns=(job.budget + 16) * (rounds + 2),
-        item_bytes=72.0,
+        item_bytes=88.0,
         state_bytes=32.0,
     )
 
