@@ -68,7 +68,7 @@ PICKS = """
 ## The same picks
 
 How many picks from tensors on the card, and from arrays of the host with `device="cuda"`, are those
-of arrays on the CPU.
+of arrays on the CPU, position by position.
 
 | strategy | items | picks | on the card | streamed |
 |---|---|---|---|---|

@@ -318,3 +318,12 @@ def test_a_learner_without_its_package_names_the_extra_that_has_it(name, extra):
     last = done.stderr.splitlines()[-1]
     assert last.startswith("labelwise.errors.MissingDependency: ")
     assert last.endswith(f"run pip install 'labelwise[{extra}]'")
+
+
+@pytest.mark.parametrize("group", ["record", "benchmark", "data", "label-studio"])
+def test_a_group_without_a_command_prints_its_help_and_no_error(capsys, group):
+    from labelwise.cli import run
+
+    assert run([group]) == 2
+    out, err = capsys.readouterr()
+    assert "Commands" in out and err == ""

@@ -32,7 +32,7 @@ def test_links_hidden_files_and_campaigns_are_not_taken_for_pictures(tmp_path):
 
 def test_a_folder_without_pictures_says_what_it_has(tmp_path):
     (tmp_path / "a.heic").write_bytes(b"")
-    with pytest.raises(BadInput, match=r"has no pictures; it has 1 \.heic"):
+    with pytest.raises(BadInput, match=r"has no images; it has 1 \.heic"):
         find_new_images(tmp_path, [])
 
 

@@ -187,7 +187,7 @@ def test_the_folder_and_its_source_may_move_together_or_be_said_to_have_moved(di
     project.source.rename(tmp_path / "elsewhere")
     with pytest.raises(BadInput, match="if it was moved, give its new place"):
         project.refresh()
-    with pytest.raises(BadInput, match=r"has no pictures|none of the 60 pictures"):
+    with pytest.raises(BadInput, match=r"has no images|none of the 60 pictures"):
         project.repoint(write_digits(tmp_path / "others", range(300, 302)))
     with pytest.raises(BadInput, match="was started from a folder"):
         project.repoint(write_table(tmp_path / "t.csv", [[1]], [2], ["a", "b"]))

@@ -216,3 +216,10 @@ def test_a_resumed_selection_has_its_keys(tmp_path):
     expected = labelwise.select("k_center", 4, **given)
     found = labelwise.select("k_center", 4, **given, resume=tmp_path / "on")
     assert found.keys == expected.keys
+
+
+def test_a_pool_that_is_an_array_is_refused_with_what_to_give():
+    with pytest.raises(
+        labelwise.BadInput, match=r"must be a labelwise\.Pool; got ndarray: give arrays as feat"
+    ):
+        labelwise.select("k_center", 1, pool=np.eye(3))

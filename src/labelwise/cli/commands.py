@@ -74,7 +74,10 @@ def _run_command(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:  # unknown option or command, missing value
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "labelwise"
-        return print_error(f"{error.format_message()}; see {path} --help", error.exit_code)
+        message = error.format_message()
+        if not message:  # a group without a command has printed its help
+            return error.exit_code
+        return print_error(f"{message}; see {path} --help", error.exit_code)
     except SystemExit as left:  # the command printed its message already
         return left.code if isinstance(left.code, int) else 1
     except (KeyboardInterrupt, typer.Abort):

@@ -99,6 +99,9 @@ def select(
         "ids": ids,
     }
     given = {name: value for name, value in given.items() if value is not None}
+    if pool is not None and not isinstance(pool, Pool):
+        kind = type(pool).__name__
+        raise BadInput(f"pool must be a labelwise.Pool; got {kind}: give arrays as features=...")
     if pool is not None and given:
         raise BadInput(f"give either a pool or representations and ids; got pool and {min(given)}")
     request = SelectionRequest(

@@ -114,7 +114,7 @@ def find_new_images(folder: Path, known: Iterable[Mapping[str, Any]]) -> NewItem
     if not current and not before:
         some = f"; it has {_format_counts(found.others)}" if found.others else ""
         broken = f"; {len(found.refused)} links lead out of it" if found.refused else ""
-        raise BadInput(f"{folder} has no pictures{some}{broken}")
+        raise BadInput(f"{folder} has no images{some}{broken}")
     missing = [item for path, item in before.items() if path not in current]
     folders = len({path.rpartition("/")[0] for path in new})
     notes = [f"{len(new):,} pictures" + (f" in {folders:,} folders" if folders > 1 else "")]
