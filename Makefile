@@ -39,11 +39,13 @@ format: .venv/test.stamp  ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: .venv/test.stamp  ## rewrite the parts of pages that come from the code
+docs: .venv/test.stamp  ## update the generated parts of pages and build the site in docs/_build
 	$(BIN)/python docs/update.py
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo "Next: open docs/_build/index.html in a browser."
 
 clean:  ## remove the environment, caches and the demo's page
-	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv demo build dist docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache src/labelwise.egg-info
 
 .venv/bin/python:
@@ -63,7 +65,7 @@ clean:  ## remove the environment, caches and the demo's page
 
 .venv/test.stamp: pyproject.toml constraints.txt .venv/build.stamp
 	@echo "Installing what the tests need into .venv (two to three minutes the first time)"
-	$(INSTALL) --no-build-isolation --editable ".[demo,torch,skorch,huggingface,parquet,web,postgres,ray,dev]"
+	$(INSTALL) --no-build-isolation --editable ".[demo,torch,skorch,huggingface,parquet,web,postgres,ray,docs,dev]"
 	@touch $@ .venv/demo.stamp
 
 # The tests of the labelling page run in Chromium. Where it cannot be installed they say that they

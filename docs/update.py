@@ -18,8 +18,14 @@ MARKED = re.compile(r"(<!-- (include \S+|strategies|representations) -->\n).*?(<
 
 
 def pages() -> list[Path]:
-    """All pages, README included."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """All pages in the repository, README included."""
+    docs = ROOT / "docs"
+    written = [
+        page
+        for page in sorted(docs.rglob("*.md"))
+        if page.relative_to(docs).parts[0] not in ("generated", "_build")
+    ]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written]
 
 
 def updated(text: str) -> str:
