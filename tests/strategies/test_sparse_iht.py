@@ -56,8 +56,8 @@ def test_with_a_small_beta_no_random_batch_is_better(alpha):
 def test_with_a_large_beta_the_greedy_batch_is_returned_and_flagged():
     rows = make_rows(150, 8, 4)
     alone = picked(rows, 15, alpha=0.0, beta=0.1)
-    compared = picked(rows, 15, alpha=0.0, beta=0.1, compare_with_greedy=None)
-    assert compared.info["greedy_is_better"] is True
+    compared = picked(rows, 15, alpha=0.0, beta=0.1, compare_with_greedy=True)
+    assert compared.info["returned"] == "greedy"
     assert compared.info["f"] == compared.info["f_greedy"] < alone.info["f"]
     assert compared.info["f_thresholding"] == alone.info["f"]
     assert compared.ids.tolist() != alone.ids.tolist()
@@ -69,14 +69,15 @@ def test_the_better_of_the_two_is_returned():
         rows = make_rows(60, 4, 3, seed)
         info = picked(rows, 3 + seed, alpha=0.0, beta=1e-6, compare_with_greedy=True).info
         assert info["f"] == min(info["f_greedy"], info["f_thresholding"])
-        winners.add(info["greedy_is_better"])
-    assert winners == {True, False}
+        winners.add(info["returned"])
+    assert winners == {"greedy", "thresholding"}
 
 
-def test_greedy_is_compared_by_default_only_where_it_is_cheap():
-    rows = make_rows(60, 4, 3)
-    assert "f_greedy" in picked(rows, 5, iterations=5, compare_with_greedy=None).info
-    assert "f_greedy" not in picked(rows, 6, iterations=5, compare_with_greedy=None).info
+def test_by_default_the_batch_is_the_one_that_thresholding_found():
+    rows, options = make_rows(150, 8, 4), {"temperature": 2.0, "alpha": 0.0, "beta": 0.1}
+    selection = select(STRATEGY.with_options(**options), shards_of(rows, 1), 15)
+    assert selection.info["returned"] == "thresholding" and "f_greedy" not in selection.info
+    assert selection.ids.tolist() == picked(rows, 15, **options).ids.tolist()
 
 
 def test_polished_weights_are_the_best_of_the_set():

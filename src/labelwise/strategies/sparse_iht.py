@@ -11,9 +11,8 @@ the paper (``projection="printed"``) keeps the ``b`` smallest :math:`\frac12 [-s
 is returned, with the best weights for its items (``polish``).
 
 Thresholding needs a small ``beta``: a strong pull of all weights towards 1 hides the gradients, and
-greedy picks are better. ``compare_with_greedy`` computes those too (by exact gains) and returns the
-better batch, as ``info`` reports; None does so if the budget is at most the number of iterations,
-when it costs no more than they do.
+greedy picks are better. With ``compare_with_greedy`` the greedy batch is computed too (by exact
+gains) and the batch with the lower objective is returned; ``info["returned"]`` says which one.
 
 Cost: one pass over the features per iteration (`kernels.sparse.iht`).
 
@@ -68,7 +67,7 @@ def choose_batch(
     step: str = "exact",
     debias_steps: int = 1,
     polish: bool = True,
-    compare_with_greedy: bool | None = None,
+    compare_with_greedy: bool = False,
     temperature: float = 1.0,
     label_law: str = "calibrated",
     rho: float = 0.1,
@@ -87,8 +86,7 @@ def choose_batch(
         step: length of a step: "exact", or "active_half" as in the paper.
         debias_steps: gradient steps on the weights after every iteration.
         polish: whether the weights are optimized at the end.
-        compare_with_greedy: whether the greedy batch is computed too and the better one returned;
-            None if that costs no more than the iterations.
+        compare_with_greedy: whether to compute the greedy batch too and return the better one.
         temperature: of the softmax that labels are assumed to follow; fit it to held-out labels.
         label_law: "calibrated" (softmax at another temperature) or "label_smoothing".
         rho: probability mass that smoothing spreads evenly over the classes.
@@ -109,10 +107,8 @@ def choose_batch(
     best, made = run_thresholding(shards, problem, rules, iterations)
     picked = compute_vectors(shards.rows(best.ids), problem.law)
     weights = solve_best_weights(picked[0], best.weights, problem) if polish else best.weights
-    facts = {"iterations": made, "polished": polish}
+    facts = {"iterations": made, "polished": polish, "returned": "thresholding"}
     choice = build_choice(problem, best.ids, picked, weights, facts)
-    if compare_with_greedy is None:
-        compare_with_greedy = budget <= iterations
     return _choose_better(choice, problem, shards, seed, polish) if compare_with_greedy else choice
 
 
@@ -146,7 +142,7 @@ def _choose_better(
         "iterations": choice.info["iterations"],
         "f_thresholding": choice.info["f"],
         "f_greedy": rival.info["f"],
-        "greedy_is_better": wins,
+        "returned": "greedy" if wins else "thresholding",
     }
     chosen = rival if wins else choice
     return chosen._replace(info={**chosen.info, **facts})
@@ -155,11 +151,8 @@ def _choose_better(
 def estimate_cost(job: Job) -> Cost:
     """Passes to set up, one or two per iteration, and those of the greedy batch if computed."""
     options, classes = job.options, max(job.width("logits"), job.width("probabilities"))
-    rival = options["compare_with_greedy"]
-    if rival is None:
-        rival = job.budget <= options["iterations"]
     rounds = options["iterations"] * (1 if options["step"] == "exact" else 2)
-    more = job.budget + 4 if rival else 0
+    more = job.budget + 4 if options["compare_with_greedy"] else 0
     members = sum(map(sum, job.shapes.get("member_probabilities", ())))
     kept = 8.0 * (members or classes)
     return Cost(
