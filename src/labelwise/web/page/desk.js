@@ -40,6 +40,11 @@ export class Desk extends EventTarget {
     return this.items[0] ?? null;
   }
 
+  /** The name of a class by its value. */
+  nameClass(label) {
+    return String(this.session.classes.find((one) => one.value === label)?.name ?? label);
+  }
+
   /** Number of labels that the state does not include yet; added to the progress display. */
   get counted() {
     return this.news.reduce((sum, [, labels]) => sum + labels, this.outbox.entries.length);

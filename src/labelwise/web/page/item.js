@@ -1,78 +1,78 @@
 // Display of an item: a picture, a text, or a row of numbers.
 
-import { h } from "./dom.js";
+import { tidy } from "./format.js";
+import { html, useLayoutEffect, useMemo, useRef } from "./html.js";
 
 const TINY = 160; // smaller pictures (pixels per side) are scaled without smoothing
 const LARGEST_PIXEL = 40; // limits the scale: an 8 x 8 digit is shown at 320 pixels
 const TRIES = 5;
 
-/** Start loading a picture; `ready` resolves when it is decoded. */
+/** Start loading a picture; it is shown as soon as it is decoded. */
 export function loadPicture(item) {
-  const image = h("img", {
-    alt: item.name ? `Item ${item.id}, ${item.name}` : `Item ${item.id}`,
-    draggable: "false",
-  });
+  const image = document.createElement("img");
+  image.alt = item.name ? `Item ${item.id}, ${item.name}` : `Item ${item.id}`;
+  image.draggable = false;
   image.decoding = "sync"; // already decoded, so painting does not wait
   const load = (left) => {
-    image.onload = () => sized(image);
+    image.onload = () => limitSize(image);
     image.onerror = () => {
-      if (left > 0) setTimeout(() => load(left - 1), 1500 * (TRIES - left + 1));
-      else
-        image.replaceWith(
-          h(
-            "p",
-            { class: "broken" },
-            "This image could not be shown. Skip it, or check its file: ",
-            item.name ?? "",
-          ),
-        );
+      if (left > 0) return setTimeout(() => load(left - 1), 1500 * (TRIES - left + 1));
+      const note = document.createElement("p");
+      note.className = "broken";
+      note.textContent = `This image could not be shown. Skip it, or check its file: ${item.name ?? ""}`;
+      image.replaceWith(note);
     };
     image.src = item.image;
-    image.ready = image.decode().catch(() => {});
+    image.decode().catch(() => {});
   };
   load(TRIES);
   return image;
 }
 
-function sized(image) {
+function limitSize(image) {
   const side = Math.max(image.naturalWidth, image.naturalHeight);
   image.classList.toggle("tiny", side < TINY);
   image.style.maxWidth = image.style.maxHeight = `${LARGEST_PIXEL * side}px`;
 }
 
-/** Create the element for an item. */
-export function showItem(item) {
-  if (isText(item)) {
-    return h(
-      "div",
-      { class: "text", tabindex: "0", dir: "auto", role: "article", "aria-label": "Text" },
-      item.text,
-    );
-  }
+/** A picture that was loaded before, so that it appears in the next frame. */
+function Picture({ picture }) {
+  const frame = useRef();
+  useLayoutEffect(() => frame.current.replaceChildren(picture), [picture]);
+  return html`<div class="picture" ref=${frame}></div>`;
+}
+
+const Table = ({ columns }) =>
+  html`<table>
+    <tbody>
+      ${Object.entries(columns).map(
+        ([name, value]) =>
+          html`<tr>
+            <th scope="row">${name}</th>
+            <td>${tidy(value)}</td>
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;
+
+/** An item in full size; long texts and tables can be scrolled. */
+export function FullItem({ item }) {
+  if (isText(item))
+    return html`<div class="text" tabindex="0" dir="auto" role="article" aria-label="Text">${item.text}</div>`;
   if (item.columns)
-    return h(
-      "div",
-      { class: "rows", tabindex: "0", role: "region", "aria-label": "Values" },
-      table(item.columns),
-    );
+    return html`<div class="rows" tabindex="0" role="region" aria-label="Values">
+      <${Table} columns=${item.columns} />
+    </div>`;
   item.picture ??= loadPicture(item);
-  return item.picture;
+  return html`<${Picture} picture=${item.picture} />`;
 }
 
-function table(columns) {
-  const rows = Object.entries(columns).map(([name, value]) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, name),
-      h("td", {}, typeof value === "number" ? tidy(value) : String(value)),
-    ),
-  );
-  return h("table", {}, h("tbody", {}, rows));
-}
-
-function tidy(number) {
-  return Number.isInteger(number) ? number.toLocaleString("en") : String(Number(number.toPrecision(6)));
+/** An item in a tile. */
+export function SmallItem({ item }) {
+  const picture = useMemo(() => item.image && loadPicture(item), [item.id]);
+  if (isText(item)) return html`<div class="text" dir="auto">${item.text}</div>`;
+  if (item.columns) return html`<div class="rows"><${Table} columns=${item.columns} /></div>`;
+  return html`<${Picture} picture=${picture} />`;
 }
 
 function isText(item) {

@@ -1,7 +1,11 @@
-// Assignment of keys to classes.
+// Keys: assignment to classes, and shortcuts of the page.
 
-// Letters that are not shortcuts of the page: g grid, l label, m guess, r review, s skip, u undo.
-const LETTERS = "abcdefhijknopqtvwxyz";
+import { useListener } from "./html.js";
+import { kept } from "./kept.js";
+
+// Letters that are not shortcuts of the page: c confirm, g grid, i items, l label, m guess,
+// r review, s skip, u undo. Shift and a letter is never the key of a class.
+const LETTERS = "abdefhjknopqtvwxyz";
 const ROW = "1234567890";
 
 /** One key or null per class. A class whose name is a free key gets that key. */
@@ -12,7 +16,35 @@ export function assignKeys(names) {
   return own.map((key) => key ?? rest.shift() ?? null);
 }
 
-/** Whether the target of a key press is an input field. */
-export function isTyping(target) {
-  return target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
+const FIELDS = "input:not([type=checkbox]), textarea, select, [contenteditable]";
+
+/** Whether a key press types into a field. A field for a number leaves letters to shortcuts. */
+function isTyping({ target, key }) {
+  if (!(target instanceof HTMLElement) || !target.matches(FIELDS)) return false;
+  const number = target.matches("[inputmode=decimal]");
+  return !(number && key.length === 1 && !/[-+0-9.,eE ]/.test(key));
+}
+
+/** Whether single keys are shortcuts; can be switched off for users of speech input. */
+export const singleKeys = {
+  get on() {
+    return kept.get("keys") !== "off";
+  },
+  set on(on) {
+    kept.set("keys", on ? "on" : "off");
+  },
+};
+
+/**
+ * Handle key presses that nothing else has used; `handle(event)` returns whether it used one.
+ * A component's shortcuts come before those of the components around it.
+ */
+export function useShortcuts(handle) {
+  useListener(document, "keydown", (event) => {
+    if (event.defaultPrevented || document.querySelector("dialog[open]") || isTyping(event)) return;
+    if (event.altKey || ((event.ctrlKey || event.metaKey) && event.key !== "a")) return;
+    const single = event.key.length === 1 && event.key !== " ";
+    if (single && !singleKeys.on && event.key !== "?" && !event.ctrlKey && !event.metaKey) return;
+    if (handle(event) === true) event.preventDefault();
+  });
 }

@@ -1,34 +1,25 @@
 // Message shown while there is nothing to label.
 
-import { announce, count, h, refresh } from "./dom.js";
-import { trainingNote } from "./panel.js";
+import { count } from "./format.js";
+import { html, useEffect } from "./html.js";
+import { announce } from "./messages.js";
+import { TrainingNote } from "./panel.js";
 
-/** Show in an element why there is no item. */
-export function waiting(element, desk) {
+/** Why there is no item, and what happens next. */
+export function Waiting({ desk }) {
   const { state } = desk;
-  const unsent = desk.outbox.entries.length;
-  refresh(element, [desk.away, unsent, state?.batch, state?.training, state?.labelled, state?.items], () => {
-    const [title, text] = words(desk, state, unsent);
-    if (element.said !== title) announce(`${title}. ${text}`); // only once
-    element.said = title;
-    return h(
-      "div",
-      { class: "waiting" },
-      h("h2", {}, title),
-      h("p", {}, text),
-      state && !desk.away ? trainingNote(desk, state.training, !state.batch?.waiting) : null,
-    );
-  });
+  const [title, text] = explainWait(desk);
+  useEffect(() => announce(`${title}. ${text}`), [title]);
+  return html`<div class="waiting">
+    <h2>${title}</h2>
+    <p>${text}</p>
+    ${state && !desk.away ? html`<${TrainingNote} desk=${desk} offer=${!state.batch?.waiting} />` : null}
+  </div>`;
 }
 
-/** Reset an element that shows items again, so that the next message is announced. */
-export function waitIsOver(element) {
-  delete element.shown;
-  delete element.said;
-}
-
-function words(desk, state, unsent) {
-  if (desk.away) {
+function explainWait({ state, away, outbox }) {
+  const unsent = outbox.entries.length;
+  if (away) {
     const kept = unsent
       ? `${count(unsent, "label")} kept in this browser and sent as soon as the server answers. `
       : "";

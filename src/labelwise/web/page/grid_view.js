@@ -1,0 +1,115 @@
+// Grid view: select similar items, then choose their class.
+
+import { ClassBar, nextElement } from "./class_bar.js";
+import { count } from "./format.js";
+import { html, KeyButton, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
+import { SmallItem } from "./item.js";
+import { useShortcuts } from "./keys.js";
+import { announce, notice } from "./messages.js";
+import { Stopwatch } from "./stopwatch.js";
+import { Waiting } from "./waiting.js";
+
+export function GridView({ desk, undo }) {
+  const { items } = desk;
+  const grid = useRef();
+  const watch = useMemo(() => new Stopwatch(), []);
+  const [chosen, setChosen] = useState(() => new Set()); // items
+  const [stop, setStop] = useState(null); // the item that Tab leads to
+  const anchor = useRef(null); // where a range begins
+  const selected = items.filter((item) => chosen.has(item));
+  const reached = items.includes(stop) ? stop : items[0];
+
+  const tiles = () => [...grid.current.querySelectorAll(".tile")];
+  const focus = (item) => {
+    setStop(item);
+    tiles()[items.indexOf(item)]?.focus();
+  };
+  const toggle = (item) => {
+    anchor.current = item;
+    setChosen(new Set(chosen.has(item) ? selected.filter((one) => one !== item) : [...selected, item]));
+  };
+  /** Select a range of items, both ends included. */
+  const select = (from, to) => {
+    const [begin, end] = [items.indexOf(from), items.indexOf(to)].sort((a, b) => a - b);
+    setChosen(new Set([...selected, ...items.slice(Math.max(begin, 0), end + 1)]));
+  };
+  const selectAll = () => setChosen(new Set(items));
+  const selectNone = () => setChosen(new Set());
+
+  const note = selected.length
+    ? `${selected.length} of ${count(items.length, "item")} selected: press their class`
+    : "Select the items that are alike, then press their class. Shift selects a range.";
+  useEffect(() => {
+    if (items.length) announce(note);
+  }, [note, items.length > 0]);
+
+  // A labelled tile disappears with the focus; the next one gets it.
+  const had = useRef(false);
+  useLayoutEffect(() => {
+    if (had.current && document.activeElement === document.body) tiles()[0]?.focus();
+    had.current = false;
+  });
+
+  const label = (value, name) => {
+    if (!selected.length) return notice("Select items first, then press their class");
+    const seconds = watch.seconds / selected.length;
+    had.current = grid.current.contains(document.activeElement);
+    anchor.current = null;
+    watch.restart();
+    selectNone();
+    desk.label(selected, value, seconds);
+    notice(`${count(selected.length, "item")} labelled ${name}`);
+  };
+
+  const click = (event, item) => {
+    if (event.shiftKey && anchor.current) select(anchor.current, item);
+    else toggle(item);
+    focus(item);
+  };
+  /** Arrows move the focus, Shift + arrows select, Space toggles. */
+  const move = (event, item) => {
+    if (event.ctrlKey || event.metaKey) return;
+    if (event.key === " " || event.key === "Enter") toggle(item);
+    else if (event.key.startsWith("Arrow")) {
+      const all = tiles();
+      const next = items[all.indexOf(nextElement(all, items.indexOf(item), event.key))];
+      if (event.shiftKey) select((anchor.current ??= item), next);
+      focus(next);
+    } else return;
+    event.preventDefault();
+  };
+
+  useShortcuts((event) => {
+    if (event.key === "Escape") return (selectNone(), true);
+    if (event.ctrlKey || event.metaKey) return event.key === "a" && (selectAll(), true);
+    return false;
+  });
+
+  return html`<div class="many${items.length ? "" : " empty"}">
+    <div ref=${grid} class="grid" role="listbox" aria-multiselectable="true" aria-label="Items">
+      ${items.length ? null : html`<${Waiting} desk=${desk} />`}
+      ${items.map(
+        (item) =>
+          html`<div
+            key=${item.id}
+            class="tile"
+            role="option"
+            tabindex=${item === reached ? 0 : -1}
+            aria-selected=${String(chosen.has(item))}
+            data-item=${item.id}
+            onclick=${(event) => click(event, item)}
+            onkeydown=${(event) => move(event, item)}
+          >
+            <${SmallItem} item=${item} />
+          </div>`,
+      )}
+    </div>
+    <div class="about"><p class="why">${note}</p></div>
+    <${ClassBar} desk=${desk} choose=${label} enter=${() => items.length > 0 && (focus(reached), true)} />
+    <div class="actions" role="group" aria-label="Actions">
+      <${KeyButton} text="Undo" keys="u" onclick=${undo} />
+      <button type="button" onclick=${selectAll}>Select all</button>
+      <button type="button" onclick=${selectNone}>Select none</button>
+    </div>
+  </div>`;
+}

@@ -1,0 +1,63 @@
+// The help: all keys, and what happens to labels.
+
+import { openDialog } from "./dialog.js";
+import { count } from "./format.js";
+import { html, Key } from "./html.js";
+import { singleKeys } from "./keys.js";
+
+const KEYS = [
+  ["1 – 9, 0, letters", "label with the class of that key"],
+  ["← → ↑ ↓", "move along the classes"],
+  ["Enter", "label with the selected class"],
+  ["/", "find a class by name, where there are many"],
+  ["u", "undo the last label or skip"],
+  ["s", "skip the item, with a reason"],
+  ["m", "show the model's guess (hidden by default, because it influences how people label)"],
+  ["l  g  r", "one item at a time, grid, review"],
+  ["?", "this help"],
+];
+const GRID_KEYS = [
+  ["Space", "select or deselect the current item"],
+  ["Shift + arrows or click", "select a range of items"],
+  ["Ctrl + a", "select all; Escape selects none"],
+  ["a class's key", "label all selected items"],
+];
+
+const KeyTable = ({ rows }) =>
+  html`<table class="keys">
+    <tbody>
+      ${rows.map(
+        ([key, what]) =>
+          html`<tr>
+            <th scope="row"><${Key} of=${key} /><span class="unseen">${key}</span></th>
+            <td>${what}</td>
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;
+
+/** Show all keys; single-key shortcuts can be switched off here. */
+export function showHelp(refused) {
+  const Body = () =>
+    html`<div class="body">
+      <${KeyTable} rows=${KEYS} />
+      <h3>In the grid</h3>
+      <${KeyTable} rows=${GRID_KEYS} />
+      <label class="switch">
+        <input
+          type="checkbox"
+          defaultChecked=${singleKeys.on}
+          onchange=${(event) => (singleKeys.on = event.target.checked)}
+        />
+        Use single-key shortcuts
+      </label>
+      <p class="soft">
+        Labels are kept in this browser until the server has them; closing the page or losing the network loses
+        nothing.
+      </p>
+      ${refused.length
+        ? html`<p class="bad">${count(refused.length, "label")} refused: ${refused.at(-1).error}</p>`
+        : null}
+    </div>`;
+  return openDialog("Keys", Body);
+}

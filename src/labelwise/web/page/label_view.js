@@ -1,0 +1,73 @@
+// Single view: one item, why it was picked, its classes, and further actions.
+
+import { get } from "./api.js";
+import { ClassBar } from "./class_bar.js";
+import { askReason } from "./dialog.js";
+import { percent } from "./format.js";
+import { html, KeyButton, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
+import { describeItem, FullItem } from "./item.js";
+import { useShortcuts } from "./keys.js";
+import { announce, notice } from "./messages.js";
+import { Stopwatch } from "./stopwatch.js";
+import { Waiting } from "./waiting.js";
+
+export function LabelView({ desk, undo }) {
+  const item = desk.current;
+  const watch = useMemo(() => new Stopwatch(), []);
+  const said = useRef("");
+  const [guess, setGuess] = useState(null); // {item, text}
+  useLayoutEffect(() => {
+    if (item) {
+      watch.restart();
+      announce(`${said.current}Next: ${describeItem(item)}`);
+    }
+    said.current = "";
+  }, [item]);
+
+  const label = (value, name) => {
+    if (!desk.current) return; // it may be newer than the last rendering
+    said.current = `${name}. `;
+    desk.label([desk.current], value, watch.seconds);
+  };
+  const skip = async () => {
+    if (!item) return;
+    const reason = await askReason();
+    if (reason === null || item !== desk.current) return;
+    said.current = "Skipped. ";
+    desk.skip([item], reason);
+  };
+  const askGuess = async () => {
+    if (!item) return;
+    try {
+      const { label, confidence } = await get(`/api/items/${item.id}/guess`);
+      if (item !== desk.current) return;
+      const sure = confidence === null || confidence === undefined ? "" : `, ${percent(confidence)} sure`;
+      const text = `The model's guess: ${desk.nameClass(label)}${sure}`;
+      setGuess({ item, text });
+      announce(text);
+    } catch (error) {
+      notice(error.status === 404 ? "There is no guess for this item yet" : error.message);
+    }
+  };
+  useShortcuts(({ key }) => {
+    if (key === "s") return (skip(), true);
+    if (key === "m") return (askGuess(), true);
+    return false;
+  });
+
+  return html`<div class="one${item ? "" : " empty"}">
+    <div class="stage" data-item=${item?.id}>
+      ${item ? html`<${FullItem} key=${item.id} item=${item} />` : html`<${Waiting} desk=${desk} />`}
+    </div>
+    <div class="about">
+      <p class="why">${item?.why ? `Why this one? ${item.why}` : ""}</p>
+      ${guess && guess.item === item ? html`<p class="guess">${guess.text}</p>` : null}
+    </div>
+    <${ClassBar} desk=${desk} choose=${label} />
+    <div class="actions" role="group" aria-label="Actions">
+      <${KeyButton} text="Undo" keys="u" onclick=${undo} />
+      <${KeyButton} text="Skip" keys="s" onclick=${skip} />
+      <${KeyButton} text="Model's guess" keys="m" onclick=${askGuess} />
+    </div>
+  </div>`;
+}
