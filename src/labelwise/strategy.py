@@ -127,6 +127,8 @@ class History:
             None if the learner cannot predict.
         evaluate_holdout: logits ``(h, K)`` and targets ``(h,)`` of held-out items; None if there
             are none or the learner has no logits.
+        evaluate_out_of_fold: logits ``(m, K)`` and target columns ``(m,)`` of labelled items, by
+            models that were not trained on them; None if the learner does not cross-validate.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -135,6 +137,7 @@ class History:
     labelled: tuple[int, ...] = ()
     evaluate_labelled: Callable[[], Sequence[bool] | None] = lambda: None
     evaluate_holdout: Callable[[], tuple[Floats, Ids] | None] = lambda: None
+    evaluate_out_of_fold: Callable[[], tuple[Floats, Ids] | None] = lambda: None
 
 
 @dataclass(frozen=True)

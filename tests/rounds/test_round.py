@@ -217,3 +217,13 @@ def test_held_out_items_of_unseen_classes_are_left_out():
 def test_weights_of_a_batch_are_scaled_to_mean_1():
     assert scale_weights({4: 10.0, 2: 30.0}) == {4: 0.5, 2: 1.5}
     assert scale_weights({4: 0.0}) == {}
+
+
+def test_history_gives_out_of_fold_logits_of_a_learner_that_cross_validates():
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    labels = {item: int(rows[item, 0] > 0) for item in range(20)}
+    one = Round(labelwise.Pool(rows), labelwise.LinearProbe())
+    assert one.make_history(labels=labels).evaluate_out_of_fold() is None
+    one.fit(labels, seed=0)
+    logits, targets = one.make_history(labels=labels).evaluate_out_of_fold()
+    assert logits.shape == (20, 2) and targets.tolist() == list(labels.values())

@@ -246,7 +246,15 @@ class Round:
             labelled=tuple(known),
             evaluate_labelled=evaluate_labelled,
             evaluate_holdout=lambda: self._evaluate_holdout(holdout),
+            evaluate_out_of_fold=self._evaluate_out_of_fold,
         )
+
+    def _evaluate_out_of_fold(self) -> tuple[Floats, Ids] | None:
+        """Logits ``(m, K)`` and target columns ``(m,)`` of a learner that cross-validates."""
+        found = getattr(self.learner, "out_of_fold", None) if self.trained else None
+        if found is None or self.encoding.regression:
+            return None
+        return np.asarray(found.logits), np.asarray(found.targets)
 
     def _evaluate_holdout(
         self, holdout: Mapping[int, Label] | Holdout | None
