@@ -18,7 +18,7 @@ def call_module(module: nn.Module, batch: Batch) -> Tensor:
     (as the classifiers of Hugging Face do). An output ``(b,)`` counts as ``(b, 1)``.
     """
     try:
-        answer = _call_raw(module, batch)
+        answer = call_plain(module, batch)
     except RuntimeError as error:
         kinds = describe_integer_inputs(batch)
         if not kinds or "type" not in str(error):
@@ -43,7 +43,8 @@ def call_module(module: nn.Module, batch: Batch) -> Tensor:
     return output
 
 
-def _call_raw(module: nn.Module, batch: Batch) -> Any:
+def call_plain(module: nn.Module, batch: Batch) -> Any:
+    """Call the module with a tensor, keywords or several arguments; return what it returns."""
     if isinstance(batch, Mapping):
         return module(**batch)
     return module(*batch) if isinstance(batch, tuple) else module(batch)
@@ -200,6 +201,11 @@ def _iterate_trained(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats:
             for own, buffer in layer.named_buffers():
                 yield f"{name}.{own}".lstrip("."), buffer
+
+
+def trainable_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that require gradients, by name; a shared one under its first name."""
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def get_dtype(module: nn.Module) -> torch.dtype:

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from labelwise.learners import gradients
-from labelwise.learners.gradients import conv, gradient_norms_and_products, gradient_products, items
-from labelwise.learners.gradients.layers import RULES
-from labelwise.learners.gradients.linear import LinearShape
+from labelwise.learners.gradients import gradient_norms_and_products, gradient_products, layers
+from labelwise.learners.gradients.layers import RULES, choose_norm_method
 from tests.learners.gradients.networks import (
     random_vector,
     randomised,
@@ -117,12 +116,11 @@ def test_a_layer_agrees_with_autograd(name, monkeypatch):
     check(copy.deepcopy(layer), x)
 
 
-@pytest.mark.parametrize("way", ["outer", "gram"])
-@pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("conv")])
-def test_a_convolution_agrees_with_autograd_as_a_gpu_counts_it(name, way, monkeypatch):
+@pytest.mark.parametrize("method", ["outer", "gram"])
+@pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith(("conv", "linear"))])
+def test_both_norm_methods_agree_with_autograd(name, method, monkeypatch):
     monkeypatch.setattr(gradients, "tally_items", refuse)
-    monkeypatch.setattr(conv, "_WHOLE", {"cpu"})
-    monkeypatch.setattr(LinearShape, "way", lambda *_: way)
+    monkeypatch.setattr(layers, "choose_norm_method", lambda *_: method)
     layer, x = LAYERS[name]
     check(copy.deepcopy(layer), x)
 
@@ -199,27 +197,18 @@ def test_any_convolution_agrees_with_autograd(data):
     check(layer, x)
 
 
-@given(
-    shape=st.builds(LinearShape, *[st.integers(1, 40)] * 4, offsets=st.sampled_from([1, 9])),
-    products=st.booleans(),
-)
-def test_the_way_is_one_that_the_layer_has(shape, products):
-    ways = {"outer", "gram"} | ({"shifted"} if shape.offsets > 1 else set())
-    assert shape.way(products) in ways
-
-
-def test_the_way_follows_the_shape():
+def test_the_norm_method_follows_the_shape():
     """Deep layers of a ResNet-18 have few positions, early ones many; a vector has one."""
-    assert LinearShape(1024, 34 * 34, 64, 64, 9).way(products=True) == "outer"
-    assert LinearShape(16, 36, 512, 512, 9).way(products=True) == "shifted"
-    assert LinearShape(16, 36, 512, 512, 9).way(products=True, few_calls=True) == "gram"
-    assert LinearShape(1, 1, 512, 10, 1).way(products=True) == "gram"
-    assert LinearShape(64, 289, 512, 512, 9).way(products=False) == "gram"
+    assert choose_norm_method(1024, 64 * 9, 64, True) == "outer"
+    assert choose_norm_method(16, 512 * 9, 512, True) == "gram"
+    assert choose_norm_method(1, 512, 10, True) == "gram"
+    assert choose_norm_method(64, 512 * 9, 512, False) == "gram"
 
 
 def test_a_loop_gives_what_vmap_gives():
     module = randomised(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double())
     arguments = (module, dict(module.named_parameters()), draw(3, 4), draw(3, 2), squared_error)
-    mapped, looped = items._gradients_by_vmap(*arguments), items._gradients_by_loop(*arguments)
+    mapped = gradients._gradients_by_vmap(*arguments)
+    looped = gradients._gradients_by_loop(*arguments)
     for name, gradient in looped.items():
         torch.testing.assert_close(mapped[name], gradient, rtol=1e-12, atol=1e-12)

@@ -6,12 +6,15 @@ all trainable parameters, these functions compute for every item of a batch
 .. math:: \lVert g_i \rVert^2 \qquad \text{and} \qquad \langle g_i, v \rangle
 
 for a fixed vector :math:`v`, usually the gradient summed over the labelled items. The contribution
-of a layer follows from its inputs and the gradients with respect to its outputs (`.layers`), which
-one backward pass computes for all items. Parameters used outside known layers go through
-`torch.func.vmap`, in chunks. Results are exact up to rounding.
+of a layer follows from its inputs and the gradients with respect to its outputs, which one backward
+pass computes for all items (`labelwise.learners.gradients.tracing`). Parameters used outside known
+layers go through `torch.func.vmap`, in chunks. Results are exact up to rounding.
 
 The module runs in eval mode, since batch statistics and dropout leave the gradient of a single item
 undefined. The output of an item must not depend on other items.
+
+Inputs are a tensor, a mapping of keywords or a tuple. Every tensor among them has one row per item;
+other values (None, flags, numbers) are passed to the module unchanged.
 
 Cost: norms and products together take the time and memory of about one ordinary forward and
 backward pass.
@@ -21,46 +24,34 @@ H. Wang, W. Huang, Z. Wu, H. Tong, A. Margenot, J. He, "Deep Active Learning by 
 Dynamics", NeurIPS 2022 (ranks items by these numbers).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from labelwise.errors import BadInput
-from labelwise.learners.gradients.inputs import (
-    Inputs,
-    Loss,
-    check_module,
-    check_rows,
-    evaluation_mode,
-    item_losses,
-    trainable_parameters,
-)
-from labelwise.learners.gradients.items import tally_items
-from labelwise.learners.gradients.norms import tally_batch
-from labelwise.learners.gradients.tally import GradientTally
+from labelwise.learners.gradients.tally import GradientTally, split_slices, sum_dtype
+from labelwise.learners.gradients.tracing import tally_batch
+from labelwise.learners.network import call_plain, evaluation_mode, trainable_parameters
 
-__all__ = [
-    "Inputs",
-    "Loss",
-    "gradient_norms",
-    "gradient_norms_and_products",
-    "gradient_products",
-    "summed_gradient",
-]
+Inputs = Tensor | Mapping[str, object] | tuple[object, ...]
+"""``module(inputs)``, ``module(**inputs)`` or ``module(*inputs)``."""
+
+ItemLoss = Callable[..., Tensor]
+"""``loss(outputs, targets) -> (b,)``: the loss of every item, not reduced."""
+
+Gradients = dict[str, Tensor]
+
+_CHUNK_FLOATS = {"cpu": 2**24, "cuda": 2**27}
+"""Maximum number of elements in the explicit gradients of a chunk, by device."""
 
 
-def gradient_norms(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Loss) -> Tensor:
-    """The squared norm of every item's loss gradient over all trainable parameters.
+def gradient_norms(module: nn.Module, inputs: Inputs, targets: Tensor, loss: ItemLoss) -> Tensor:
+    """The squared norm of every item's loss gradient over all trainable parameters, ``(b,)``.
 
-    Args:
-        module: any module whose outputs have the items on their first axis.
-        inputs: inputs of the module: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
-        targets: ``(b, ...)``.
-        loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
-
-    Returns:
-        ``(b,)``, never negative.
+    The arguments are those of `gradient_norms_and_products`.
 
     >>> from torch.nn.functional import mse_loss
     >>> layer = nn.Linear(2, 1, bias=False)
@@ -79,28 +70,11 @@ def gradient_products(
     inputs: Inputs,
     targets: Tensor,
     vector: Mapping[str, Tensor],
-    loss: Loss,
+    loss: ItemLoss,
 ) -> Tensor:
-    """The inner product of every item's loss gradient with a fixed vector.
+    """The inner product of every item's loss gradient with a fixed vector, ``(b,)``.
 
-    Args:
-        module: any module whose outputs have the items on their first axis.
-        inputs: inputs of the module: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
-        targets: ``(b, ...)``.
-        vector: one tensor per trainable parameter, by its name in ``module.named_parameters()``.
-        loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
-
-    Returns:
-        ``(b,)``.
-
-    >>> from torch.nn.functional import mse_loss
-    >>> layer = nn.Linear(2, 1, bias=False)
-    >>> with torch.no_grad():
-    ...     _ = layer.weight.copy_(torch.tensor([[1.0, 1.0]]))
-    >>> x, y = torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[2.0], [3.0]])
-    >>> loss = lambda outputs, targets: mse_loss(outputs, targets, reduction="none").sum(1)
-    >>> gradient_products(layer, x, y, {"weight": torch.tensor([[1.0, 10.0]])}, loss)
-    tensor([42.,  0.])
+    The arguments are those of `gradient_norms_and_products`.
     """
     return _compute_sums(module, inputs, targets, vector, loss, norms=False)[1]
 
@@ -110,36 +84,27 @@ def gradient_norms_and_products(
     inputs: Inputs,
     targets: Tensor,
     vector: Mapping[str, Tensor],
-    loss: Loss,
+    loss: ItemLoss,
 ) -> tuple[Tensor, Tensor]:
     """Squared norms ``(b,)`` and products ``(b,)`` in one pass.
 
-    >>> from torch.nn.functional import cross_entropy
-    >>> module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    >>> x, y = torch.randn(5, 4), torch.randint(3, (5,))
-    >>> loss = lambda outputs, targets: cross_entropy(outputs, targets, reduction="none")
-    >>> vector = summed_gradient(module, [(x, y)], loss)
-    >>> norms, products = gradient_norms_and_products(module, x, y, vector, loss)
-    >>> norms.shape, products.shape
-    (torch.Size([5]), torch.Size([5]))
+    Args:
+        module: any module whose outputs have the items on their first axis.
+        inputs: inputs of the module: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
+        targets: ``(b, ...)``.
+        vector: one tensor per trainable parameter, by its name in ``module.named_parameters()``.
+        loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
     """
     return _compute_sums(module, inputs, targets, vector, loss, norms=True)
 
 
 def summed_gradient(
-    module: nn.Module, batches: Iterable[tuple[Inputs, Tensor]], loss: Loss
-) -> dict[str, Tensor]:
-    """The gradient of the loss summed over all items, in eval mode.
+    module: nn.Module, batches: Iterable[tuple[Inputs, Tensor]], loss: ItemLoss
+) -> Gradients:
+    """The gradient of the loss summed over all items, in eval mode, by parameter name.
 
-    Batches are summed in float64; the sum is rounded once to the parameter's dtype.
-
-    Args:
-        module: any module whose outputs have the items on their first axis.
-        batches: pairs of inputs and targets.
-        loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
-
-    Returns:
-        One tensor per trainable parameter, by name.
+    Batches of inputs and targets are summed in float64; the sum is rounded once to the parameter's
+    dtype.
 
     >>> from torch.nn.functional import mse_loss
     >>> layer = nn.Linear(2, 1, bias=False)
@@ -150,13 +115,13 @@ def summed_gradient(
     >>> summed_gradient(layer, [(x, y)], loss)  # 2 (3 - 2) (1, 2) + 2 (3 - 2) (3, 0)
     {'weight': tensor([[8., 4.]])}
     """
-    check_module(module)
+    _check_module(module)
     parameters = trainable_parameters(module)
-    sums = {name: torch.zeros_like(p, dtype=_sum_dtype(p)) for name, p in parameters.items()}
-    with evaluation_mode(module):
+    sums = {name: torch.zeros_like(p, dtype=sum_dtype(p.device)) for name, p in parameters.items()}
+    with evaluation_mode(module), torch.enable_grad():
         for inputs, targets in batches:
-            check_rows(inputs, targets)
-            total = item_losses(module, inputs, targets, loss).sum()
+            _check_rows(inputs, targets)
+            total = _item_losses(module, inputs, targets, loss).sum()
             if not total.requires_grad:
                 continue
             found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
@@ -166,41 +131,197 @@ def summed_gradient(
     return {name: value.to(parameters[name].dtype) for name, value in sums.items()}
 
 
-def _sum_dtype(parameter: Tensor) -> torch.dtype:
-    """float64 if the device supports it."""
-    return torch.float32 if parameter.device.type == "mps" else torch.float64
-
-
 def _compute_sums(
     module: nn.Module,
     inputs: Inputs,
     targets: Tensor,
     vector: Mapping[str, Tensor] | None,
-    loss: Loss,
+    loss: ItemLoss,
     *,
     norms: bool,
 ) -> tuple[Tensor, Tensor]:
     """Norms and products of a batch; zero if not requested."""
-    check_module(module)
-    check_rows(inputs, targets)
+    _check_module(module)
+    _check_rows(inputs, targets)
     parameters = trainable_parameters(module)
     if not parameters:
         raise BadInput("the module has no trainable parameters; set requires_grad on some")
     if vector is not None:
         vector = _check_vector(vector, module, parameters)
-    dtype = next(iter(parameters.values())).dtype
     tally = GradientTally(len(targets), targets.device, vector, norms)
+
+    def losses(rows: slice, mark: Callable[[object], None]) -> Tensor:
+        some = _map_inputs(inputs, lambda tensor: tensor[rows])
+        return _item_losses(module, some, targets[rows], loss, mark)
+
     if len(targets):
-        with evaluation_mode(module):
-            left = tally_batch(module, inputs, targets, loss, tally)
+        with evaluation_mode(module), torch.enable_grad():
+            left = tally_batch(
+                module,
+                lambda mark: losses(slice(None), mark),
+                lambda mark: losses(slice(1), mark),
+                tally,
+            )
             if left:
                 tally_items(module, inputs, targets, loss, left, tally)
-    return tally.get_results(dtype)
+    return tally.get_results(next(iter(parameters.values())).dtype)
+
+
+def tally_items(
+    module: nn.Module,
+    inputs: Inputs,
+    targets: Tensor,
+    loss: ItemLoss,
+    names: list[str],
+    tally: GradientTally,
+) -> None:
+    """Add the named parameters to the tally from explicit per-item gradients, in chunks.
+
+    Cost: a forward and a backward pass that write ``items x parameters`` numbers.
+    """
+    parameters = {name: p for name, p in trainable_parameters(module).items() if name in names}
+    floats = sum(p.numel() for p in parameters.values())
+    allowed = _CHUNK_FLOATS.get(targets.device.type, _CHUNK_FLOATS["cuda"])
+    for rows in split_slices(len(targets), allowed // max(floats, 1), targets.device):
+        some = _map_inputs(inputs, lambda tensor: tensor[rows])  # noqa: B023
+        try:
+            gradients = _gradients_by_vmap(module, parameters, some, targets[rows], loss)
+        except Exception:  # vmap failed; an error of the module recurs in the loop
+            gradients = _gradients_by_loop(module, parameters, some, targets[rows], loss)
+        for name, values in gradients.items():
+            tally.add_gradients(rows, values, tally.get_vector(name))
+
+
+def _gradients_by_vmap(
+    module: nn.Module,
+    parameters: Mapping[str, nn.Parameter],
+    inputs: Inputs,
+    targets: Tensor,
+    loss: ItemLoss,
+) -> Gradients:
+    """``(m, ...)`` for every parameter; fails for modules that vmap does not support."""
+
+    def one_loss(values: Gradients, leaves: list[Tensor], target: Tensor) -> Tensor:
+        rest = iter(leaves)
+        item = _map_inputs(inputs, lambda _: next(rest)[None])
+        if isinstance(item, Mapping):
+            outputs = functional_call(module, values, (), dict(item))
+        else:
+            outputs = functional_call(module, values, item)
+        return loss(outputs, target[None])[0]
+
+    values = {name: p.detach() for name, p in parameters.items()}
+    leaves = list(_list_tensors(inputs).values())
+    every_item = vmap(grad(one_loss), in_dims=(None, 0, 0), randomness="different")
+    # Other parameters are constants; vmap supports only the plain (math) attention.
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        gradients: Gradients = every_item(values, leaves, targets)
+    return gradients
+
+
+def _gradients_by_loop(
+    module: nn.Module,
+    parameters: Mapping[str, nn.Parameter],
+    inputs: Inputs,
+    targets: Tensor,
+    loss: ItemLoss,
+) -> Gradients:
+    """The same with plain autograd, one item at a time."""
+    found: dict[str, list[Tensor]] = {name: [] for name in parameters}
+    for i in range(len(targets)):
+        item = _map_inputs(inputs, lambda tensor: tensor[i : i + 1])  # noqa: B023
+        value = _item_losses(module, item, targets[i : i + 1], loss).sum()
+        wanted = list(parameters.values())
+        gradients = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)
+        for several, gradient in zip(found.values(), gradients, strict=True):
+            several.append(gradient.to_dense() if gradient.is_sparse else gradient)
+    return {name: torch.stack(several) for name, several in found.items()}
+
+
+def _item_losses(
+    module: nn.Module,
+    inputs: Inputs,
+    targets: Tensor,
+    loss: ItemLoss,
+    mark: Callable[[object], None] = lambda outputs: None,
+) -> Tensor:
+    """The loss of every item, ``(b,)``; ``mark`` is called with the outputs."""
+    outputs = call_plain(module, inputs)
+    b = len(targets)
+    if isinstance(outputs, Tensor) and (outputs.ndim == 0 or len(outputs) != b):
+        raise BadInput(
+            f"{type(module).__name__} gave outputs of shape {tuple(outputs.shape)} for {b} items; "
+            "the first axis of its outputs must be the items"
+        )
+    mark(outputs)
+    losses = loss(outputs, targets)
+    if losses.shape != (b,):
+        raise BadInput(
+            f"the loss has shape {tuple(losses.shape)} for {b} items; give one loss per item, "
+            "for example with reduction='none'"
+        )
+    return losses
+
+
+def _map_inputs(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    """The same inputs with every tensor replaced by ``change(tensor)``."""
+    if isinstance(inputs, Tensor):
+        return change(inputs)
+    if isinstance(inputs, Mapping):
+        return {
+            name: change(value) if isinstance(value, Tensor) else value
+            for name, value in inputs.items()
+        }
+    return tuple(change(value) if isinstance(value, Tensor) else value for value in inputs)
+
+
+def _list_tensors(inputs: Inputs) -> dict[str, Tensor]:
+    """The tensors among the inputs, by a name for error messages."""
+    if isinstance(inputs, Tensor):
+        return {"inputs": inputs}
+    if not isinstance(inputs, Mapping | tuple):
+        kind = type(inputs).__name__
+        raise BadInput(f"inputs is of type {kind}; give a tensor, a mapping or a tuple of them")
+    items = inputs.items() if isinstance(inputs, Mapping) else enumerate(inputs)
+    return {f"inputs[{key!r}]": value for key, value in items if isinstance(value, Tensor)}
+
+
+def _check_rows(inputs: Inputs, targets: Tensor) -> None:
+    """Reject inputs whose number of rows differs from that of the targets."""
+    if targets.ndim == 0:
+        raise BadInput("targets is a single number; give one row per item")
+    found = _list_tensors(inputs)
+    if not found:
+        raise BadInput(
+            "inputs holds no tensor; give at least one, with the items on its first axis"
+        )
+    for name, tensor in found.items():
+        if tensor.ndim == 0 or len(tensor) != len(targets):
+            raise BadInput(
+                f"{name} has shape {tuple(tensor.shape)} but there are {len(targets)} targets; "
+                "the first axis of every tensor must be the items"
+            )
+
+
+def _check_module(module: nn.Module) -> None:
+    """Reject layers that mix items even in eval mode."""
+    for name, layer in module.named_modules():
+        place = f"{name or 'the module'} ({type(layer).__name__})"
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.running_mean is None:
+            raise BadInput(
+                f"{place} has no running statistics and so mixes the items of a batch; "
+                "make it with track_running_stats=True"
+            )
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.scale_grad_by_freq:
+            raise BadInput(
+                f"{place} scales its gradient by how often an index occurs in the batch, which "
+                "mixes items; make it with scale_grad_by_freq=False"
+            )
 
 
 def _check_vector(
     vector: Mapping[str, Tensor], module: nn.Module, parameters: Mapping[str, nn.Parameter]
-) -> dict[str, Tensor]:
+) -> Gradients:
     """The part of the vector for trainable parameters, on their device."""
     known = dict(module.named_parameters())
     for name in vector:

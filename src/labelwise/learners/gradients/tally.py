@@ -11,7 +11,7 @@ from torch import Tensor
 
 _MOST_FLOATS = {"cpu": 2**21, "cuda": 2**29}
 """Size limit of a chunk: a CPU cache; on a GPU few large chunks are faster."""
-_TIMES = {"cpu": 2, "cuda": 6}
+_RELATIVE_SIZE = {"cpu": 2, "cuda": 6}
 """Size limit of a chunk relative to a layer's input and output gradient."""
 _FEW_FLOATS = 2**20
 """Size that a chunk may always have, even for small layers."""
@@ -19,8 +19,13 @@ _SHORT = 2**11
 """Gradients of up to this many numbers per item are kept and summed together at the end."""
 
 
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """float64 if the device supports it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 class GradientTally:
-    """The sums so far, in float64 if the device supports it.
+    """The sums of ``count`` items so far.
 
     Attributes:
         vector: the fixed vector by parameter name; None if products are not requested.
@@ -28,14 +33,13 @@ class GradientTally:
     """
 
     def __init__(
-        self, b: int, device: torch.device, vector: Mapping[str, Tensor] | None, norms: bool
+        self, count: int, device: torch.device, vector: Mapping[str, Tensor] | None, norms: bool
     ) -> None:
-        exact = torch.float32 if device.type == "mps" else torch.float64
-        self._norms = torch.zeros(b, dtype=exact, device=device)
+        self._norms = torch.zeros(count, dtype=sum_dtype(device), device=device)
         self._products = torch.zeros_like(self._norms)
         self._short: list[tuple[Tensor, Tensor | None]] = []
-        self.vector = vector
-        self.wants_norms = norms
+        self.count, self.device = count, device
+        self.vector, self.wants_norms = vector, norms
 
     def add_norms(self, rows: slice, values: Tensor) -> None:
         """Add ``(m,)`` squared norms of some items."""
@@ -50,12 +54,12 @@ class GradientTally:
         return None if self.vector is None else self.vector[name]
 
     def add_gradients(self, rows: slice, gradients: Tensor, vector: Tensor | None) -> None:
-        """Add the per-item gradients ``(m, ...)`` of a parameter or a part of it.
+        """Add the per-item gradients ``(m, ...)`` of a parameter.
 
         ``vector`` has the shape of one gradient, or is None.
         """
         flat = gradients.flatten(1)
-        if len(flat) == len(self._norms) and flat.shape[1] <= _SHORT:
+        if len(flat) == self.count and flat.shape[1] <= _SHORT:
             self._short.append((flat, vector))
             return
         if self.wants_norms:
@@ -65,22 +69,17 @@ class GradientTally:
 
     def get_results(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Norms and products, both ``(b,)``, in ``dtype`` but at least float32."""
-        self._count_short()
+        if self._short:  # all short gradients at once, to save small operations
+            parts, vectors = zip(*self._short, strict=True)
+            self._short = []
+            everything = torch.cat(parts, 1)
+            if self.wants_norms:
+                self._norms += squared_norms(everything)
+            if self.vector is not None:
+                vector = torch.cat([part.flatten() for part in vectors])
+                self._products += everything @ vector.to(everything.dtype)
         dtype = torch.promote_types(dtype, torch.float32)
         return self._norms.to(dtype), self._products.to(dtype)
-
-    def _count_short(self) -> None:
-        """Add all stored short gradients at once, to save small operations."""
-        if not self._short:
-            return
-        parts, vectors = zip(*self._short, strict=True)
-        self._short = []
-        everything = torch.cat(parts, 1)
-        if self.wants_norms:
-            self._norms += squared_norms(everything)
-        if self.vector is not None:
-            vector = torch.cat([part.flatten() for part in vectors])
-            self._products += everything @ vector.to(everything.dtype)
 
 
 def squared_norms(values: Tensor) -> Tensor:
@@ -106,12 +105,13 @@ def split_items(floats_per_item: int, x: Tensor, delta: Tensor) -> Iterator[slic
     The bound is a small multiple of the size of the layer's input ``x`` and output gradient
     ``delta``, so peak memory stays near that of the forward and backward pass.
     """
-    kind = x.device.type if x.device.type in _TIMES else "cuda"
-    room = min(max(_TIMES[kind] * (x.numel() + delta.numel()), _FEW_FLOATS), _MOST_FLOATS[kind])
-    return even_slices(len(x), room // max(floats_per_item, 1), x.device)
+    kind = x.device.type if x.device.type in _RELATIVE_SIZE else "cuda"
+    allowed = max(_RELATIVE_SIZE[kind] * (x.numel() + delta.numel()), _FEW_FLOATS)
+    allowed = min(allowed, _MOST_FLOATS[kind])
+    return split_slices(len(x), allowed // max(floats_per_item, 1), x.device)
 
 
-def even_slices(b: int, size: int, device: torch.device) -> Iterator[slice]:
+def split_slices(b: int, size: int, device: torch.device) -> Iterator[slice]:
     """Even slices of at most ``size`` items, but at least 1 item, or 1 per CPU thread."""
     size = max(size, torch.get_num_threads() if device.type == "cpu" else 1)
     size = -(-b // -(-b // size)) if b else size
