@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.neuron import NeuronLearner, fit_neuron
-from labelwise.learners.neuron import learner as module
+from labelwise.learners.neuron import fit as module
 
 ACTIVATIONS = {"identity": lambda z: z, "relu": lambda z: np.maximum(z, 0), "tanh": np.tanh}
 NORMS = [1, 1.5, 2, 3]
@@ -202,16 +202,38 @@ def test_every_model_learns_from_one_lewis_selection_nearly_what_the_pool_teache
         assert np.sum(np.abs(learner.predict(rows) - targets) ** p) < 1.1 * best
 
 
-def test_a_learner_fits_every_target_by_itself():
-    rows, first, weights = make_problem("tanh", d=3)
-    second = np.random.default_rng(9).normal(size=40)
-    learner = NeuronLearner(activation="tanh", p=1.5)
-    report = learner.fit(rows, np.stack([first, second], axis=1), weights, seed=0)
-    alone = [fit_neuron(rows, y, weights, activation="tanh", p=1.5) for y in (first, second)]
-    np.testing.assert_array_equal(learner.theta, np.stack([fit.theta for fit in alone], axis=1))
-    assert report.loss == pytest.approx((alone[0].loss + alone[1].loss) / weights.sum())
-    assert report.converged and report.steps > 0 and report.seconds > 0
-    np.testing.assert_allclose(learner.predict(rows), np.tanh(rows @ learner.theta))
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_several_outputs_are_fitted_like_one_at_a_time(activation, bias):
+    rows, first, weights = make_problem(activation, d=3)
+    targets = np.stack([first, np.random.default_rng(9).normal(size=40)], axis=1)
+    options = {"activation": activation, "p": 1.5, "bias": bias, "constraint": 0.5}
+    both = fit_neuron(rows, targets, weights, **options)
+    alone = [fit_neuron(rows, y, weights, **options) for y in targets.T]
+    together = np.stack([fit.theta for fit in alone], axis=1)
+    np.testing.assert_allclose(both.theta, together, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(both.bias, [fit.bias for fit in alone], rtol=1e-9, atol=1e-12)
+    assert both.loss == pytest.approx(sum(fit.loss for fit in alone))
+    learner = NeuronLearner(**options)
+    report = learner.fit(rows, targets, weights, seed=0)
+    np.testing.assert_array_equal(learner.theta, both.theta)
+    assert report.loss == pytest.approx(both.loss / weights.sum())
+    assert report.steps == both.steps and report.seconds > 0
+    expected = ACTIVATIONS[activation](rows @ both.theta + both.bias)
+    np.testing.assert_allclose(learner.predict(rows), expected)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("p", NORMS)
+def test_a_bias_equals_a_column_of_ones(activation, p):
+    rows, targets, weights = make_problem(activation, d=2)
+    found = fit_neuron(rows, targets + 1, weights, p=p, activation=activation, bias=True)
+    ones = np.hstack([rows, np.ones((40, 1))])
+    column = fit_neuron(ones, targets + 1, weights, p=p, activation=activation)
+    np.testing.assert_array_equal(np.append(found.theta, found.bias), column.theta)
+    assert found.loss == pytest.approx(column.loss)
+    plain = fit_neuron(rows, targets + 1, weights, p=p, activation=activation)
+    assert plain.bias == 0 and found.loss <= plain.loss * (1 + 1e-9)
 
 
 def test_a_learner_gives_features_and_outputs_of_arrays_and_tensors():
@@ -244,7 +266,9 @@ def test_a_learner_gives_features_and_outputs_of_arrays_and_tensors():
         ({"targets": ["1", "2", "3"]}, "targets must be numbers; got <U1"),
         ({"features": sparse.csr_array(np.eye(3))}, r"sparse matrix of \(3, 3\); give toarray"),
         ({"seed": -1, "activation": "relu"}, "seed must be 0 or more; got -1"),
-        ({"targets": np.ones((3, 2))}, r"3 rows of features but targets of \(3, 2\)"),
+        ({"targets": np.ones((2, 3))}, r"3 rows of features but targets of \(2, 3\)"),
+        ({"targets": np.ones((3, 0))}, r"targets must be \(m,\) or \(m, k\); got shape \(3, 0\)"),
+        ({"bias": 1}, "bias must be True or False; got 1"),
         ({"targets": [0.0, np.nan, 1.0]}, "targets of row 1 are NaN or infinite"),
         ({"features": np.array([[1.0], [2.0], [np.inf]])}, "features of row 2 are NaN or infinite"),
         ({"features": np.ones(3)}, r"features must be \(m, d\) with one row or more"),

@@ -1,5 +1,5 @@
-"""One neuron fitted to few weighted labels, which is what a `lewis` selection is for."""
+"""One neuron fitted to few weighted labels, the purpose of a `lewis` selection."""
 
-from labelwise.learners.neuron.learner import NeuronFit, NeuronLearner, fit_neuron
+from labelwise.learners.neuron.fit import NeuronFit, NeuronLearner, fit_neuron
 
 __all__ = ["NeuronFit", "NeuronLearner", "fit_neuron"]

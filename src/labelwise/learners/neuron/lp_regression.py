@@ -1,33 +1,33 @@
 r"""Weighted regression in the l_p norm: :math:`\min_\beta \sum_i w_i |q_i \beta - y_i|^p`.
 
 ======  =====================================================================================
-p       how
+p       method
 ======  =====================================================================================
 1       linear program (HiGHS)
 2       least squares
 others  Newton's method with line search on :math:`\sum_i w_i (r_i^2 + \delta^2)^{p/2}`, with
-        :math:`\delta` falling from the size of the residuals to a ten-billionth of it; each
-        of these problems is smooth and convex, for p below and above 2 alike
+        :math:`\delta` decreasing from the size of the residuals to 1e-10 of it; each of these
+        problems is smooth and convex for every p
 ======  =====================================================================================
 
-With a limit, only :math:`\beta` with :math:`\sum_i w_i |q_i \beta|^p \le c \sum_i w_i |y_i|^p` are
-allowed. For p = 2 the answer is the free one scaled down. For p = 1 it is part of the linear
-program. For others the multiplier :math:`\mu` of the limit is found by root finding:
-:math:`\sum w |q \beta - y|^p + \mu \sum w |q \beta|^p` is the same kind of regression, on the rows
-twice, with targets 0 and weights :math:`\mu w` the second time.
+An optional limit is :math:`\sum_i w_i |q_i \beta|^p \le c \sum_i w_i |y_i|^p`. For p = 2 the
+solution without it is scaled down. For p = 1 it is part of the linear program. For others the
+multiplier :math:`\mu` of the limit is found by root finding:
+:math:`\sum w |q \beta - y|^p + \mu \sum w |q \beta|^p` is the same regression with every row
+repeated with target 0 and weight :math:`\mu w`.
 
-Rows are reduced to an orthonormal basis of their span first, so that rank deficiency, columns of
-zeros and fewer rows than columns need no care: the answer is the shortest of all best ones (for
-p = 1, where predictions need not be unique, the shortest with the predictions that were found).
+Rows are first reduced to an orthonormal basis of their span, which handles rank deficiency, zero
+columns and fewer rows than columns: the result is the shortest solution (for p = 1, where
+predictions need not be unique, the shortest with these predictions).
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import solve
 from scipy.optimize import brentq, linprog
 
 from labelwise.arrays import Floats
@@ -53,7 +53,7 @@ class OrthonormalBasis(NamedTuple):
 
 
 class LpSolution(NamedTuple):
-    """Coefficients ``(r,)``, how many steps were made, and whether they reached the tolerance."""
+    """Coefficients ``(r,)``, number of steps, and whether they reached the tolerance."""
 
     beta: Floats
     steps: int
@@ -74,11 +74,11 @@ def lp_regression(
     """The best coefficients of ``(m, r)`` orthonormal columns, with or without a limit.
 
     Args:
-        span: from `orthonormal`.
+        span: from `orthonormalize`.
         targets: ``(m,)``.
         weights: ``(m,)``, above 0.
         p: 1 or more.
-        allowed: how many times ``sum w |targets|^p`` the sum of the ``w |span beta|^p`` may be.
+        allowed: limit on ``sum w |span beta|^p``, relative to ``sum w |targets|^p``.
 
     >>> basis = orthonormalize(np.ones((3, 1)))  # the best constant: mean, median, middle
     >>> y, w = np.array([0.0, 1.0, 5.0]), np.ones(3)
@@ -91,15 +91,15 @@ def lp_regression(
     scale = float(np.max(np.abs(targets), initial=0.0))
     if scale == 0 or span.shape[1] == 0:
         return LpSolution(np.zeros(span.shape[1]), 0, True)
-    aims = targets / scale
-    limit = allowed * float(weights @ np.abs(aims) ** p)
-    found = _SOLVERS.get(p, _newton_step)(span, aims, weights, p)
+    scaled = targets / scale
+    limit = allowed * float(weights @ np.abs(scaled) ** p)
+    found = _SOLVERS.get(p, _solve_by_newton)(span, scaled, weights, p)
     size = _lp_norm(span, found.beta, weights, p)
     if size > (1 + 1e-9) * limit and p != 2:
         solve = _linear_program if p == 1 else _solve_in_ball
-        found = solve(span, aims, weights, p, limit)
+        found = solve(span, scaled, weights, p, limit)
         size = _lp_norm(span, found.beta, weights, p)
-    if size > limit:  # by rounding; for p = 2 by more, and this is the answer
+    if size > limit:  # by rounding; for p = 2 the scaled solution is optimal
         found = found._replace(beta=found.beta * (limit / size) ** (1 / p))
     return found._replace(beta=found.beta * scale)
 
@@ -117,13 +117,13 @@ def _least_squares(span: Floats, targets: Floats, weights: Floats, p: float = 2)
 def _linear_program(
     span: Floats, targets: Floats, weights: Floats, p: float = 1, limit: float = math.inf
 ) -> LpSolution:
-    """Residuals, and predictions where they are limited, as differences of two positive parts."""
+    """Residuals (and limited predictions) are differences of two nonnegative variables."""
     count, rank = span.shape
     one = sparse.eye_array(count)
     costs = np.concatenate([np.zeros(rank), weights, weights])
     equal = [[sparse.csr_array(span), one, -one]]
     right = targets
-    extra: dict[str, Any] = {}
+    size, most = None, None
     if math.isfinite(limit):
         zero = sparse.csr_array((count, count))
         equal = [
@@ -133,15 +133,16 @@ def _linear_program(
         right = np.concatenate([targets, np.zeros(count)])
         size = np.concatenate([np.zeros(rank + 2 * count), weights, weights])
         costs = np.concatenate([costs, np.zeros(2 * count)])
-        extra = {"A_ub": size[None, :], "b_ub": [limit]}
+        size, most = size[None, :], [limit]
     bounds = [(None, None)] * rank + [(0, None)] * (len(costs) - rank)
-    answer = linprog(costs, A_eq=sparse.block_array(equal), b_eq=right, bounds=bounds, **extra)
+    equalities = sparse.block_array(equal)
+    answer = linprog(costs, A_ub=size, b_ub=most, A_eq=equalities, b_eq=right, bounds=bounds)
     if answer.x is None:
         raise NotConverged(f"the linear program of p = 1 was not solved ({answer.message})")
     return LpSolution(answer.x[:rank], int(answer.nit), answer.status == 0)
 
 
-def _newton_step(span: Floats, targets: Floats, weights: Floats, p: float) -> LpSolution:
+def _solve_by_newton(span: Floats, targets: Floats, weights: Floats, p: float) -> LpSolution:
     """Follow the smoothed problems from least squares to delta near 0."""
     beta = _least_squares(span, targets, weights).beta
     start = float(np.sqrt(np.mean((span @ beta - targets) ** 2)))
@@ -177,7 +178,7 @@ def _smooth_newton(
             > value - 0.1 * length * gain
         ):
             length /= 2
-            if length < 1e-10:  # rounding hides what is left to gain
+            if length < 1e-10:  # the remaining gain is below rounding
                 return beta, step, gain <= 1e-8 * value
         beta, residuals = beta + length * direction, residuals + length * along
         value = _smoothed_loss(residuals, weights, p, delta)
@@ -189,35 +190,32 @@ def _smoothed_loss(residuals: Floats, weights: Floats, p: float, delta: float) -
 
 
 def _solve_system(matrix: Floats, vector: Floats) -> Floats:
-    """Solve a positive definite system, or one that rounding has made a little less than that."""
+    """Solve a positive definite system, up to rounding."""
     ridge = float(np.trace(matrix)) / len(matrix) * 1e-15
-    for _ in range(12):
-        try:
-            factor = cho_factor(matrix + ridge * np.eye(len(matrix)))
-            return np.asarray(cho_solve(factor, vector))
-        except np.linalg.LinAlgError:
-            ridge *= 10
-    return np.asarray(np.linalg.lstsq(matrix, vector, rcond=None)[0])
+    try:
+        return np.asarray(solve(matrix + ridge * np.eye(len(matrix)), vector, assume_a="pos"))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(matrix, vector, rcond=None)[0])
 
 
 def _solve_in_ball(
     span: Floats, targets: Floats, weights: Floats, p: float, limit: float
 ) -> LpSolution:
-    """The multiplier at which the limit just holds, by root finding on its logarithm."""
+    """Find the multiplier at which the limit is tight, by root finding on its logarithm."""
     twice = np.concatenate([span, span])
-    aims = np.concatenate([targets, np.zeros(len(targets))])
+    scaled = np.concatenate([targets, np.zeros(len(targets))])
     steps = 0
 
-    def solve(log_multiplier: float) -> LpSolution:
+    def solve_penalized(log_multiplier: float) -> LpSolution:
         nonlocal steps
         share = 1 / (1 + math.exp(-log_multiplier))  # mu / (1 + mu), to keep numbers near 1
         parts = np.concatenate([(1 - share) * weights, share * weights])
-        found = _newton_step(twice, aims, parts, p)
+        found = _solve_by_newton(twice, scaled, parts, p)
         steps += found.steps
         return found
 
     def excess(log_multiplier: float) -> float:
-        size = _lp_norm(span, solve(log_multiplier).beta, weights, p)
+        size = _lp_norm(span, solve_penalized(log_multiplier).beta, weights, p)
         return math.log(size / limit) if size > 0 else -1e3
 
     low, high = -1.0, 1.0
@@ -226,7 +224,7 @@ def _solve_in_ball(
     while excess(high) > 0:
         high = 2 * high
     root = brentq(excess, low, high, xtol=1e-12, rtol=1e-12)
-    return solve(root)._replace(steps=steps)
+    return solve_penalized(root)._replace(steps=steps)
 
 
 _SOLVERS: dict[float, Callable[..., LpSolution]] = {1: _linear_program, 2: _least_squares}

@@ -1,0 +1,409 @@
+r"""One neuron per output, fitted in the :math:`\ell_p` norm with the weights of a selection.
+
+For every model whose features a `lewis` selection was made from, and every output,
+
+.. math:: \min_{\theta \in E} \sum_i w_i \, |f(a_i \theta) - y_i|^p
+
+over the labelled items is nearly as good as a fit to the whole labelled pool. The paper restricts
+:math:`\theta` to
+
+.. math:: E = \Bigl\{ \theta : \sum_i w_i |a_i \theta|^p \le \frac{1}{\epsilon L^p}
+    \sum_i w_i |y_i|^p \Bigr\} ,
+
+with :math:`L` the Lipschitz constant of :math:`f` (1 for all activations here), and drops E in its
+experiments. For the identity and :math:`\epsilon \le 2^{-p}`, E contains every optimum. With a bias
+the rows :math:`a_i` end in a 1.
+
+The activation must be 0 at 0; otherwise a zero row has a loss that :math:`\theta` cannot change.
+Identity, ReLU and tanh are allowed, the logistic sigmoid (1/2 at 0) is not.
+
+* identity: convex; the global minimum (`labelwise.learners.neuron.lp_regression`).
+* ReLU, tanh: not convex; the best of several local searches, never worse than :math:`\theta = 0`.
+  A search runs L-BFGS on :math:`(r^2 + \delta^2)^{p/2}` instead of :math:`|r|^p`, with a decreasing
+  :math:`\delta` for p below 2, and sequential quadratic programming if it leaves E.
+
+Cost: a singular value decomposition, ``O(m d^2)``, then tens of steps of ``O(m d^2)`` (identity) or
+some hundreds of ``O(m d)`` per start and output. NumPy and SciPy, in float64.
+
+Reference: S.-J. Huang, Y. Li, Y. Sun, Y.-P. Tang, "One-shot Active Learning Based on Lewis Weight
+Sampling for Multiple Deep Models", ICLR 2024, Algorithm 1.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.sparse import issparse
+
+from labelwise.arrays import Array, Floats, is_array, precision, to_numpy
+from labelwise.errors import BadInput
+from labelwise.learner import FitReport, check_names, check_seed
+from labelwise.learners.neuron.lp_regression import LpSolution, lp_regression, orthonormalize
+from labelwise.learners.weights import convert_numbers, convert_rows, scale_to_mean_one
+
+SMOOTHINGS = (1e-1, 1e-2, 1e-4, 1e-7)
+"""Deltas, relative to the largest target, for p below 2."""
+
+
+class Activation(NamedTuple):
+    """A function that is 0 at 0 with Lipschitz constant 1, its derivative and its inverse."""
+
+    value: Callable[[Floats], Floats]
+    slope: Callable[[Floats], Floats]
+    inverse: Callable[[Floats], Floats]
+
+
+ACTIVATIONS = {
+    "identity": Activation(lambda z: z, np.ones_like, lambda y: y),
+    "relu": Activation(
+        lambda z: np.maximum(z, 0.0),
+        lambda z: (z > 0).astype(np.float64),
+        lambda y: np.maximum(y, 0.0),
+    ),
+    "tanh": Activation(
+        np.tanh, lambda z: 1 - np.tanh(z) ** 2, lambda y: np.arctanh(np.clip(y, -0.95, 0.95))
+    ),
+}
+
+
+class NeuronFit(NamedTuple):
+    """A fitted neuron, or ``k`` of them.
+
+    Attributes:
+        theta: ``(d,)`` or ``(d, k)``; predictions are ``f(features @ theta + bias)``.
+        bias: a number or ``(k,)``; 0 if the neuron has no bias.
+        loss: ``sum w |f(a theta) - y|^p``, with the given weights, summed over outputs.
+        steps: number of iterations over all starts and outputs.
+        converged: whether the iterations that gave theta reached their tolerance.
+        exact: whether theta is the global minimum; otherwise the best of several local searches.
+    """
+
+    theta: Floats
+    bias: Floats
+    loss: float
+    steps: int
+    converged: bool
+    exact: bool
+
+
+def fit_neuron(
+    features: Array,
+    targets: Array,
+    weights: Array = None,
+    *,
+    p: float = 2.0,
+    activation: str = "identity",
+    bias: bool = False,
+    constraint: float | None = None,
+    starts: int = 8,
+    seed: int = 0,
+) -> NeuronFit:
+    """Fit one neuron per output by its weighted loss ``sum w |f(a theta + bias) - y|^p``.
+
+    Args:
+        features: ``(m, d)``, one row per labelled item.
+        targets: ``(m,)`` or ``(m, k)`` values.
+        weights: ``(m,)``, not negative; only their ratios matter. None weights all equally.
+        p: the norm, 1 or more.
+        activation: ``"identity"``, ``"relu"`` or ``"tanh"``.
+        bias: whether to fit a bias.
+        constraint: epsilon of the set E, above 0; None drops E.
+        starts: random starts of the non-convex search, in addition to those from regressions.
+        seed: determines the random starts.
+
+    Several models, one selection: features of two models, one batch, one neuron each.
+
+    >>> import labelwise
+    >>> generator = np.random.default_rng(0)
+    >>> F, G = generator.normal(size=(400, 3)), generator.normal(size=(400, 2))
+    >>> y = F @ np.array([1.0, -2.0, 0.5]) + 4
+    >>> picks = labelwise.select("lewis", 40, features=[F, G], p=1.5, seed=0)
+    >>> data = y[picks.ids], picks.weights
+    >>> fits = [fit_neuron(A[picks.ids], *data, p=1.5, bias=True) for A in (F, G)]
+    >>> fits[0].theta.round(6).tolist(), round(float(fits[0].bias), 6)
+    ([1.0, -2.0, 0.5], 4.0)
+    """
+    _check_options(p, activation, bias, constraint, starts)
+    rows, columns, shares = _check_rows(features, targets, weights)
+    single = columns.ndim == 1
+    columns = columns.reshape(len(rows), -1)
+    digits = precision(features if is_array(features) else rows)
+    if bias:
+        rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+    kept = shares > 0
+    basis = orthonormalize(rows[kept], digits)
+    scaled = shares[kept] / shares[kept].mean()
+    allowed = math.inf if constraint is None else 1 / constraint
+    found = []
+    for values in columns[kept].T:
+        problem = NeuronProblem(basis.span, values, scaled, p, ACTIVATIONS[activation], allowed)
+        if activation == "identity":
+            found.append(lp_regression(basis.span, values, scaled, p, allowed))
+        else:
+            found.append(_search_neuron(problem, starts, check_seed(seed)))
+    thetas = basis.back @ np.stack([solution.beta for solution in found], axis=1)
+    errors = np.abs(ACTIVATIONS[activation].value(rows @ thetas) - columns)
+    masses = shares if weights is None else convert_numbers(weights, "weights").astype(np.float64)
+    most = float(masses.max())  # the sum of weights near the largest float would overflow
+    offsets = thetas[-1] if bias else np.zeros(columns.shape[1])
+    thetas = thetas[:-1] if bias else thetas
+    return NeuronFit(
+        theta=thetas[:, 0] if single else thetas,
+        bias=offsets[0] if single else offsets,
+        loss=float(np.sum(masses / most @ errors**p)) * most,
+        steps=sum(solution.steps for solution in found),
+        converged=all(solution.converged for solution in found),
+        exact=activation == "identity",
+    )
+
+
+def _check_rows(features: Array, targets: Array, weights: Array) -> tuple[Floats, Floats, Floats]:
+    """Features, targets and weights of mean 1, in float64."""
+    if issparse(features):
+        raise BadInput(f"features are a sparse matrix of {features.shape}; give toarray() of it")
+    rows = convert_numbers(features, "features").astype(np.float64)
+    values = convert_numbers(targets, "targets").astype(np.float64)
+    if rows.ndim != 2 or not len(rows):
+        raise BadInput(f"features must be (m, d) with one row or more; got shape {rows.shape}")
+    if values.ndim not in (1, 2) or 0 in values.shape:
+        raise BadInput(f"targets must be (m,) or (m, k); got shape {values.shape}")
+    if len(values) != len(rows):
+        raise BadInput(f"there are {len(rows)} rows of features but targets of {values.shape}")
+    for name, array in (("features", rows), ("targets", values)):
+        if not np.isfinite(array).all():
+            row = int(np.argmin(np.isfinite(array.reshape(len(rows), -1)).all(axis=1)))
+            raise BadInput(f"{name} of row {row} are NaN or infinite; leave it out")
+    shares = np.ones(len(rows)) if weights is None else scale_to_mean_one(weights, len(rows))
+    return rows, values, shares
+
+
+def _check_options(
+    p: float, activation: str, bias: bool, constraint: float | None, starts: int
+) -> None:
+    if not 1 <= p < math.inf:
+        raise BadInput(f"p must be 1 or more; got {p}")
+    if activation in ("sigmoid", "logistic"):
+        raise BadInput(
+            f"{activation} is 1/2 at 0, but the fit needs an activation that is 0 there; "
+            f"choose from {', '.join(ACTIVATIONS)}"
+        )
+    if activation not in ACTIVATIONS:
+        choices = ", ".join(ACTIVATIONS)
+        raise BadInput(f"activation must be one of {choices}; got {activation!r}")
+    if not isinstance(bias, bool):
+        raise BadInput(f"bias must be True or False; got {bias!r}")
+    if constraint is not None and not 0 < constraint < math.inf:
+        raise BadInput(f"constraint must be None or a number above 0; got {constraint}")
+    if isinstance(starts, bool) or not isinstance(starts, int) or starts < 0:
+        raise BadInput(f"starts must be a whole number from 0; got {starts!r}")
+
+
+class NeuronProblem(NamedTuple):
+    """The loss of one neuron in an orthonormal basis, and its limit on ``sum w |q beta|^p``."""
+
+    span: Floats
+    targets: Floats
+    weights: Floats
+    p: float
+    activation: Activation
+    allowed: float
+
+    def loss(self, beta: Floats) -> float:
+        """``sum w |f(q beta) - y|^p``."""
+        errors = np.abs(self.activation.value(self.span @ beta) - self.targets)
+        return float(self.weights @ errors**self.p)
+
+    def size(self, beta: Floats) -> float:
+        """``sum w |q beta|^p`` relative to its limit."""
+        if math.isinf(self.allowed):
+            return 0.0
+        scale = np.max(np.abs(self.targets))
+        top = self.weights @ np.abs(self.span @ beta / scale) ** self.p
+        return float(top / (self.allowed * (self.weights @ np.abs(self.targets / scale) ** self.p)))
+
+    def project_inside(self, beta: Floats) -> Floats:
+        """The same direction, shortened if it exceeds the limit."""
+        size = self.size(beta)
+        return beta if size <= 1 else beta * size ** (-1 / self.p)
+
+    def smoothed_loss(self, beta: Floats, delta: float) -> tuple[float, Floats]:
+        """The smoothed loss relative to that of zeros, and its gradient."""
+        before = self.span @ beta
+        value, slopes = self._power(self.activation.value(before) - self.targets, delta)
+        whole = self._power(self.targets, delta)[0]
+        return value / whole, self.span.T @ (slopes * self.activation.slope(before)) / whole
+
+    def smoothed_size(self, beta: Floats, delta: float) -> tuple[float, Floats]:
+        """The smoothed `size` and its gradient."""
+        size, slopes = self._power(self.span @ beta, delta)
+        whole = self.allowed * self._power(self.targets, delta)[0]
+        return size / whole, self.span.T @ slopes / whole
+
+    def _power(self, errors: Floats, delta: float) -> tuple[float, Floats]:
+        """``sum w (e^2 + delta^2)^(p/2)`` and its derivative by ``e``, ``(m,)``."""
+        squares = errors**2 + delta**2
+        factors = np.where(squares > 0, squares, 1.0) ** (self.p / 2 - 1)
+        value = float(self.weights @ squares ** (self.p / 2))
+        return value, self.p * self.weights * errors * factors
+
+
+def _search_neuron(problem: NeuronProblem, starts: int, seed: int) -> LpSolution:
+    """The best of several local searches, never worse than zeros."""
+    best = LpSolution(np.zeros(problem.span.shape[1]), 0, True)
+    if problem.span.shape[1] == 0 or not problem.targets.any():
+        return best
+    lowest, steps = problem.loss(best.beta), 0
+    for start in _draw_starts(problem, starts, seed):
+        found = _descend_from(problem, problem.project_inside(start))
+        steps += found.steps
+        loss = problem.loss(found.beta)
+        if loss < lowest:
+            best, lowest = found, loss
+    return best._replace(steps=steps)
+
+
+def _draw_starts(problem: NeuronProblem, count: int, seed: int) -> Iterator[Floats]:
+    """Regressions on the inverse of the activation, on all rows and on the positive ones."""
+    span, targets, weights, p = problem[:4]
+    inverse = problem.activation.inverse(targets)
+    first = lp_regression(span, inverse, weights, min(p, 2.0)).beta
+    yield first
+    positive = targets > 0
+    if positive.any() and not positive.all():
+        basis = orthonormalize(span[positive])
+        yield basis.back @ lp_regression(basis.span, inverse[positive], weights[positive], p).beta
+    length = float(np.linalg.norm(first)) or float(np.linalg.norm(targets))
+    generator = np.random.default_rng(seed)
+    for _ in range(count):
+        direction = generator.normal(size=span.shape[1])
+        yield np.asarray(length * direction / np.linalg.norm(direction))
+
+
+def _descend_from(problem: NeuronProblem, start: Floats) -> LpSolution:
+    """One search: without the limit first, and with it if that leads outside."""
+    scale = float(np.max(np.abs(problem.targets)))
+    deltas = [scale * delta for delta in SMOOTHINGS] if problem.p < 2 else [0.0]
+    options = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-11}
+    beta, steps, converged = start, 0, True
+    for delta in deltas:
+        answer = minimize(
+            problem.smoothed_loss, beta, (delta,), jac=True, method="L-BFGS-B", options=options
+        )
+        beta, steps, converged = answer.x, steps + int(answer.nit), bool(answer.success)
+    if problem.size(beta) <= 1:
+        return LpSolution(beta, steps, converged)
+    shrunk, held = problem.project_inside(beta), problem.project_inside(start)
+    for delta in deltas:
+        limit = {
+            "type": "ineq",
+            "fun": lambda b, delta=delta: 1 - problem.smoothed_size(b, delta)[0],
+            "jac": lambda b, delta=delta: -problem.smoothed_size(b, delta)[1],
+        }
+        answer = minimize(
+            problem.smoothed_loss,
+            held,
+            (delta,),
+            jac=True,
+            method="SLSQP",
+            constraints=[limit],
+            options={"maxiter": 300, "ftol": 1e-13},
+        )
+        steps, converged = steps + int(answer.nit), bool(answer.success)
+        if np.isfinite(answer.x).all():
+            held = problem.project_inside(answer.x)
+    better = shrunk if problem.loss(shrunk) < problem.loss(held) else held
+    return LpSolution(better, steps, converged)
+
+
+class NeuronLearner:
+    """One neuron per target, as a learner: features in, values out.
+
+    >>> learner = NeuronLearner(p=1)
+    >>> report = learner.fit(np.eye(2), np.array([3.0, 4.0]), seed=0)
+    >>> learner.predict(np.array([[1.0, 1.0]])).round(6).tolist()
+    [7.0]
+    """
+
+    def __init__(
+        self,
+        *,
+        p: float = 2.0,
+        activation: str = "identity",
+        bias: bool = False,
+        constraint: float | None = None,
+        starts: int = 8,
+    ) -> None:
+        """Store the options of `fit_neuron`."""
+        _check_options(p, activation, bias, constraint, starts)
+        self._p, self._activation, self._bias = p, activation, bias
+        self._constraint, self._starts = constraint, starts
+        self._fit: NeuronFit | None = None
+
+    @property
+    def theta(self) -> Floats:
+        """``(d,)``, or ``(d, k)`` for ``k`` targets."""
+        return self._get_fit().theta
+
+    @property
+    def bias(self) -> Floats:
+        """A number, or ``(k,)``; 0 without a bias."""
+        return self._get_fit().bias
+
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+    ) -> FitReport:
+        """Fit one neuron per target; an item of weight 2 counts like the same item twice.
+
+        Args:
+            inputs: ``(m, d)`` features.
+            targets: ``(m,)`` or ``(m, k)`` values.
+            weights: ``(m,)``, not negative; only their ratios matter.
+            seed: determines random starts.
+
+        Returns:
+            A report with the weighted mean of ``|f(a theta) - y|^p``, summed over targets.
+        """
+        begin = time.perf_counter()
+        self._fit = fit_neuron(
+            inputs,
+            targets,
+            weights,
+            p=self._p,
+            activation=self._activation,
+            bias=self._bias,
+            constraint=self._constraint,
+            starts=self._starts,
+            seed=seed,
+        )
+        values = np.asarray(to_numpy(targets), dtype=np.float64)
+        shares = np.ones(len(values))
+        if weights is not None:
+            shares = scale_to_mean_one(weights, len(values))
+        errors = np.abs(self.predict(inputs) - values).reshape(len(values), -1)
+        loss = float(shares @ (errors**self._p).sum(axis=1)) / len(values)
+        seconds = time.perf_counter() - begin
+        return FitReport(loss, self._fit.steps, self._fit.converged, seconds)
+
+    def predict(self, inputs: Array) -> Floats:
+        """The neuron's values, ``(n,)`` or ``(n, k)``."""
+        fit = self._get_fit()
+        rows = np.asarray(to_numpy(inputs), dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != len(fit.theta):
+            raise BadInput(f"inputs must be (n, {len(fit.theta)}); got shape {rows.shape}")
+        return ACTIVATIONS[self._activation].value(rows @ fit.theta + fit.bias)
+
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
+        """``features`` (the inputs) and ``outputs`` ``(n, k)``."""
+        check_names(names, ["features", "outputs"], "a neuron")
+        found: dict[str, Array] = {"features": convert_rows(inputs)}
+        if "outputs" in names:
+            found["outputs"] = self.predict(inputs).reshape(len(inputs), -1)
+        return {name: found[name] for name in names}
+
+    def _get_fit(self) -> NeuronFit:
+        if self._fit is None:
+            raise BadInput("the learner is not trained yet; call fit first")
+        return self._fit
