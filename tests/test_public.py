@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.metadata
 import inspect
 
 import pytest
@@ -46,3 +47,8 @@ def test_everything_that_a_user_calls_has_an_example_that_runs(path):
 def test_everything_that_a_user_calls_has_a_docstring(path):
     module, name = PUBLIC[path]
     assert len(inspect.getdoc(getattr(module, name)) or "") > 40
+
+
+def test_dir_lists_the_public_names_and_the_version():
+    assert set(dir(labelwise)) == {*labelwise.__all__, "__version__"}
+    assert labelwise.__version__ == importlib.metadata.version("labelwise")

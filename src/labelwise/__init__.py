@@ -89,8 +89,15 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """The public names, also those that are imported on first use."""
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
-    """Import a learner when it is asked for: torch takes two seconds, and may not be there."""
+    """Import a learner on first use: torch takes two seconds, and may be missing."""
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("labelwise")
     if name not in _LATER:
         raise AttributeError(f"labelwise has no {name!r}")
     home = f"{__name__}.{_LATER[name]}"
