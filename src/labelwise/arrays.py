@@ -16,6 +16,9 @@ from labelwise.threads import is_worker_thread
 Array = Any
 """A NumPy array or a torch tensor."""
 
+HostArray = NDArray[Any]
+"""A NumPy array of any dtype."""
+
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -1,10 +1,10 @@
 """Training settings: losses, optimizers and learning rate schedules."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,15 @@ from labelwise.learners.inputs import Batch
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """``loss(outputs (b, K), targets (b, ...)) -> (b,)``, one number per item."""
+
+Parameters = Sequence[nn.Parameter]
+
+
+class Schedule(Protocol):
+    """A learning rate schedule, such as a `torch.optim.lr_scheduler.LRScheduler`."""
+
+    def step(self) -> None:
+        """Called after every batch."""
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -30,34 +39,29 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "mse": squared_error}
 WEIGHTINGS = ("loss", "sampler")
 SCHEDULES = ("cosine", "linear")
+MONITORS = ("validation_loss", "validation_accuracy", "training_loss", "training_accuracy")
 
 
-def _make_sgd(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+def _make_sgd(parameters: Parameters, lr: float, weight_decay: float) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=0.9)
 
 
-def _make_adam(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    return torch.optim.Adam(
-        parameters, lr=lr, weight_decay=weight_decay, fused=_is_real(parameters)
-    )
+def _make_adam(parameters: Parameters, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    fused = _can_fuse(parameters)
+    return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
 
 
-def _make_adamw(parameters: Any, lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(
-        parameters, lr=lr, weight_decay=weight_decay, fused=_is_real(parameters)
-    )
+def _make_adamw(parameters: Parameters, lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    fused = _can_fuse(parameters)
+    return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
 
 
-def _is_real(parameters: Any) -> bool:
-    """Whether the fused optimizer step, which saves overhead, is available."""
+def _can_fuse(parameters: Parameters) -> bool:
+    """Whether the fused optimizer step, which saves overhead, supports the parameters."""
     return all(parameter.is_floating_point() for parameter in parameters)
 
 
-OPTIMIZERS: dict[str, Callable[[Any, float, float], torch.optim.Optimizer]] = {
-    "adam": _make_adam,
-    "adamw": _make_adamw,
-    "sgd": _make_sgd,
-}
+OPTIMIZERS = {"adam": _make_adam, "adamw": _make_adamw, "sgd": _make_sgd}
 
 
 @dataclass(frozen=True)
@@ -68,22 +72,30 @@ class TrainingSettings:
     optimizer: str | Callable[..., torch.optim.Optimizer] = "adam"
     lr: float = 1e-3
     weight_decay: float = 0.0
-    schedule: str | Callable[..., Any] | None = None
+    schedule: str | Callable[..., Schedule] | None = None
     epochs: int = 100
     batch_size: int = 64
     patience: int | None = None
+    min_epochs: int = 1
+    monitor: str = "validation_loss"
     stop_accuracy: float | None = None
+    stop_loss: float | None = None
     augment: Callable[[Batch], Batch] | None = None
     amp: bool = False
     weighting: str = "loss"
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 1), ("patience", 1)):
+        for name in ("epochs", "batch_size", "patience", "min_epochs"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, Integral):
                 raise BadInput(f"{name} must be a whole number; got {value!r}")
-            if value is not None and value < least:
-                raise BadInput(f"{name} must be {least} or more; got {value}")
+            if value is not None and value < 1:
+                raise BadInput(f"{name} must be 1 or more; got {value}")
+        if self.min_epochs > self.epochs:
+            raise BadInput(f"min_epochs is {self.min_epochs} but there are {self.epochs} epochs")
+        if self.monitor not in MONITORS:
+            known = ", ".join(MONITORS)
+            raise UnknownName(f"no monitor is called {self.monitor!r}; choose from {known}")
         if not 0 < self.lr < math.inf:
             raise BadInput(f"lr must be above 0 and finite; got {self.lr}")
         if not 0 <= self.weight_decay < math.inf:
@@ -100,6 +112,11 @@ class TrainingSettings:
             known = ", ".join(SCHEDULES)
             raise UnknownName(f"no schedule is called {self.schedule!r}; choose from {known}")
 
+    @property
+    def needs_accuracy(self) -> bool:
+        """Whether stopping depends on an accuracy."""
+        return self.stop_accuracy is not None or self.monitor.endswith("accuracy")
+
 
 def make_optimizer(module: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
     """Make the optimizer of all parameters that are not frozen."""
@@ -112,7 +129,9 @@ def make_optimizer(module: nn.Module, settings: TrainingSettings) -> torch.optim
     return make(parameters, settings.lr, settings.weight_decay)
 
 
-def make_schedule(optimizer: torch.optim.Optimizer, settings: TrainingSettings, steps: int) -> Any:
+def make_schedule(
+    optimizer: torch.optim.Optimizer, settings: TrainingSettings, steps: int
+) -> Schedule | None:
     """Make the learning rate schedule, stepped after every batch; or None."""
     if settings.schedule is None:
         return None

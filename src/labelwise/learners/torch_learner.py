@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from labelwise.arrays import Array
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
 from labelwise.learners import labels, saving
@@ -23,7 +24,7 @@ from labelwise.learners.preparation import (
     place_labelled,
     seed_torch,
 )
-from labelwise.learners.settings import LOSSES, Loss, TrainingSettings
+from labelwise.learners.settings import LOSSES, Loss, Schedule, TrainingSettings
 from labelwise.learners.training import LabelledItems, TrainingOutcome, TrainingWatcher, train
 from labelwise.pool.blocks import Progress
 
@@ -77,12 +78,15 @@ class TorchLearner(NetworkReader):
         optimizer: str | Callable[..., torch.optim.Optimizer] = "adam",
         lr: float = 1e-3,
         weight_decay: float = 0.0,
-        schedule: str | Callable[..., Any] | None = None,
+        schedule: str | Callable[..., Schedule] | None = None,
         epochs: int = 100,
         batch_size: int = 64,
         patience: int | None = None,
-        validation: float | tuple[Any, Any] = 0.0,
+        min_epochs: int = 1,
+        monitor: str = "validation_loss",
+        validation: float | tuple[Array, Array] = 0.0,
         stop_accuracy: float | None = None,
+        stop_loss: float | None = None,
         warm_start: bool = False,
         augment: Callable[[Batch], Batch] | None = None,
         device: str | torch.device = "cpu",
@@ -108,10 +112,15 @@ class TorchLearner(NetworkReader):
                 ``schedule(optimizer, steps)``, whose ``step`` is called after every step.
             epochs: passes over the labelled items, at most.
             batch_size: items in a step; batches differ by one item at most.
-            patience: stop after this many epochs without a lower validation loss.
+            patience: stop after this many epochs without an improvement of ``monitor``.
+            min_epochs: never stop, and keep no epoch as the best, before this many epochs.
+            monitor: quantity that patience depends on: ``"validation_loss"``,
+                ``"validation_accuracy"``, ``"training_loss"`` or ``"training_accuracy"``.
             validation: a share of the labelled items to hold out, or ``(inputs, targets)``. The
-                best epoch by their loss is kept, and the report counts their labels.
-            stop_accuracy: stop at this training accuracy.
+                best epoch by ``monitor`` is kept, and the report counts their labels.
+            stop_accuracy: stop at this accuracy, that of the validation items with
+                ``monitor="validation_accuracy"`` and of the training items otherwise.
+            stop_loss: stop at this mean training loss.
             warm_start: continue from the module of the last `fit`, with a new optimizer.
             augment: changes a batch of training inputs, on the device.
             device: for training and representing; ``"auto"`` prefers a GPU.
@@ -127,10 +136,6 @@ class TorchLearner(NetworkReader):
         """
         if isinstance(loss, str) and loss not in LOSSES:
             raise UnknownName(f"no loss is called {loss!r}; choose from {', '.join(LOSSES)}")
-        if patience is not None and isinstance(validation, int | float) and not validation:
-            raise BadInput(
-                f"patience is {patience} but nothing is held out; set validation, e.g. to 0.2"
-            )
         if isinstance(validation, int | float) and not 0 <= validation < 1:
             raise BadInput(f"validation must be a share from 0 to below 1; got {validation}")
         settings = TrainingSettings(
@@ -142,11 +147,22 @@ class TorchLearner(NetworkReader):
             epochs=epochs,
             batch_size=batch_size,
             patience=patience,
+            min_epochs=min_epochs,
+            monitor=monitor,
             stop_accuracy=stop_accuracy,
+            stop_loss=stop_loss,
             augment=augment,
             amp=amp,
             weighting=weighting,
         )
+        is_held_out = isinstance(validation, tuple) or bool(validation)
+        if patience is not None and monitor.startswith("validation") and not is_held_out:
+            raise BadInput(
+                f"patience is {patience} but nothing is held out; set validation, e.g. to 0.2, or "
+                "monitor='training_loss'"
+            )
+        if is_held_out and monitor.startswith("training"):
+            raise BadInput(f"monitor is {monitor!r}, which does not use validation; set it to 0")
         super().__init__(
             settings,
             device=choose_device(device),
@@ -159,7 +175,9 @@ class TorchLearner(NetworkReader):
         self._make_module, self._head, self._loss_name = make_module, head, loss
         self._validation, self._warm_start = validation, warm_start
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+    ) -> FitReport:
         """Train from the start, or with ``warm_start`` from where the last training ended.
 
         Args:
@@ -216,7 +234,9 @@ class TorchLearner(NetworkReader):
 
     # Extension points for subclasses.
 
-    def _prepare(self, inputs: Any, targets: Any, weights: Any, seed: int) -> TrainingStart:
+    def _prepare(
+        self, inputs: Array, targets: Array, weights: Array | None, seed: int
+    ) -> TrainingStart:
         """All that `fit` does before the training itself; to be called with torch `seed_torch`."""
         items = as_items(inputs)
         values, classes = labels.convert_targets(targets, len(items), self._loss_name)

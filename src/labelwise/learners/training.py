@@ -1,15 +1,15 @@
 r"""Training with weights: one loop for all torch learners.
 
-A weight of 2 means the item twice. Either every item's loss is multiplied by its weight, scaled to
-mean 1 so that the learning rate keeps its meaning,
+A weight of 2 counts like the same item twice. Either every item's loss is multiplied by its weight,
+scaled to mean 1 so that the learning rate keeps its meaning,
 
 .. math:: \min_\theta \; \frac{1}{m} \sum_i w_i \, \ell(f_\theta(x_i), y_i) ,
 
 or batches are drawn with probability proportional to the weight and the loss is plain. Both have
 the same mean gradient; doing both would count every weight twice.
 
-A `TrainingWatcher` sees the loss of every item and may change it: dual variables and the votes of
-late epochs are gathered this way, without a second loop.
+A `TrainingWatcher` sees the loss of every item and may change it. Dual variables and snapshots of
+late epochs use it, so there is only one loop.
 
 Reference for the sampler: "Sample Complexity of Deep Active Learning", submitted to ICLR 2022,
 Theorem 4.2.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +31,13 @@ from torch import Tensor, nn
 from labelwise.errors import BadInput, NotConverged
 from labelwise.learners.inputs import Batch, Items, find_nonfinite, prepare_batch, split_evenly
 from labelwise.learners.network import call_module, evaluation_mode, get_dtype
-from labelwise.learners.settings import Loss, TrainingSettings, make_optimizer, make_schedule
+from labelwise.learners.settings import (
+    Loss,
+    Schedule,
+    TrainingSettings,
+    make_optimizer,
+    make_schedule,
+)
 from labelwise.pool.blocks import Progress
 
 
@@ -91,11 +97,11 @@ class TrainingWatcher:
                 that.
         """
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> object:
         """State to restore together with the parameters of the best epoch."""
         return None
 
-    def restore(self, snapshot: Any) -> None:
+    def restore(self, snapshot: object) -> None:
         """Restore a snapshot."""
 
 
@@ -120,34 +126,92 @@ def train(
     progress: Progress | None = None,
 ) -> TrainingOutcome:
     """Train a module in place; with validation items the best epoch is kept."""
-    if settings.stop_accuracy is not None and labelled.targets.is_floating_point():
-        raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
+    check_accuracy_use(settings, labelled.targets)
     rng = np.random.default_rng([seed, 1])
     optimizer = make_optimizer(module, settings)
     steps = settings.epochs * -(-len(labelled) // settings.batch_size)
     step = _StepLoop(module, labelled, settings, optimizer, device, watchers)
     step.schedule = make_schedule(optimizer, settings, steps)
-    best = _BestEpoch(module, watchers)
+    rule, best = StoppingRule(settings), _BestEpoch(module, watchers)
     for watcher in watchers:
         watcher.begin(labelled)
     for epoch in range(1, settings.epochs + 1):
-        mean, accuracy = step.epoch(draw_batches(labelled.weights, settings, rng))
-        check_finite(mean, f"the loss in epoch {epoch}", labelled, settings)
+        measured = step.epoch(draw_batches(labelled.weights, settings, rng))
+        check_finite(measured.loss, f"the loss in epoch {epoch}", labelled, settings)
         for watcher in watchers:
             watcher.epoch_done(module, epoch, settings.epochs, step.all_losses)
         if progress is not None:
             progress("training", epoch, settings.epochs)
-        done = settings.stop_accuracy is not None and accuracy >= settings.stop_accuracy
+        held = None
         if validation is not None:
-            loss = _mean_loss(module, validation, settings, device)
-            check_finite(loss, f"the validation loss in epoch {epoch}", validation, settings)
-            done = best.update(loss, epoch, settings.patience) or done
+            held = _measure_validation(module, validation, settings, device)
+            check_finite(held.loss, f"the validation loss in epoch {epoch}", validation, settings)
+        improved, done = rule.update(epoch, measured, held)
+        if improved and held is not None:
+            best.keep()
         if done:
             break
-    if validation is not None:
-        best.restore()
+    best.restore()
     module.eval()
-    return TrainingOutcome(mean, epoch, done)
+    return TrainingOutcome(measured.loss, epoch, done)
+
+
+class EpochMeasure(NamedTuple):
+    """Mean loss and accuracy over some items; the accuracy is 0 unless stopping depends on it."""
+
+    loss: float
+    accuracy: float = 0.0
+
+
+class StoppingRule:
+    """Decides after every epoch whether it is the best so far and whether training ends.
+
+    Nothing is best and nothing ends before ``min_epochs``. Training ends when ``patience`` epochs
+    pass without an improvement of the monitored quantity, when the accuracy reaches
+    ``stop_accuracy``, or when the training loss reaches ``stop_loss``.
+    """
+
+    def __init__(self, settings: TrainingSettings) -> None:
+        self._settings = settings
+        self._best, self._best_epoch = -math.inf, 0
+
+    def update(
+        self, epoch: int, training: EpochMeasure, validation: EpochMeasure | None
+    ) -> tuple[bool, bool]:
+        """Whether the epoch is the best so far, and whether training ends with it."""
+        settings = self._settings
+        if epoch < settings.min_epochs:
+            return False, False
+        of_training = settings.monitor.startswith("training")
+        monitored = training if of_training else validation
+        improved = done = False
+        if monitored is not None:
+            by_accuracy = settings.monitor.endswith("accuracy")
+            score = monitored.accuracy if by_accuracy else -monitored.loss
+            improved = score > self._best
+            if improved:
+                self._best, self._best_epoch = score, epoch
+            waited = epoch - self._best_epoch
+            done = settings.patience is not None and waited >= settings.patience
+        if settings.stop_accuracy is not None:
+            held = settings.monitor == "validation_accuracy" and validation is not None
+            reached = validation if held else training
+            done = done or (reached is not None and reached.accuracy >= settings.stop_accuracy)
+        if settings.stop_loss is not None:
+            done = done or training.loss <= settings.stop_loss
+        return improved, done
+
+
+def check_accuracy_use(settings: TrainingSettings, targets: Tensor) -> None:
+    """Reject stopping by accuracy in a regression."""
+    if settings.needs_accuracy and targets.is_floating_point():
+        name = "monitor" if settings.stop_accuracy is None else "stop_accuracy"
+        raise BadInput(f"{name} is for classes, and the targets are values; leave it out")
+
+
+def count_hits(outputs: Tensor, targets: Tensor) -> Tensor:
+    """1 for every item whose largest output is its class, else 0; ``(b,)``."""
+    return (outputs.argmax(dim=1) == targets).float()
 
 
 def item_losses(
@@ -171,7 +235,7 @@ def item_losses(
 class _StepLoop:
     """Runs the optimizer steps of an epoch."""
 
-    schedule: Any = None
+    schedule: Schedule | None = None
 
     def __init__(
         self,
@@ -189,11 +253,8 @@ class _StepLoop:
         uneven = settings.weighting == "loss" and bool((labelled.weights != 1).any())
         self._weights = labelled.weights if uneven else None
 
-    def epoch(self, batches: Sequence[NDArray[np.int64]]) -> tuple[float, float]:
-        """Make a step on each batch; return the mean weighted loss and the training accuracy.
-
-        The accuracy is 0 unless ``stop_accuracy`` is set.
-        """
+    def epoch(self, batches: Sequence[NDArray[np.int64]]) -> EpochMeasure:
+        """Make a step on each batch; return the mean weighted loss and the accuracy."""
         self._module.train()
         self._total = torch.zeros((), device=self._device)
         self._right = torch.zeros((), device=self._device)
@@ -202,7 +263,7 @@ class _StepLoop:
             if self.schedule is not None:
                 self.schedule.step()
         count = len(self._labelled)
-        return float(self._total) / count, float(self._right) / count
+        return EpochMeasure(float(self._total) / count, float(self._right) / count)
 
     def _make_step(self, positions: NDArray[np.int64]) -> None:
         places = torch.from_numpy(positions).to(self._device)
@@ -219,8 +280,8 @@ class _StepLoop:
         objective.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._total += self._apply_weights(losses.detach(), places).sum()
-        if self._settings.stop_accuracy is not None:
-            self._right += (outputs.argmax(dim=1) == targets).sum()
+        if self._settings.needs_accuracy:
+            self._right += count_hits(outputs, targets).sum()
         for watcher in self._watchers:
             watcher.stepped(
                 places, losses.detach(), partial(self._recompute_losses, batch, targets)
@@ -255,27 +316,23 @@ class _StepLoop:
 
 
 class _BestEpoch:
-    """The module's state at the epoch with the smallest validation loss."""
+    """The states of the module and of the watchers at the best epoch."""
 
     def __init__(self, module: nn.Module, watchers: Sequence[TrainingWatcher]) -> None:
         self._module, self._watchers = module, watchers
-        self._loss, self.epoch = math.inf, 0
-        self._get_state: dict[str, Tensor] | None = None
-        self._snapshots: list[Any] = []
+        self._state: dict[str, Tensor] | None = None
+        self._snapshots: list[object] = []
 
-    def update(self, loss: float, epoch: int, patience: int | None) -> bool:
-        """Keep the state of the best epoch; return whether the patience is used up."""
-        if loss < self._loss:
-            self._loss, self.epoch = loss, epoch
-            state = self._module.state_dict()
-            self._get_state = {name: value.detach().clone() for name, value in state.items()}
-            self._snapshots = [watcher.snapshot() for watcher in self._watchers]
-        return patience is not None and epoch - self.epoch >= patience
+    def keep(self) -> None:
+        state = self._module.state_dict()
+        self._state = {name: value.detach().clone() for name, value in state.items()}
+        self._snapshots = [watcher.snapshot() for watcher in self._watchers]
 
     def restore(self) -> None:
-        if self._get_state is None:
+        """Restore the kept states; the module stays as it is if none were kept."""
+        if self._state is None:
             return
-        self._module.load_state_dict(self._get_state)
+        self._module.load_state_dict(self._state)
         for watcher, snapshot in zip(self._watchers, self._snapshots, strict=True):
             watcher.restore(snapshot)
 
@@ -291,7 +348,7 @@ def checked_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     return losses
 
 
-def autocast_context(device: torch.device, on: bool) -> AbstractContextManager[Any]:
+def autocast_context(device: torch.device, on: bool) -> AbstractContextManager[object]:
     """Mixed precision (bfloat16) on a GPU if enabled."""
     if not is_mixed(device, on):
         return nullcontext()
@@ -333,8 +390,10 @@ def draw_batches(
     return split_evenly(order, settings.batch_size)
 
 
-def _mean_loss(
+def _measure_validation(
     module: nn.Module, labelled: LabelledItems, settings: TrainingSettings, device: torch.device
-) -> float:
-    losses = item_losses(module, labelled, settings.loss, device)
-    return float((losses * labelled.weights.to(device)).mean())
+) -> EpochMeasure:
+    losses = [settings.loss, count_hits] if settings.needs_accuracy else [settings.loss]
+    weights = labelled.weights.to(device)
+    means = [(item_losses(module, labelled, one, device) * weights).mean() for one in losses]
+    return EpochMeasure(*(float(mean) for mean in means))

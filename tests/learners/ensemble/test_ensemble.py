@@ -25,6 +25,7 @@ IMAGES, DIGITS = load_digits(return_X_y=True)
 IMAGES = IMAGES[:240] / 16
 DIGITS = DIGITS[:240]
 WEIGHTS = np.random.default_rng(0).uniform(0.1, 3, size=150)
+HELD = (IMAGES[150:], DIGITS[150:])
 NEW = IMAGES[150:]
 CPU = torch.device("cpu")
 
@@ -89,8 +90,13 @@ def test_members_are_the_networks_that_are_trained_one_by_one(make):
         {"weights": WEIGHTS, "weighting": "sampler"},
         {"augment": lambda batch: batch.flip(dims=[1])},
         {"batch_size": 150, "stop_accuracy": 0.5, "epochs": 30},
+        {"epochs": 30, "patience": 2, "monitor": "training_loss", "min_epochs": 4},
+        {"epochs": 8, "validation": HELD, "monitor": "validation_accuracy", "min_epochs": 3},
     ],
-    ids=["sgd", "adamw", "rmsprop", "weights", "sampler", "augment", "stop_accuracy"],
+    ids=[
+        *("sgd", "adamw", "rmsprop", "weights", "sampler", "augment", "stop_accuracy"),
+        *("training_loss", "validation_accuracy"),
+    ],
 )
 def test_all_ways_of_training_give_the_members_that_one_by_one_gives(options):
     learner = fitted(**options)

@@ -138,24 +138,13 @@ def test_a_dead_head_is_reported():
             DualHead(dying).fit(features, duals, seed=seed)
 
 
-def spread_of(recipe, m, seed):
-    """How much predictions differ, as a share of what duals do."""
-    features, duals = make_items(m, seed=seed)
-    duals = torch.where(duals > duals.median(), duals, 0.0)  # many are zero, as after a training
-    head = DualHead(recipe)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LabelwiseWarning)
-        head.fit(features, duals, seed=seed)
-    others, _ = make_items(100, seed=seed + 50)
-    with torch.no_grad():
-        return float(head(others).std() / duals.std())
-
-
-def test_the_robust_head_does_not_die_where_that_of_the_paper_does():
-    robust = [spread_of(ROBUST, 24, seed) for seed in range(6)]
-    paper = [spread_of(replace(PAPER, goal=None), 24, seed) for seed in range(6)]
-    assert min(robust) > 0.1
-    assert min(paper) == 0
+def test_the_output_of_the_robust_head_cannot_die():
+    """Softplus is positive and has a slope everywhere, whatever the layers before it give."""
+    head, _ = fitted(replace(ROBUST, epochs=2, lr=0.5), m=24)
+    features = torch.randn(50, 5, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    predicted = head(features)
+    predicted.sum().backward()
+    assert (predicted > 0).all() and (features.grad != 0).any(dim=1).all()
 
 
 def test_the_same_seed_gives_the_same_head_and_leaves_torchs_randomness_alone():

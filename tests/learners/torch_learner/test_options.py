@@ -19,6 +19,11 @@ from tests.learners.torch_learner.small import NAMES, POOL, network, trained
         ({"schedule": "step"}, UnknownName, "no schedule is called 'step'"),
         ({"weighting": "both"}, BadInput, "weighting must be loss or sampler, never both"),
         ({"patience": 3}, BadInput, "patience is 3 but nothing is held out; set validation"),
+        (
+            {"monitor": "training_loss", "validation": 0.2},
+            BadInput,
+            "monitor is 'training_loss', which does not use validation; set it to 0",
+        ),
         ({"validation": 1.0}, BadInput, "a share from 0 to below 1; got 1.0"),
         ({"gradients": "body"}, BadInput, "gradients must be of the network or the head; got 'bo"),
         ({"represent_batch_size": 0}, BadInput, "represent_batch_size must be 1 or more; got 0"),

@@ -74,6 +74,58 @@ def test_training_stops_at_the_accuracy_asked_for():
     assert reached[-2] >= 0.9 and all(share < 0.9 for share in reached[:-2])
 
 
+def measured_epochs(modules, items):
+    """Loss and accuracy of every epoch's module, in eval mode."""
+    losses = [float(item_losses(m, items, LOSSES["cross_entropy"], CPU).mean()) for m in modules]
+    hits = [m(items.items.rows).argmax(dim=1) == items.targets for m in modules]
+    return losses, [float(hit.float().mean()) for hit in hits]
+
+
+@pytest.mark.parametrize("min_epochs", [1, 6, 25])
+@pytest.mark.parametrize("monitor", ["validation_loss", "validation_accuracy"])
+def test_the_first_best_epoch_after_the_minimum_is_kept(monitor, min_epochs):
+    labelled, held = overfitting()
+    watcher = Epochs()
+    module, outcome = trained(
+        labelled, validation=held, watchers=[watcher], epochs=40, lr=0.02, patience=4,
+        min_epochs=min_epochs, monitor=monitor,
+    )  # fmt: skip
+    losses, accuracies = measured_epochs(watcher.modules, held)
+    scores = accuracies if monitor == "validation_accuracy" else [-loss for loss in losses]
+    best = min_epochs - 1 + int(np.argmax(scores[min_epochs - 1 :]))
+    assert_same(module, watcher.modules[best], rtol=0, atol=0)
+    assert outcome.epochs == len(scores) == best + 1 + 4 and outcome.converged
+
+
+@pytest.mark.parametrize("monitor", ["training_loss", "training_accuracy"])
+def test_patience_on_the_training_items_keeps_the_last_epoch(monitor):
+    """With one batch an epoch, the measure of epoch t is that of the parameters after t - 1."""
+    first, watcher = network(), Epochs()
+    module, outcome = trained(
+        make(), copy.deepcopy(first), watchers=[watcher], epochs=300, lr=0.3, batch_size=24,
+        patience=2, min_epochs=5, monitor=monitor,
+    )  # fmt: skip
+    losses, accuracies = measured_epochs([first, *watcher.modules], make())
+    scores = accuracies if monitor == "training_accuracy" else [-loss for loss in losses]
+    best = 4 + int(np.argmax(scores[4 : outcome.epochs]))
+    assert outcome.epochs == best + 1 + 2 and outcome.converged
+    assert_same(module, watcher.modules[-1], rtol=0, atol=0)
+
+
+def test_an_accuracy_or_a_loss_that_is_reached_ends_the_training_after_the_minimum():
+    held = make(30, seed=2)
+    options = {"epochs": 200, "lr": 0.05, "min_epochs": 7}
+    easy = {"stop_accuracy": 1e-9, "validation": held, "monitor": "validation_accuracy"}
+    for changes in (easy, {"stop_accuracy": 1e-9}, {"stop_loss": 1e9}):
+        _, outcome = trained(make(), **options, **changes)
+        assert outcome.epochs == 7 and outcome.converged
+    watcher = Epochs()
+    _, outcome = trained(make(), watchers=[watcher], **options, **(easy | {"stop_accuracy": 0.9}))
+    accuracies = measured_epochs(watcher.modules, held)[1]
+    reached = [epoch for epoch, share in enumerate(accuracies, 1) if epoch >= 7 and share >= 0.9]
+    assert outcome.epochs == (reached[0] if reached else 200)
+
+
 class Steering(TrainingWatcher):
     """Gives factors, and checks what it is told against the module itself."""
 

@@ -77,6 +77,8 @@ def test_a_module_without_parameters_is_refused():
         ({"epochs": 0}, BadInput, "epochs must be 1 or more; got 0"),
         ({"batch_size": 0}, BadInput, "batch_size must be 1 or more; got 0"),
         ({"patience": 0}, BadInput, "patience must be 1 or more; got 0"),
+        ({"min_epochs": 9, "epochs": 5}, BadInput, "min_epochs is 9 but there are 5 epochs"),
+        ({"monitor": "f1"}, UnknownName, "no monitor is called 'f1'; choose from validation_loss"),
         ({"lr": 0.0}, BadInput, "lr must be above 0 and finite; got 0.0"),
         ({"lr": math.inf}, BadInput, "lr must be above 0 and finite; got inf"),
         ({"epochs": 2.5}, BadInput, "epochs must be a whole number; got 2.5"),

@@ -40,13 +40,17 @@ from labelwise.learners.members.base import ModuleWithState, ignore_vmap_warning
 from labelwise.learners.network import call_module, call_with_features, evaluation_mode, get_dtype
 from labelwise.learners.settings import TrainingSettings, make_optimizer, make_schedule
 from labelwise.learners.training import (
+    EpochMeasure,
     LabelledItems,
     PenalizedLayer,
+    StoppingRule,
     TrainingOutcome,
     TrainingWatcher,
     autocast_context,
+    check_accuracy_use,
     check_finite,
     checked_losses,
+    count_hits,
     draw_batches,
 )
 from labelwise.pool.blocks import Progress
@@ -305,8 +309,7 @@ def train_together(
         module.train()
     steps = _StackedSteps(NetworkStack(modules), labelled, settings, device)
     sets = steps.sets
-    if settings.stop_accuracy is not None and sets.targets.is_floating_point():
-        raise BadInput("stop_accuracy is for classes, and the targets are values; leave it out")
+    check_accuracy_use(settings, sets.targets)
     held = None if validation is None else StackedSets(validation, len(modules), device)
     rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
     race = _StoppingState(steps.stack, settings)
@@ -316,20 +319,19 @@ def train_together(
     for epoch in range(1, settings.epochs + 1):
         pairs = zip(sets.each, rngs, strict=True)
         plans = [draw_batches(own.weights, settings, rng) for own, rng in pairs]
-        means, accuracies = steps.epoch(plans)
-        losses = None if held is None else steps.mean_losses(held)
+        measured = steps.epoch(plans)
+        losses = [None] * len(modules) if held is None else steps.measure_validation(held)
         for number in race.running:
             which = f"of network {number} in epoch {epoch}"
-            check_finite(means[number], f"the loss {which}", sets.each[number], settings)
-            if held is not None and losses is not None:
-                own = held.each[number]
-                check_finite(losses[number], f"the validation loss {which}", own, settings)
+            check_finite(measured[number].loss, f"the loss {which}", sets.each[number], settings)
+            if held is not None and (own := losses[number]) is not None:
+                check_finite(own.loss, f"the validation loss {which}", held.each[number], settings)
         steps.stack.write(steps.stack.state, list(looking))
         for number, watcher in looking.items():
             watcher.epoch_done(modules[number], epoch, settings.epochs, _no_losses)
         if progress is not None:
             progress("training", epoch, settings.epochs)
-        race.look(epoch, means, accuracies, losses)
+        race.update(epoch, measured, losses)
         if not race.running:
             break
     return race.end()
@@ -359,14 +361,8 @@ class _StackedSteps:
         if self.sets.is_on_device and can_record(self._optimizer, settings, device, steps=count):
             self._recorded = CudaGraphStep(self._make)
 
-    def epoch(
-        self, plans: Sequence[Sequence[NDArray[np.int64]]]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Make a step on each batch; every network's mean loss, and share of items that were right.
-
-        Args:
-            plans: every network's batches, of the same sizes.
-        """
+    def epoch(self, plans: Sequence[Sequence[Positions]]) -> list[EpochMeasure]:
+        """Make a step on each batch of every network; return their mean losses and accuracies."""
         self.stack.base.train()
         self._total.zero_()
         self._right.zero_()
@@ -379,7 +375,8 @@ class _StackedSteps:
             if self._schedule is not None:
                 self._schedule.step()
         count = len(self.sets)
-        return _to_numpy(self._total / count), _to_numpy(self._right / count)
+        pairs = torch.stack([self._total / count, self._right / count], dim=1).tolist()
+        return [EpochMeasure(*pair) for pair in pairs]
 
     def _make(self, positions: NDArray[np.int64], places: Tensor) -> None:
         """One step, and its losses added to those of the epoch."""
@@ -407,23 +404,27 @@ class _StackedSteps:
             losses = checked_losses(self._settings.loss, outputs, targets).reshape(places.shape)
         if self._weights is not None:
             losses = losses * self.sets.gather_values(self._weights, places)
-        if self._settings.stop_accuracy is None:
+        if not self._settings.needs_accuracy:
             return losses, 0.0
-        return losses, (outputs.argmax(dim=1) == targets).reshape(places.shape).sum(dim=1)
+        return losses, count_hits(outputs, targets).reshape(places.shape).sum(dim=1)
 
-    def mean_losses(self, held: StackedSets) -> NDArray[np.float64]:
-        """Every network's weighted mean loss on some items, in eval mode, ``(M,)``."""
-        total = torch.zeros(len(self.stack), device=self._device)
+    def measure_validation(self, held: StackedSets) -> list[EpochMeasure | None]:
+        """Every network's weighted mean loss and accuracy on some items, in eval mode."""
+        functions = [self._settings.loss]
+        functions += [count_hits] if self._settings.needs_accuracy else []
+        total = torch.zeros(len(self.stack), len(functions), device=self._device)
         with evaluation_mode(self.stack.base), torch.no_grad():
             for part in split_evenly(np.arange(len(held)), 512):
                 positions = np.tile(part, (len(self.stack), 1))
                 places = torch.from_numpy(positions).to(self._device)
                 outputs = self._outputs(held, positions, places)
                 targets = held.gather_values(held.targets, places)
-                pairs = zip(outputs, targets, strict=True)
-                losses = torch.stack([self._settings.loss(*pair) for pair in pairs])
-                total += (losses * held.gather_values(held.weights, places)).sum(dim=1)
-        return _to_numpy(total / len(held))
+                weights = held.gather_values(held.weights, places)
+                for column, function in enumerate(functions):
+                    pairs = zip(outputs, targets, strict=True)
+                    losses = torch.stack([function(*pair) for pair in pairs])
+                    total[:, column] += (losses * weights).sum(dim=1)
+        return [EpochMeasure(*row) for row in (total / len(held)).tolist()]
 
     def _outputs(self, held: StackedSets, positions: NDArray[np.int64], places: Tensor) -> Tensor:
         """``(M, b, K)``; what all networks see alike is given to them once."""
@@ -444,34 +445,24 @@ class _StoppingState:
     """Which networks are still training, and the state of each that counts in the end."""
 
     def __init__(self, stack: NetworkStack, settings: TrainingSettings) -> None:
-        self._stack, self._settings = stack, settings
-        count = len(stack)
+        self._stack, count = stack, len(stack)
         self.running = list(range(count))
-        self._best, self._best_epoch = [math.inf] * count, [0] * count
+        self._rules = [StoppingRule(settings) for _ in self.running]
         self._outcomes: list[TrainingOutcome] = [TrainingOutcome(math.nan, 0, False)] * count
         self._kept: dict[str, Tensor] | None = None
         self._safe: set[int] = set()  # networks whose state is kept
 
-    def look(
-        self,
-        epoch: int,
-        means: NDArray[np.float64],
-        accuracies: NDArray[np.float64],
-        losses: NDArray[np.float64] | None,
+    def update(
+        self, epoch: int, training: list[EpochMeasure], validation: Sequence[EpochMeasure | None]
     ) -> None:
-        """An epoch is over; ``losses`` are those of a validation."""
-        settings, better, ended = self._settings, [], []
+        """Record the end of an epoch."""
+        better, ended = [], []
         for number in self.running:
-            done = (
-                settings.stop_accuracy is not None and accuracies[number] >= settings.stop_accuracy
-            )
-            if losses is not None:
-                if losses[number] < self._best[number]:
-                    self._best[number], self._best_epoch[number] = losses[number], epoch
-                    better.append(number)
-                waited = epoch - self._best_epoch[number]
-                done = done or (settings.patience is not None and waited >= settings.patience)
-            self._outcomes[number] = TrainingOutcome(float(means[number]), epoch, bool(done))
+            held = validation[number]
+            improved, done = self._rules[number].update(epoch, training[number], held)
+            if improved and held is not None:
+                better.append(number)
+            self._outcomes[number] = TrainingOutcome(training[number].loss, epoch, done)
             if done:
                 ended.append(number)
         self._keep(better)
@@ -501,7 +492,3 @@ class _StoppingState:
 
 def _no_losses(*_: object) -> Tensor:
     raise BadInput("losses of items cannot be asked for while networks are trained together")
-
-
-def _to_numpy(values: Tensor) -> NDArray[np.float64]:
-    return values.double().cpu().numpy()

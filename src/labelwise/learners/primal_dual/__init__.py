@@ -1,4 +1,4 @@
-"""Training under one constraint per item: its dual variables, and what is predicted from them."""
+"""Training under one constraint per item, and the prediction of its dual variables."""
 
 from labelwise.learners.primal_dual.learner import PrimalDualLearner
 

@@ -1,4 +1,4 @@
-r"""Inputs that the predicted dual variable calls informative, made by gradient ascent.
+r"""Generation of informative inputs by gradient ascent on the predicted dual variable.
 
 From every start, with the features :math:`\phi` and the dual head :math:`h` frozen and in eval
 mode,
@@ -7,9 +7,8 @@ mode,
     x \leftarrow \mathrm{clip}\Bigl( x + \eta \, \lVert x_0 \rVert \,
         \frac{\nabla_x h(\phi(x))}{\lVert \nabla_x h(\phi(x)) \rVert} \Bigr) ,
 
-so that all steps of a start :math:`x_0` are equally long, until the box cuts them. The predicted
-dual rises at every step that is small enough; near a maximum, steps of a fixed length go back and
-forth.
+so that all steps from a start :math:`x_0` have the same length before clipping. The predicted dual
+rises at every sufficiently small step; near a maximum, steps of a fixed length oscillate.
 
 Cost: a forward and a backward pass over the starts per step.
 
@@ -18,13 +17,12 @@ Learning", NeurIPS 2022, Section 4.4 and Figure 1.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import as_items, prepare_batch
 from labelwise.learners.network import evaluation_mode, get_dtype
@@ -33,20 +31,20 @@ from labelwise.learners.primal_dual.learner import PrimalDualLearner
 
 @dataclass(frozen=True)
 class GenerationPath:
-    """The way from every start.
+    """The path from every start.
 
     Attributes:
         inputs: ``(steps + 1, n, ...)``, the starts first.
         duals: ``(steps + 1, n)``, their predicted dual variables.
     """
 
-    inputs: NDArray[Any]
-    duals: NDArray[Any]
+    inputs: HostArray
+    duals: HostArray
 
 
 def generate_items(
     learner: PrimalDualLearner,
-    starts: Any,
+    starts: Array,
     *,
     steps: int = 100,
     step_size: float = 0.05,
@@ -55,13 +53,12 @@ def generate_items(
     """Change inputs so that their predicted dual variables rise.
 
     Args:
-        learner: trained.
+        learner: a trained learner.
         starts: ``(n, ...)`` array, tensor or ``.npy`` file; usually items of low predicted duals.
-        steps: how many steps.
-        step_size: the length of a step, as a share of the start's norm (of the mean norm of all
-            starts for a start that is zero).
-        box: the smallest and largest value of an input's entries, as ``(0, 1)`` for images; the
-            starts must lie in it. None for no bounds.
+        steps: number of steps.
+        step_size: length of a step relative to the start's norm (for a zero start, to the mean norm
+            of all starts).
+        box: bounds of the inputs, such as ``(0, 1)`` for images; the starts must lie within them.
 
     Example:
         >>> import numpy as np
@@ -73,10 +70,10 @@ def generate_items(
         >>> make = lambda: nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
         >>> learner = PrimalDualLearner(make, epsilon=0.2, epochs=30, lr=0.01)
         >>> report = learner.fit(inputs, targets, seed=0)
-        >>> way = generate_items(learner, np.array([[2.0, 0.0], [-2.0, 0.0]]), steps=20)
-        >>> way.inputs.shape, way.duals.shape
+        >>> path = generate_items(learner, np.array([[2.0, 0.0], [-2.0, 0.0]]), steps=20)
+        >>> path.inputs.shape, path.duals.shape
         ((21, 2, 2), (21, 2))
-        >>> bool((np.abs(way.inputs[-1, :, 0]) < 2).all())  # towards the border
+        >>> bool((np.abs(path.inputs[-1, :, 0]) < 2).all())  # towards the border
         True
     """
     if steps < 0:
@@ -109,14 +106,14 @@ def _ascend(learner: PrimalDualLearner, x: Tensor) -> tuple[Tensor, Tensor]:
         leaf = x.detach().requires_grad_()
         predicted = learner.predicted_duals(leaf)
         (gradient,) = torch.autograd.grad(predicted.sum(), leaf)
-    # The largest entry first: the square of a small gradient would vanish.
+    # Scale by the largest entry first: the square of a small gradient would underflow.
     largest = _per_item(gradient.flatten(1).abs().amax(dim=1), x)
     gradient = gradient / torch.where(largest > 0, largest, 1.0)
     norms = _per_item(torch.linalg.vector_norm(gradient.flatten(1), dim=1), x)
     return predicted.detach(), gradient / torch.where(norms > 0, norms, 1.0)
 
 
-def _as_tensor(learner: PrimalDualLearner, starts: Any) -> Tensor:
+def _as_tensor(learner: PrimalDualLearner, starts: Array) -> Tensor:
     module = learner.module
     items = as_items(starts)
     parameter = next(module.parameters())

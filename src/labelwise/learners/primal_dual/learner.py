@@ -1,4 +1,4 @@
-r"""Training under one constraint per labelled item, and the dual variables that come of it.
+r"""Training under one constraint per labelled item, with its dual variables.
 
 With losses :math:`\ell_i` and :math:`\ell'_i` (usually the same), weights :math:`w_i` of mean 1
 and bounds :math:`\epsilon_i`,
@@ -10,10 +10,18 @@ and bounds :math:`\epsilon_i`,
     L(\theta, \lambda) = \frac{1}{m} \sum_i w_i
         \bigl[ \ell_i + \lambda_i (\ell'_i - \epsilon_i) \bigr] ,
 
-is solved by descending :math:`L` in :math:`\theta` and ascending it in :math:`\lambda \ge 0`
-(`labelwise.learners.primal_dual.ascent`). Because of the :math:`1/m`, :math:`w_i \lambda_i / m` is
-the ordinary Lagrange multiplier, and on a convex problem
+is solved by gradient descent of :math:`L` in :math:`\theta` and ascent in :math:`\lambda`:
+
+.. math:: \lambda_i \leftarrow \max(0, \; \lambda_i + \eta_d \, (\ell'_i - \epsilon_i)) .
+
+The weight :math:`w_i` is in both terms of the Lagrangian but not in the ascent, so an item of
+weight 2 equals the same item twice, each copy with the same :math:`\lambda_i`. The ordinary
+Lagrange multiplier is :math:`w_i \lambda_i / m`, and on a convex problem
 :math:`\partial P^* / \partial \epsilon_i = - w_i \lambda_i / m`.
+
+Constraints that cannot be met let :math:`\lambda` grow without bound, and with it the steps of
+plain gradient descent; dividing :math:`L` by the mean of :math:`w (1 + \lambda)` keeps them bounded
+and does not move the optimum.
 
 Cost: a training, and one number per item; ``granularity="full"`` adds a forward pass per epoch.
 
@@ -23,7 +31,7 @@ Learning", NeurIPS 2022, Algorithm 1 and Theorem 3.2.
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +39,175 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labelwise.arrays import Floats
+from labelwise.arrays import Array, Floats
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
 from labelwise.learners import saving
-from labelwise.learners.inputs import Batch, as_items
+from labelwise.learners.inputs import Batch, Items, ItemSubset, as_items
 from labelwise.learners.network import call_with_features
 from labelwise.learners.network_reader import full_precision
-from labelwise.learners.primal_dual.ascent import DualAscent, DualWatcher, UnconstrainedWatcher
 from labelwise.learners.primal_dual.dual_head import PAPER, DualHead, DualHeadRecipe, DualHeadReport
 from labelwise.learners.settings import LOSSES, Loss
 from labelwise.learners.torch_learner import TorchLearner
-from labelwise.learners.training import LabelledItems, TrainingWatcher
+from labelwise.learners.training import LabelledItems, TrainingWatcher, checked_losses
 
 SLACK = 1.15
-"""Epsilon over the unconstrained loss, where it is not given: the middle of [1.05, 1.25]."""
+"""Default epsilon relative to the unconstrained loss: the middle of [1.05, 1.25]."""
 FLOOR = 1e-3
-"""Epsilon is at least this share of the loss at the start, where it is not given."""
+"""Smallest default epsilon relative to the loss at the start."""
+
+
+@dataclass(frozen=True)
+class DualAscent:
+    """Options of the dual ascent; see `PrimalDualLearner`."""
+
+    dual_lr: float = 0.05
+    granularity: str = "minibatch"
+    loss_for_dual: str = "pre"
+    every: int = 1
+    loss: Loss | None = None
+    cap: float | None = None
+    diminishing: bool = False
+    restore: bool = True
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.dual_lr > 0:
+            raise BadInput(f"dual_lr must be above 0; got {self.dual_lr}")
+        if self.granularity not in ("minibatch", "full"):
+            raise BadInput(f"granularity must be minibatch or full; got {self.granularity!r}")
+        if self.loss_for_dual not in ("pre", "post"):
+            raise BadInput(f"loss_for_dual must be pre or post; got {self.loss_for_dual!r}")
+        if self.every < 1:
+            raise BadInput(f"dual_every must be 1 or more; got {self.every}")
+        if self.cap is not None and not self.cap > 0:
+            raise BadInput(f"cap must be above 0, or None; got {self.cap}")
+
+
+class DualWatcher(TrainingWatcher):
+    """Updates the dual variables during a training and weights the losses by them.
+
+    Args:
+        epsilon: ``(m,)`` bounds of all labelled items.
+        ascent: options.
+        split: whether some of the labelled items are held out.
+        drawn: whether batches are drawn in proportion to the weights.
+    """
+
+    def __init__(self, epsilon: Floats, ascent: DualAscent, *, split: bool, drawn: bool) -> None:
+        self._bounds, self._ascent, self._split, self._drawn = epsilon, ascent, split, drawn
+
+    def begin(self, labelled: LabelledItems) -> None:
+        """Set all dual variables to zero."""
+        self.positions = np.arange(len(labelled))
+        if self._split:
+            assert isinstance(labelled.items, ItemSubset)
+            self.positions = labelled.items.positions
+        self._weights = labelled.weights.double()
+        self._epsilon = torch.from_numpy(self._bounds[self.positions]).to(self._weights)
+        self.values = torch.zeros_like(self._epsilon)
+        self._epoch, self._scale = 1, 1.0
+
+    def factors(self, positions: Tensor) -> Tensor | None:
+        """``1 + lambda``, or 1 if the constraints have a separate loss; normalised."""
+        own = self.values[positions] + 1
+        return (own if self._ascent.loss is None else torch.ones_like(own)) / self._scale
+
+    def extra(self, positions: Tensor, outputs: Tensor, targets: Tensor) -> Tensor | None:
+        """``lambda l'`` if the constraints have a separate loss."""
+        if self._ascent.loss is None:
+            return None
+        losses = checked_losses(self._ascent.loss, outputs, targets)
+        self._before = losses.detach()
+        return self.values[positions] * losses / self._scale
+
+    def stepped(self, positions: Tensor, losses: Tensor, again: Callable[..., Tensor]) -> None:
+        """Update the dual variables of the batch."""
+        if self._ascent.granularity == "full":
+            return
+        if self._ascent.loss_for_dual == "post":
+            losses = again(self._ascent.loss)
+        elif self._ascent.loss is not None:
+            losses = self._before
+        slack = losses.double() - self._epsilon[positions]
+        if self._drawn:  # an item of weight 2 is drawn twice as often
+            slack = slack / self._weights[positions]
+        self._update_duals(positions, slack)
+
+    def epoch_done(
+        self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
+    ) -> None:
+        """Update all dual variables."""
+        if self._ascent.granularity == "full" and epoch % self._ascent.every == 0:
+            slack = losses(self._ascent.loss).double() - self._epsilon
+            self._update_duals(torch.arange(len(slack), device=slack.device), slack)
+        self._epoch = epoch + 1
+
+    def snapshot(self) -> Tensor:
+        """The dual variables of this epoch."""
+        return self.values.clone()
+
+    def restore(self, snapshot: object) -> None:
+        """Restore the dual variables of the best epoch."""
+        if self._ascent.restore and isinstance(snapshot, Tensor):
+            self.values = snapshot
+
+    def _update_duals(self, positions: Tensor, slack: Tensor) -> None:
+        step = self._ascent.dual_lr
+        if self._ascent.diminishing:
+            step /= self._epoch**0.5
+        # index_add: a sampler may have drawn an item twice into the batch.
+        self.values.index_add_(0, positions, step * slack)
+        self.values.clamp_(min=0, max=self._ascent.cap)
+        if self._ascent.normalise:
+            self._scale = float((self._weights * (1 + self.values)).sum() / self._weights.sum())
+
+
+class UnconstrainedWatcher(TrainingWatcher):
+    """Records the mean loss at the start and at the end of an unconstrained training."""
+
+    def __init__(self, loss: Loss | None) -> None:
+        self._loss = loss
+        self.start: float | None = None
+        self.end = 0.0
+
+    def begin(self, labelled: LabelledItems) -> None:
+        """Store the weights."""
+        self._weights = labelled.weights
+
+    def extra(self, positions: Tensor, outputs: Tensor, targets: Tensor) -> Tensor | None:
+        """Add nothing; record a separate loss of the constraints."""
+        if self._loss is not None and self.start is None:
+            self.start = float(self._loss(outputs.detach(), targets).mean())
+        return None
+
+    def stepped(self, positions: Tensor, losses: Tensor, again: Callable[..., Tensor]) -> None:
+        """Record the losses of the first batch."""
+        if self.start is None:
+            self.start = float(losses.mean())
+
+    def epoch_done(
+        self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
+    ) -> None:
+        """Record the mean loss in eval mode."""
+        self.end = float((losses(self._loss) * self._weights).sum() / self._weights.sum())
+
+    def snapshot(self) -> float:
+        """The mean loss of this epoch."""
+        return self.end
+
+    def restore(self, snapshot: object) -> None:
+        """Restore the loss of the best epoch."""
+        assert isinstance(snapshot, float)
+        self.end = snapshot
 
 
 class PrimalDualLearner(TorchLearner):
-    """A `TorchLearner` that is trained under constraints, and gives ``duals`` too.
+    """A `TorchLearner` that is trained under constraints and also gives ``duals``.
 
-    After `fit`, ``duals`` holds how hard the constraint of every labelled item was to meet; a
-    regression head on the features predicts it for other items, as the representation ``duals``
-    that the strategy ``ally`` reads.
+    After `fit`, ``duals`` holds the dual variable of every labelled item: how hard its constraint
+    was to meet. A regression head on the features predicts it for other items, as the
+    representation ``duals`` of the strategy ``ally``.
 
     Example:
         >>> import numpy as np
@@ -80,7 +232,7 @@ class PrimalDualLearner(TorchLearner):
         self,
         make_module: Callable[[], nn.Module],
         *,
-        epsilon: float | Any | None = None,
+        epsilon: float | Array | None = None,
         dual_lr: float = 0.05,
         granularity: str = "minibatch",
         loss_for_dual: str = "pre",
@@ -93,29 +245,28 @@ class PrimalDualLearner(TorchLearner):
         dual_head: str | DualHeadRecipe = "robust",
         **options: Any,
     ) -> None:
-        """Remember how to train.
+        """Store the options.
 
         Args:
-            make_module: gives a new module, not yet trained, at every call.
-            epsilon: the bound of every item's loss; a number, or ``(m,)``, one per labelled item.
-                None takes 1.15 times the mean loss of a training without constraints, which is
-                made first (and doubles the time), or a thousandth of the loss at the start where
-                that is more: a network that fits all its labels has a loss of about 0.
-            dual_lr: how far a dual variable rises per step and unit of loss.
-            granularity: ``"minibatch"`` raises the dual variables of a batch after its step, as
-                the authors' code does; ``"full"`` those of all items after every epoch, by their
-                losses in eval mode, as the paper's Algorithm 1 does.
-            loss_for_dual: of a minibatch: its loss ``"pre"`` the step, in train mode, or
-                ``"post"``, in eval mode.
+            make_module: makes a new, untrained module at every call.
+            epsilon: bound of the items' losses: a number, or ``(m,)``, one per labelled item. By
+                default 1.15 times the mean loss of a first training without constraints (which
+                doubles the time), but at least a thousandth of the loss at the start, since a
+                network that fits all labels has a loss of about 0.
+            dual_lr: learning rate of the dual variables.
+            granularity: ``"minibatch"`` updates the dual variables of a batch after its step, as
+                the authors' code; ``"full"`` those of all items after every epoch by their losses
+                in eval mode, as Algorithm 1.
+            loss_for_dual: loss of a minibatch: ``"pre"`` the step, in train mode, or ``"post"``,
+                in eval mode.
             dual_every: epochs between updates with ``"full"``.
-            constraint_loss: what is bounded, ``"cross_entropy"``, ``"mse"`` or
+            constraint_loss: the bounded loss, ``"cross_entropy"``, ``"mse"`` or
                 ``loss(outputs, targets) -> (b,)``; None for the loss itself.
-            cap: the largest value of a dual variable: mislabelled items want more than any other.
+            cap: maximum of a dual variable; limits the influence of mislabelled items.
             diminishing: divide ``dual_lr`` by the square root of the epoch.
-            restore_duals: where the best epoch is kept, keep its dual variables too.
-            normalise: divide the Lagrangian by the mean of ``1 + lambda``. With weight decay the
-                decay then keeps its strength relative to the mean loss; without it, it would
-                fade as dual variables grow.
+            restore_duals: restore the dual variables of the best epoch with its parameters.
+            normalise: divide the Lagrangian by the mean of ``1 + lambda``, so that weight decay
+                keeps its strength as dual variables grow.
             dual_head: ``"robust"``, ``"paper"`` (learning rate ``dual_lr``), or a `DualHeadRecipe`.
             **options: those of `TorchLearner`.
         """
@@ -157,15 +308,17 @@ class PrimalDualLearner(TorchLearner):
         self._get_state()
         return self._epsilon
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+    ) -> FitReport:
         """Train under the constraints, all dual variables from zero, and fit the dual head.
 
         Args:
             inputs: the labelled items, ``(m, ...)``, in any form of `labelwise.learners.inputs`.
             targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
             weights: ``(m,)``, not negative; only their ratios matter. They multiply the loss and
-                the constraint of an item alike.
-            seed: decides all that is random.
+                the constraint of an item.
+            seed: determines everything random.
         """
         items = as_items(inputs)
         self._epsilon = self._compute_bounds(len(items))
@@ -191,7 +344,7 @@ class PrimalDualLearner(TorchLearner):
         return self._dual_head(full_precision(features))
 
     def offered(self) -> list[str]:
-        """The representations that this learner can give, now that it is trained."""
+        """The representations that this learner can give after training."""
         return [*super().offered(), "duals"]
 
     def save(self, folder: str | Path) -> None:
@@ -203,7 +356,7 @@ class PrimalDualLearner(TorchLearner):
         saving.save_learner(Path(folder) / "dual_head", tensors, facts)
 
     def load(self, folder: str | Path) -> None:
-        """Take what `save_learner` wrote; ``make_module`` must make a module of the same shape."""
+        """Load a learner saved by `save`; ``make_module`` must build the same architecture."""
         super().load(folder)
         tensors, facts = saving.load_learner(Path(folder) / "dual_head", "DualHead")
         own = {
@@ -215,7 +368,7 @@ class PrimalDualLearner(TorchLearner):
         self.unconstrained_loss = self.head_report = None
 
     def _compute_bounds(self, count: int) -> Floats:
-        """``(m,)`` from what the user gave."""
+        """The given bounds as ``(m,)``."""
         if self._given is None or self._given.ndim == 0:
             return np.full(count, np.nan if self._given is None else float(self._given))
         if self._given.shape != (count,):
@@ -225,10 +378,12 @@ class PrimalDualLearner(TorchLearner):
             )
         return self._given.copy()
 
-    def _measure_losses(self, items: Any, targets: Any, weights: Any, seed: int) -> float:
-        """Set epsilon by a training without constraints; return how long it took."""
+    def _measure_losses(
+        self, items: Items, targets: Array, weights: Array | None, seed: int
+    ) -> float:
+        """Set epsilon by a training without constraints; return its seconds."""
         before = self._fitted
-        if before is not None and self._warm_start:  # train a copy: the module itself comes next
+        if before is not None and self._warm_start:  # train a copy: `fit` continues with the module
             self._fitted = replace(before, module=copy.deepcopy(before.module))
         self._watcher = watcher = UnconstrainedWatcher(self._ascent.loss)
         try:
