@@ -36,6 +36,7 @@ _LATER = {
     "SnapshotMembers": "learners.members",
     "TorchLearner": "learners.torch_learner",
     "VariationalMembers": "learners.members",
+    "encode": "encoders.encoding",
     "open_storage": "record.storage",
 }
 """The modules by what they give; imported when asked for."""
@@ -45,6 +46,7 @@ _EXTRAS = {
     "HuggingFaceClassifier": "huggingface",
     "SklearnLearner": "sklearn",
     "SkorchLearner": "skorch",
+    "encode": "encoders",
     "open_storage": "web",
 }
 """The extras that bring what these need; the others need torch."""
@@ -83,6 +85,7 @@ __all__ = [
     "TorchLearner",
     "UnknownName",
     "VariationalMembers",
+    "encode",
     "open_storage",
     "select",
     "strategies",

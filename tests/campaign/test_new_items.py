@@ -4,14 +4,15 @@ import doctest
 
 import pytest
 
-from labelwise.campaign.folder import new_items as module
-from labelwise.campaign.folder.new_items import find_images, find_new_images, find_new_rows
+from labelwise.campaign.folder.new_items import find_new_images, find_new_rows
 from labelwise.errors import BadInput
+from labelwise.media import folders
+from labelwise.media.folders import find_images
 from tests.record.listed import pictures
 
 
 def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
+    found = doctest.testmod(folders)
     assert found.attempted > 0 and found.failed == 0
 
 

@@ -144,15 +144,16 @@ def test_every_strategy_that_start_accepts_can_be_asked(regression, tmp_path):
 
 
 def test_texts_may_be_embedded_by_sentence_transformers(tmp_path, monkeypatch):
-    def encode(texts, show_progress_bar):
+    def encode(texts, **options):
         return [[float(len(text)), float(text.count("e"))] for text in texts]
 
-    stand_in = SimpleNamespace(SentenceTransformer=lambda name: SimpleNamespace(encode=encode))
+    model = SimpleNamespace(encode=encode, state_dict=dict)
+    stand_in = SimpleNamespace(SentenceTransformer=lambda name, device: model)
     monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
     path = tmp_path / "t.csv"
     path.write_text("text\nseven\nfive\nthree\n")
     project = Project.start(path, home=tmp_path / "c", embedding="mini")
-    known = np.array(encode(["seven", "five", "three"], False))
+    known = np.array(encode(["seven", "five", "three"]))
     wanted = (known - known.mean(axis=0)) / known.std(axis=0)
     np.testing.assert_allclose(project.inputs, wanted, atol=1e-5)
     path.write_text("text\nseven\nfive\nthree\nseventeen\n")

@@ -1,26 +1,12 @@
-"""What texts and numbers become before a network sees them, against NumPy and scikit-learn."""
+"""Standardized numbers, against NumPy."""
 
 import doctest
-import sys
-import types
 
 import numpy as np
 import pytest
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
 
-from labelwise.errors import BadInput, MissingDependency
 from labelwise.learners import embedding as module
-from labelwise.learners.embedding import Standardizer, TfidfEmbedding, encode_sentences
-
-TEXTS = [
-    "the rose needs soil and water",
-    "seed and soil for the rose",
-    "salt and butter in the pan",
-    "the oven and the pan are hot",
-    "water the seed at the root",
-    "bread needs salt and flour",
-]
+from labelwise.learners.embedding import Standardizer
 
 
 def test_the_examples_of_the_docstrings_run():
@@ -48,42 +34,6 @@ def test_large_numbers_that_differ_little_keep_their_digits():
     np.testing.assert_allclose(np.diff(rows), 1 / np.arange(100.0).std(), rtol=1e-4)
 
 
-def test_texts_are_scikit_learns_directions_and_come_back_from_a_file(tmp_path):
-    rows = TfidfEmbedding.fit(TEXTS, directions=3)
-    counts = TfidfVectorizer(sublinear_tf=True).fit_transform(TEXTS)
-    wanted = TruncatedSVD(3, random_state=0).fit_transform(counts)
-    wanted = (wanted - wanted.mean(axis=0)) / (wanted - wanted.mean(axis=0)).std()
-    signs = np.sign((rows(TEXTS) * wanted).sum(axis=0))  # a direction may point either way
-    np.testing.assert_allclose(rows(TEXTS), wanted * signs, atol=1e-5)
-    rows.save(tmp_path / "e.npz")
-    again = TfidfEmbedding.load(tmp_path / "e.npz")
-    np.testing.assert_array_equal(again(["a rose", "pan"]), rows(["a rose", "pan"]))
-    with pytest.raises(BadInput, match="hold no words"):
-        TfidfEmbedding.fit(["!", "?"])
-
-
-@pytest.mark.parametrize("texts", [["same", "same"], ["one"], ["a rose", "a rose", "a rose"]])
-def test_texts_that_do_not_differ_give_rows_that_do_not_differ(texts):
-    rows = TfidfEmbedding.fit(texts)(texts)
-    assert np.isfinite(rows).all() and np.allclose(rows, rows[0])
-
-
-def test_sentence_transformers_are_asked_for_or_used(monkeypatch):
-    with pytest.raises(MissingDependency, match="'mini' needs sentence-transformers"):
-        encode_sentences(TEXTS, "mini")
-
-    class Encoder:
-        def __init__(self, name):
-            assert name == "mini"
-
-        def encode(self, texts, show_progress_bar):
-            return [[len(text), 1.0] for text in texts]
-
-    stand_in = types.SimpleNamespace(SentenceTransformer=Encoder)
-    monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
-    np.testing.assert_array_equal(encode_sentences(TEXTS, "mini")[:, 0], [len(t) for t in TEXTS])
-
-
 def test_columns_in_small_units_are_scaled_and_constant_ones_are_not():
     metres = np.random.default_rng(0).normal(3e-9, 1e-9, size=(200, 1))
     rows = Standardizer.fit(metres)(metres)
@@ -91,8 +41,3 @@ def test_columns_in_small_units_are_scaled_and_constant_ones_are_not():
     for constant in (0.0, 0.1, 1e-30, 1e9):
         values = np.full((7, 1), constant)
         assert Standardizer.fit(values).spread.item() == 1
-
-
-def test_a_text_unlike_all_that_were_looked_at_has_a_row_of_usual_size():
-    rows = TfidfEmbedding.fit(["a red rose", "a red rose"])
-    assert np.abs(rows(["a rose"])).max() < 10

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput
-from labelwise.learners.embedding import TfidfEmbedding
 from labelwise.simulate import make_plan
 from labelwise.simulate.own_splits import draw_stratified, split_own_data
 from tests.simulate.digits import DATA, TOPICS, texts
@@ -53,7 +53,7 @@ def test_seeds_differ_in_split_and_first_labels_and_repeat():
 
 def test_texts_become_numbers_by_the_words_of_the_pool_alone():
     pool, names = texts()
-    change = TfidfEmbedding.fit(np.array(pool, dtype=object))
+    change = TfidfEncoder.fit(np.array(pool, dtype=object))
     rows = change(np.array(["rose soil seed", "pan oven salt", "unseen words"], dtype=object))
     assert rows.shape[1] <= 24 and rows.dtype == np.float32
     all_rows = change(np.array(pool, dtype=object))
@@ -62,4 +62,4 @@ def test_texts_become_numbers_by_the_words_of_the_pool_alone():
     assert nearest == [0, 1]
     np.testing.assert_allclose(rows[2], change(np.array(["nothing"], dtype=object))[0])
     with pytest.raises(BadInput, match="hold no words"):
-        TfidfEmbedding.fit(np.array(["!", "?"], dtype=object))
+        TfidfEncoder.fit(np.array(["!", "?"], dtype=object))

@@ -48,10 +48,10 @@ from labelwise.campaign.folder.description import (
 from labelwise.campaign.folder.ingest import IngestResult, ingest_items
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import close_items, find_missing, update_missing
-from labelwise.campaign.folder.new_items import find_images
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.learner import Learner
+from labelwise.media.folders import find_images
 from labelwise.media.images import SIDE
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool

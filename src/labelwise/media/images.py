@@ -121,7 +121,7 @@ def read_images(
     return broken
 
 
-def read_image(file: Path, side: int, *, grey: bool) -> Arrays:
+def read_image(file: Path, side: int, *, grey: bool, smooth: bool = False) -> Arrays:
     """Decode an image to ``(channels, side, side)`` bytes.
 
     The aspect ratio is not kept. 16-bit images keep their upper 8 bits; animations their first
@@ -131,6 +131,8 @@ def read_image(file: Path, side: int, *, grey: bool) -> Arrays:
         file: any format that Pillow reads.
         side: of the square.
         grey: convert to greyscale.
+        smooth: interpolate (bicubic), which a pretrained network needs for small images, instead of
+            averaging whole pixels.
 
     Example:
         >>> import tempfile
@@ -140,18 +142,47 @@ def read_image(file: Path, side: int, *, grey: bool) -> Arrays:
         >>> read_image(path, 4, grey=True).ravel()[:3].tolist()
         [255, 255, 255]
     """
-    image, mode = _import_pillow().Image, "L" if grey else "RGB"
+    image = _import_pillow().Image
     try:
         with image.open(file) as picture:
-            picture.draft(mode, (2 * side, 2 * side))  # JPEG: decode at reduced size
-            upright = _import_pillow().ImageOps.exif_transpose(picture)
-            flat = _convert_to_bytes(upright, mode)
-            if flat.size != (side, side):
-                flat = flat.resize((side, side), image.Resampling.BOX)
-            pixels = np.asarray(flat)
+            # JPEG: decode at reduced size
+            picture.draft("L" if grey else "RGB", (2 * side, 2 * side))
+            return scale_image(picture, side, grey=grey, smooth=smooth)
     except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
         raise BadInput(_describe_error(error)) from error
+
+
+def scale_image(picture: Any, side: int, *, grey: bool, smooth: bool) -> Arrays:
+    """Turn a Pillow image upright and scale it to ``(channels, side, side)`` bytes."""
+    pillow = _import_pillow()
+    flat = _convert_to_bytes(pillow.ImageOps.exif_transpose(picture), "L" if grey else "RGB")
+    if flat.size != (side, side):
+        filters = pillow.Image.Resampling
+        flat = flat.resize((side, side), filters.BICUBIC if smooth else filters.BOX)
+    pixels = np.asarray(flat)
     return pixels[None] if grey else pixels.transpose(2, 0, 1)
+
+
+def convert_array(pixels: Any) -> Any:
+    """Convert an array to a Pillow image.
+
+    Args:
+        pixels: ``(h, w)``, ``(h, w, channels)`` or ``(channels, h, w)``, bytes or floats from 0
+            to 1.
+    """
+    array = np.asarray(pixels)
+    if array.ndim == 3 and array.shape[2] not in (1, 3, 4) and array.shape[0] in (1, 3, 4):
+        array = array.transpose(1, 2, 0)
+    array = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    if array.ndim not in (2, 3) or not array.size or (array.ndim == 3 and array.shape[2] > 4):
+        raise BadInput(f"an image has the shape (h, w) or (h, w, 3); got {np.shape(pixels)}")
+    if array.dtype.kind == "f":
+        if not ((array >= 0) & (array <= 1)).all():
+            raise BadInput("images of floats have values from 0 to 1; scale them, or give bytes")
+        array = np.rint(array * 255).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise BadInput(f"images are bytes (uint8) or floats from 0 to 1; got {array.dtype}")
+    return _import_pillow().Image.fromarray(np.ascontiguousarray(array))
 
 
 def _convert_to_bytes(picture: Any, mode: str) -> Any:
@@ -198,7 +229,7 @@ def _import_pillow() -> Any:
         import PIL.ImageOps
     except ImportError as error:
         raise MissingDependency(
-            f"reading images needs Pillow ({error}); run pip install 'labelwise[demo]'"
+            f"reading images needs Pillow ({error}); run pip install 'labelwise[encoders]'"
         ) from error
     return PIL
 
@@ -208,7 +239,7 @@ def _map_files(
 ) -> Iterator[T]:
     """Apply a function to all files in threads, in order; Pillow releases the GIL."""
     _import_pillow()
-    with _ignore_warnings(), ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
+    with ignore_pillow_warnings(), ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
         for first in range(0, len(files), _SIDE_BY_SIDE):
             part = files[first : first + _SIDE_BY_SIDE]
             yield from threads.map(work, part)
@@ -217,7 +248,7 @@ def _map_files(
 
 
 @contextmanager
-def _ignore_warnings() -> Iterator[None]:
+def ignore_pillow_warnings() -> Iterator[None]:
     """Ignore Pillow's warnings about metadata and size; unreadable files raise errors."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")

@@ -14,14 +14,15 @@ from labelwise.benchmark.jobs import BenchmarkJob, JobFailure
 from labelwise.benchmark.protocol import Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import SPLIT, DataSplit, SplitCache
+from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.files import read_json, write_json
-from labelwise.learners.embedding import Standardizer, TfidfEmbedding
+from labelwise.learners.embedding import Standardizer
 from labelwise.simulate.own_data import OwnData
 
 PREPARE: Mapping[str, Callable[[Arrays], Callable[[Arrays], Arrays]]] = {
     "images": Standardizer.fit,
     "numbers": Standardizer.fit,
-    "texts": TfidfEmbedding.fit,
+    "texts": TfidfEncoder.fit,
 }
 """By kind: fits the function that converts inputs to numbers, on the pool's inputs."""
 

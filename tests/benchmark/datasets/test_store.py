@@ -16,6 +16,7 @@ from labelwise.benchmark.datasets.entries import (
     split_test_items,
 )
 from labelwise.errors import BadInput
+from labelwise.media.packages import cache_folder
 from tests.benchmark.datasets.files import some_classes, some_images
 
 IMAGES = DatasetArrays(
@@ -116,12 +117,12 @@ def test_a_file_of_objects_is_not_unpickled(cache):
 
 def test_the_folder_is_the_users_choice(monkeypatch):
     monkeypatch.setenv("LABELWISE_DATA", "~/sets")
-    assert store.cache_folder() == Path.home() / "sets"
+    assert cache_folder() == Path.home() / "sets"
     monkeypatch.delenv("LABELWISE_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/x")
-    assert store.cache_folder() == Path("/var/x/labelwise")
+    assert cache_folder() == Path("/var/x/labelwise")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert store.cache_folder() == Path.home() / ".cache" / "labelwise"
+    assert cache_folder() == Path.home() / ".cache" / "labelwise"
 
 
 def test_the_same_items_are_held_out_every_time():

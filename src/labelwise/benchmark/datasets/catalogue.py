@@ -6,7 +6,8 @@ from importlib.resources import files
 from typing import Any
 
 from labelwise.benchmark.datasets import readers
-from labelwise.benchmark.datasets.entries import DataPackage, DatasetEntry, FileLayout
+from labelwise.benchmark.datasets.entries import DatasetEntry, FileLayout
+from labelwise.media.packages import DataPackage
 
 
 def _parse_catalogue(text: str) -> dict[str, DatasetEntry]:

