@@ -1,0 +1,824 @@
+r"""Greedy coverage (facility location): cover targets with similar picks.
+
+With :math:`m_j` the similarity of target :math:`j` to the most similar labelled or picked item,
+the next pick maximizes the gain
+
+.. math:: \frac1T \sum_j u_j \max(0, k(c, j) - m_j) ,
+
+a submodular function: gains only fall as items are picked, so old gains are upper bounds.
+
+Every block keeps an upper bound of each candidate's gain, from similarities in float32 that are
+rounded up. In a pass, a block brings its highest bounds up to date, until enough of them exceed all
+others, and proposes those candidates. Only targets whose :math:`m_j` has changed since count for
+that. The driver picks among the proposed candidates of all blocks until a bound of another
+candidate intervenes. Gains that decide are computed in float64 from the definition, over the
+targets that the candidate can improve; equal gains (`labelwise.arrays.comparable`) go to the
+smaller id. The picks are those of the plain greedy algorithm.
+
+Cost: one product of candidates and targets, ``n T d``, for the first bounds. If the similarities
+fit into `STORED_BYTES` they are kept, and later passes only read those of changed targets;
+otherwise later passes multiply the candidates that could win with the changed targets.
+
+Reference: M. Minoux, "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions",
+Optimization Techniques, 1978.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import (
+    Array,
+    Floats,
+    Ids,
+    comparable,
+    device,
+    float64,
+    largest,
+    like,
+    namespace,
+    row_noise,
+    squared_norms,
+    take,
+    to_numpy,
+)
+from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_choice, check_positive
+from labelwise.kernels.distance.farthest import sum_block
+from labelwise.kernels.distance.gaussian import median_distance
+from labelwise.kernels.linear.leverage import read_features
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
+from labelwise.strategy import Choice, Cost, Job, PickFacts
+from labelwise.threads import run_in_threads, split_range
+
+KEY = "coverage"
+KERNELS = ("cosine", "gaussian", "tophat")
+ALL_TARGETS, SAMPLED_TARGETS, TARGETS_PER_PICK = 20_000, 10_000, 10
+"""Up to 20,000 candidates are all targets; of more, 10,000 are, or 10 per pick."""
+STORED_BYTES, STORED_DEVICE_BYTES = 2 << 30, 16 << 30
+"""Largest matrix of similarities that is kept, in the memory of the host and of a GPU."""
+STORED_BUDGET = 64
+"""Smaller batches do not keep it: few candidates are multiplied again."""
+CHUNK, DEVICE_CHUNK = 1 << 23, 1 << 28
+"""Similarities computed at a time, on a CPU and on a GPU."""
+TILE, TILE_COLUMNS = 1 << 18, 2048
+"""Similarities added up at a time by one thread, so that they stay in its cache."""
+FEWEST, FEWEST_PER_BLOCK, MOST, WINDOW_BYTES = 256, 16, 8192, 128 << 20
+"""Candidates that all blocks together and each block propose in a pass, and the memory of their
+similarities."""
+LEAST_REFRESHED, MOST_REFRESHED = 1024, 1 << 14
+"""Candidates whose bounds are brought up to date first, and at a time."""
+AT_ONCE = 16
+"""Gains computed in float64 at a time."""
+NO_GAIN = 1e-9
+"""A gain of at most this is none."""
+COSINE_ROUNDING, GAUSSIAN_ROUNDING = 1e-6, 2.0**-22
+"""How far float32 may move a similarity."""
+SUM_ROUNDING, TIE = 2.0**-20, 2.0**-29
+"""Relative rounding of sums of float32 similarities, and of exact gains that may be equal."""
+TIED = 3e-7
+"""Bounds that differ by at most this part of the first gain may be those of equal rows."""
+
+
+@dataclass(frozen=True)
+class SimilarityKernel:
+    """A similarity from 0 to 1 of two rows.
+
+    Attributes:
+        kind: "cosine", the clipped cosine of centered rows; "gaussian", ``exp(-|x - y|^2 / s^2)``;
+            or "tophat", 1 up to a distance of ``s`` and 0 beyond.
+        mean: that rows are centered by, ``(d,)``.
+        width: ``s``.
+        power: of the cosine.
+    """
+
+    kind: str
+    mean: Floats
+    width: float = 1.0
+    power: float = 1.0
+
+    @property
+    def rounding(self) -> float:
+        """How far similarities of `compare` may be from exact ones."""
+        if self.kind == "cosine":
+            return COSINE_ROUNDING * max(self.power, 1.0)
+        return GAUSSIAN_ROUNDING if self.kind == "gaussian" else 0.0
+
+    def embed(self, features: Array) -> Array:
+        """Centered rows in float64, of length 1 for the cosine (or 0), in units of the width."""
+        xp = namespace(features)
+        rows = float64(features) - like(self.mean, features)
+        if self.kind != "cosine":
+            return rows / self.width
+        size = xp.max(xp.abs(rows), axis=1, keepdims=True) if rows.shape[1] else rows
+        # A row that equals the mean up to rounding has no direction.
+        scale = xp.max(xp.abs(float64(features)), axis=1, keepdims=True)
+        scale = xp.maximum(scale, xp.full_like(scale, float(np.abs(self.mean).max(initial=0.0))))
+        empty = size <= 2.0**-40 * scale
+        rows = rows / xp.where(empty, xp.ones_like(size), size)
+        norms = xp.sqrt(squared_norms(rows))[:, None]
+        return xp.where(empty, xp.zeros_like(rows), rows / xp.where(empty, 1.0 + norms, norms))
+
+    def prepare(self, features: Array) -> Array:
+        """`embed`, some rows at a time, in the precision that `compare` needs."""
+        xp = namespace(features)
+        dtype = xp.float32 if self.kind == "cosine" else xp.float64
+        step = max((1 << 16) // max(features.shape[1], 1), 64)
+        if not isinstance(features, np.ndarray):
+            return xp.astype(self.embed(features), dtype)
+        out = np.empty(features.shape, dtype=dtype)
+
+        def fill(span: slice) -> None:
+            out[span] = self.embed(features[span])
+
+        run_in_threads(fill, split_range(len(features), step))
+        return out
+
+    def compare(self, targets: Array, candidates: Array) -> Array:
+        """Similarities of prepared rows, ``(T, d)`` and ``(n, d)`` to ``(T, n)`` float32."""
+        xp = namespace(candidates)
+        return xp.astype(self._compare(targets, candidates), xp.float32, copy=False)
+
+    def compare_exactly(self, targets: Floats, candidates: Floats) -> Floats:
+        """Similarities of embedded rows in float64, ``(T, n)``."""
+        return np.asarray(self._compare(targets, candidates))
+
+    def compare_pairs(self, left: Floats, right: Floats) -> Floats:
+        """Similarity of every embedded row with the row at the same position, ``(n,)``."""
+        if self.kind == "cosine":
+            return np.asarray(np.clip(np.vecdot(left, right), 0, 1) ** self.power)
+        difference = left - right
+        return np.asarray(np.exp(-np.vecdot(difference, difference)))
+
+    def _compare(self, targets: Array, candidates: Array) -> Array:
+        xp = namespace(candidates)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # flags set by BLAS
+            inner = xp.matmul(targets, xp.matrix_transpose(candidates))
+        if self.kind == "cosine":
+            return inner if self.power == 1 else _clip(inner, 0.0, 1.0) ** self.power
+        inner *= -2
+        inner += squared_norms(targets)[:, None]
+        inner += squared_norms(candidates)[None, :]
+        if self.kind == "gaussian":
+            return xp.exp(-_clip(inner, 0.0, math.inf))
+        return xp.astype(inner <= 1 + 2.0**-30, inner.dtype)
+
+
+def _clip(values: Array, low: float, high: float) -> Array:
+    if isinstance(values, np.ndarray):
+        return np.clip(values, low, high, out=values)
+    return namespace(values).clip(values, low, high)
+
+
+def fit_kernel(
+    shards: Shards,
+    labelled: Rows | None,
+    kind: str,
+    width: float | None = None,
+    power: float = 1.0,
+) -> SimilarityKernel:
+    """The kernel of a pool: its mean in one pass, and the width of a Gaussian.
+
+    Args:
+        shards: the candidates, with ``features``.
+        labelled: labelled rows, which count for the mean.
+        kind: one of `KERNELS`.
+        width: None for a Gaussian of the median distance between candidates.
+        power: of the cosine.
+    """
+    total, count = shards.sum(sum_block, read_features), len(shards)
+    if labelled is not None:
+        known = to_numpy(float64(labelled["features"]))
+        total, count = total + known.sum(axis=0), count + len(known)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.asarray(total / count)
+    if not np.isfinite(mean).all():
+        raise BadInput("the sum of the features is infinite; multiply all features by 1e-100")
+    if kind == "gaussian" and width is None:
+        ids = choose_by_hash(shards.ids, WIDTH_ITEMS, WIDTH_STREAM)
+        width = median_distance(to_numpy(float64(shards.rows(ids)["features"])))
+    return SimilarityKernel(kind, mean, 1.0 if width is None else width, power)
+
+
+WIDTH_ITEMS, WIDTH_STREAM = 1000, 1
+"""Items whose median distance is the default width, and the noise stream that chooses them."""
+
+
+def choose_by_hash(ids: Ids, count: int, *stream: int) -> Ids:
+    """The ``count`` items of smallest `row_noise` for seed 0 (or all), in the order of ids."""
+    ids = np.sort(ids)
+    if count >= len(ids):
+        return ids
+    noise = row_noise(0, ids, *stream)
+    return np.sort(ids[np.lexsort((ids, noise))[:count]])
+
+
+def count_targets(items: int, budget: int) -> int:
+    """Number of targets for a number of candidates and of picks."""
+    if items <= ALL_TARGETS:
+        return items
+    return min(items, max(SAMPLED_TARGETS, TARGETS_PER_PICK * budget))
+
+
+@dataclass(frozen=True)
+class CoverageTargets:
+    """The items to cover, in the order of ids.
+
+    Attributes:
+        kernel: compares rows.
+        ids: ``(T,)``.
+        prepared: rows for `SimilarityKernel.compare`, ``(T, d)``.
+        sampled: whether there are candidates that are no targets. The similarity of a candidate to
+            itself then does not count, or targets would have an advantage.
+    """
+
+    kernel: SimilarityKernel
+    ids: Ids
+    prepared: Array
+    sampled: bool
+
+    def find_own(self, ids: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Pairs of positions: of a target, and of the candidate that is the same item."""
+        places = np.searchsorted(self.ids, ids)
+        places[places == len(self.ids)] = 0
+        mine = np.flatnonzero(self.ids[places] == ids)
+        return places[mine], mine
+
+    def move(self, other: Array) -> "CoverageTargets":
+        """The targets in the library and on the device of another array."""
+        if isinstance(other, np.ndarray):
+            return self
+        return replace(self, prepared=like(self.prepared, other))
+
+    def compare(self, rows: Array, ids: Ids, some: NDArray[np.intp] | None = None) -> Array:
+        """Similarities of targets with prepared candidates, ``(T, n)`` float32.
+
+        Args:
+            rows: ``(n, d)``.
+            ids: ``(n,)`` of the candidates.
+            some: sorted positions of targets; all if None.
+        """
+        targets = self.prepared if some is None else take(self.prepared, some)
+        values = self.kernel.compare(targets, rows)
+        mine, candidates = self.find_own(ids)
+        if some is not None:
+            places = np.searchsorted(some, mine)
+            places[places == len(some)] = 0
+            found = some[places] == mine if len(some) else np.zeros(len(mine), dtype=bool)
+            mine, candidates = places[found], candidates[found]
+        if len(mine):
+            values[_index(mine, values), _index(candidates, values)] = 0.0 if self.sampled else 1.0
+        return values
+
+
+def _index(positions: NDArray[np.intp], other: Array) -> Any:
+    return positions if isinstance(other, np.ndarray) else like(positions, other)
+
+
+def sum_clipped(
+    values: Array,
+    low: Floats,
+    height: Floats | None,
+    weights: Floats,
+    some: NDArray[np.intp] | None = None,
+) -> Floats:
+    """``sum_j weights_j min(max(values_jc - low_j, 0), height_j)`` for every column ``c``.
+
+    Args:
+        values: ``(T, n)`` float32.
+        low: ``(T,)``.
+        height: ``(T,)``; None for infinity.
+        weights: ``(T,)``, not negative.
+        some: positions of rows of ``values`` that the other arguments are for; all if None.
+
+    Returns:
+        ``(n,)`` float64 on the host.
+    """
+    floor, factors = (like(part.astype(np.float32), values) for part in (low, weights))
+    ceiling = None if height is None else like(height.astype(np.float32), values)
+    if not isinstance(values, np.ndarray):
+        xp = namespace(values)
+        values = values if some is None else take(values, some)
+        values = xp.clip(values - floor[:, None], 0, None)
+        if ceiling is not None:
+            values = xp.minimum(values, ceiling[:, None])
+        return np.asarray(to_numpy(xp.matmul(float64(factors), float64(values))))
+    count = values.shape[1]
+    width = min(count, TILE_COLUMNS) or 1
+    step = max(TILE // width, 16)
+
+    def add_columns(span: slice) -> Floats:
+        total = np.zeros(span.stop - span.start)
+        for first in range(0, len(low), step):
+            rows = slice(first, first + step)
+            part = values[rows if some is None else some[rows], span]
+            part = np.subtract(part, floor[rows, None])
+            np.maximum(part, 0, out=part)
+            if ceiling is not None:
+                np.minimum(part, ceiling[rows, None], out=part)
+            total += factors[rows] @ part  # float32 within a tile, float64 across tiles
+        return total
+
+    return np.concatenate(run_in_threads(add_columns, split_range(count, width)))
+
+
+@dataclass
+class BlockCoverage:
+    """What a block keeps; arrays have one entry per candidate.
+
+    Attributes:
+        targets: on the device of the rows.
+        weights: ``(T,)``, divided by their number.
+        bounds: upper bounds of the gains; minus infinity for picks.
+        known: number of the pass that the bound belongs to; -1 for an infinite bound.
+        covered: coverage of the targets in every pass, ``(T,)`` each.
+        stored: similarities with all targets, ``(T, c)`` per chunk of candidates, or None.
+        tied: bounds that differ by less may be those of equal rows.
+    """
+
+    targets: CoverageTargets
+    weights: Floats
+    bounds: Floats
+    known: NDArray[np.int32]
+    stored: list[Array] | None
+    covered: list[Floats] = field(default_factory=list)
+    tied: float = 0.0
+
+    @property
+    def chunk(self) -> int:
+        """Candidates compared with all targets at a time."""
+        on_host = str(device(self.targets.prepared)) == "cpu"
+        return max((CHUNK if on_host else DEVICE_CHUNK) // max(len(self.weights), 1), 256)
+
+    def find_changed(self, since: int) -> NDArray[np.intp]:
+        """Targets whose coverage rose after the pass number ``since``."""
+        return np.flatnonzero(self.covered[-1] > self.covered[since])
+
+    def sum_gains(self, values: Array) -> Floats:
+        """Upper bounds of gains, from similarities with all targets."""
+        low = self.covered[-1] - self.targets.kernel.rounding
+        return sum_clipped(values, low, None, self.weights) * (1 + SUM_ROUNDING)
+
+    def sum_losses(
+        self, values: Array, changed: NDArray[np.intp], since: int, *, of_all: bool
+    ) -> Floats:
+        """Lower bounds of what gains lost after a pass.
+
+        Args:
+            values: similarities with the changed targets, or with all of them (``of_all``).
+            changed: sorted positions of the changed targets.
+            since: number of the pass.
+            of_all: see ``values``.
+        """
+        before, now = self.covered[since][changed], self.covered[-1][changed]
+        low, some = before + self.targets.kernel.rounding, changed if of_all else None
+        losses = sum_clipped(values, low, now - before, self.weights[changed], some)
+        return losses * (1 - SUM_ROUNDING)
+
+
+class PassMessage(NamedTuple):
+    """What blocks learn before a pass.
+
+    Attributes:
+        covered: ``(T,)`` coverage of the targets.
+        picked: ids of new picks.
+        ids: of candidates whose gains are known better.
+        bounds: upper bounds of these.
+        width: number of candidates that a block proposes.
+    """
+
+    covered: Floats
+    picked: Ids
+    ids: Ids
+    bounds: Floats
+    width: int
+
+
+class CoverageProposal(NamedTuple):
+    """Candidates of a block that may be picked next.
+
+    Attributes:
+        ids: ``(w,)``.
+        features: ``(w, d)`` on the host.
+        bounds: ``(w,)`` upper bounds of their gains.
+        outside: upper bound of the gains of all other candidates of the block.
+        untied: the same without those that tie with the best one and have larger ids.
+        tied: bounds that differ by less tie.
+        compared: number of similarities computed.
+    """
+
+    ids: Ids
+    features: NDArray[Any]
+    bounds: Floats
+    outside: float
+    untied: float
+    tied: float
+    compared: int
+
+
+def _start_block(shard: Shard, targets: CoverageTargets, weights: Floats, store: bool) -> None:
+    """Begin without bounds."""
+    count = len(shard)
+    targets = targets.move(shard.rows["features"])
+    known = np.full(count, -1, dtype=np.int32)
+    stored: list[Array] | None = [] if store else None
+    shard.state[KEY] = BlockCoverage(targets, weights, np.full(count, np.inf), known, stored)
+
+
+def _propose_candidates(shard: Shard, message: PassMessage) -> CoverageProposal:
+    """Bring the highest bounds of a block up to date, and propose their candidates."""
+    block: BlockCoverage = shard.state[KEY]
+    ids, features = shard.ids, shard.rows["features"]
+    block.covered.append(message.covered)
+    current = len(block.covered) - 1
+    if block.stored is not None:
+        compared = _refresh_stored(block, features, ids)
+    block.bounds[np.isin(ids, message.picked)] = -np.inf
+    if (known := np.isin(message.ids, ids)).any():
+        order = np.argsort(ids, kind="stable")
+        places = order[np.searchsorted(ids, message.ids[known], sorter=order)]
+        block.bounds[places] = np.minimum(block.bounds[places], message.bounds[known])
+        block.known[places] = current
+    if block.stored is None:
+        compared = _refresh_highest(block, features, ids, message.width)
+    bounds, width = block.bounds, message.width
+    block.tied = max(block.tied, TIED * float(bounds.max(initial=0.0)))
+    chosen, (outside, untied) = choose_highest(bounds, width, ids, block.tied)
+    rows = to_numpy(take(features, chosen))
+    return CoverageProposal(
+        ids[chosen], rows, bounds[chosen], outside, untied, block.tied, compared
+    )
+
+
+def choose_highest(
+    bounds: Floats, count: int, ids: Ids, tied: float
+) -> tuple[NDArray[np.intp], tuple[float, float]]:
+    """Positions of the highest bounds, and the highest bound of the others.
+
+    Of bounds that tie with the highest one, those of the smallest ids are chosen. The last number
+    leaves out the others of these.
+    """
+    highest = float(bounds.max(initial=-np.inf))
+    level = np.where(bounds >= highest - tied, np.inf, bounds)
+    chosen = largest(level, min(count, len(ids)), ids)
+    chosen = chosen[bounds[chosen] > -np.inf]
+    others = np.ones(len(ids), dtype=bool)
+    others[chosen] = False
+    outside = float(bounds[others].max(initial=-np.inf))
+    untied = float(bounds[others & (level < np.inf)].max(initial=-np.inf))
+    return chosen, (outside, untied)
+
+
+def _refresh_stored(block: BlockCoverage, features: Array, ids: Ids) -> int:
+    """Update all bounds from the stored similarities, which the first pass computes."""
+    assert block.stored is not None
+    current, spans = len(block.covered) - 1, split_range(len(ids), block.chunk)
+    block.known[:] = current
+    if current == 0:
+        for span in spans:
+            rows = block.targets.kernel.prepare(features[span])
+            block.stored.append(block.targets.compare(rows, ids[span]))
+            block.bounds[span] = block.sum_gains(block.stored[-1])
+        return len(ids) * len(block.weights)
+    changed = block.find_changed(current - 1)
+    if len(changed):
+        for span, values in zip(spans, block.stored, strict=True):
+            block.bounds[span] -= block.sum_losses(values, changed, current - 1, of_all=True)
+    return 0
+
+
+def _refresh_highest(block: BlockCoverage, features: Array, ids: Ids, width: int) -> int:
+    """Update the highest bounds until ``width`` of them reach all that are out of date."""
+    current, batch, compared = len(block.covered) - 1, max(2 * width, LEAST_REFRESHED), 0
+    while True:
+        fresh = block.bounds[block.known == current]
+        bar = fresh[np.argpartition(fresh, -width)[-width]] if len(fresh) >= width else -np.inf
+        stale = np.flatnonzero((block.known < current) & (block.bounds > bar))
+        if not len(stale):
+            return compared
+        if len(stale) > batch:
+            highest = np.argpartition(-block.bounds[stale], batch - 1)[:batch]
+            stale = np.sort(stale[highest])
+        compared += _refresh_rows(block, features, ids, stale)
+        batch *= 2
+
+
+def _refresh_rows(
+    block: BlockCoverage, features: Array, ids: Ids, positions: NDArray[np.intp]
+) -> int:
+    """Bring the bounds of some candidates up to date; the number of similarities computed."""
+    compared, current, targets = 0, len(block.covered) - 1, block.targets
+    for since in np.unique(block.known[positions]).tolist():
+        mine = positions[block.known[positions] == since]
+        changed = None if since < 0 else block.find_changed(since)
+        count = len(block.weights) if changed is None else len(changed)
+        if not count:
+            continue
+        step = min(max(block.chunk * len(block.weights) // count, 256), MOST_REFRESHED)
+        for span in split_range(len(mine), step):
+            some = mine[span]
+            rows = targets.kernel.prepare(take(features, some))
+            values = targets.compare(rows, ids[some], changed)
+            if changed is None:
+                block.bounds[some] = block.sum_gains(values)
+            else:
+                block.bounds[some] -= block.sum_losses(values, changed, since, of_all=False)
+        compared += len(mine) * count
+    block.known[positions] = current
+    return compared
+
+
+@dataclass
+class CoverageWindow:
+    """Proposed candidates and their similarities with all targets.
+
+    Attributes:
+        ids: ``(w,)``.
+        embedded: ``(w, d)`` rows in float64.
+        values: ``(T, w)`` similarities in float32.
+        bounds: ``(w,)`` upper bounds of the gains; minus infinity for picks.
+        exact: ``(w,)``, where the bound is the gain itself.
+        own: the position of the target that is the same item, or -1, ``(w,)``.
+        outside: upper bound of the gains of all other candidates.
+        untied: the same without those that tie with the best one and have larger ids.
+    """
+
+    ids: Ids
+    embedded: Floats
+    values: NDArray[np.float32]
+    bounds: Floats
+    exact: NDArray[np.bool_]
+    own: NDArray[np.intp]
+    outside: float
+    untied: float
+
+
+@dataclass
+class CoverageDriver:
+    """Picks among the candidates that blocks propose.
+
+    Attributes:
+        targets: on the host.
+        embedded: ``(T, d)`` their rows in float64.
+        covered: ``(T,)`` similarity to the most similar labelled or picked item.
+        on_device: whether the candidates are on a GPU.
+        ids: of the picks.
+        gains: of the picks.
+        passes: over the candidates.
+        compared: similarities computed by the blocks.
+    """
+
+    targets: CoverageTargets
+    embedded: Floats
+    covered: Floats
+    on_device: bool = False
+    ids: list[int] = field(default_factory=list)
+    gains: list[float] = field(default_factory=list)
+    passes: int = 0
+    compared: int = 0
+
+    def pick(self, shards: Shards, weights: Floats, budget: int) -> None:
+        """Pick until there are ``budget`` picks or no candidate has a gain.
+
+        Args:
+            shards: the candidates.
+            weights: ``(T,)`` of the targets.
+            budget: number of picks, with those made before.
+        """
+        count = max(len(self.covered), 1)
+        weights = weights / count
+        store = is_stored(len(shards), count, budget, on_device=self.on_device)
+        blocks = len(shards.map(_start_block, self.targets, weights, store))
+        most = int(np.clip(WINDOW_BYTES // (4 * count), FEWEST, MOST))
+        width, picked = FEWEST, np.array(self.ids, dtype=np.int64)
+        ids, bounds = np.empty(0, dtype=np.int64), np.empty(0)
+        while len(self.ids) < budget:
+            share = max(-(-width // blocks), FEWEST_PER_BLOCK)
+            message = PassMessage(self.covered.copy(), picked, ids, bounds, share)
+            proposals = shards.map(_propose_candidates, message)
+            self.passes += 1
+            self.compared += sum(one.compared for one in proposals)
+            window = self._open_window(proposals, width)
+            before = len(self.ids)
+            self._pick_in_window(window, weights, budget)
+            shards.progress("coverage", len(self.ids), budget)
+            picked = np.array(self.ids[before:], dtype=np.int64)
+            if max(window.outside, window.bounds.max(initial=0.0)) <= NO_GAIN:
+                return
+            left = window.bounds > -np.inf
+            ids, bounds = window.ids[left], window.bounds[left]
+            width = (
+                min(max(32 * len(picked), FEWEST), most) if len(picked) else min(2 * width, most)
+            )
+
+    def _open_window(self, proposals: list[CoverageProposal], width: int) -> CoverageWindow:
+        """Join the proposals of all blocks, at most the ``width`` best ones."""
+        ids, bounds = (np.concatenate([one[part] for one in proposals]) for part in (0, 2))
+        features = np.concatenate([one.features for one in proposals])
+        outside = max(one.outside for one in proposals)
+        untied = max(one.untied for one in proposals)
+        if len(ids) > width:
+            tied = max(one.tied for one in proposals)
+            kept, dropped = choose_highest(bounds, width, ids, tied)
+            outside, untied = max(outside, dropped[0]), max(untied, dropped[1])
+            ids, bounds, features = ids[kept], bounds[kept], features[kept]
+        embedded = self.targets.kernel.embed(features)
+        values = self.targets.compare(self.targets.kernel.prepare(features), ids)
+        own = np.full(len(ids), -1, dtype=np.intp)
+        targets, candidates = self.targets.find_own(ids)
+        own[candidates] = targets
+        exact = np.zeros(len(ids), dtype=bool)
+        return CoverageWindow(ids, embedded, values, bounds, exact, own, outside, untied)
+
+    def _pick_in_window(
+        self,
+        window: CoverageWindow,
+        weights: Floats,
+        budget: int,
+    ) -> None:
+        """Pick until a candidate outside of the window could be better."""
+        outside = window.untied
+        while len(self.ids) < budget:
+            best = self._find_best(window, weights, max(outside, NO_GAIN))
+            if best is None:
+                return
+            self.ids.append(int(window.ids[best]))
+            self.gains.append(float(window.bounds[best]))
+            self._cover(window, weights, best)
+            outside = window.outside
+
+    def _find_best(self, window: CoverageWindow, weights: Floats, above: float) -> int | None:
+        """Position of the candidate of the largest gain, if that is certain and above a number."""
+        while True:
+            exact = np.flatnonzero(window.exact & (window.bounds > -np.inf))
+            best: int | None = None
+            if len(exact):
+                gains = comparable(window.bounds[exact])
+                best = int(exact[np.lexsort((window.ids[exact], -gains))[0]])
+            bar = above if best is None else max(above, float(window.bounds[best]))
+            open_ones = np.flatnonzero(~window.exact & (window.bounds >= bar * (1 - TIE)))
+            if not len(open_ones):
+                certain = best is not None and window.bounds[best] > above * (1 + TIE)
+                return best if certain else None
+            order = np.argsort(-window.bounds[open_ones], kind="stable")
+            self._evaluate(window, weights, open_ones[order[: 1 if best is None else AT_ONCE]])
+
+    def _evaluate(self, window: CoverageWindow, weights: Floats, some: NDArray[np.intp]) -> None:
+        """Compute gains in float64, over the targets that the candidates may improve."""
+        rows, values = self._compare_exactly(window, some)
+        for place, candidate in enumerate(some.tolist()):
+            own = window.own[candidate]
+            if own >= 0:
+                values[rows == own, place] = 0.0 if self.targets.sampled else 1.0
+        gains = np.maximum(values - self.covered[rows, None], 0) * weights[rows, None]
+        window.bounds[some] = gains.sum(axis=0)
+        window.exact[some] = True
+
+    def _compare_exactly(
+        self, window: CoverageWindow, some: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], Floats]:
+        """Targets that some candidates may improve, and exact similarities with them."""
+        kernel = self.targets.kernel
+        low = (self.covered - kernel.rounding).astype(np.float32)
+        rows = np.flatnonzero((window.values[:, some] >= low[:, None]).any(axis=1))
+        own = window.own[some]
+        rows = np.union1d(rows, own[own >= 0])
+        targets = self.embedded if len(rows) == len(low) else self.embedded[rows]
+        return rows, kernel.compare_exactly(targets, window.embedded[some])
+
+    def _cover(self, window: CoverageWindow, weights: Floats, best: int) -> None:
+        """Count a pick: targets are covered better, and gains in the window fall."""
+        rows, values = self._compare_exactly(window, np.array([best]))
+        if window.own[best] >= 0:
+            values[rows == window.own[best]] = 1.0  # also for a row without a direction
+        before = self.covered[rows]
+        now = np.maximum(before, values[:, 0])
+        changed = now > before
+        rows, before, now = rows[changed], before[changed], now[changed]
+        self.covered[rows] = now
+        low = before + self.targets.kernel.rounding
+        losses = sum_clipped(window.values, low, now - before, weights[rows], rows)
+        window.bounds -= losses * (1 - SUM_ROUNDING)
+        window.bounds[best] = -np.inf
+        window.exact[:] = False
+
+
+def cover_labelled(targets: CoverageTargets, embedded: Floats, labelled: Rows | None) -> Floats:
+    """Similarity of every target to the most similar labelled item, ``(T,)`` float64."""
+    covered = np.zeros(len(targets.ids))
+    if labelled is None:
+        return covered
+    kernel, known = targets.kernel, to_numpy(labelled["features"])
+    prepared, exact = kernel.prepare(known), kernel.embed(known)
+    for span in split_range(len(covered), max(CHUNK // max(len(known), 1), 256)):
+        values = kernel.compare(prepared, targets.prepared[span])  # (m, t)
+        highest = values.max(axis=0)
+        if not kernel.rounding:
+            covered[span] = highest
+            continue
+        # What could be the largest is computed exactly; a similarity of 0 covers nothing.
+        close = (values >= highest - 2 * kernel.rounding) & (values > -kernel.rounding)
+        items, places = np.nonzero(close)
+        for part in split_range(len(items), 1 << 12):
+            pairs = kernel.compare_pairs(exact[items[part]], embedded[span][places[part]])
+            np.maximum.at(covered[span], places[part], pairs)
+    return covered
+
+
+def cover_greedily(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    kernel: SimilarityKernel,
+    weigh: Callable[[Rows], Floats] | None = None,
+) -> Choice:
+    """Pick ``budget`` candidates that cover the pool.
+
+    When no gain is left, targets count equally; when there is still none, the smallest ids follow.
+
+    Args:
+        shards: the candidates, with ``features``.
+        labelled: labelled rows, which cover targets from the start.
+        budget: number of picks.
+        kernel: compares rows.
+        weigh: from rows of targets to their weights ``(T,)``, not negative; None for ones.
+    """
+    count = count_targets(len(shards), budget)
+    ids = choose_by_hash(shards.ids, count)
+    rows = shards.rows(ids)
+    features = to_numpy(rows["features"])
+    targets = CoverageTargets(kernel, ids, kernel.prepare(features), count < len(shards))
+    embedded = kernel.embed(features)
+    covered = cover_labelled(targets, embedded, labelled)
+    on_device = str(device(rows["features"])) != "cpu"
+    driver = CoverageDriver(targets, embedded, covered, on_device)
+    weights = np.ones(count) if weigh is None else np.asarray(weigh(rows), dtype=np.float64)
+    driver.pick(shards, weights, budget)
+    weighted = len(driver.ids)
+    if weighted < budget and not (weights == 1).all():
+        driver.pick(shards, np.ones(count), budget)
+    info: dict[str, Any] = {
+        "candidates": len(shards),
+        "targets": count,
+        "covered": float(driver.covered.mean()) if count else 0.0,
+        "passes": driver.passes,
+        "products": round(driver.compared / max(count * len(shards), 1), 3),
+    }
+    if weigh is not None:
+        info["mean_weight"] = float(weights.mean()) if count else 0.0
+    covering = len(driver.ids)
+    if weighted < covering:
+        info["unweighted"] = f"picks from number {weighted + 1} on cover items of weight 0, too"
+    ids = np.array(driver.ids, dtype=np.int64)
+    if covering < budget:
+        info["without_gain"] = f"nothing was left to cover for the last {budget - covering} picks"
+        ids = np.concatenate([ids, np.setdiff1d(shards.ids, ids)[: budget - covering]])
+    gains = np.concatenate([driver.gains, np.zeros(len(ids) - covering)])
+    return Choice(ids, scores=gains, info=info)
+
+
+def check_kernel(job: Job) -> None:
+    """Reject a kernel, width or power out of range."""
+    options = job.options
+    check_choice("kernel", options["kernel"], KERNELS)
+    for name in ("sigma", "radius"):
+        if options[name] is not None:
+            check_positive(name, options[name])
+    if options["kernel"] == "tophat" and options["radius"] is None:
+        raise BadInput("kernel 'tophat' needs a radius; give the distance of similar items")
+    check_positive("power", options["power"])
+
+
+def estimate_coverage_cost(job: Job) -> Cost:
+    """The mean, the product with the targets, and passes for candidates that could still win."""
+    targets = count_targets(job.items, job.budget)
+    stored = 4.0 * targets * is_stored(job.items, targets, job.budget)
+    return Cost(
+        passes=(2, job.budget + 2),
+        usual=min(job.budget, 4 + job.budget // 16) + 2,
+        columns=targets * (1.0 if stored else 2.5),
+        item_bytes=72.0 + stored,
+        held_bytes=targets * (12.0 * job.width() + 8.0 * job.budget) + 2.0 * WINDOW_BYTES,
+        holds="its similarities with all targets" if stored else "",
+    )
+
+
+def is_stored(items: int, targets: int, budget: int, *, on_device: bool = False) -> bool:
+    """Whether the similarities of all candidates with all targets are kept."""
+    limit = STORED_DEVICE_BYTES if on_device else STORED_BYTES
+    return budget >= STORED_BUDGET and 4 * items * targets <= limit
+
+
+def explain_coverage(facts: PickFacts) -> str:
+    """Say how many items a pick represents that nothing labelled or picked before resembles."""
+    count = (facts.score or 0.0) * facts.info.get("candidates", 0)
+    if count < 1.5:
+        return "It resembles nothing that is labelled or was picked before it."
+    unsure = "uncertain " if facts.info.get("mean_weight", 1.0) < 0.999 else ""
+    items = f"about {count:,.0f} {unsure}unlabelled items"
+    return f"It represents {items} that no labelled item resembles."
