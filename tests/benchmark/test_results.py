@@ -78,7 +78,7 @@ def test_a_line_holds_the_documented_names_and_the_format(path):
     assert line["format"] == 1
     assert line["picks"] == [7, 5] and line["weights"] == [30.0, 10.5]
     assert line["seconds"]["select"] == 0.01 and line["higher_is_better"] is True
-    assert len(line) == 26
+    assert len(line) == 27
 
 
 @given(st.floats(), st.one_of(st.none(), st.floats()))

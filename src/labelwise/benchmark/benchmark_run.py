@@ -21,6 +21,7 @@ from labelwise.arrays import Floats, Ids
 from labelwise.benchmark import devices
 from labelwise.benchmark.batched import TrainingTask, fit_together
 from labelwise.benchmark.devices import Device, DeviceClock
+from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
 from labelwise.benchmark.models import ItemPool, ModelSet, make_models, make_picker
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey
@@ -33,9 +34,6 @@ from labelwise.selection.result import Selection
 from labelwise.strategies import get
 from labelwise.strategy import PastBatch
 from labelwise.theory.coverage import imbalance_ratio
-
-TRAINING, PICKING = 13, 17
-"""Random streams."""
 
 
 class ModelFactory(TypingProtocol):
@@ -377,12 +375,3 @@ def _identify_run(protocol: Protocol, entrant: Entrant, seed: int) -> dict[str, 
         "options": entrant.facts,
         "seed": seed,
     }
-
-
-def mix_seed(*numbers: int) -> int:
-    """One seed from several numbers.
-
-    >>> mix_seed(1, 0, TRAINING) != mix_seed(0, 1, TRAINING)
-    True
-    """
-    return int(np.random.SeedSequence(numbers).generate_state(1)[0])

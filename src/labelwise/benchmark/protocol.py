@@ -8,7 +8,7 @@ from typing import Any
 from labelwise.errors import BadInput, UnknownName
 from labelwise.strategies import get
 
-METRICS = {"accuracy": True, "mse": False, "imbalance": False}
+METRICS = {"accuracy": True, "mse": False, "rmse": False, "imbalance": False}
 """Metrics of benchmark runs, and whether higher is better."""
 
 WEIGHTS = ("none", "mean", "sum")
@@ -143,7 +143,9 @@ class Protocol:
 
     @property
     def network(self) -> str:
-        """The name of the network, or the number of networks or encoders."""
+        """The name of the network, the number of networks or encoders, or head and encoder."""
+        if "encoder" in self.settings:
+            return f"{self.learner['head']} on {self.settings['encoder'] or 'columns'}"
         if "encoders" in self.settings:
             return f"{len(self.settings['encoders'])} encoders"
         if len(self.networks) == 1:
@@ -163,9 +165,7 @@ class Protocol:
             return replace(self, scale=scale)
         chosen = self.scales[scale]
         changes = {"seeds": 3 if scale == "small" else self.seeds, **chosen.changes}
-        for name in ("learner", "settings"):  # these are merged
-            if name in changes:
-                changes[name] = {**getattr(self, name), **changes[name]}
+        changes = merge_mappings(self, changes)
         reduced = "; ".join(part for part in (self.reduced, chosen.reduced) if part)
         return replace(self, scale=scale, reduced=reduced, **changes)
 
@@ -186,8 +186,9 @@ class Protocol:
             return self.entrants
         found: dict[str, Entrant] = {}
         for name in names:
-            own = [entrant for entrant in self.entrants if entrant.strategy == get(name).name]
-            found.update({entrant.label: entrant for entrant in own or [Entrant(name)]})
+            own = [entrant for entrant in self.entrants if entrant.strategy == name]
+            chosen = own or [Entrant(get(name).name)]
+            found.update({entrant.label: entrant for entrant in chosen})
         return tuple(found.values())
 
 
@@ -204,6 +205,15 @@ def change_protocol(protocol: Protocol, **changes: Any) -> Protocol:
             near = difflib.get_close_matches(name, known, 1) or known
             raise UnknownName(f"a protocol has no {name!r}; did you mean {near[0]}?")
     return replace(protocol, **changes)
+
+
+def merge_mappings(protocol: Protocol, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes of fields in which ``learner`` and ``settings`` keep the keys that stay the same."""
+    merged = dict(changes)
+    for name in ("learner", "settings"):
+        if name in merged:
+            merged[name] = {**getattr(protocol, name), **merged[name]}
+    return merged
 
 
 def _check_weights(weights: str) -> None:

@@ -5,6 +5,7 @@ the next line is appended, and skipped, with a warning, when the file is read be
 damage is rejected with its line number. Infinity and NaN are written as text.
 """
 
+import gzip
 import json
 import math
 import os
@@ -50,6 +51,7 @@ class RoundResult:
         value: the measurement; the mean over the models where there are several.
         higher_is_better: direction of the metric.
         values: one measurement per model.
+        measures: further measures on the test set by name.
         options: the strategy's options that differ from its defaults.
         reduced: how the protocol was reduced compared with the paper; empty if it was not.
         validation_labels: labels spent on validation, not among ``labels``.
@@ -83,6 +85,7 @@ class RoundResult:
     value: float
     higher_is_better: bool = True
     values: tuple[float, ...] = ()
+    measures: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     reduced: str = ""
     validation_labels: int = 0
@@ -138,7 +141,7 @@ def append_result(path: Path | str, entry: RoundResult) -> None:
 
 
 def read_results(paths: Path | str | Iterable[Path | str]) -> list[RoundResult]:
-    """The rounds of one or several results files, in the order of the lines.
+    """The rounds of one or several results files (.gz too), in the order of the lines.
 
     A repeated round with the same labels, value and picks is used once, with a warning; with
     different ones it is rejected.
@@ -210,7 +213,7 @@ def _cut_torn_line(path: Path, file: BinaryIO) -> None:
 def _iterate_lines(path: Path) -> Iterator[tuple[int, RoundResult]]:
     if not path.is_file():
         raise BadInput(f"there is no results file {path}")
-    with path.open("rb") as file:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 warnings.warn(

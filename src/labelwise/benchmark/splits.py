@@ -163,7 +163,7 @@ def check_data(protocol: Protocol) -> None:
     if protocol.study is not None and protocol.dataset not in CATALOGUE:
         return  # the study generates it
     status = available().get(protocol.dataset)
-    if status is not None and not status.entry.shape:
+    if status is not None and not status.entry.shape and "encoder" not in protocol.settings:
         raise BadInput(f"{protocol.dataset} has texts, but networks need numbers; choose another")
     if status is None or not status.ready:
         load(protocol.dataset)  # raises with an explanation

@@ -210,8 +210,8 @@ def write_benchmark_report(
     if figures is not None:
         check_output_folder(figures)
     try:
-        from labelwise.benchmark.report.findings import BASELINES
         from labelwise.benchmark.report.page import write_report
+        from labelwise.rounds.default_strategies import REPORTED
     except ImportError as error:
         raise MissingDependency(
             f"the report needs matplotlib ({error}); run pip install 'labelwise[demo]'"
@@ -221,7 +221,7 @@ def write_benchmark_report(
     from labelwise.benchmark.results import read_results
 
     rounds = read_results(results)
-    names = tuple(baseline or BASELINES)
+    names = tuple(baseline or REPORTED)
     found = group_experiments(rounds, up_to=up_to)
     present = {name for entry in found for name in entry.strategies}
     if baseline and not present & set(baseline):

@@ -229,10 +229,9 @@ def run_demo(
 ) -> None:
     """Compare strategies on handwritten digits (about two minutes).
 
-    Starts with 20 labelled images, trains a small network, adds 10 labels,
-    trains again, and so on, for random and for several strategies. Prints how
-    many labels each needs to reach the final accuracy of random, and writes a
-    page with curves and images.
+    Labels 10 images, trains a linear model, labels 10 more, trains again, and so
+    on, for random and for several strategies. Prints how many labels each needs
+    to reach the final accuracy of random, and writes a page with curves and images.
     """
     try:
         from labelwise.demo.page import make_rows, render_demo_page

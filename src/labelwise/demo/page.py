@@ -24,8 +24,9 @@ from labelwise.benchmark.report.figures import (
     to_svg,
 )
 from labelwise.benchmark.statistics import Estimate
-from labelwise.demo.runs import BASELINE, DemoComparison, DemoPlan, DemoRun, group_accuracies
+from labelwise.demo.runs import DemoComparison, DemoPlan, DemoRun, group_accuracies
 from labelwise.pages import render_page
+from labelwise.rounds.default_strategies import BASELINE
 
 
 def render_demo_page(
@@ -106,21 +107,20 @@ def _draw_panel(plan: DemoPlan, entry: DemoComparison, curves: dict[str, Floats]
 
 
 def _list_picks(runs: Sequence[DemoRun]) -> list[tuple[str, list[tuple[str, int, str]]]]:
-    """The first labels, and the first batch of each strategy: image, digit and weight."""
+    """The first batch of each strategy: image, digit and weight."""
     images, digits = load_digits(return_X_y=True)
-    shown = [run for run in runs if run.seed == runs[0].seed]
-    strips: list[tuple[str, Any, Any]] = [
-        ("first labels, drawn at random", shown[0].first[0], None),
-        *((run.strategy, run.first[1], run.weights) for run in shown),
-    ]
     found = []
-    for name, rows, weights in strips:
-        shares = [""] * len(rows) if weights is None else [f"{weight:.0f}" for weight in weights]
+    for run in runs:
+        if run.seed != runs[0].seed:
+            continue
+        shares = [""] * len(run.first)
+        if run.weights is not None:
+            shares = [f"{weight:.0f}" for weight in run.weights]
         tiles = [
             (_encode_png(images[row]), int(digits[row]), share)
-            for row, share in zip(rows, shares, strict=True)
+            for row, share in zip(run.first, shares, strict=True)
         ]
-        found.append((name, tiles))
+        found.append((run.strategy, tiles))
     return found
 
 
@@ -131,18 +131,18 @@ def _encode_png(image: Floats) -> str:
 
 
 def _list_facts(plan: DemoPlan, seconds: float) -> list[str]:
-    packages = ("torch", "scikit-learn", "labelwise")
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
+    versions = ", ".join(
+        f"{name} {metadata.version(name)}" for name in ("scikit-learn", "labelwise")
+    )
     return [
         f"scikit-learn's handwritten digits: 1,797 images of 8 x 8 pixels. In every run "
         f"{plan.held_out} of them are held out, and accuracy is measured on those alone.",
-        f"A network with one hidden layer of 64 is trained from scratch after every batch of "
-        f"{plan.batch} labels, with the weights of the picks where a strategy gives them (scaled "
-        "to mean 1 within a batch). Strategies that read dual variables, such as ally, read a "
-        "second network, trained under constraints on the same labels; the measured network is "
-        "trained alike for all strategies.",
-        f"{plan.seeds} seeds. A seed fixes the split, the first {plan.start} labels and the start "
-        "of the training, the same for all strategies.",
+        f"A linear model on the pixels is trained after every batch of {plan.batch} labels, with "
+        "the weights of the picks where a strategy gives them (scaled to mean 1 within a batch). "
+        "The first batch is picked by the strategy, or at random if it needs a model. Strategies "
+        "that read gradients or dual variables read a small network trained on the same labels; "
+        "the measured model is trained alike for all strategies.",
+        f"{plan.seeds} seeds. A seed fixes the split and the training for all strategies.",
         "Labels needed: where the mean curve first reaches the final accuracy of random. Intervals "
         "are 95 % bootstrap intervals over the seeds, all strategies resampled together, with "
         "tails widened for few seeds. The best of several strategies looks a little better than "

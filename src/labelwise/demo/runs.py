@@ -1,12 +1,12 @@
 """The runs of the demo: buy labels for handwritten digits by several strategies, and compare.
 
-Every run starts with the same few labels, trains a small network, buys a batch that the strategy
-picks, trains again, and so on. Accuracy is measured on images that no run ever sees. The data come
-with scikit-learn, and every number is computed on the spot.
+Every run buys batch after batch and trains a linear model on the pixels. The first batch is picked
+by the strategy itself, or at random if it needs a model. Accuracy is measured on images that no run
+ever sees. The data come with scikit-learn, and every number is computed on the spot.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,21 +17,26 @@ from sklearn.datasets import load_digits
 
 from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.datasets.entries import Arrays
+from labelwise.benchmark.labelling_run import (
+    BatchChooser,
+    LabelledPool,
+    StrategyChooser,
+    buy_labels,
+    can_start_cold,
+)
+from labelwise.benchmark.protocol import Entrant
 from labelwise.benchmark.statistics import Estimate, bootstrap, labels_needed, mean_estimate
-from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.learners.primal_dual import PrimalDualLearner
-from labelwise.learners.small_networks import Perceptron
-from labelwise.learners.torch_learner import TorchLearner
+from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency
+from labelwise.learner import Label, Learner
+from labelwise.learners.linear_probe import LinearProbe
 from labelwise.pool.blocks import Progress
-from labelwise.pool.pool import Pool
-from labelwise.rounds import Round, adapt_options
+from labelwise.rounds import Round
+from labelwise.rounds.default_strategies import BASELINE, DEMONSTRATED
+from labelwise.selection.result import Selection
 from labelwise.strategies import get
-from labelwise.strategy import PastBatch
-
-BASELINE = "random"
 
 TRAINING: dict[str, Any] = {"epochs": 60, "lr": 0.01, "weight_decay": 1e-3, "batch_size": 256}
-"""All labels fit in one batch, so an epoch is one step."""
+"""Of the networks that some strategies read; all labels fit in one batch."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +45,15 @@ class DemoPlan:
 
     Attributes:
         strategies: names of the strategies to compare with random.
-        seeds: runs of each; a seed fixes the split, the first labels and the training.
-        start: labels at the start, drawn at random.
+        seeds: runs of each; a seed fixes the split and the training.
         batch: labels bought at a time.
         labels: labels at the end.
         held_out: images for measuring.
         workers: parallel processes.
     """
 
-    strategies: tuple[str, ...] = (
-        *("margin", "badge", "lewis", "sparse_greedy", "bss", "dynamics", "ally"),
-    )
+    strategies: tuple[str, ...] = DEMONSTRATED
     seeds: int = 12
-    start: int = 20
     batch: int = 10
     labels: int = 130
     held_out: int = 597
@@ -63,11 +64,8 @@ class DemoPlan:
             raise BadInput(f"an interval over seeds needs 2 seeds or more; got {self.seeds}")
         if self.workers < 1:
             raise BadInput(f"workers must be 1 or more; got {self.workers}")
-        bought = self.labels - self.start
-        if bought < self.batch or bought % self.batch:
-            raise BadInput(
-                f"labels must be {self.start} and some batches of {self.batch}; got {self.labels}"
-            )
+        if self.labels < 2 * self.batch or self.labels % self.batch:
+            raise BadInput(f"labels must be two or more batches of {self.batch}; got {self.labels}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +75,7 @@ class DemoPlan:
     @property
     def counts(self) -> Ids:
         """``(r,)``, the number of labels at each measurement."""
-        return np.arange(self.start, self.labels + 1, self.batch)
+        return np.arange(self.batch, self.labels + 1, self.batch)
 
 
 @dataclass(frozen=True)
@@ -88,15 +86,15 @@ class DemoRun:
         strategy: its name.
         seed: the seed.
         accuracies: ``(r,)``, on the held-out images.
-        first: row numbers of the first labels and of the first batch.
-        weights: ``(batch,)`` of the first batch, or None.
+        first: ``(batch,)``, row numbers of the first batch that the strategy picked.
+        weights: ``(batch,)`` of that batch, or None.
         notes: warnings of the strategy, each once.
     """
 
     strategy: str
     seed: int
     accuracies: Floats
-    first: tuple[Ids, Ids]
+    first: Ids
     weights: Floats | None
     notes: tuple[str, ...] = ()
 
@@ -141,47 +139,61 @@ def run_one(plan: DemoPlan, strategy: str, seed: int) -> DemoRun:
 
 def _buy_labels(plan: DemoPlan, strategy: str, seed: int) -> DemoRun:
     images, digits = load_digits(return_X_y=True)
-    images = images / 16
+    images = (images / 16).astype(np.float32)
     mixed = np.random.default_rng(seed).permutation(len(images))
-    held_out, rows = mixed[: plan.held_out], mixed[plan.held_out :]
-    pool = Pool(images[rows])
-    measured = Round(pool, TorchLearner(_make_network, **TRAINING))
-    # Dual variables come from a learner of their own; all strategies are measured alike.
-    read = measured
-    if "duals" in get(strategy).needs:
-        read = Round(pool, PrimalDualLearner(_make_network, epsilon=0.2, **TRAINING))
-    labels = {item: int(digits[rows[item]]) for item in range(plan.start)}
-    weights = np.ones(plan.start)
-    accuracies: list[float] = []
-    batches: list[PastBatch] = []
-    first: tuple[Ids, Floats | None] | None = None
-    for count in plan.counts:
-        measured.fit(labels, weights, seed=seed)
-        predicted = measured.learner.predict(images[held_out])  # type: ignore[attr-defined]
-        accuracies.append(float((predicted == digits[held_out]).mean()))
-        if count == plan.counts[-1]:
-            break
-        if read is not measured:
-            read.fit(labels, weights, seed=seed)
-        options = adapt_options(strategy, {}, read.make_history(batches, labels))
-        picked = read.select_batch(
-            strategy,
-            plan.batch,
-            labelled=list(labels),
-            options=options,
-            seed=1000 * seed + len(batches),
+    held_out, rows = mixed[: plan.held_out], np.sort(mixed[plan.held_out :])
+    pool = LabelledPool(rows, images[rows], digits[rows], images[held_out], digits[held_out], 10)
+    make_probe = partial(LinearProbe, classes=10)
+    chooser: BatchChooser = StrategyChooser(Entrant(strategy))
+    make_reader = _find_reader(strategy)
+    if make_reader is not None:
+        chooser = ReaderChooser(make_reader, chooser)
+    rounds = plan.labels // plan.batch
+    steps = list(
+        buy_labels(
+            pool, make_probe, chooser, batch=plan.batch, rounds=rounds, seed=seed, weighted=True
         )
-        first = first or (rows[picked.ids], picked.weights)
-        batches.append(PastBatch(strategy, options, tuple(picked.ids.tolist()), picked.info))
-        labels |= {item: int(digits[rows[item]]) for item in picked.ids.tolist()}
-        weights = np.concatenate([weights, picked.training_weights()])
-    assert first is not None
-    return DemoRun(strategy, seed, np.array(accuracies), (rows[: plan.start], first[0]), first[1])
+    )
+    own = steps[0 if can_start_cold(get(strategy)) else 1]
+    accuracies = np.array([step.measures["accuracy"] for step in steps])
+    return DemoRun(strategy, seed, accuracies, own.picks, own.weights)
 
 
-def _make_network() -> Perceptron:
-    """One hidden layer of 64; training takes a few hundredths of a second."""
-    return Perceptron(64, 64, 10)
+@dataclass(frozen=True)
+class ReaderChooser:
+    """Trains a learner of its own on the labels, which only the strategy reads."""
+
+    make_reader: Callable[[], Learner]
+    choose: BatchChooser
+
+    def __call__(
+        self, round_: Round, labels: Mapping[int, Label], budget: int, *, seed: int
+    ) -> Selection:
+        """The batch that the strategy picks by the other learner."""
+        read = Round(round_.pool, self.make_reader())
+        if labels:
+            read.fit(labels, seed=seed)
+        return self.choose(read, labels, budget, seed=seed)
+
+
+def _find_reader(strategy: str) -> Callable[[], Learner] | None:
+    """A network for a strategy that reads gradients or dual variables; None for the others."""
+    needs = set(get(strategy).needs)
+    if needs <= set(LinearProbe().offered()):
+        return None
+    try:
+        from labelwise.learners.primal_dual import PrimalDualLearner
+        from labelwise.learners.small_networks import Perceptron
+        from labelwise.learners.torch_learner import TorchLearner
+    except ImportError as error:
+        raise MissingDependency(
+            f"{strategy} reads a network and needs torch; run pip install 'labelwise[demo]', or "
+            "choose others with --strategy"
+        ) from error
+    make_network = partial(Perceptron, 64, 64, 10)
+    if "duals" in needs:
+        return partial(PrimalDualLearner, make_network, epsilon=0.2, **TRAINING)
+    return partial(TorchLearner, make_network, **TRAINING)
 
 
 def group_accuracies(runs: Sequence[DemoRun]) -> dict[str, Floats]:

@@ -23,8 +23,7 @@ from labelwise.benchmark.report.texts import MetricUnit, describe_coverage
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import Estimate, bootstrap, label_saving
 from labelwise.errors import BadInput
-
-BASELINE = "random"
+from labelwise.rounds.default_strategies import BASELINE
 
 
 @dataclass(frozen=True)

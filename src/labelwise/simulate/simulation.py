@@ -32,9 +32,10 @@ from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.runs import iterate_lines, read_known_lines, write_lines
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.pool.blocks import Progress
+from labelwise.rounds.default_strategies import BASELINE
 from labelwise.simulate.own_data import OwnData, check_own_data
 from labelwise.simulate.own_splits import OwnDataJob, load_data, mark_data, store_data
-from labelwise.simulate.savings import BASELINE, LabelSaving, compute_savings
+from labelwise.simulate.savings import LabelSaving, compute_savings
 from labelwise.strategies import get
 
 STRATEGIES = {

@@ -1,7 +1,8 @@
-"""The experiments of the papers: one TOML file per paper, found without a list.
+"""The experiments: one TOML file per paper or family, found without a list.
 
 Every table is an experiment with the fields of `Protocol`; ``base`` names an experiment of the same
-file whose fields it inherits. An entrant is the name of a strategy or a table of `Entrant` fields.
+file whose fields it inherits, where the keys of ``learner`` and ``settings`` are merged. An entrant
+is the name of a strategy or a table of `Entrant` fields.
 """
 
 import difflib
@@ -11,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from labelwise.benchmark.protocol import Entrant, Protocol, ProtocolScale
+from labelwise.benchmark.protocol import Entrant, Protocol, ProtocolScale, merge_mappings
 from labelwise.errors import UnknownName
 
 
@@ -55,7 +56,7 @@ def _parse_protocol(name: str, fields: dict[str, Any], known: dict[str, Protocol
     base = fields.pop("base", None)
     if base is None:
         return Protocol(name=name, **fields)
-    return replace(known[base], name=name, **fields)
+    return replace(known[base], name=name, **merge_mappings(known[base], fields))
 
 
 def _as_tuples(value: Any) -> Any:

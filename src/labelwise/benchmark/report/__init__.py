@@ -15,7 +15,7 @@ Writing is imported on demand, so that the analysis does not need matplotlib.
 import importlib
 from typing import Any
 
-__all__ = ["BASELINES", "repeat_commands", "write_figures", "write_report"]
+__all__ = ["repeat_commands", "write_figures", "write_report"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,9 +31,7 @@ from labelwise.benchmark.statistics import (
     saving_target,
     win_matrix,
 )
-
-BASELINES = ("random", "badge")
-"""Default baselines; the first one that was run is used in the summary."""
+from labelwise.rounds.default_strategies import REPORTED
 
 LEVEL = 0.05
 """Significance level of the tests, after correction."""
@@ -199,7 +197,7 @@ class CombinedFindings:
 
 
 def analyse_experiment(
-    experiment: ExperimentRuns, baselines: Sequence[str] = BASELINES
+    experiment: ExperimentRuns, baselines: Sequence[str] = REPORTED
 ) -> ExperimentFindings:
     """Compute all results of an experiment; the first baseline is used in the summary."""
     run = tuple(name for name in baselines if name in experiment.strategies)

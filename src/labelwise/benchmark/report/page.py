@@ -28,7 +28,6 @@ from labelwise.benchmark.report.figures import (
     to_svg,
 )
 from labelwise.benchmark.report.findings import (
-    BASELINES,
     CombinedFindings,
     ExperimentFindings,
     analyse_experiment,
@@ -56,13 +55,14 @@ from labelwise.benchmark.report.texts import (
 from labelwise.benchmark.results import RoundResult
 from labelwise.files import write_text
 from labelwise.pages import render_page
+from labelwise.rounds.default_strategies import REPORTED
 
 
 def write_report(
     rounds: Iterable[RoundResult],
     out: Path | str,
     *,
-    baselines: Sequence[str] = BASELINES,
+    baselines: Sequence[str] = REPORTED,
     up_to: int | None = None,
     title: str | None = None,
     commands: Sequence[str] | None = None,

@@ -7,6 +7,7 @@ first_query     labels at the start    seconds                  time of the firs
 growth          number of models       lewis_total              total weight, or sum of the ranks
 encoder_growth  number of encoders     lewis_total              the same for frozen encoders
 encoder_heads   labels                 accuracy                 linear layers on encoders
+frozen          labels                 accuracy or rmse         a head on frozen features
 ratio           epochs of training     approximation_ratio      R of random batches
 recovery        labels                 excess_error             least squares on few labels
 network         labels                 excess_error             a network on few labels
@@ -20,6 +21,7 @@ from labelwise.benchmark.devices import Device
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.studies.encoded import study_encoder_heads
+from labelwise.benchmark.studies.frozen import study_frozen
 from labelwise.benchmark.studies.growth import study_encoder_growth, study_growth
 from labelwise.benchmark.studies.network import study_network
 from labelwise.benchmark.studies.query import study_first_query
@@ -44,6 +46,7 @@ STUDIES = {
     "growth": Study(study_growth, lambda protocol: len(protocol.networks)),
     "encoder_growth": Study(study_encoder_growth, lambda it: len(it.settings["encoders"])),
     "encoder_heads": Study(study_encoder_heads, lambda protocol: protocol.rounds + 1),
+    "frozen": Study(study_frozen, lambda protocol: protocol.rounds + 1),
     "ratio": Study(study_ratio, lambda protocol: len(protocol.settings["epochs"])),
     "recovery": Study(study_recovery, _count_budgets),
     "network": Study(study_network, _count_budgets),

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from labelwise.benchmark.batched import fit_together
-from labelwise.benchmark.benchmark_run import PICKING, TRAINING, BatchSelector, mix_seed
+from labelwise.benchmark.benchmark_run import BatchSelector
 from labelwise.benchmark.devices import Device, DeviceClock
+from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult

@@ -1,0 +1,245 @@
+"""Tables of the frozen feature experiments, as Markdown.
+
+A learning curve is summarised by its means over the first, middle and last third of the rounds, and
+by the labels at which its mean over seeds reaches what random reaches with half and with all of its
+labels. Differences are paired by seed and tested by Student's t, corrected by Holm's method for all
+strategies of an experiment; ``*`` marks p of at most 0.05.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from labelwise.arrays import Floats
+from labelwise.benchmark.labelling_run import ORACLE
+from labelwise.benchmark.report.experiment import ExperimentRuns, group_experiments
+from labelwise.benchmark.report.findings import LEVEL, shared_seeds
+from labelwise.benchmark.results import read_results
+from labelwise.benchmark.statistics import correct_holm, labels_needed, paired_difference
+from labelwise.rounds.default_strategies import BASELINE
+
+THIRDS = ("first", "middle", "last")
+
+
+@dataclass(frozen=True)
+class PairedGain:
+    """A mean difference in the metric, positive if better, and its corrected p-value."""
+
+    value: float
+    p: float
+    seeds: int
+
+    def format(self, scale: float) -> str:
+        """The gain with its sign, and a star if it is significant."""
+        return f"{scale * self.value:+.2f}{'*' if self.p <= LEVEL else ''}"
+
+
+@dataclass(frozen=True)
+class CurveSummary:
+    """One strategy of an experiment.
+
+    Attributes:
+        strategy: its name, with options where there are several.
+        seeds: number of complete runs.
+        thirds: means over the thirds of the rounds.
+        needed: labels to match random with half and with all labels, on shared seeds; inf if never.
+        measures: means over the curve of further measures.
+        gains: over random and other strategies, whole curve.
+        first_gain: over random, first third.
+        oracle_share: gain over random as a share of the oracle's; nan without an oracle.
+    """
+
+    strategy: str
+    seeds: int
+    thirds: tuple[float, float, float]
+    needed: tuple[float, float]
+    measures: dict[str, float]
+    gains: dict[str, PairedGain]
+    first_gain: PairedGain | None
+    oracle_share: float
+
+
+def read_frozen(paths: Iterable[Path | str]) -> list[ExperimentRuns]:
+    """The experiments of results files."""
+    return group_experiments(read_results(paths))
+
+
+def summarise_curves(
+    experiment: ExperimentRuns, against: Sequence[str] = (BASELINE,)
+) -> list[CurveSummary]:
+    """Summaries of all strategies with a complete run, compared with those in ``against``."""
+    names = [name for name in experiment.strategies if experiment.is_complete(name).any()]
+    known = [name for name in against if name in names]
+    gains = {other: _compare_all(experiment, names, other, slice(None)) for other in known}
+    first = _compare_all(experiment, names, BASELINE, _third(experiment, 0))
+    found = []
+    for name in names:
+        curves = experiment.curves(name)[experiment.is_complete(name)]
+        low, middle, high = (float(curves[:, _third(experiment, part)].mean()) for part in range(3))
+        found.append(
+            CurveSummary(
+                name,
+                len(curves),
+                (low, middle, high),
+                _match_baseline(experiment, name),
+                _mean_measures(experiment, name),
+                {other: gains[other][name] for other in known if name in gains[other]},
+                first.get(name),
+                _share_of_oracle(experiment, name),
+            )
+        )
+    return found
+
+
+def format_experiment(experiment: ExperimentRuns, against: Sequence[str]) -> str:
+    """The table of one experiment."""
+    summaries = summarise_curves(experiment, against)
+    accuracy = experiment.higher_is_better
+    scale, digits = (100, 1) if accuracy else (1, 3)
+    half, last = _targets(experiment)
+    measures = [
+        name for name in (summaries[0].measures if summaries else {}) if name != experiment.metric
+    ]
+    head = [
+        "strategy",
+        "seeds",
+        *(f"{third} third" for third in THIRDS),
+        f"labels for {BASELINE}'s {half}",
+        f"for its {last}",
+        *(name.replace("_", " ") for name in measures),
+        *(f"over {name}" for name in against if name in experiment.strategies),
+        *(["of the oracle's gain"] if ORACLE in experiment.strategies else []),
+    ]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    order = sorted(summaries, key=lambda entry: -experiment.sign * sum(entry.thirds))
+    for entry in order:
+        cells = [
+            f"`{entry.strategy}`",
+            str(entry.seeds),
+            *(f"{scale * value:.{digits}f}" for value in entry.thirds),
+            *(_format_labels(value, last) for value in entry.needed),
+            *(f"{scale * entry.measures[name]:.{digits}f}" for name in measures),
+            *(
+                entry.gains[name].format(scale) if name in entry.gains else ""
+                for name in against
+                if name in experiment.strategies
+            ),
+        ]
+        if ORACLE in experiment.strategies:
+            share = entry.oracle_share
+            cells.append("" if np.isnan(share) else f"{100 * share:.0f} %")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def format_overview(experiments: Sequence[ExperimentRuns], strategies: Sequence[str]) -> str:
+    """Gains over random, in points: first third and, in brackets, the whole curve."""
+    shown = [name for name in strategies if any(name in own.strategies for own in experiments)]
+    lines = [
+        f"| data | seeds | {' | '.join(f'`{name}`' for name in shown)} |",
+        f"|---|---|{'---|' * len(shown)}",
+    ]
+    for experiment in experiments:
+        scale = 100 if experiment.higher_is_better else 1
+        found = {entry.strategy: entry for entry in summarise_curves(experiment)}
+        cells = []
+        for name in shown:
+            entry = found.get(name)
+            if entry is None or entry.first_gain is None:
+                cells.append("")
+                continue
+            whole = entry.gains[BASELINE].format(scale)
+            cells.append(f"{entry.first_gain.format(scale)} ({whole})")
+        seeds = {entry.seeds for entry in found.values()}
+        count = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+        name = experiment.name.removeprefix("frozen-")
+        lines.append(f"| {name} | {count} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _third(experiment: ExperimentRuns, part: int) -> slice:
+    """The rounds of the first, middle or last third."""
+    ends = np.linspace(0, len(experiment.labels), 4).round().astype(int)
+    return slice(int(ends[part]), int(ends[part + 1]))
+
+
+def _targets(experiment: ExperimentRuns) -> tuple[int, int]:
+    """Half and all labels of a curve, as measured."""
+    last = int(experiment.labels[-1])
+    half = int(experiment.labels[np.searchsorted(experiment.labels, last / 2)])
+    return half, last
+
+
+def _match_baseline(experiment: ExperimentRuns, name: str) -> tuple[float, float]:
+    if BASELINE not in experiment.strategies:
+        return np.nan, np.nan
+    shared = shared_seeds(experiment, name, BASELINE)
+    if not shared.any():
+        return np.nan, np.nan
+    base = experiment.curves(BASELINE)[shared].mean(axis=0)
+    own = experiment.curves(name)[shared].mean(axis=0)
+    places = np.searchsorted(experiment.labels, _targets(experiment))
+    half, whole = labels_needed(
+        experiment.labels,
+        np.stack([own, own]),
+        base[places],
+        higher_is_better=experiment.higher_is_better,
+    )
+    return float(half), float(whole)
+
+
+def _compare_all(
+    experiment: ExperimentRuns, names: Sequence[str], other: str, rounds: slice
+) -> dict[str, PairedGain]:
+    """Gains of all strategies over one, corrected for their number."""
+    pairs = {}
+    if other not in experiment.strategies:
+        return {}
+    for name in names:
+        shared = shared_seeds(experiment, name, other)
+        if name == other or name == ORACLE or not shared.any():
+            continue
+        own, base = (
+            experiment.curves(each)[shared][:, rounds].mean(axis=1) for each in (name, other)
+        )
+        higher = experiment.higher_is_better
+        pairs[name] = paired_difference(own, base, higher_is_better=higher)
+    corrected = correct_holm([pair.p_t for pair in pairs.values()])
+    return {
+        name: PairedGain(pair.gain.value, float(p), pair.seeds)
+        for (name, pair), p in zip(pairs.items(), corrected, strict=True)
+    }
+
+
+def _share_of_oracle(experiment: ExperimentRuns, name: str) -> float:
+    """Gain over random divided by the oracle's, on seeds that all three have."""
+    if name == BASELINE or not {ORACLE, BASELINE} <= set(experiment.strategies):
+        return np.nan
+    shared = shared_seeds(experiment, name, BASELINE, ORACLE)
+    if not shared.any():
+        return np.nan
+    means = [experiment.curves(each)[shared].mean() for each in (name, BASELINE, ORACLE)]
+    return float((means[0] - means[1]) / (means[2] - means[1]))
+
+
+def _mean_measures(experiment: ExperimentRuns, name: str) -> dict[str, float]:
+    lines = experiment.rounds[name]
+    names = lines[0].measures if lines else {}
+    return {key: float(np.mean([line.measures[key] for line in lines])) for key in names}
+
+
+def _format_labels(value: float, last: int) -> str:
+    if np.isnan(value):
+        return ""
+    return f"{value:.0f}" if np.isfinite(value) else f"over {last}"
+
+
+def mean_curves(experiment: ExperimentRuns, strategies: Sequence[str]) -> dict[str, Floats]:
+    """``(r,)``, the mean curve of each strategy over its complete runs."""
+    return {
+        name: experiment.curves(name)[experiment.is_complete(name)].mean(axis=0)
+        for name in strategies
+        if name in experiment.strategies and experiment.is_complete(name).any()
+    }

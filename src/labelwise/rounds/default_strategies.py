@@ -1,0 +1,25 @@
+"""The table of default strategies: what is used where nobody names a strategy.
+
+Keys are whether labels are values (a regression). The reasons are in
+``docs/decisions/defaults-from-results.md``.
+"""
+
+from collections.abc import Mapping
+
+BASELINE = "random"
+"""What every strategy is compared with, and the first batch of those that need a model."""
+
+DEFAULT: Mapping[bool, str] = {False: "badge", True: "random"}
+"""Strategy of a new campaign."""
+
+COMPARED: Mapping[bool, tuple[str, ...]] = {
+    False: ("margin", "badge", "typiclust", "k_center"),
+    True: ("k_center", "kmeans"),
+}
+"""Strategies that ``labelwise simulate`` compares with the default and with `BASELINE`."""
+
+REPORTED = (BASELINE, "badge")
+"""Strategies that a report compares the others with, as far as they were run."""
+
+DEMONSTRATED = ("margin", "badge", "lewis", "sparse_greedy", "bss", "dynamics", "ally")
+"""Strategies of ``labelwise demo``: well-known ones, and one or more of each paper."""

@@ -1,0 +1,82 @@
+"""The frozen feature experiments: pools of a seed, and lines that continue."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from labelwise.benchmark.labelling_run import ORACLE
+from labelwise.benchmark.protocols import experiments, get
+from labelwise.benchmark.results import append_result
+from labelwise.benchmark.runs import run_experiment
+from labelwise.benchmark.studies.frozen import draw_pool, thin_classes
+from labelwise.errors import BadInput
+from labelwise.strategies import get as get_strategy
+from tests.benchmark.tiny_runs import plain
+
+FROZEN = [entry for entry in experiments().values() if entry.study == "frozen"]
+DIGITS = replace(get("frozen-digits"), rounds=2)
+
+
+@pytest.mark.parametrize("protocol", FROZEN, ids=lambda entry: entry.name)
+def test_an_experiment_names_strategies_that_exist(protocol):
+    names = {entrant.strategy for entrant in protocol.entrants} - {ORACLE}
+    proposers = protocol.settings["oracle"]["proposers"]
+    for name in (*names, *proposers):
+        get_strategy(name)
+    assert protocol.start == protocol.batch and "random" in names
+
+
+def test_ten_sets_or_more_have_classes_and_six_have_values():
+    sets = {(entry.dataset, entry.metric) for entry in FROZEN}
+    assert sum(metric == "accuracy" for _, metric in sets) >= 10
+    assert sum(metric == "rmse" for _, metric in sets) >= 6
+
+
+def test_the_pool_of_a_seed_is_a_share_of_the_items_and_depends_on_the_seed():
+    first, second = draw_pool(DIGITS, 0), draw_pool(DIGITS, 1)
+    assert len(first.ids) == round(0.8 * 1437) == len(second.ids)
+    assert (np.diff(first.ids) > 0).all() and set(first.ids) != set(second.ids)
+    assert np.array_equal(first.test_inputs, second.test_inputs)
+    assert np.array_equal(draw_pool(DIGITS, 0).inputs, first.inputs)
+
+
+def test_copies_repeat_every_item_under_other_ids():
+    single, copied = draw_pool(DIGITS, 0), draw_pool(replace(DIGITS, copies=3), 0)
+    assert len(set(copied.ids)) == len(copied.ids) == 3 * len(single.ids)
+    assert np.array_equal(copied.inputs.reshape(3, *single.inputs.shape)[2], single.inputs)
+    assert np.array_equal(copied.targets, np.tile(single.targets, 3))
+
+
+def test_new_test_items_for_every_seed_leave_the_pool():
+    protocol = replace(get("frozen-diabetes"), settings={**get("frozen-diabetes").settings})
+    first, second = draw_pool(protocol, 0), draw_pool(protocol, 1)
+    assert not np.array_equal(first.test_inputs, second.test_inputs)
+    rows = {row.tobytes() for row in first.inputs}
+    assert not rows & {row.tobytes() for row in first.test_inputs}
+    assert len(first.ids) == round(0.8 * 354) and len(first.test_targets) == 88
+
+
+def test_a_long_tail_has_the_wanted_ratio_and_keeps_every_class():
+    targets = np.repeat(np.arange(5), 100)
+    kept = thin_classes(targets, np.arange(500), 50, np.random.default_rng(0))
+    counts = np.sort(np.bincount(targets[kept], minlength=5))
+    assert counts.tolist() == [2, 5, 14, 38, 100]
+    assert len(set(kept.tolist())) == len(kept)
+
+
+def test_lines_continue_after_an_interruption(tmp_path):
+    lines = run_experiment(DIGITS, tmp_path / "r.jsonl", strategies=["random", "margin"], seeds=1)
+    assert [line.labels for line in lines] == [10, 20, 30] * 2
+    assert all(line.value == line.measures["accuracy"] for line in lines)
+    assert all(len(line.picks) == 10 for line in lines)
+    part = tmp_path / "part.jsonl"
+    for line in lines[:4]:
+        append_result(part, line)
+    again = run_experiment(DIGITS, part, strategies=["random", "margin"], seeds=1)
+    assert plain(again) == plain(lines)
+
+
+def test_more_labels_than_items_are_refused():
+    with pytest.raises(BadInput, match="buys 2010 labels from a pool of 1150"):
+        draw_pool(replace(DIGITS, rounds=200), 0)
