@@ -267,7 +267,8 @@ def test_every_answer_forbids_scripts_of_others_framing_and_guessing_of_types():
     browser = client(plain(token=TOKEN))
     for answer in (browser.get("/"), browser.get("/?token=" + TOKEN), browser.get("/")):
         policy = answer.headers["Content-Security-Policy"]
-        assert "default-src 'none'" in policy and "script-src 'self';" in policy
+        assert "default-src 'none'" in policy
+        assert "script-src 'self';" in policy or "script-src" not in policy
         assert "unsafe" not in policy and "frame-ancestors 'none'" in policy
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["X-Frame-Options"] == "DENY"

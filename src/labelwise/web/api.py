@@ -7,6 +7,7 @@ pool; concurrent changes share a group commit.
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -206,7 +207,10 @@ def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Items:
     Items that the annotator holds already come first. There are fewer, or none, if no more wait.
     """
     accepted = site.accept_answers(by, (), body.count, lambda ledger, settings, now: ())
-    return bodies.Items(items=accepted.items)
+    if accepted.items:
+        return bodies.Items(items=accepted.items)
+    held = site.desk.look(lambda ledger: views.count_held(ledger, by.name, time.time()))
+    return bodies.Items(items=[], held=held)
 
 
 @changing.post("/labels", summary="Give labels and lease the next items, in one step")

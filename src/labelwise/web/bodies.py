@@ -193,10 +193,18 @@ class Item(BaseModel):
     rank: int | None = Field(default=None, description="Its rank in the batch, from 1.")
 
 
+class Held(BaseModel):
+    """Why an annotator gets no item: who has those that wait for a label."""
+
+    others: int = Field(description="Items that are leased to other people.")
+    answered: int = Field(description="Items that you labelled and another person has to.")
+
+
 class Items(BaseModel):
     """Items leased to this annotator, in the order in which to label them."""
 
     items: list[Item]
+    held: Held | None = Field(default=None, description="Given by /api/lend without any item.")
 
 
 class Accepted(Items):

@@ -14,6 +14,7 @@ A `RequestGuard` wraps the application. It checks, in this order:
 """
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import ipaddress
@@ -25,13 +26,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from html import escape
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from labelwise.errors import BadInput
@@ -400,4 +402,18 @@ def _refuse_visitor(scope: Scope, message: str) -> Response:
     ask = {"WWW-Authenticate": "Bearer"}
     if scope["path"].startswith("/api"):
         return refuse(401, message, ask)
-    return PlainTextResponse(message + "\n", status_code=401, headers=ask)
+    page, policy = _read_locked_page()
+    body = page.replace("MESSAGE", escape(message[:1].upper() + message[1:] + "."))
+    return HTMLResponse(body, status_code=401, headers={**ask, "Content-Security-Policy": policy})
+
+
+@cache
+def _read_locked_page() -> tuple[str, str]:
+    """The page of a visitor without a token, and its policy: one style sheet and one form."""
+    page = (Path(__file__).parent / "page" / "locked.html").read_text(encoding="utf-8")
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return page, (
+        f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    )

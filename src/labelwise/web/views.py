@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -20,6 +20,8 @@ from labelwise.web import bodies
 from labelwise.web.background import READY, WorkerReport
 
 KEYS = "1234567890"
+MOST_HELD = 1_000
+"""Number of waiting items that are looked at to explain why an annotator gets none."""
 
 
 class ItemPlace(NamedTuple):
@@ -68,6 +70,18 @@ def show_guess(place: ItemPlace) -> bodies.Guess | None:
         return None
     label, confidence = place.asked.guesses[place.rank]
     return bodies.Guess(label=label, confidence=confidence)
+
+
+def count_held(ledger: Ledger, by: str, now: float) -> bodies.Held:
+    """Who has the items that wait for a label, among the first `MOST_HELD`."""
+    others = answered = 0
+    for item in islice(ledger.waiting, MOST_HELD):
+        if by in ledger.votes.get(item, ()):
+            answered += 1
+        else:
+            leases = ledger.leases.get(item, {})
+            others += any(until > now and who != by for who, until in leases.items())
+    return bodies.Held(others=others, answered=answered)
 
 
 def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]:

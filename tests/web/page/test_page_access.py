@@ -231,3 +231,38 @@ def test_it_is_announced_when_no_item_is_left(make, visit):
     page.keyboard.press("7")
     live = page.locator("[aria-live=polite]")
     live.get_by_text("Every item is done. There is nothing left").wait_for(state="attached")
+
+
+# Elements whose focus ring would be cut off by the next box around them that scrolls.
+CLIPPED = """() => [...document.querySelectorAll(".choice, .tile, .text, .fields input")]
+  .filter((one) => one.checkVisibility()).filter((one) => {
+    one.focus({ focusVisible: true, preventScroll: false });
+    const style = getComputedStyle(one);
+    const ring = parseFloat(style.outlineWidth) + parseFloat(style.outlineOffset);
+    const scrolls = (box) => /auto|hidden|scroll/.test(getComputedStyle(box).overflowY);
+    let box = one.parentElement;
+    while (box && !scrolls(box)) box = box.parentElement;
+    if (!box) return false;
+    const [inner, outer] = [one.getBoundingClientRect(), box.getBoundingClientRect()];
+    return inner.left - ring < outer.left - 0.5 || inner.top - ring < outer.top - 0.5
+      || inner.right + ring > outer.right + 0.5;
+  }).map((one) => one.textContent)"""
+
+
+@pytest.mark.parametrize("view", ["label", "grid"])
+def test_the_focus_ring_is_not_cut_off(make, visit, view):
+    page = visit(make(12).url + f"#{view}")
+    page.locator(".choice").first.wait_for()
+    page.locator(".tile, .stage[data-item]").first.wait_for()
+    assert page.evaluate(CLIPPED) == []
+
+
+def test_a_visitor_without_the_token_can_enter_it(make, visit, start_server):
+    server = start_server(make(5).project.home, "--no-training", "--token", "open-sesame")
+    page = visit(server.url)
+    page.get_by_role("heading", name="This labelling page needs a token").wait_for()
+    assert page.evaluate("getComputedStyle(document.querySelector('main')).display") == "grid"
+    page.get_by_label("Token").fill("open-sesame")
+    page.keyboard.press("Enter")
+    shown(page)
+    assert page.url == server.url

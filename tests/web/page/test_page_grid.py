@@ -23,7 +23,7 @@ def test_a_click_and_a_shift_click_select_a_run_which_gets_one_class(make, visit
     labelling = make(40)
     page = open_grid(labelling, visit)
     shown = ids(page)
-    assert len(shown) == 40
+    assert 8 <= len(shown) <= 20
     tiles(page).nth(2).click()
     tiles(page).nth(6).click(modifiers=["Shift"])
     tiles(page).nth(4).click()  # once more: not this one
@@ -32,7 +32,8 @@ def test_a_click_and_a_shift_click_select_a_run_which_gets_one_class(make, visit
     page.keyboard.press("8")
     wait_saved(page)
     assert labelling.votes() == {item: {"Ada": "8"} for item in chosen}
-    until(lambda: ids(page) == [item for item in shown if item not in chosen])
+    kept = [item for item in shown if item not in chosen]
+    until(lambda: ids(page)[: len(kept)] == kept and not {*chosen} & {*ids(page)})
 
 
 def test_the_keyboard_alone_selects_and_labels(make, visit):
@@ -52,13 +53,21 @@ def test_an_undo_takes_the_whole_group_back(make, visit):
     page = open_grid(labelling, visit)
     shown = ids(page)
     page.keyboard.press("Control+a")
-    assert len(ids(page, selected=True)) == 30
+    assert ids(page, selected=True) == shown
     page.keyboard.press("5")
     wait_saved(page)
-    assert len(labelling.votes()) == 30
+    assert set(labelling.votes()) == set(shown)
     page.keyboard.press("u")
     until(lambda: labelling.votes() == {})
-    until(lambda: ids(page) == shown)
+    until(lambda: ids(page)[: len(shown)] == shown)
+
+
+def test_an_open_grid_leaves_items_to_others(make, visit):
+    labelling = make(20, batch=20)
+    page = open_grid(labelling, visit)
+    assert len(ids(page)) >= 8
+    with labelling.desk() as desk:
+        assert len(desk.lend("Bob", 20)) >= 8
 
 
 def test_a_class_without_a_selection_labels_nothing(make, visit):
@@ -72,7 +81,7 @@ def test_a_class_without_a_selection_labels_nothing(make, visit):
 def test_escape_and_the_buttons_change_the_selection(make, visit):
     page = open_grid(make(10), visit)
     page.get_by_role("button", name="Select all").click()
-    assert len(ids(page, selected=True)) == 10
+    assert len(ids(page, selected=True)) == tiles(page).count()
     page.keyboard.press("Escape")
     assert ids(page, selected=True) == []
 

@@ -1,5 +1,7 @@
 """Texts, numbers, many classes, classes that people name, and values instead of classes."""
 
+import pytest
+
 from tests.web.page.browsing import press_and_see, shown, until, wait_saved
 from tests.web.page.conftest import table
 
@@ -53,6 +55,11 @@ def test_a_value_is_typed_where_there_are_no_classes(make, visit, tmp_path):
     press_and_see(page, "Enter")
     wait_saved(page)
     assert labelling.votes() == {first: {"Ada": -3.25}}
+    press_and_see(page, "u")  # the field still has the focus, but letters are shortcuts
+    until(lambda: labelling.votes() == {})
+    page.keyboard.type("-3.25")
+    press_and_see(page, "Enter")
+    wait_saved(page)
     page.get_by_role("textbox", name="Value").fill("many")
     page.keyboard.press("Enter")
     page.wait_for_timeout(200)
@@ -94,6 +101,9 @@ def test_people_name_the_classes_where_the_campaign_has_none(make, visit, tmp_pa
     labelling = texts(make, tmp_path, classes=None)
     page, other = visit(labelling.url), visit(labelling.url, name="Bob")
     first = shown(page)
+    page.keyboard.type("slug")  # goes into the field, although s, l, u and g are shortcuts
+    assert page.get_by_placeholder("Name the first class").input_value() == "slug"
+    assert page.get_by_role("dialog").count() == 0 and "#" not in page.url
     page.get_by_placeholder("Name the first class").fill("spam")
     page.keyboard.press("Enter")
     press_and_see(page, "Enter")  # the new class has the focus
@@ -141,3 +151,19 @@ def test_a_picture_that_vanishes_is_passed_over_and_said(make, visit):
     assert labelling.ledger().labels[1] == "3"
     assert set(labelling.ledger().skipped) == {2}
     assert page.locator(".people").get_by_text("labelwise").count() == 0
+
+
+def test_a_long_text_scrolls_by_whole_lines_wherever_the_focus_is(make, visit, tmp_path):
+    page = visit(texts(make, tmp_path, ["A line of words. " * 1000] * 2, classes=["a", "b"]).url)
+    shown(page)
+    text = page.locator(".stage .text")
+    assert text.evaluate(
+        "(box) => box.clientHeight / parseFloat(getComputedStyle(box).lineHeight)"
+    ) == pytest.approx(12, abs=11.9) and text.evaluate(
+        "(box) => (box.clientHeight / parseFloat(getComputedStyle(box).lineHeight)) % 1"
+    ) == pytest.approx(0, abs=0.05)
+    page.get_by_text("Page Down for more").wait_for()
+    page.keyboard.press("PageDown")
+    until(lambda: text.evaluate("(box) => box.scrollTop") > 100)
+    page.keyboard.press("End")
+    page.get_by_text("Page Down for more").wait_for(state="detached")

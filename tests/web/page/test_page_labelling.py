@@ -3,6 +3,8 @@
 import statistics
 import time
 
+import pytest
+
 from tests.web.page.browsing import press_and_see, shown, until, wait_saved, wait_told
 from tests.web.page.conftest import KINDS
 
@@ -178,11 +180,46 @@ def test_the_page_says_why_an_item_was_chosen_and_how_far_the_batch_is(make, vis
     page.get_by_text("1 of 12").first.wait_for()
 
 
-def test_tiny_pictures_keep_their_hard_edges(make, visit):
+def size(page):
+    return page.locator(".stage img").evaluate("image => image.getBoundingClientRect().width")
+
+
+def test_small_pictures_are_smooth_and_enlarged_moderately(make, visit):
     page = visit(make(5).url)
-    picture = page.locator(".stage img.tiny")
-    assert picture.evaluate("image => getComputedStyle(image).imageRendering") == "pixelated"
-    assert picture.evaluate("image => image.getBoundingClientRect().width") == 320
+    picture = page.locator(".stage img")
+    assert picture.evaluate("image => getComputedStyle(image).imageRendering") == "auto"
+    assert size(page) == 160
+
+
+def test_a_picture_is_zoomed_moved_and_rotated_by_keyboard_wheel_and_buttons(make, visit):
+    page = visit(make(5).url)
+    shown(page)
+    page.get_by_role("button", name="Zoom in").wait_for()
+    page.wait_for_function("document.querySelector('.stage img').style.cursor === 'zoom-in'")
+    page.keyboard.press("+")
+    until(lambda: size(page) == pytest.approx(160 * 1.4, abs=1))
+    before = page.locator(".stage img").bounding_box()
+    page.keyboard.press("Shift+ArrowRight")
+    until(lambda: page.locator(".stage img").bounding_box()["x"] < before["x"] - 20)
+    page.keyboard.press("Escape")
+    until(lambda: size(page) == pytest.approx(160, abs=1))
+    page.locator(".stage img").hover()
+    page.mouse.wheel(0, -400)
+    until(lambda: size(page) > 170)
+    page.get_by_role("button", name="Rotate").click()
+    until(lambda: "rotate(90deg)" in page.locator(".stage img").get_attribute("style"))
+    press_and_see(page, "3")  # the next picture is as it was
+    assert size(page) == 160
+
+
+def test_the_guess_does_not_move_the_item(make, visit):
+    guesses = tuple((str(KINDS[item]), 0.83) for item in range(5))
+    page = visit(make(5, known={"guesses": guesses, "model": 1}).url)
+    shown(page)
+    before = page.locator(".stage").bounding_box()
+    page.keyboard.press("m")
+    page.get_by_text("The model's guess:").first.wait_for()
+    assert page.locator(".stage").bounding_box() == before
 
 
 def test_a_held_key_labels_one_item_only(make, visit):

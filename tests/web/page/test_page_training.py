@@ -82,6 +82,18 @@ def test_a_page_without_items_says_who_has_them(make, visit):
     ).wait_for()
 
 
+def test_who_labels_alone_is_never_told_of_other_people(make, visit):
+    labelling = make(20, asked=2, overlap=2)
+    script = """new MutationObserver(() => {
+      globalThis.lied ??= document.body?.textContent.includes("with other people") || undefined;
+    }).observe(document, { childList: true, subtree: true, characterData: true });"""
+    page = visit(labelling.url, script=script)
+    press_and_see(page, "1")
+    page.keyboard.press("2")
+    page.locator(".stage").get_by_text("2 items still need a label from another person").wait_for()
+    assert page.evaluate("globalThis.lied") is None
+
+
 def test_items_whose_loan_lapsed_come_to_who_waits_for_them(make, visit):
     labelling = make(20, asked=4, lend_seconds=3.0)
     with labelling.desk() as desk:

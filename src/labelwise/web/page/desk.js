@@ -6,7 +6,7 @@ import { loadPicture } from "./item.js";
 import { Outbox } from "./outbox.js";
 
 const AHEAD = 10; // items leased ahead, with pictures loaded, to bridge a server outage
-const AHEAD_IN_GRID = 40;
+const LEAST_IN_GRID = 8; // the grid leases a screenful, but leaves half of the items to others
 const LONG_LOOK = 5; // longest wait for a state change, in seconds
 const MOST_NAMED = 1000; // largest number of unsent answers reported when the page closes
 const FRESH = 30000; // milliseconds during which a late response may still contain a finished item
@@ -18,11 +18,13 @@ export class Desk extends EventTarget {
     this.lendSeconds = session.lend_seconds;
     this.items = [];
     this.grid = false;
+    this.screenful = LEAST_IN_GRID; // number of tiles that the grid shows without scrolling
     this.visit = 0; // number of times the page was restored after it was left
     this.ahead = this.#wanted(false);
     this.done = new Map(); // id -> time
     this.past = []; // groups of items labelled or skipped together, for undo
     this.state = null;
+    this.held = null;
     this.news = []; // [record length, number of labels] of responses newer than the state
     this.outbox = new Outbox(
       session.id,
@@ -52,19 +54,23 @@ export class Desk extends EventTarget {
 
   /** Number of items to lease ahead; in the single view, about a quarter of a batch at most. */
   #wanted(grid) {
-    return grid ? AHEAD_IN_GRID : Math.max(2, Math.min(AHEAD, Math.ceil(this.session.batch / 4)));
+    if (!grid) return Math.max(2, Math.min(AHEAD, Math.ceil(this.session.batch / 4)));
+    const half = Math.ceil((this.state?.batch?.waiting ?? this.session.batch) / 2);
+    return Math.min(this.screenful, Math.max(LEAST_IN_GRID, half));
   }
 
   /** Lease as many items as the view needs, and return surplus items. */
   async borrow(grid = this.grid) {
     if (this.left) return;
     this.grid = grid;
-    this.ahead = this.#wanted(grid);
     const { visit } = this;
+    if (grid) this.state ??= await get("/api/state").catch(() => null); // how many items wait
+    this.ahead = this.#wanted(grid);
     const surplus = this.items.splice(this.ahead).map((item) => item.id);
     try {
       if (surplus.length) await post("/api/return", { ids: surplus });
-      const { items } = await post("/api/lend", { count: this.ahead });
+      const { items, held } = await post("/api/lend", { count: this.ahead });
+      this.held = held; // who has the other items, if there is none for us
       if (visit === this.visit) this.receive(items); // not for a previous visit
       this.#reached();
     } catch (error) {

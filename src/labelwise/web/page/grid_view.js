@@ -19,6 +19,9 @@ export function GridView({ desk, undo }) {
   const selected = items.filter((item) => chosen.has(item));
   const reached = items.includes(stop) ? stop : items[0];
 
+  useLayoutEffect(() => {
+    desk.screenful = countTiles(grid.current);
+  }, []);
   const tiles = () => [...grid.current.querySelectorAll(".tile")];
   const focus = (item) => {
     setStop(item);
@@ -112,4 +115,11 @@ export function GridView({ desk, undo }) {
       <button type="button" onclick=${selectNone}>Select none</button>
     </div>
   </div>`;
+}
+
+/** The number of tiles that fit without scrolling; the server lends at most 50 items. */
+function countTiles(grid) {
+  const columns = getComputedStyle(grid).gridTemplateColumns.split(" ");
+  const side = parseFloat(columns[0]) || 112;
+  return Math.min(50, columns.length * Math.max(2, Math.floor(grid.clientHeight / (side + 8))));
 }

@@ -1,10 +1,12 @@
 // Display of an item: a picture, a text, or a row of numbers.
 
 import { tidy } from "./format.js";
-import { html, useLayoutEffect, useMemo, useRef } from "./html.js";
+import { html, useLayoutEffect, useListener, useMemo, useRef, useState } from "./html.js";
+import { useShortcuts } from "./keys.js";
+import { Viewer } from "./viewer.js";
 
-const TINY = 160; // smaller pictures (pixels per side) are scaled without smoothing
-const LARGEST_PIXEL = 40; // limits the scale: an 8 x 8 digit is shown at 320 pixels
+const ENLARGED = 6; // small pictures are enlarged by this factor,
+const SMALLEST = 160; // or until they are this wide or high; more is a blur
 const TRIES = 5;
 
 /** Start loading a picture; it is shown as soon as it is decoded. */
@@ -31,8 +33,7 @@ export function loadPicture(item) {
 
 function limitSize(image) {
   const side = Math.max(image.naturalWidth, image.naturalHeight);
-  image.classList.toggle("tiny", side < TINY);
-  image.style.maxWidth = image.style.maxHeight = `${LARGEST_PIXEL * side}px`;
+  image.style.maxWidth = image.style.maxHeight = `${Math.max(ENLARGED * side, SMALLEST)}px`;
 }
 
 /** A picture that was loaded before, so that it appears in the next frame. */
@@ -55,16 +56,39 @@ const Table = ({ columns }) =>
     </tbody>
   </table>`;
 
-/** An item in full size; long texts and tables can be scrolled. */
-export function FullItem({ item }) {
+/** A long text or table: Page Down, Page Up, Home and End scroll it, wherever the focus is. */
+function Scrolled({ children, ...rest }) {
+  const box = useRef();
+  const [more, setMore] = useState(false);
+  const look = () => {
+    const { scrollTop, scrollHeight, clientHeight } = box.current;
+    setMore(scrollHeight - clientHeight - scrollTop > 4);
+  };
+  useLayoutEffect(look, []);
+  useListener(window, "resize", look);
+  useShortcuts(({ key }) => {
+    const { clientHeight, scrollHeight } = box.current;
+    const line = parseFloat(getComputedStyle(box.current).lineHeight) || 24;
+    const page = Math.max(line, line * Math.floor(clientHeight / line - 1));
+    const distance = { PageDown: page, PageUp: -page, Home: -scrollHeight, End: scrollHeight }[key];
+    if (!distance || scrollHeight <= clientHeight) return false;
+    box.current.scrollBy({ top: distance });
+    return true;
+  });
+  return html`<div ref=${box} tabindex="0" onscroll=${look} ...${rest}>${children}</div>
+    ${more ? html`<p class="more soft">Page Down for more</p>` : null}`;
+}
+
+/** An item in full size. */
+export function FullItem({ item, numbers }) {
   if (isText(item))
-    return html`<div class="text" tabindex="0" dir="auto" role="article" aria-label="Text">${item.text}</div>`;
+    return html`<${Scrolled} class="text" dir="auto" role="article" aria-label="Text">${item.text}<//>`;
   if (item.columns)
-    return html`<div class="rows" tabindex="0" role="region" aria-label="Values">
+    return html`<${Scrolled} class="rows" role="region" aria-label="Values">
       <${Table} columns=${item.columns} />
-    </div>`;
+    <//>`;
   item.picture ??= loadPicture(item);
-  return html`<${Picture} picture=${item.picture} />`;
+  return html`<${Viewer} picture=${item.picture} address=${item.image} numbers=${numbers} />`;
 }
 
 /** An item in a tile. */

@@ -35,16 +35,21 @@ export const singleKeys = {
   },
 };
 
+const used = new WeakSet(); // key presses
+
 /**
- * Handle key presses that nothing else has used; `handle(event)` returns whether it used one.
- * A component's shortcuts come before those of the components around it.
+ * Handle key presses that nothing else has used; `handle(event)` returns true if it used one, or
+ * "type" if it moved the focus to a field that gets the key. A component's shortcuts come before
+ * those of the components around it.
  */
 export function useShortcuts(handle) {
   useListener(document, "keydown", (event) => {
-    if (event.defaultPrevented || document.querySelector("dialog[open]") || isTyping(event)) return;
+    if (used.has(event) || event.defaultPrevented || document.querySelector("dialog[open]") || isTyping(event)) return;
     if (event.altKey || ((event.ctrlKey || event.metaKey) && event.key !== "a")) return;
     const single = event.key.length === 1 && event.key !== " ";
     if (single && !singleKeys.on && event.key !== "?" && !event.ctrlKey && !event.metaKey) return;
-    if (handle(event) === true) event.preventDefault();
+    const result = handle(event);
+    if (result) used.add(event);
+    if (result === true) event.preventDefault();
   });
 }

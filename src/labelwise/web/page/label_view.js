@@ -57,11 +57,11 @@ export function LabelView({ desk, undo }) {
 
   return html`<div class="one${item ? "" : " empty"}">
     <div class="stage" data-item=${item?.id}>
-      ${item ? html`<${FullItem} key=${item.id} item=${item} />` : html`<${Waiting} desk=${desk} />`}
+      ${item ? html`<${FullItem} key=${item.id} item=${item} numbers=${desk.session.regression} />` : html`<${Waiting} desk=${desk} />`}
     </div>
-    <div class="about">
-      <p class="why">${item?.why ? `Why this one? ${item.why}` : ""}</p>
-      ${guess && guess.item === item ? html`<p class="guess">${guess.text}</p>` : null}
+    <div class="about stacked">
+      <p class="why${guess?.item === item ? " covered" : ""}">${item?.why ? `Why this one? ${item.why}` : ""}</p>
+      ${guess?.item === item && item ? html`<p class="guess">${guess.text}</p>` : null}
     </div>
     <${ClassBar} desk=${desk} choose=${label} />
     <div class="actions" role="group" aria-label="Actions">

@@ -61,7 +61,7 @@ export function ReviewView({ desk, undo }) {
   return html`<div class="one review${first ? "" : " empty"}">
     <div class="stage" data-item=${first?.id}>
       ${first
-        ? html`<${FullItem} key=${first.id} item=${first.item} />`
+        ? html`<${FullItem} key=${first.id} item=${first.item} numbers=${desk.session.regression} />`
         : html`<div class="waiting">
             <h2>No disagreements</h2>
             <p>Items that people label differently appear here, so that you can resolve them.</p>

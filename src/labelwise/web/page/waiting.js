@@ -17,7 +17,7 @@ export function Waiting({ desk }) {
   </div>`;
 }
 
-function explainWait({ state, away, outbox }) {
+function explainWait({ state, away, outbox, counted, held }) {
   const unsent = outbox.entries.length;
   if (away) {
     const kept = unsent
@@ -26,13 +26,20 @@ function explainWait({ state, away, outbox }) {
     return ["The server does not answer", `${kept}Retrying automatically.`];
   }
   if (!state) return ["One moment", "Loading the first items."];
+  const waiting = (state.batch?.waiting ?? 0) - counted; // the state may be older than our labels
   if (state.items && state.labelled + state.skipped >= state.items)
     return ["Every item is done", "There is nothing left to label in this pool."];
-  if (state.batch?.waiting)
+  if (waiting > 0 && held?.others)
     return [
       "Nothing left for you at the moment",
-      `The last ${count(state.batch.waiting, "item")} of this batch ${state.batch.waiting === 1 ? "is" : "are"} with other people. The next batch appears here automatically.`,
+      `The last ${count(held.others, "item")} of this batch ${held.others === 1 ? "is" : "are"} with other people. The next batch appears here automatically.`,
     ];
+  if (waiting > 0 && held?.answered)
+    return [
+      "You have labelled all items of this batch",
+      `${count(held.answered, "item")} still ${held.answered === 1 ? "needs" : "need"} a label from another person.`,
+    ];
+  if (waiting > 0) return ["One moment", "Loading the next items."];
   if (state.training.running)
     return [`Batch ${state.batch?.number ?? ""} is complete`, "The next one appears here automatically."];
   if (state.training.error)
