@@ -67,6 +67,22 @@ def test_a_strategy_without_that_property_cannot_pick_at_once():
         list(play_runs([run]))
 
 
+def test_an_own_network_is_measured_and_picks_like_the_one_beside_the_measured_network():
+    protocol = tiny(rounds=2)
+    cache = SplitCache(protocol, find_device("cpu"))
+    entrants = [Entrant("ally", own_network=own) for own in (False, True)]
+    plain, own = (BenchmarkRun(cache, entrant, 0) for entrant in entrants)
+    theirs, ours = list(play_runs([plain])), list(play_runs([own]))
+    assert [line.picks for line in ours] == [line.picks for line in theirs]
+    assert all(line.options == {"own_network": True} for line in ours)
+    assert all(line.seconds["train"] > 0 for line in ours)
+    test = cache.get(0)[1][1]
+    accuracy = float((own._picker.predict(test) == own._split.test_targets).mean())
+    assert ours[-1].values == (accuracy,)  # of the last round's primal-dual network
+    with pytest.raises(BadInput, match="random reads no learner of its own"):
+        BenchmarkRun(cache, Entrant("random", own_network=True), 0)
+
+
 def test_frozen_networks_only_learn_their_last_layers(tmp_path):
     protocol = change_protocol(
         get("lewis-fig3-finetune-casp").at("small").on("diabetes"),

@@ -142,6 +142,7 @@ class BenchmarkRun:
         self._split, items = splits.get(seed)
         self._models = make(self.protocol, entrant, self._split, splits.device, items)
         self._picker = make_picker(self.protocol, entrant, self._split, splits.device)
+        self._picker_round: int | None = None  # the round that it was trained for
         self._selector = BatchSelector(self.protocol, entrant, self._split, items[0])
         self._repeats = get(entrant.strategy).repeats_batches
         self._one_shot = entrant.one_shot or self.protocol.frozen
@@ -169,7 +170,7 @@ class BenchmarkRun:
         """Begin a round; returns its trainings."""
         self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         devices.reset_peak_memory(self._device)
-        return self._make_tasks()
+        return [] if self.entrant.own_network else self._make_tasks()
 
     def _make_tasks(self) -> list[TrainingTask]:
         places = self._split.find_positions(self._labelled())
@@ -190,8 +191,13 @@ class BenchmarkRun:
         """Measure the trained networks, buy a batch, and return the result."""
         imbalance = self._measure_imbalance()
         values = [imbalance or 0.0]
+        own = self._picker if self.entrant.own_network else None
+        if own is not None:
+            clock = DeviceClock(self._device)
+            self._fit_picker()
+            self._seconds["train"] = clock.lap()
         if self.protocol.metric != "imbalance":
-            values = self._models.measure(self._split.test_targets, self.protocol.metric)
+            values = self._models.measure(self._split.test_targets, self.protocol.metric, own)
         labels = len(self._first) + len(self._bought)
         picks, weights, size = self._bought[:0], None, None
         self._seconds |= {"represent": 0.0, "select": 0.0}
@@ -288,8 +294,11 @@ class BenchmarkRun:
         self._weights = np.concatenate([self._weights, shares])
 
     def _fit_picker(self) -> None:
-        """Train the network that only the strategy reads, like the measured one."""
+        """Train the network that only the strategy reads, once a round."""
         assert self._picker is not None
+        if self._picker_round == self.round:
+            return
+        self._picker_round = self.round
         task = self._make_tasks()[0]
         self._picker.fit(task.inputs, task.targets, task.weights, seed=task.seed)
 

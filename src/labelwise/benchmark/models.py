@@ -9,7 +9,8 @@ representation                                 source
 features, logits, probabilities, gradients     the measured network
 member_probabilities                           draws from the Laplace posterior of its last layer
 member_votes                                   the measured network at the ends of its later epochs
-duals                                          a second network, trained under constraints
+duals                                          a second network, trained under constraints; it is
+                                               also measured for entrants with ``own_network``
 =============================================  ====================================================
 
 In protocols with a variational last layer the members are its draws; in protocols with several
@@ -100,10 +101,11 @@ class ModelSet:
             for learner, pool, own in zip(self.learners.values(), self._pools, seeds, strict=True)
         ]
 
-    def measure(self, targets: Arrays, metric: str) -> list[float]:
-        """Accuracy or mean squared error of every network on the test items."""
+    def measure(self, targets: Arrays, metric: str, own: TorchLearner | None = None) -> list[float]:
+        """Accuracy or mean squared error of every network, or of ``own``, on the test items."""
         found = []
-        for learner, test in zip(self.learners.values(), self._tests, strict=True):
+        learners: list[TorchLearner] = [own] if own is not None else [*self.learners.values()]
+        for learner, test in zip(learners, self._tests, strict=True):
             predicted = learner.predict(test)
             errors = np.square(predicted - targets) if metric == "mse" else predicted == targets
             found.append(float(errors.mean()))
@@ -164,9 +166,11 @@ def make_picker(
 ) -> PrimalDualLearner | None:
     """The network that a strategy reads instead of the measured one, or None."""
     if "duals" not in get(entrant.strategy).needs:
-        if entrant.learner:
+        if entrant.learner or entrant.own_network:
             raise BadInput(f"{entrant.strategy} reads no learner of its own to set options of")
         return None
+    if entrant.own_network and protocol.frozen:
+        raise BadInput(f"{protocol.name} measures linear models; leave own_network out")
     if len(protocol.networks) > 1:
         raise BadInput(f"{entrant.strategy} reads one network; {protocol.name} has several")
     name = protocol.networks[0]

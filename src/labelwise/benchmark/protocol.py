@@ -26,6 +26,8 @@ class Entrant:
         weights: how training uses its weights, if not as in the protocol.
         one_shot: select everything with the representations of round 0, as if all labels were
             bought at once; the rounds then show smaller budgets.
+        own_network: measure the network that only this strategy reads (for duals the primal-dual
+            network, as the paper does) instead of one trained like those of all strategies.
     """
 
     strategy: str
@@ -33,6 +35,7 @@ class Entrant:
     learner: Mapping[str, Any] = field(default_factory=dict)
     weights: str | None = None
     one_shot: bool = False
+    own_network: bool = False
 
     def __post_init__(self) -> None:
         if self.weights is not None:
@@ -52,6 +55,8 @@ class Entrant:
             found["weights"] = self.weights
         if self.one_shot:
             found["one_shot"] = True
+        if self.own_network:
+            found["own_network"] = True
         return found
 
     @property
