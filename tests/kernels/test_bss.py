@@ -527,3 +527,20 @@ def test_the_matrix_may_be_decomposed_elsewhere():
         there.add(row, 0.3 / values[0])
     assert there.renewals == here.renewals > 3
     np.testing.assert_allclose(there.matrix(), here.matrix(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"gamma": 0.3}, {"budget": 60}])
+def test_a_distribution_is_what_the_weighted_draws_represent(options):
+    rng = np.random.default_rng(0)
+    pool, masses = rng.normal(size=(200, 4)), rng.uniform(0.2, 3, size=200)
+    ids, weights, info = randomized_bss(pool, **options, distribution=masses, seed=1)
+    whole = 200 * (pool * (masses / masses.sum())[:, None]).T @ pool
+    drawn = (pool[ids] * weights[:, None]).T @ pool[ids]
+    values = np.sort(np.linalg.eigvals(np.linalg.solve(whole, drawn)).real)
+    np.testing.assert_allclose(values, info["spectrum"], rtol=1e-8)
+    low, high = info["spectrum_bounds"]
+    assert low - 1e-9 <= values[0] and values[-1] <= high + 1e-9
+    even = randomized_bss(pool, **options, distribution=np.ones(200), seed=1)
+    assert even[0].tolist() == randomized_bss(pool, **options, seed=1)[0].tolist()
+    with pytest.raises(BadInput, match="one number per row of V"):
+        randomized_bss(pool, **options, distribution=masses[1:], seed=1)

@@ -6,9 +6,10 @@ import pytest
 import labelwise
 from labelwise import Selection
 from labelwise.errors import BadInput, UnknownName
+from labelwise.kernels.linear.leverage import read_features, whiten
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.theory import spectrum
-from labelwise.theory.spectrum import weighted_spectrum
+from labelwise.theory.spectrum import near_orthonormality, weighted_spectrum
 from tests.conftest import make_features
 from tests.theory.doctests import run_examples
 
@@ -108,3 +109,57 @@ def test_a_pick_that_is_not_in_the_pool_is_refused():
 def test_picks_that_make_no_sense_are_refused(picks, message):
     with pytest.raises(BadInput, match=message):
         weighted_spectrum(picks, np.eye(3))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_distribution_equals_items_that_are_repeated(bias):
+    rng = np.random.default_rng(3)
+    pool, counts = rng.normal(size=(40, 3)), rng.integers(1, 5, size=40)
+    picks = Selection(np.arange(0, 40, 3), rng.uniform(1, 5, size=14))
+    found = weighted_spectrum(picks, pool, bias=bias, distribution=counts / counts.sum())
+    rows = np.hstack([pool, np.ones((40, 1))]) if bias else pool
+    repeated = np.repeat(rows, counts, axis=0)
+    whole = repeated.T @ repeated * 40 / counts.sum()  # n E_D[x x^T]
+    part = (rows[picks.ids] * picks.weights[:, None]).T @ rows[picks.ids]
+    values = np.sort(np.linalg.eigvals(np.linalg.solve(whole, part)).real)
+    np.testing.assert_allclose(found.values, values, rtol=1e-9)
+
+
+def test_a_uniform_distribution_changes_nothing():
+    rng = np.random.default_rng(4)
+    pool, picks = rng.normal(size=(30, 3)), Selection(np.arange(9))
+    plain = weighted_spectrum(picks, pool).values
+    even = weighted_spectrum(picks, pool, distribution=np.full(30, 7.0)).values
+    np.testing.assert_allclose(even, plain, rtol=1e-9)
+    with pytest.raises(BadInput, match="distribution must be 30 positive numbers"):
+        weighted_spectrum(picks, pool, distribution=np.zeros(30))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rho_is_the_largest_product_of_two_basis_functions(weighted):
+    rng = np.random.default_rng(5)
+    pool, sample = rng.normal(size=(300, 4)), np.arange(40)
+    masses = rng.uniform(0.5, 2, size=300) if weighted else np.ones(300)
+    masses = masses / masses.sum()
+    found = near_orthonormality(pool, sample=sample, distribution=masses if weighted else None)
+    own = pool * np.sqrt(masses)[:, None]
+    # A basis that is orthonormal on the sample, with functions of norm 1 under the distribution;
+    # it is unique up to a rotation, so compare what no rotation changes: the spectrum's bounds.
+    assert found.dimension == 4 and 0 < found.rho < 1
+    low, high = found.gershgorin
+    assert low <= found.lower <= 1 <= found.upper <= high
+    basis = whiten(LocalShards.of(features=own[sample]), read_features).transform
+    functions = pool @ basis
+    gram = np.array([[np.sum(masses * f * g) for g in functions.T] for f in functions.T])
+    scale = np.sqrt(np.diag(gram))
+    products = np.abs(gram / np.outer(scale, scale))
+    assert found.rho == pytest.approx(max(products[i, j] for i in range(4) for j in range(i)))
+
+
+def test_a_basis_of_the_whole_pool_has_rho_zero():
+    pool = np.random.default_rng(6).normal(size=(200, 5)) @ np.diag([1, 2, 3, 4, 0.0])
+    masses = np.random.default_rng(7).uniform(size=200) + 0.1
+    for distribution in (None, masses):
+        found = near_orthonormality(pool, distribution=distribution)
+        assert found.dimension == 4 and found.rho < 1e-9
+        assert found.lower == pytest.approx(1) and found.upper == pytest.approx(1)

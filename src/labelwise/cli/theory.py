@@ -111,7 +111,7 @@ def _find_plot_writer(out: Path) -> "Callable[[Plan, Path, Sequence[str]], None]
 
 def _print_plan(found: "Plan", names: Sequence[str]) -> None:
     from labelwise.theory.budgets import whole
-    from labelwise.theory.readings import read_plan
+    from labelwise.theory.planning import describe_plan
 
     console = make_table_console()
     print(f"{found.items:,} items, p = {found.p:g}, error {found.error:g}")
@@ -133,7 +133,7 @@ def _print_plan(found: "Plan", names: Sequence[str]) -> None:
     )
     print("All numbers are guidance.")
     print()
-    for line in read_plan(found):
+    for line in describe_plan(found):
         console.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -1,7 +1,6 @@
 """The papers' theory as tools: how many labels a pool needs, and how good a selection is."""
 
 import importlib
-from typing import Any
 
 _HOMES = {
     "Agreement": "dynamics",
@@ -11,6 +10,7 @@ _HOMES = {
     "Explanation": "explanations",
     "Finding": "explanations",
     "ModelPlan": "planning",
+    "NearOrthonormality": "spectrum",
     "Plan": "planning",
     "Spectrum": "spectrum",
     "alignment": "dynamics",
@@ -19,6 +19,7 @@ _HOMES = {
     "class_counts": "coverage",
     "convergence_bounds": "alignment_bounds",
     "convergence_error": "alignment_bounds",
+    "describe_plan": "planning",
     "dynamics_agreement": "dynamics",
     "effective_dimension": "planning",
     "embedding_distortion": "embedding",
@@ -29,11 +30,11 @@ _HOMES = {
     "label_budgets": "budgets",
     "last_layer_kernel": "dynamics",
     "model_coverage": "coverage",
+    "near_orthonormality": "spectrum",
     "plan": "planning",
     "plan_figure": "plots",
     "pool_mmd": "mmd",
     "pool_size": "budgets",
-    "read_plan": "readings",
     "subset_mmd": "mmd",
     "training_dynamics": "dynamics",
     "two_group_mmd": "mmd",
@@ -43,7 +44,7 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a tool on first use: importing SciPy takes half a second.
 
     >>> import labelwise.theory

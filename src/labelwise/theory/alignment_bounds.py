@@ -27,10 +27,10 @@ Leveraging Training Dynamics", NeurIPS 2022, Theorems 1 and 2.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
+from labelwise.arrays import Array
 from labelwise.errors import BadInput
 from labelwise.theory.dynamics import alignment, check_kernel, check_targets
 
@@ -38,7 +38,7 @@ JITTER = 1e-8
 """Added to the kernel's diagonal before factorisation, relative to the diagonal's mean."""
 
 
-def convergence_error(kernel: Any, targets: Any, *, rate: float, steps: int) -> float:
+def convergence_error(kernel: Array, targets: Array, *, rate: float, steps: int) -> float:
     """``E_t``: the training error after ``steps`` steps of gradient descent from zero outputs.
 
     Args:
@@ -60,7 +60,7 @@ def convergence_error(kernel: Any, targets: Any, *, rate: float, steps: int) -> 
 
 
 def convergence_bounds(
-    kernel: Any, targets: Any, *, rate: float, steps: int
+    kernel: Array, targets: Array, *, rate: float, steps: int
 ) -> tuple[float, float]:
     """Lower and upper bound on ``E_t^2`` by Theorem 1; ``steps`` is 1 or more.
 
@@ -77,7 +77,7 @@ def convergence_bounds(
     return size - 2 * steps * rate * aligned, size - rate * aligned
 
 
-def _check_descent(values: Any, rate: float, steps: int) -> None:
+def _check_descent(values: Array, rate: float, steps: int) -> None:
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
         raise BadInput(f"steps must be a whole number, 0 or more; got {steps!r}")
     top, low = float(np.max(values, initial=0.0)), float(np.min(values, initial=0.0))
@@ -90,7 +90,7 @@ def _check_descent(values: Any, rate: float, steps: int) -> None:
         raise BadInput(f"rate must be above 0 and at most 1 / largest eigenvalue = {most:.3g}")
 
 
-def generalisation_bound(kernel: Any, targets: Any, *, jitter: float = JITTER) -> float:
+def generalisation_bound(kernel: Array, targets: Array, *, jitter: float = JITTER) -> float:
     """``B = sqrt(2 Tr(Y^T Theta^-1 Y) / n)``, by a Cholesky factorisation.
 
     Args:
@@ -120,7 +120,7 @@ def generalisation_bound(kernel: Any, targets: Any, *, jitter: float = JITTER) -
 
 
 def generalisation_bounds(
-    kernel: Any, targets: Any, *, kantorovich: bool = True
+    kernel: Array, targets: Array, *, kantorovich: bool = True
 ) -> tuple[float, float]:
     """Lower and upper bound on ``B`` by Theorem 2, from alignment and extreme eigenvalues.
 

@@ -39,11 +39,10 @@ random matrices", Foundations of Computational Mathematics, 2012.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats
+from labelwise.arrays import Array, Floats
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.bss import theory_gamma
 
@@ -159,7 +158,7 @@ def pool_size(*, rank: int, condition: float, error: float) -> tuple[float, floa
     return printed, max(condition * math.log(20 * max(rank, 1)) / _CHERNOFF, 2 * condition / error)
 
 
-def expected_distinct(law: Any, draws: float) -> float:
+def expected_distinct(law: Array, draws: float) -> float:
     """Expected number of distinct items in draws with probabilities proportional to ``law``.
 
     >>> import numpy as np

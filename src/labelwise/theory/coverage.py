@@ -18,16 +18,15 @@ Sampling for Multiple Deep Models", ICLR 2024, Appendix C.2 and Figure 4.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, comparable, largest, to_numpy
+from labelwise.arrays import Array, Floats, Ids, comparable, largest, to_numpy
 from labelwise.errors import BadInput
 
 
 def model_coverage(
-    weights: Sequence[Any] | Floats, percent: float, *, ids: Ids | None = None
+    weights: Sequence[Array] | Floats, percent: float, *, ids: Ids | None = None
 ) -> float:
     """The mean share of the models' own most important items among the shared ones.
 
@@ -56,7 +55,7 @@ def model_coverage(
     return float(np.mean(own) / count)
 
 
-def class_counts(labels: Any, classes: int | None = None) -> Ids:
+def class_counts(labels: Array, classes: int | None = None) -> Ids:
     """Number of items of each class, ``(K,)``.
 
     Args:
@@ -87,7 +86,7 @@ def check_classes(classes: int | None) -> None:
         raise BadInput(f"classes must be 1 or more; got {classes}")
 
 
-def imbalance_ratio(labels: Any, classes: int | None = None) -> float:
+def imbalance_ratio(labels: Array, classes: int | None = None) -> float:
     """The largest class count divided by the smallest; infinite if a class is missing.
 
     Args:

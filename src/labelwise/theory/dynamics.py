@@ -33,18 +33,18 @@ Appendices A.3 and D.2 (150 batches of 250 items with 500 labelled items).
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Floats, row_noise, to_numpy
+from labelwise.arrays import Array, Floats, row_noise, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import factored
 from labelwise.kernels.distance.factored import Factored
 from labelwise.theory.coverage import class_counts
 
 
-def approximation_ratio(gradients: Any, labelled: Any = None) -> float:
+def approximation_ratio(gradients: Array, labelled: Array = None) -> float:
     """``R``: the gain of a batch taken item by item, over the gain of the batch as a whole.
 
     Args:
@@ -84,7 +84,7 @@ def approximation_ratio(gradients: Any, labelled: Any = None) -> float:
     return _divide_gains(float(norms.sum()) + cross, float(together @ together) + cross)
 
 
-def approximation_ratio_of_gram(gram: Any, products: Any = None) -> float:
+def approximation_ratio_of_gram(gram: Array, products: Array = None) -> float:
     """`approximation_ratio` where only products of gradients are known.
 
     Args:
@@ -109,7 +109,7 @@ def _divide_gains(apart: float, together: float) -> float:
     return apart / together if together > 0 else math.nan
 
 
-def last_layer_kernel(features: Any, others: Any = None, *, bias: bool = True) -> Floats:
+def last_layer_kernel(features: Array, others: Array = None, *, bias: bool = True) -> Floats:
     """The tangent kernel of a linear head alone, ``(n, m)``: ``h . h' + 1``.
 
     It is the same for every output; between two different outputs it is zero.
@@ -129,7 +129,7 @@ def last_layer_kernel(features: Any, others: Any = None, *, bias: bool = True) -
     return np.asarray(left @ right.T + (1.0 if bias else 0.0))
 
 
-def alignment(kernel: Any, targets: Any) -> float:
+def alignment(kernel: Array, targets: Array) -> float:
     r"""``A = Tr(Y^T Theta Y)``: how strongly the targets lie along the kernel's main directions.
 
     Args:
@@ -151,7 +151,7 @@ def alignment(kernel: Any, targets: Any) -> float:
     return float(np.vdot(y, theta @ y))
 
 
-def training_dynamics(kernel: Any, outputs: Any, targets: Any) -> float:
+def training_dynamics(kernel: Array, outputs: Array, targets: Array) -> float:
     """``G_MSE = Tr((f - Y)^T Theta (f - Y))``: how fast the squared loss falls.
 
     Args:
@@ -169,7 +169,7 @@ def training_dynamics(kernel: Any, outputs: Any, targets: Any) -> float:
     return alignment(kernel, f - y)
 
 
-def one_hot(labels: Any, classes: int | None = None) -> Floats:
+def one_hot(labels: Array, classes: int | None = None) -> Floats:
     """Classes as ``(n, K)`` rows with a single 1.
 
     >>> one_hot([1, 0])
@@ -179,7 +179,7 @@ def one_hot(labels: Any, classes: int | None = None) -> Floats:
     return np.eye(len(class_counts(labels, classes)))[np.asarray(to_numpy(labels), dtype=np.int64)]
 
 
-def check_kernel(kernel: Any, name: str = "kernel") -> Floats:
+def check_kernel(kernel: Array, name: str = "kernel") -> Floats:
     """A square, symmetric, finite matrix in float64."""
     theta = _check_matrix(kernel, name)
     if theta.shape[0] != theta.shape[1]:
@@ -190,7 +190,7 @@ def check_kernel(kernel: Any, name: str = "kernel") -> Floats:
     return theta
 
 
-def check_targets(targets: Any, n: int) -> Floats:
+def check_targets(targets: Array, n: int) -> Floats:
     """Targets as a finite ``(n, K)`` matrix in float64."""
     y = np.asarray(to_numpy(targets), dtype=np.float64)
     y = y[:, None] if y.ndim == 1 else y
@@ -199,7 +199,7 @@ def check_targets(targets: Any, n: int) -> Floats:
     return y
 
 
-def _check_matrix(values: Any, name: str) -> Floats:
+def _check_matrix(values: Array, name: str) -> Floats:
     matrix = np.asarray(to_numpy(values), dtype=np.float64)
     if matrix.ndim != 2:
         raise BadInput(f"{name} must have two axes; got shape {matrix.shape}")
@@ -221,9 +221,9 @@ class Agreement(NamedTuple):
 
 
 def dynamics_agreement(
-    kernel: Any,
-    outputs: Any,
-    targets: Any,
+    kernel: Array,
+    outputs: Array,
+    targets: Array,
     *,
     batch: int,
     labelled: int = 0,

@@ -20,7 +20,6 @@ Sampling for Multiple Deep Models", ICLR 2024, Lemma 3.4.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,14 @@ from labelwise.kernels.linear.leverage import RowReader, Whitening, project_rows
 from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.selection.result import Selection
-from labelwise.theory.pool import ModelReader, WeightedPicks, as_pool, check_picks, read_picked_rows
+from labelwise.theory.pool import (
+    Features,
+    ModelReader,
+    WeightedPicks,
+    as_pool,
+    check_picks,
+    read_picked_rows,
+)
 from labelwise.theory.spectrum import Spectrum, weighted_spectrum
 
 
@@ -78,7 +84,7 @@ class _Problem:
 
 def embedding_distortion(
     picks: Selection,
-    features: Any,
+    features: Features,
     *,
     p: float = 2.0,
     model: int = 0,

@@ -9,13 +9,14 @@ Cost: about four passes over the pool per model for p = 2, and 40 more for anoth
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, float64, row_noise, to_numpy
+from labelwise.arrays import Array, Floats, Ids, float64, row_noise, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.distance.factored import Factored, weighted_sum
 from labelwise.kernels.linear.leverage import read_features
@@ -23,7 +24,6 @@ from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.selection.result import Selection
-from labelwise.theory import readings
 from labelwise.theory.alignment_bounds import generalisation_bound, generalisation_bounds
 from labelwise.theory.coverage import (
     check_classes,
@@ -39,9 +39,10 @@ from labelwise.theory.dynamics import (
     last_layer_kernel,
     one_hot,
 )
-from labelwise.theory.embedding import embedding_distortion
-from labelwise.theory.mmd import pool_mmd, subset_mmd
+from labelwise.theory.embedding import Distortion, embedding_distortion
+from labelwise.theory.mmd import Discrepancy, pool_mmd, subset_mmd
 from labelwise.theory.pool import (
+    Features,
     ModelReader,
     WeightedPicks,
     as_pool,
@@ -49,7 +50,7 @@ from labelwise.theory.pool import (
     count_models,
     read_picked_rows,
 )
-from labelwise.theory.spectrum import weighted_spectrum
+from labelwise.theory.spectrum import BAND, Spectrum, weighted_spectrum
 
 PERCENTS = (1.0, 5.0, 10.0, 20.0, 50.0)
 """Percentages of items at which the coverage is measured."""
@@ -58,19 +59,23 @@ MOST_PICKS = 4000
 """Maximum number of picks whose kernel is factored."""
 
 
+FindingValues = Mapping[str, Any]
+"""Numbers by name, which may be infinite, NaN or None."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One diagnostic.
 
     Attributes:
         name: of the diagnostic.
-        values: its numbers by name, which may be infinite or NaN.
+        values: its numbers by name.
         formula: its definition.
         reading: a plain sentence that interprets the numbers.
     """
 
     name: str
-    values: dict[str, Any]
+    values: FindingValues
     formula: str
     reading: str
 
@@ -124,7 +129,7 @@ def measure_size(case: ExplanationInputs) -> Finding:
     values = {"effective_size": effective, "sum_of_weights": float(weights.sum())}
     values |= {"largest_share": float(weights.max() / weights.sum())}
     formula = "(sum w)^2 / sum w^2"
-    return Finding("effective size", values, formula, readings.read_size(effective, len(weights)))
+    return Finding("effective size", values, formula, describe_size(effective, len(weights)))
 
 
 def measure_model(case: ExplanationInputs, model: int) -> list[Finding]:
@@ -140,7 +145,7 @@ def measure_model(case: ExplanationInputs, model: int) -> list[Finding]:
         "unseen": spectrum.unseen,
     }
     formula = "eigenvalues of sum over picks of w v v^T, v white over the pool"
-    said = readings.read_spectrum(spectrum, weighted=case.picks.weights is not None)
+    said = describe_spectrum(spectrum, weighted=case.picks.weights is not None)
     found = [Finding(f"spectrum{suffix}", values, formula, said)]
     distortion = embedding_distortion(case.picks, case.shards, p=case.p, seed=case.seed, **known)
     values = {
@@ -150,7 +155,7 @@ def measure_model(case: ExplanationInputs, model: int) -> list[Finding]:
         "exact": distortion.exact,
     }
     formula = "range over x of sum over picks of w |a.x|^p / sum over pool of |a.x|^p"
-    text = readings.read_distortion(distortion)
+    text = describe_distortion(distortion)
     return [*found, Finding(f"embedding{suffix}", values, formula, text)]
 
 
@@ -164,7 +169,7 @@ def measure_coverage(case: ExplanationInputs) -> list[Finding]:
         for model in range(case.models)
     ]
     values = {f"{t:g}": model_coverage(every, t, ids=case.shards.ids) for t in PERCENTS}
-    text = readings.read_coverage(10.0, values["10"], case.models)
+    text = describe_coverage(10.0, values["10"], case.models)
     formula = "kappa(t) = mean over models of |top t % of the model and shared top t %| / |t %|"
     return [Finding("coverage", values, formula, text)]
 
@@ -176,7 +181,7 @@ def measure_discrepancies(case: ExplanationInputs) -> list[Finding]:
         near = pool_mmd(case.picks, case.shards)
         values = {"squared": near.squared, "value": near.value, "spread": near.spread}
         formula = "unbiased MMD of weighted picks and pool, kernel h . h'"
-        text = readings.read_mmd(near, "the weighted picks and the pool")
+        text = describe_mmd(near, "the weighted picks and the pool")
         found.append(Finding("mmd", values, formula, text))
     if case.labelled is None or len(read_features(case.labelled, 0)) < 2:
         return found
@@ -187,7 +192,7 @@ def measure_discrepancies(case: ExplanationInputs) -> list[Finding]:
     formula = "unbiased MMD of the labelled items S and S with the picks, " + (
         "the given kernel" if given else "kernel h . h' + 1"
     )
-    text = readings.read_mmd(both, "the labelled items before and after")
+    text = describe_mmd(both, "the labelled items before and after")
     values = {"squared": both.squared, "value": both.value}
     return [*found, Finding("mmd of the labelled items", values, formula, text)]
 
@@ -213,7 +218,7 @@ def measure_classes(case: ExplanationInputs) -> list[Finding]:
     ratio, missing = imbalance_ratio(labels, classes), int(np.count_nonzero(counts == 0))
     values = {"ratio": ratio, "missing": missing, "counts": counts.tolist(), "pool_ratio": pool}
     formula = "largest class count / smallest" + (", of predicted classes" if predicted else "")
-    text = readings.read_imbalance(ratio, missing, predicted, pool)
+    text = describe_imbalance(ratio, missing, predicted, pool)
     return [Finding("class imbalance", values, formula, text)]
 
 
@@ -232,7 +237,7 @@ def measure_gradients(case: ExplanationInputs) -> list[Finding]:
     gradients = Factored(case.probabilities - guesses, case.features)
     value = approximation_ratio(gradients, summed)
     formula = "R = sum over picks of (|g|^2 + 2 g.gS) / (|gQ|^2 + 2 gQ.gS), last layer"
-    text = readings.read_ratio(value, summed is None)
+    text = describe_ratio(value, summed is None)
     return [Finding("approximation ratio", {"ratio": value}, formula, text)]
 
 
@@ -244,8 +249,9 @@ def measure_kernels(case: ExplanationInputs) -> list[Finding]:
     if case.kernel is not None:
         if len(case.kernel) < b:
             raise BadInput(f"the kernel has {len(case.kernel)} rows but there are {b} picks")
-        theta: Any = case.kernel[-b:, -b:]
-        top, name = float(np.linalg.eigvalsh(theta)[-1]), "the given kernel"
+        own = case.kernel[-b:, -b:]
+        theta: Floats | Factored = own
+        top, name = float(np.linalg.eigvalsh(own)[-1]), "the given kernel"
     else:
         rows = np.concatenate([case.features, np.ones((b, 1))], axis=1)
         theta = Factored(np.ones((b, 1)), rows)  # avoids the (b, b) kernel
@@ -254,20 +260,22 @@ def measure_kernels(case: ExplanationInputs) -> list[Finding]:
     relative = value / (top * b) if top > 0 else 0.0
     formula = f"A = Tr(Y^T K Y), at most the largest eigenvalue times b; {name}"
     values = {"alignment": value, "relative": relative}
-    found = Finding("alignment", values, formula, readings.read_alignment(value, relative))
+    found = Finding("alignment", values, formula, describe_alignment(value, relative))
     return [found, _measure_bound(case, theta, targets, name)]
 
 
-def _measure_bound(case: ExplanationInputs, kernel: Any, targets: Floats, name: str) -> Finding:
+def _measure_bound(
+    case: ExplanationInputs, kernel: Floats | Factored, targets: Floats, name: str
+) -> Finding:
     b = len(case.picks)
     values: dict[str, Any] = {"bound": math.nan, "singular": False}
     if b <= MOST_PICKS:
-        theta = kernel if case.kernel is not None else last_layer_kernel(case.features)
+        theta = last_layer_kernel(case.features) if isinstance(kernel, Factored) else kernel
         low, high = generalisation_bounds(theta, targets)
         singular = bool(np.linalg.matrix_rank(theta, hermitian=True) < b)
         values = {"bound": generalisation_bound(theta, targets), "singular": singular}
         values |= {"from_alignment": low, "at_most": high}
-    text = readings.read_bound(values["bound"], values["singular"])
+    text = describe_bound(values["bound"], values["singular"])
     return Finding("bound B", values, f"B = sqrt(2 Tr(Y^T K^-1 Y) / b); {name}", text)
 
 
@@ -289,7 +297,7 @@ def measure_batches(case: ExplanationInputs) -> list[Finding]:
     )
     values = {"kendall": found.correlation, "batch": batch, "draws": 100}
     formula = "Kendall's tau of G_MSE and A over random batches, kernel h . h' + 1"
-    return [Finding("agreement", values, formula, readings.read_agreement(found.correlation))]
+    return [Finding("agreement", values, formula, describe_agreement(found.correlation))]
 
 
 @dataclass(frozen=True)
@@ -300,14 +308,14 @@ class Explanation:
     items: int
     findings: tuple[Finding, ...]
 
-    def __getitem__(self, name: str) -> dict[str, Any]:
+    def __getitem__(self, name: str) -> FindingValues:
         """The values of the finding with that name."""
         for finding in self.findings:
             if finding.name == name:
                 return finding.values
         raise KeyError(name)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """JSON-compatible values; infinite and undefined numbers become None."""
         findings = [
             {
@@ -323,12 +331,12 @@ class Explanation:
 
 def explain(
     picks: Selection,
-    features: Any,
+    features: Features,
     *,
-    probabilities: Any = None,
-    labels: Any = None,
+    probabilities: Array | None = None,
+    labels: Array | None = None,
     labelled: Rows | None = None,
-    kernel: Any = None,
+    kernel: Array | None = None,
     classes: int | None = None,
     p: float = 2.0,
     bias: bool = False,
@@ -395,7 +403,9 @@ def explain(
     return Explanation(len(picks), len(shards), tuple(findings))
 
 
-def _split_labels(picks: Selection, shards: Shards, labels: Any) -> tuple[Any, Any]:
+def _split_labels(
+    picks: Selection, shards: Shards, labels: Array | None
+) -> tuple[Ids | None, Ids | None]:
     """The labels of the picks and of the whole pool; None where unknown."""
     if labels is None:
         return None, None
@@ -415,5 +425,141 @@ def _split_labels(picks: Selection, shards: Shards, labels: Any) -> tuple[Any, A
     )
 
 
-def _to_json(value: Any) -> Any:
+def _to_json(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def describe_size(effective: float, picks: int) -> str:
+    """Sentence on the effective size.
+
+    >>> describe_size(50.0, 100)
+    'the weights make 100 picks worth 50 equally weighted ones (50 %): they are uneven'
+    """
+    share = effective / picks
+    text = f"the weights make {picks} picks worth {effective:.0f} equally weighted ones "
+    text += f"({share:.0%}): ".replace("%", " %")
+    if share >= 0.8:
+        return text + "they are nearly even"
+    if share >= 0.3:
+        return text + "they are uneven"
+    return text + "a few picks carry almost all weight, expect noisy training"
+
+
+def describe_spectrum(found: Spectrum, weighted: bool = False) -> str:
+    """Sentence on the eigenvalues of the picks; ``weighted``: whether the picks have weights."""
+    text = (
+        f"the picks cover between {found.lower:.2f} and {found.upper:.2f} of the pool's variance "
+    )
+    text += f"over its {found.rank} directions"
+    if found.unseen:
+        return (
+            text + f"; {found.unseen} of them are not covered at all, a linear fit is undetermined"
+        )
+    if found.inside:
+        return text + ": all within [3/4, 5/4], a weighted least-squares fit is close to the pool's"
+    low = found.lower < BAND[0]
+    side = "some directions are covered too little" if low else "some count too much"
+    remedy = "pick more" if weighted else "pick more, or use bss or lewis, whose picks have weights"
+    return text + f": not all within [3/4, 5/4], {side}; {remedy}"
+
+
+def describe_distortion(found: Distortion) -> str:
+    """Sentence on the distortion of norms."""
+    sure = "exactly" if found.exact else "at least (found by search)"
+    text = f"the l{found.p:g} loss of a linear prediction, estimated from the picks, is between "
+    text += f"{found.lower:.2f} and {found.upper:.2f} times that on the pool, {sure}"
+    fine = BAND[0] <= found.lower and found.upper <= BAND[1]
+    return text + (": good" if fine else ": too wide, the picks do not represent the pool")
+
+
+def describe_coverage(percent: float, value: float, models: int) -> str:
+    """Sentence on the coverage of several models."""
+    text = f"of the top {percent:g} % of items for one model, {value:.0%} are in the shared top "
+    text = text.replace(f"{value:.0%}", f"{100 * value:.0f} %") + f"{percent:g} %"
+    disjoint = 1 / models  # what models with nothing in common have
+    common = (value - disjoint) / (1 - disjoint)
+    if common >= 0.6:
+        return text + ": the models agree on what matters, one selection serves them all"
+    if common >= 0.1:
+        return text + ": the models partly agree, a shared selection still saves labels"
+    return text + ": different items matter to the models, a shared selection saves little"
+
+
+def describe_imbalance(ratio: float, missing: int, predicted: bool, pool: float | None) -> str:
+    """Sentence on the class-imbalance ratio."""
+    kind = "predicted classes" if predicted else "classes"
+    if missing:
+        return f"{missing} of the {kind} have no pick: a classifier cannot learn them"
+    text = f"the most common of the {kind} is picked {ratio:.1f} times as often as the rarest"
+    if pool is not None:
+        text += " (in the pool: " + (f"{pool:.1f})" if math.isfinite(pool) else "one is missing)")
+    if ratio <= 2 or (pool is not None and ratio <= 1.2 * pool):
+        return text + ": balanced enough"
+    return text + ": check that rare classes matter, or weigh them"
+
+
+def describe_ratio(value: float, converged: bool) -> str:
+    """Sentence on the approximation ratio."""
+    if math.isnan(value):
+        return "the batch as a whole gains nothing, so the ratio is undefined; train further first"
+    text = f"the gains of the single items add up to {value:.2f} times the gain of the batch"
+    if converged:
+        text += " (after training, when the labelled gradient is zero)"
+    if 0.8 <= value <= 1.25:
+        return text + ": the picks hardly overlap"
+    if value < 0.8:
+        return text + ": some picks are redundant"
+    return text + ": the picks pull against each other"
+
+
+def describe_alignment(value: float, relative: float) -> str:
+    """Sentence on the alignment, relative to the largest possible."""
+    text = f"the labels use {100 * relative:.0f} % of the alignment that these items allow at most"
+    if relative >= 0.3:
+        return f"{text}: they lie along the main directions of the kernel and train fast"
+    return f"{text}: part of them lies along weak directions and trains slowly"
+
+
+def describe_bound(value: float, singular: bool) -> str:
+    """Sentence on the generalisation bound B; NaN where it was not computed."""
+    if math.isnan(value):
+        return "not computed: there are too many picks to factor their kernel"
+    if singular:
+        return (
+            "the kernel has fewer directions than picks, so its inverse, and with it B, is set by "
+            "the jitter: give the tangent kernel of the whole network"
+        )
+    side = (
+        "below 1, the bound is informative"
+        if value < 1
+        else "1 or more, the bound is not informative"
+    )
+    return (
+        f"the leading term of the bound on the test error is {value:.3g}: {side}; smaller is better"
+    )
+
+
+def describe_mmd(found: Discrepancy, what: str) -> str:
+    """Sentence on a maximum mean discrepancy."""
+    relative = found.value / math.sqrt(found.scale) if found.scale > 0 else 0.0
+    text = (
+        f"the mean features of {what} differ by {100 * relative:.1f} % of a typical item's length"
+    )
+    if found.spread is None:
+        return text + ": " + ("close" if relative < 0.1 else "the laws differ, expect a shift")
+    times = found.squared / found.spread if found.spread > 0 else 0.0
+    if times < 2:
+        return text + ", not more than for random picks"
+    return text + f", {times:.0f} times the spread of random picks: the picks are shifted"
+
+
+def describe_agreement(value: float) -> str:
+    """Sentence on Kendall's correlation."""
+    if math.isnan(value):
+        return "all random batches have the same dynamics or alignment, so they cannot be ranked"
+    text = f"training dynamics and alignment rank random batches with a correlation of {value:.2f}"
+    if value >= 0.5:
+        return text + ": picking by dynamics also picks by alignment"
+    if value >= 0.2:
+        return text + ": they agree in part"
+    return text + ": they disagree on this model, one does not replace the other"

@@ -22,15 +22,21 @@ Leveraging Training Dynamics", NeurIPS 2022, equation 32.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, to_numpy
+from labelwise.arrays import Array, Floats, Ids, to_numpy
 from labelwise.errors import BadInput
 from labelwise.selection.result import Selection
 from labelwise.theory.dynamics import check_kernel
-from labelwise.theory.pool import ModelReader, as_pool, check_picks, read_picked_rows, sum_moments
+from labelwise.theory.pool import (
+    Features,
+    ModelReader,
+    as_pool,
+    check_picks,
+    read_picked_rows,
+    sum_moments,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Discrepancy:
         return math.sqrt(max(0.0, self.squared))
 
 
-def subset_mmd(kernel: Any, first: int) -> Discrepancy:
+def subset_mmd(kernel: Array, first: int) -> Discrepancy:
     """MMD between the first items and all items, including the first ones.
 
     Args:
@@ -76,7 +82,7 @@ def subset_mmd(kernel: Any, first: int) -> Discrepancy:
     return Discrepancy(float(squared), float(np.trace(theta) / n))
 
 
-def two_group_mmd(first: Any, second: Any, between: Any) -> Discrepancy:
+def two_group_mmd(first: Array, second: Array, between: Array) -> Discrepancy:
     """MMD between two disjoint groups.
 
     Args:
@@ -103,7 +109,9 @@ def two_group_mmd(first: Any, second: Any, between: Any) -> Discrepancy:
     return Discrepancy(float(sum(within) - 2 * c.mean()), float(scale))
 
 
-def pool_mmd(picks: Selection, features: Any, *, model: int = 0, kernel: Any = None) -> Discrepancy:
+def pool_mmd(
+    picks: Selection, features: Features, *, model: int = 0, kernel: Array = None
+) -> Discrepancy:
     """MMD between the weighted picks and their pool.
 
     Args:
@@ -141,7 +149,7 @@ def pool_mmd(picks: Selection, features: Any, *, model: int = 0, kernel: Any = N
     return Discrepancy(float(shared + others - 2 * cross), pool.squares / n, spread)
 
 
-def _with_kernel(theta: Floats, chosen: Any, weights: Floats) -> Discrepancy:
+def _with_kernel(theta: Floats, chosen: Ids, weights: Floats) -> Discrepancy:
     n = len(theta)
     if len(chosen) and chosen.max() >= n:
         raise BadInput(f"the kernel has {n} rows but the pool more; give one row per item")
@@ -155,7 +163,7 @@ def _with_kernel(theta: Floats, chosen: Any, weights: Floats) -> Discrepancy:
     return Discrepancy(float(shared + others - 2 * cross), float(own.mean()), spread)
 
 
-def _positions(ids: Any, chosen: Any) -> Any:
+def _positions(ids: Ids, chosen: Ids) -> Ids:
     order = np.argsort(ids, kind="stable")
     return order[np.searchsorted(ids, chosen, sorter=order)]
 

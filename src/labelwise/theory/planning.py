@@ -23,19 +23,20 @@ Sampling for Multiple Deep Models", ICLR 2024, Figure 1; "Sample Complexity of D
 Learning", submitted to ICLR 2022, Theorem 4.1.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, to_numpy
+from labelwise.arrays import Array, Floats, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.bases import MOST_COLUMNS, ModelColumns, SubdividedShards
 from labelwise.kernels.linear.leverage import project_rows, whiten
 from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
-from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size
-from labelwise.theory.pool import ModelReader, as_pool, count_models, sum_moments
+from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size, whole
+from labelwise.theory.pool import Features, ModelReader, as_pool, count_models, sum_moments
 
 SHARES = tuple(float(value) for value in np.round(np.geomspace(0.1, 100, 61), 6))
 """Percentages of items at which the concentration curve is evaluated."""
@@ -119,7 +120,7 @@ class Plan:
 
 
 def plan(
-    features: Any,
+    features: Features,
     *,
     error: float = 0.1,
     p: float = 2.0,
@@ -215,7 +216,7 @@ def _look(
     return facts, weights
 
 
-def effective_dimension(energies: Any, ridge: float) -> float:
+def effective_dimension(energies: Array, ridge: float) -> float:
     """``sum e / (e + ridge)`` over the eigenvalues of ``A^T A``: the sum of ridge leverage scores.
 
     Args:
@@ -232,7 +233,7 @@ def effective_dimension(energies: Any, ridge: float) -> float:
     return float(np.sum(values / (values + ridge)))
 
 
-def share_of_top(weights: Floats, percents: Any) -> list[float]:
+def share_of_top(weights: Floats, percents: Sequence[float]) -> list[float]:
     """Share of the sum of the weights in the largest ``percents`` percent of the items.
 
     >>> import numpy as np
@@ -257,3 +258,76 @@ def _joint_rank(shards: Shards, found: list[ModelPlan], rtol: float | None) -> t
     if sum(entry.columns for entry in found) > MOST_COLUMNS:
         return min(ranks, len(shards)), False
     return whiten(SubdividedShards(shards), ModelColumns(), rtol=rtol).rank, True
+
+
+def describe_plan(plan: Plan) -> list[str]:
+    """Plain sentences on a plan, from the features to the labels.
+
+    >>> import numpy as np
+    >>> lines = describe_plan(plan(np.random.default_rng(0).normal(size=(3000, 4))))
+    >>> lines[0]
+    'all 4 features are independent; 4.0 directions matter at the stated ridge'
+    """
+    lines = [*_describe_features(plan), _describe_leverage(plan)]
+    if len(plan.models) > 1:
+        lines.append(_describe_total(plan))
+    lines += [_describe_labels(plan), _describe_pool(plan)]
+    return lines
+
+
+def _describe_features(plan: Plan) -> list[str]:
+    texts = []
+    for number, model in enumerate(plan.models, 1):
+        name = f"model {number}: " if len(plan.models) > 1 else ""
+        full = model.rank == model.columns
+        count = f"all {model.columns}" if full else f"{model.rank} of {model.columns}"
+        texts.append(
+            f"{name}{count} features are independent; {model.effective_dimension:.1f} directions "
+            "matter at the stated ridge"
+        )
+    return texts
+
+
+def _describe_leverage(plan: Plan) -> str:
+    worst = max(plan.models, key=lambda model: model.max_over_mean)
+    text = f"the top 1 % of items hold {100 * worst.top_1:.0f} % of the leverage, and one item has "
+    text += f"{worst.max_over_mean:.1f} times the mean"
+    if worst.max_over_mean < 4:
+        return text + ": items are similar, random picks lose little"
+    if worst.top_1 < 0.2:
+        return text + ": somewhat uneven, weighted picking helps"
+    return text + ": a few items carry whole directions that random picks would miss"
+
+
+def _describe_total(plan: Plan) -> str:
+    least = max(model.rank for model in plan.models)  # T of models that need the same items
+    room = plan.bound - least
+    share = (plan.total - least) / room if room > 0 else 1.0
+    text = f"T = {plan.total:.1f} for {len(plan.models)} models, {100 * max(share, 0):.0f} % of "
+    text += f"the way from the largest rank {least} to the bound {plan.bound:.0f}"
+    if share < 0.5:
+        return text + ": the models need the same items, one selection serves them all"
+    return text + ": the models need different items, sharing a selection saves little"
+
+
+def _describe_labels(plan: Plan) -> str:
+    text = f"for an error of {plan.error:g}, start with about {whole(plan.budgets[0].labels):,} "
+    sure = [budget for budget in plan.budgets if budget.known and whole(budget.labels) < plan.items]
+    if not sure:
+        return text + "labels; the bounds ask for the whole pool or more, which is not unusual"
+    best = min(sure, key=lambda budget: budget.labels)
+    return text + f"labels; {whole(best.labels):,} with {best.method} are enough by its bound"
+
+
+def _describe_pool(plan: Plan) -> str:
+    if plan.items >= plan.pool_proved:
+        return f"{plan.items:,} items are provably enough to represent their distribution"
+    if plan.items >= plan.pool_printed:
+        return (
+            f"{plan.items:,} items are as many as the bound asks for "
+            f"({whole(plan.pool_printed):,}), with its constants taken as 1"
+        )
+    return (
+        f"the bound asks for {whole(plan.pool_printed):,} items but there are "
+        f"{plan.items:,}: rare directions may be missing, add unlabelled items"
+    )

@@ -1,20 +1,20 @@
 """Drawings and page of a plan; the only module of the theory that uses matplotlib."""
 
 import io
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labelwise.errors import BadInput
+from labelwise.files import write_atomically
 from labelwise.pages import inline_svg, render_page
 from labelwise.theory.budgets import label_budgets
-from labelwise.theory.planning import SHARES, Plan, effective_dimension
-from labelwise.theory.readings import read_plan
+from labelwise.theory.planning import SHARES, Plan, describe_plan, effective_dimension
 
 FORMATS = (".png", ".svg", ".pdf", ".html")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -35,7 +35,7 @@ _PAGE_COLOURS: dict[Any, Any] = {
 }
 
 
-def plan_figure(plan: Plan) -> Any:
+def plan_figure(plan: Plan) -> Figure:
     """Three panels for one model, four for several, as a matplotlib figure.
 
     >>> import numpy as np
@@ -55,7 +55,7 @@ def plan_figure(plan: Plan) -> Any:
     return figure
 
 
-def _choose_panels(plan: Plan) -> list[Callable[[Any, Plan], None]]:
+def _choose_panels(plan: Plan) -> list[Callable[[Axes, Plan], None]]:
     several = len(plan.models) > 1
     return [
         _draw_concentration,
@@ -65,7 +65,7 @@ def _choose_panels(plan: Plan) -> list[Callable[[Any, Plan], None]]:
     ]
 
 
-def _draw_panel(axes: Any, draw: Callable[[Any, Plan], None], plan: Plan) -> None:
+def _draw_panel(axes: Axes, draw: Callable[[Axes, Plan], None], plan: Plan) -> None:
     draw(axes, plan)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, color=_GRID, linewidth=0.7)
@@ -81,15 +81,11 @@ def save_plan(plan: Plan, path: Path, names: Sequence[str] | None = None) -> Non
         names: Names of the models for the page.
     """
     check_picture(path)
-    part = path.with_name(f".{path.name}.part")
-    try:
+    with write_atomically(path) as part:
         if path.suffix == ".html":
             part.write_text(render_plan_page(plan, names), encoding="utf-8")
         else:
             plan_figure(plan).savefig(part, format=path.suffix[1:], dpi=150)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def check_picture(path: Path) -> None:
@@ -100,7 +96,7 @@ def check_picture(path: Path) -> None:
         raise BadInput(f"there is no folder {path.parent} to write {path.name} to; make it")
 
 
-def _draw_concentration(axes: Any, plan: Plan) -> None:
+def _draw_concentration(axes: Axes, plan: Plan) -> None:
     shares = np.asarray(SHARES)
     axes.plot(shares, 100 * np.asarray(plan.concentration), color=_COLOURS[0], label="this pool")
     axes.plot(shares, shares, color=_GREY, linestyle="--", label="all items alike")
@@ -114,7 +110,7 @@ def _draw_concentration(axes: Any, plan: Plan) -> None:
     axes.legend(frameon=False, loc="upper left")
 
 
-def _draw_growth(axes: Any, plan: Plan) -> None:
+def _draw_growth(axes: Axes, plan: Plan) -> None:
     numbers = np.arange(1, len(plan.models) + 1)
     bound = [model.bound for model in plan.models]
     ranks = [model.rank for model in plan.models]
@@ -132,7 +128,7 @@ def _draw_growth(axes: Any, plan: Plan) -> None:
     axes.set_ylim(0, 1.35 * max(bound))  # room for the legend above the lines
 
 
-def _draw_directions(axes: Any, plan: Plan) -> None:
+def _draw_directions(axes: Axes, plan: Plan) -> None:
     fractions = np.geomspace(1e-5, 1, 60)
     for number, model in enumerate(plan.models):
         mean = sum(model.energies) / max(model.rank, 1)
@@ -152,7 +148,7 @@ def _draw_directions(axes: Any, plan: Plan) -> None:
     axes.legend(frameon=False, loc="lower left")
 
 
-def _draw_labels(axes: Any, plan: Plan) -> None:
+def _draw_labels(axes: Axes, plan: Plan) -> None:
     least = min(0.01, plan.error / 3)
     errors = np.geomspace(least, 1, 50)
     kinds = {"rule of thumb": "rule of thumb", "bss": "bss, bound"}
@@ -214,7 +210,7 @@ def render_plan_page(plan: Plan, names: Sequence[str] | None = None) -> str:
     ]
     return render_page(
         "plan.html",
-        readings=read_plan(plan),
+        readings=describe_plan(plan),
         drawings=drawings,
         models=models,
         budgets=budgets,

@@ -1,7 +1,8 @@
 """Pools and picks of the diagnostics: features of one or several models, and checked weights."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.selection.result import Selection
+
+Features = Array | Sequence[Array] | Shards
+"""``(n, d)`` features of a pool, a list of such arrays (one per model), or shards of them."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class ModelReader:
         return xp.concat([features, xp.ones_like(features[:, :1])], axis=1)
 
 
-def as_pool(features: Any, **others: Any) -> Shards:
+def as_pool(features: Features, **others: Array) -> Shards:
     """Blocks of an array or of a list of arrays (one per model); blocks are returned unchanged.
 
     Args:
@@ -38,9 +42,8 @@ def as_pool(features: Any, **others: Any) -> Shards:
         **others: further representations of the same items; None is left out.
     """
     if hasattr(features, "map") and hasattr(features, "sum") and not is_array(features):
-        shards: Shards = features
-        return shards
-    several = list(features) if isinstance(features, list | tuple) else [features]
+        return cast(Shards, features)
+    several: list[Array] = list(features) if isinstance(features, list | tuple) else [features]
     if not several:
         raise BadInput("features is an empty list; give one array per model")
     for array in several:
@@ -61,6 +64,14 @@ def count_models(shards: Shards) -> int:
         raise BadInput("the pool has no items; give features with at least one row")
     features = shards.rows(shards.ids[:1])["features"]
     return len(features) if isinstance(features, list | tuple) else 1
+
+
+def check_distribution(distribution: Array, n: int) -> Floats:
+    """Probabilities ``(n,)`` of the items, all above 0, scaled to mean 1."""
+    masses = np.asarray(to_numpy(distribution), dtype=np.float64)
+    if masses.shape != (n,) or not (np.isfinite(masses) & (masses > 0)).all():
+        raise BadInput(f"distribution must be {n} positive numbers; got shape {masses.shape}")
+    return np.asarray(masses / masses.mean())
 
 
 class WeightedPicks(NamedTuple):

@@ -13,21 +13,36 @@ ratio of the picks' energy to the pool's energy in every direction :math:`x`:
 If all eigenvalues lie in [3/4, 5/4], a weighted least-squares fit on the picks is close to the fit
 on the pool.
 
+The items may have a distribution :math:`D` other than the uniform one: sums over the pool become
+:math:`n \sum_i D_i`, and the weights of the picks sum to about ``n`` as before.
+
+A basis :math:`v_1, \dots, v_r` is :math:`\rho`-nearly orthonormal under :math:`D` if
+:math:`E_D[v_i^2] = 1` and :math:`|E_D[v_i v_j]| \le \rho`. By Gershgorin's theorem its Gram matrix
+has eigenvalues in :math:`1 \pm (r - 1) \rho`, so only :math:`\rho r \ll 1` is informative.
+
 Cost: one or two passes over the pool, ``O(n d^2)``.
 
 Reference: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019, and
-"Sample Complexity of Deep Active Learning", submitted to ICLR 2022, Definition 5.5.
+"Sample Complexity of Deep Active Learning", submitted to ICLR 2022, Definitions 5.1 and 5.5.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats
-from labelwise.kernels.linear.leverage import whiten
+from labelwise.arrays import Array, Floats, to_numpy
+from labelwise.kernels.linear.leverage import RowReader, read_features, whiten
+from labelwise.pool.blocks import LocalShards, Shards
 from labelwise.selection.result import Selection
-from labelwise.theory.pool import ModelReader, as_pool, check_picks, read_picked_rows
+from labelwise.theory.pool import (
+    Features,
+    ModelReader,
+    as_pool,
+    check_distribution,
+    check_picks,
+    read_picked_rows,
+    sum_moments,
+)
 
 BAND = (0.75, 1.25)
 """Range of the eigenvalues that the theory requires."""
@@ -78,11 +93,12 @@ class Spectrum:
 
 def weighted_spectrum(
     picks: Selection,
-    features: Any,
+    features: Features,
     *,
     model: int = 0,
     bias: bool = False,
     rtol: float | None = None,
+    distribution: Array | None = None,
 ) -> Spectrum:
     """Compute the spectrum of the weighted picks relative to the pool.
 
@@ -92,6 +108,8 @@ def weighted_spectrum(
         model: index of the model whose features are used.
         bias: whether the linear model has a constant column.
         rtol: relative rank tolerance, as in `labelwise.kernels`.
+        distribution: ``(n,)``, probabilities of the items in the order of the pool; uniform if
+            None. For features in memory.
 
     >>> import numpy as np
     >>> from labelwise import Selection
@@ -103,7 +121,88 @@ def weighted_spectrum(
     shards = as_pool(features)
     read = ModelReader(model, bias)
     ids, weights, _ = check_picks(picks, len(shards))
-    transform = whiten(shards, read, rtol=rtol).transform
+    if distribution is None:
+        transform = whiten(shards, read, rtol=rtol).transform
+    else:
+        transform = whiten(
+            _scale_rows(shards, read, distribution), read_features, rtol=rtol
+        ).transform
     rows = read_picked_rows(shards, ids, read) @ transform
     values, vectors = np.linalg.eigh((rows * weights[:, None]).T @ rows)
     return Spectrum(np.clip(values, 0.0, None), vectors, transform)
+
+
+def _scale_rows(shards: Shards, read: ModelReader, distribution: Array) -> LocalShards:
+    """All rows multiplied by ``sqrt(n D_i)``, so that plain sums are sums under ``D``."""
+    masses = check_distribution(distribution, len(shards))
+    rows = read_picked_rows(shards, shards.ids, read)
+    return LocalShards.of(features=rows * np.sqrt(masses)[:, None])
+
+
+@dataclass(frozen=True)
+class NearOrthonormality:
+    """How far a basis is from orthonormal under the distribution of a pool.
+
+    Attributes:
+        rho: largest absolute inner product of two basis functions of norm 1.
+        dimension: number of basis functions, ``r``.
+        lower, upper: smallest and largest eigenvalue of their Gram matrix; both 1 if orthonormal.
+    """
+
+    rho: float
+    dimension: int
+    lower: float
+    upper: float
+
+    @property
+    def gershgorin(self) -> tuple[float, float]:
+        """The bounds ``1 - (r - 1) rho`` and ``1 + (r - 1) rho`` on the eigenvalues."""
+        reach = max(self.dimension - 1, 0) * self.rho
+        return 1 - reach, 1 + reach
+
+
+def near_orthonormality(
+    features: Features,
+    *,
+    sample: Array | None = None,
+    model: int = 0,
+    bias: bool = False,
+    rtol: float | None = None,
+    distribution: Array | None = None,
+) -> NearOrthonormality:
+    """``rho`` of a basis that was made orthonormal on a sample of the pool.
+
+    Args:
+        features: ``(n, d)`` of the whole pool, a list of such arrays (one per model), or shards.
+        sample: ids of the items that the basis is computed from, for example the labelled ones;
+            the whole pool if None, for which ``rho`` is 0 up to rounding.
+        model: index of the model whose features are used.
+        bias: whether the linear model has a constant column.
+        rtol: relative rank tolerance, as in `labelwise.kernels`.
+        distribution: as in `weighted_spectrum`.
+
+    >>> import numpy as np
+    >>> pool = np.random.default_rng(0).normal(size=(4000, 3))
+    >>> found = near_orthonormality(pool, sample=np.arange(100))
+    >>> found.dimension, bool(near_orthonormality(pool).rho < 1e-10 < found.rho < 0.5)
+    (3, True)
+    """
+    shards = as_pool(features)
+    read: RowReader = ModelReader(model, bias)
+    if distribution is None:
+        pool = shards
+    else:
+        pool, read = _scale_rows(shards, ModelReader(model, bias), distribution), read_features
+    if sample is None:
+        basis = whiten(pool, read, rtol=rtol).transform
+    else:
+        rows = read_picked_rows(pool, np.asarray(to_numpy(sample), dtype=np.int64), read)
+        basis = whiten(LocalShards.of(features=rows), read_features, rtol=rtol).transform
+    gram = basis.T @ sum_moments(pool, read).gram @ basis
+    norms = np.sqrt(np.diag(gram))
+    gram = gram / np.where(norms > 0, norms, 1.0)[:, None] / np.where(norms > 0, norms, 1.0)
+    values = np.linalg.eigvalsh(gram) if len(gram) else np.ones(1)
+    between = np.abs(gram - np.diag(np.diag(gram)))
+    return NearOrthonormality(
+        float(between.max(initial=0.0)), len(gram), float(values[0]), float(values[-1])
+    )

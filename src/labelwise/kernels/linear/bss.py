@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, comparable, largest, like, to_numpy
+from labelwise.arrays import Floats, Ids, comparable, is_array, largest, like, to_numpy
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
 from labelwise.kernels.linear.leverage import RowReader, read_features, whiten
@@ -66,7 +66,12 @@ class BssDraws:
 
 
 def randomized_bss(
-    V: Any, *, gamma: float | None = None, budget: int | None = None, seed: int
+    V: Any,
+    *,
+    gamma: float | None = None,
+    budget: int | None = None,
+    distribution: Any = None,
+    seed: int,
 ) -> tuple[Ids, Floats, dict[str, Any]]:
     r"""Draw rows by randomized BSS.
 
@@ -79,6 +84,8 @@ def randomized_bss(
         V: ``(n, d)`` features (whitened here), or shards with ``features``.
         gamma: in (0, 1); `theory_gamma` gives that of an error ``epsilon``.
         budget: number of distinct rows, from the rank of ``V`` to ``n``.
+        distribution: ``(n,)``, probabilities of the rows of an array ``V``; uniform if None.
+            Otherwise :math:`\sum_i w_i x_i x_i^\top \approx n \sum_i D_i x_i x_i^\top`.
         seed: determines the draws, together with the items' ids.
 
     Returns:
@@ -100,6 +107,11 @@ def randomized_bss(
         >>> len(ids), bool(0.75 < info["spectrum_min"] <= info["spectrum_max"] < 1.25)
         (200, True)
     """
+    masses = None
+    if distribution is not None:
+        masses = _check_distribution(distribution, V)
+        # Rows scaled by sqrt(n D) have plain sums that are those under D.
+        V = np.asarray(to_numpy(V), dtype=np.float64) * np.sqrt(masses)[:, None]
     shards = as_shards(V, "V")
     if (gamma is None) == (budget is None):
         raise BadInput(f"give either gamma or budget; got gamma={gamma} and budget={budget}")
@@ -113,7 +125,18 @@ def randomized_bss(
     else:
         warn_few_labels(transform.shape[1], budget, len(shards))
         draws = draw_by_budget(shards, read_features, transform, budget=budget, seed=seed)
-    return draws.ids, draws.weights, {**draws.info, "counts": draws.counts.tolist()}
+    weights = draws.weights if masses is None else draws.weights * masses[draws.ids]
+    return draws.ids, weights, {**draws.info, "counts": draws.counts.tolist()}
+
+
+def _check_distribution(distribution: Any, V: Any) -> Floats:
+    """Probabilities of the rows of an array, scaled to mean 1."""
+    masses = np.asarray(to_numpy(distribution), dtype=np.float64)
+    if not is_array(V) or masses.shape != tuple(V.shape[:1]):
+        raise BadInput(f"distribution must be one number per row of V; got shape {masses.shape}")
+    if not (np.isfinite(masses) & (masses >= 0)).all() or not masses.any():
+        raise BadInput("distribution must be finite and not negative, with a positive number")
+    return np.asarray(masses / masses.mean())
 
 
 def theory_gamma(epsilon: float) -> float:
