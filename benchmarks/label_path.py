@@ -81,7 +81,7 @@ def record_label_path(folder):
         recorder.on = False
     sys.setprofile(None)
     threading.setprofile(None)
-    assert len(project.desk().ledger().batches) == 2, "no new batch was opened"
+    assert len(project.open_record().ledger().batches) == 2, "no new batch was opened"
     return list(recorder.entered), answered
 
 

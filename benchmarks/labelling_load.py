@@ -37,8 +37,8 @@ from labelling_load_growth import measure_growth, note
 from labelling_load_people import People
 from one_run import circumstances, write_line
 
+from labelwise.record import open_storage
 from labelwise.record.events import Event, Lent, Told
-from labelwise.record.storage import open_storage
 
 PACES = {"full speed": 0.0, "people's pace": 1.5, "killed": 0.0}
 """Seconds for which an annotator looks at an item, by the way of measuring."""

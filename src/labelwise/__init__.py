@@ -37,7 +37,7 @@ _LATER = {
     "TorchLearner": "learners.torch_learner",
     "VariationalMembers": "learners.members",
     "encode": "encoders.encoding",
-    "open_storage": "record.storage",
+    "open_storage": "record",
 }
 """The modules by what they give; imported when asked for."""
 

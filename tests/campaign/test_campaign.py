@@ -11,8 +11,9 @@ import labelwise
 from labelwise.campaign import campaign as module
 from labelwise.campaign.campaign import Campaign
 from labelwise.errors import BadInput, Conflict, UnknownName
+from labelwise.record import open_storage
 from labelwise.record.events import Asked
-from labelwise.record.storage import MemoryStorage, open_storage
+from labelwise.record.storage import MemoryStorage
 from tests.campaign.toys import Interrupted, Line, Nearest, answer, make_campaign, make_pool
 from tests.campaign.workers import ask_in_a_process
 

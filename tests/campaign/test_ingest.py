@@ -16,7 +16,7 @@ def test_new_files_get_new_ids_and_gone_ones_are_not_asked_for(digits):
     names = [digits.items.describe(item)["name"] for item in digits.items]
     inputs = np.array(digits.inputs)
     picks = digits.campaign(device="cpu").ask().ids.tolist()
-    digits.desk().tell({picks[0]: "1"}, by="ann")
+    digits.open_record().tell({picks[0]: "1"}, by="ann")
     for item in picks[:2]:
         digits.items.path(item).unlink()
     write_digits(digits.source, range(100, 104))
@@ -28,7 +28,7 @@ def test_new_files_get_new_ids_and_gone_ones_are_not_asked_for(digits):
         *("0100", "0101", "0102", "0103")
     ]
     np.testing.assert_array_equal(again.inputs[:60], inputs)
-    ledger = again.desk().ledger()
+    ledger = again.open_record().ledger()
     assert ledger.items == 64 and dict(ledger.labels) == {picks[0]: "1"}
     assert list(ledger.skipped) == [picks[1]] and picks[1] not in ledger.waiting
     assert again.refresh().new == 0
@@ -40,10 +40,10 @@ def test_a_file_that_comes_back_is_asked_for_again(digits):
     whole = path.read_bytes()
     path.unlink()
     digits.refresh()
-    assert picks[0] not in digits.desk().ledger().waiting
+    assert picks[0] not in digits.open_record().ledger().waiting
     path.write_bytes(whole)
     assert digits.refresh().returned == (picks[0],)
-    assert picks[0] in digits.desk().ledger().waiting
+    assert picks[0] in digits.open_record().ledger().waiting
 
 
 def test_rows_added_to_a_table_are_embedded_like_those_before(tmp_path):
@@ -120,7 +120,7 @@ def test_inputs_written_before_a_crash_do_not_count(digits):
     assert len(again.inputs) == len(again.items) == 60
     again.refresh()
     assert len(again.inputs) == len(again.items) == 61
-    assert again.desk().ledger().items == 61
+    assert again.open_record().ledger().items == 61
 
 
 def test_two_refreshes_at_once_do_not_write_over_one_another(digits):

@@ -44,7 +44,7 @@ def test_a_folder_of_pictures_becomes_a_campaign(digits, tmp_path):
     wanted = [(DIGITS[int(path[-8:-4])] * 15).reshape(1, 8, 8) for path in paths]
     np.testing.assert_array_equal(digits.inputs, wanted)
     assert digits.ingested.new == 60 and digits.ingested.notes[0] == "60 pictures in 3 folders"
-    settings = digits.desk().settings
+    settings = digits.open_record().settings
     assert (settings.strategy, settings.batch, settings.validation) == ("badge", 10, 0.2)
     assert not list(tmp_path.glob(".c.*"))
 
@@ -220,12 +220,12 @@ def test_a_password_is_not_written_down(digits, make_postgres_url, tmp_path):
     secret = make_postgres_url().replace("postgres:@", "postgres:hush@")  # it lets in everyone
     assert "hush" in secret
     project = Project.start(digits.source, home=tmp_path / "p", name="team", storage=secret)
-    project.desk().tell({3: "7"}, by="ann", anything=True)
+    project.open_record().tell({3: "7"}, by="ann", anything=True)
     project.close()
     assert not any(b"hush" in held for held in content(project.home).values())
     assert not (project.home / "record.db").exists()
     again = Project.open(project.home)
-    assert dict(again.desk().ledger().labels) == {3: "7"}
+    assert dict(again.open_record().ledger().labels) == {3: "7"}
     again.close()
     with pytest.raises(
         BadInput, match="already has a campaign called 'team'; give this one another"
@@ -264,10 +264,10 @@ def test_a_record_elsewhere_is_found_from_any_folder(digits, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     Project.start(digits.source, home="s", storage="sqlite:///labels.db")
     monkeypatch.chdir("/")
-    assert Project.open(tmp_path / "s").desk().ledger().items == 60
+    assert Project.open(tmp_path / "s").open_record().ledger().items == 60
     (tmp_path / "c" / "record.db").unlink()
     with pytest.raises(UnknownName, match=r"there is no record .*record\.db"):
-        Project.open(tmp_path / "c").desk()
+        Project.open(tmp_path / "c").open_record()
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_class_that_is_added_later_is_learned(tmp_path):
     first = [*range(10), *range(60, 70)]
     campaign.tell({item: kinds[item] for item in first}, by="ann", anything=True)
     campaign.train()
-    project.desk().change(classes=["0", "1", "2"])
+    project.open_record().change(classes=["0", "1", "2"])
     campaign.tell({item: 2 for item in range(140, 160)}, by="ann", anything=True)
     campaign.train()
     assert (campaign.learner.predict(project.inputs[160:]) == 2).all()
@@ -335,7 +335,7 @@ def test_opening_a_campaign_to_label_imports_no_torch(digits):
     code = (
         "import sys; from labelwise.campaign.project import Project; "
         f"project = Project.open({str(digits.home)!r}); project.items.describe(3); "
-        "project.desk().ledger(); "
+        "project.open_record().ledger(); "
         "sys.exit(str([m for m in ('torch', 'sklearn', 'PIL', 'pyarrow') if m in sys.modules]))"
     )
     done = run_process([sys.executable, "-c", code], capture_output=True, text=True, cwd=os.sep)

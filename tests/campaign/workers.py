@@ -2,23 +2,23 @@
 
 from contextlib import closing
 
-from labelwise.campaign.desk import Desk
-from labelwise.record.storage import open_storage
+from labelwise.campaign.campaign_record import CampaignRecord
+from labelwise.record import open_storage
 
 
-def label_all(desk, person):
+def label_all(record, person):
     """Label whatever is lent until nothing is; the items that this person got."""
     got = []
-    while items := desk.lend(person, 3):
+    while items := record.lend(person, 3):
         got += items
-        desk.tell(dict.fromkeys(items, "owl"), by=person)
+        record.tell(dict.fromkeys(items, "owl"), by=person)
     return got
 
 
 def label_in_a_process(url, person):
-    """The same at a desk of its own."""
+    """The same at a record of its own."""
     with closing(open_storage(url)) as storage:
-        return label_all(Desk("birds", storage), person)
+        return label_all(CampaignRecord("birds", storage), person)
 
 
 def ask_in_a_process(url, ready, go, answers):

@@ -59,4 +59,4 @@ def label_all(capsys, rows, label=true_label, **more):
 
 
 def ledger():
-    return Project.open().desk().ledger()
+    return Project.open().open_record().ledger()

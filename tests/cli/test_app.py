@@ -81,8 +81,8 @@ def test_from_start_to_export_every_next_step_can_be_pasted(plants, capsys):
     assert f"labelwise change -c '{HOME}' validation=0.1" in out
     assert run(["change", "-c", HOME, "validation=0.1"]) == 0
     assert first_command(re.search(r"^next: (.*)", out, re.M)[1])[:3] == ["label", "-c", HOME]
-    assert len(Project.open(HOME).desk().ledger().trainings) == 1
-    assert Project.open("other").desk().ledger().length == 1
+    assert len(Project.open(HOME).open_record().ledger().trainings) == 1
+    assert Project.open("other").open_record().ledger().length == 1
 
 
 def test_hints_about_disagreements_lead_to_where_they_are_settled(plants, capsys):

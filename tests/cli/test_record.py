@@ -147,7 +147,7 @@ def test_classes_can_be_added_to_numbers_that_were_told(tmp_path, monkeypatch, c
     rows = ask(capsys)
     label_all(capsys, rows, label=lambda row: int(row["id"]) % 2)
     assert answer(capsys, "change", "classes=0,1,2")[:2] == (0, "classes: 0,1 -> 0,1,2\n")
-    settings = Project.open().desk().settings
+    settings = Project.open().open_record().settings
     assert settings.classes == ("0", "1", "2")
     assert set(ledger().labels.values()) <= set(settings.classes)
 

@@ -70,7 +70,7 @@ def test_every_option_reaches_the_settings(here, capsys):
     )
     code, said, _ = answer(capsys, *shlex.split(given))
     assert code == 0 and "chosen by margin, 10% of them" in said
-    settings = Project.open("c").desk().settings.to_dict()
+    settings = Project.open("c").open_record().settings.to_dict()
     wanted = {"overlap": 2, "validation": 0.1, "budget_labels": 10, "price": 0.05, "seed": 4}
     wanted |= {"budget_money": 3.0, "budget_hours": 2.0, "hourly": 12.0, "strategy": "margin"}
     assert {name: settings[name] for name in wanted} == wanted

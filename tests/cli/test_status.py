@@ -70,12 +70,12 @@ def test_a_trained_model_is_shown_with_advice_and_forecast(trained, capsys):
     out = status(capsys)
     assert "batch 2   complete" in out
     assert "model 2   trained on 14 labels, accuracy " in out
-    desk = Project.open().desk()
-    found = desk.ledger()
-    assert f"forecast  {forecast_batch(found, desk.settings).says}\n" in out
-    for said in advise(found, desk.settings):
+    record = Project.open().open_record()
+    found = record.ledger()
+    assert f"forecast  {forecast_batch(found, record.settings).says}\n" in out
+    for said in advise(found, record.settings):
         assert (f"{said.rule}: {said.says}" in out) == said.judged
-    stop = should_stop(advise(found, desk.settings))
+    stop = should_stop(advise(found, record.settings))
     assert f"advice    {'labelling can stop' if stop else 'go on'}" in out
 
 

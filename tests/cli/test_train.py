@@ -37,8 +37,8 @@ def test_the_second_model_is_compared_with_the_first(two_rounds, trained):
     assert f"{change:+.1f} points since model 1" in out
     assert f"same prediction as model 1 for {100 * second['agreement']:.1f} % of the pool" in out
     assert f"the previous model predicted {100 * second['prequential']:.1f} % of the last" in out
-    desk = Project.open().desk()
-    assert f"forecast: {forecast_batch(desk.ledger(), desk.settings).says}\n" in out
+    record = Project.open().open_record()
+    assert f"forecast: {forecast_batch(record.ledger(), record.settings).says}\n" in out
     assert re.search(r"^advice: ", out, re.M)
 
 
@@ -60,13 +60,13 @@ def test_an_interruption_says_what_the_record_has_of_it(folder, capsys):
         "        return super().forward(rows)\n"
     )
     project = Project.start("plants.csv", home="c", classes=CLASSES, module="interrupting:Network")
-    project.desk().tell({0: "low", 20: "high"}, anything=True)
-    before = project.desk().ledger().length
+    project.open_record().tell({0: "low", 20: "high"}, anything=True)
+    before = project.open_record().ledger().length
     capsys.readouterr()
     assert run(["train", "--campaign", "c"]) == 130
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("labelwise: interrupted; the record notes that training 1 failed")
-    after = Project.open("c").desk().ledger()
+    after = Project.open("c").open_record().ledger()
     assert after.failure.number == 1 and after.length == before + 2
     assert after.labels == {0: "low", 20: "high"}
 
@@ -87,14 +87,14 @@ def test_an_error_is_told_as_a_number():
 
 
 def test_a_training_at_work_is_waited_for_and_one_whose_process_is_gone_is_not(trained, capsys):
-    desk = Project.open().desk()
-    desk.storage.append(desk.name, [Training(time.time(), 3, 20, sign_process(os.getpid()))])
+    record = Project.open().open_record()
+    record.storage.append(record.name, [Training(time.time(), 3, 20, sign_process(os.getpid()))])
     code, _, err = answer(capsys, "train")
     assert code == 1 and "training 3 is running; wait for it" in err
     assert "number 3 is running" in answer(capsys, "status")[1]
     gone = run_process([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True)
     left = sign_process(int(gone.stdout))
-    desk.storage.append(desk.name, [Training(time.time(), 4, 20, left)])
+    record.storage.append(record.name, [Training(time.time(), 4, 20, left)])
     out = answer(capsys, "status")[1]
     assert "number 4 ended before it was finished" in out and "next      labelwise label" in out
     assert answer(capsys, "train")[0] == 0

@@ -182,7 +182,7 @@ def test_texts_are_served_in_the_order_of_picking_round_after_round(studio, revi
         assert tuple(served) == order.tasks
         done = go(project, guesses=number == 1)
         assert done.words == {"new": 7, "skipped": 1} and len(done.trained) == 1
-    ledger = Project.open(tmp_path / "c.labelwise").desk().ledger()
+    ledger = Project.open(tmp_path / "c.labelwise").open_record().ledger()
     assert ledger.per_annotator[USER].labels == 14 and ledger.seconds_spent == 28.0
     (first,) = studio.call("GET", f"/api/tasks/{served[-1]}/")["predictions"]
     assert first["score"] == 7 / 16 and 0 < first["result"][0]["score"] <= 1
@@ -203,7 +203,7 @@ def test_what_is_changed_or_deleted_there_is_followed(studio, reviews, go, tmp_p
     done = go(project)
     assert (done.new, done.gone) == (1, 1)
     assert done.words == {"changed": 1, "withdrawn": 2}
-    ledger = Project.open(tmp_path / "c.labelwise").desk().ledger()
+    ledger = Project.open(tmp_path / "c.labelwise").open_record().ledger()
     assert list(ledger.labels.values()) == ["sport"] and len(ledger.skipped) == 1
     assert ledger.seconds_spent == 9.0  # 2 + 2 + 2, and 3 more for the change
     assert not go(project).changed
@@ -293,7 +293,7 @@ def test_the_backend_keeps_a_project_of_pictures_up_to_date(studio, digits, tmp_
             task = studio.next(project)
             studio.annotate(task, "digit", "image", truth[task])
         wait_until(lambda: studio.held(project)["model_version"] == "labelwise-2", seconds=300)
-        assert len(Project.open(home).desk().ledger().trainings) == 1
+        assert len(Project.open(home).open_record().ledger().trainings) == 1
         _predict(studio, project, backend, home)
     finally:
         process.terminate()

@@ -75,17 +75,17 @@ def test_the_queue_serves_the_batch_in_the_order_of_picking(twin, go, project):
     assert (done.started, done.new, done.asked, done.waiting) == (True, 30, [1], 6)
     assert twin.project["sampling"] == "Uncertainty sampling"
     assert twin.project["model_version"] == "labelwise-1" == done.version
-    asked = project().desk().ledger().batches[0].asked
+    asked = project().open_record().ledger().batches[0].asked
     assert twin.queue() == [task_of(project(), item, twin) for item in asked.ids]
     assert all(p["result"] == [] for p in twin.predictions)  # nobody is shown a guess
 
 
 def test_a_second_sync_without_news_changes_nothing(twin, go, project):
     go(twin)
-    length, writes = project().desk().ledger().length, twin.writes()
+    length, writes = project().open_record().ledger().length, twin.writes()
     done = go(twin)
     assert not done.changed and done.waiting == 6
-    assert (project().desk().ledger().length, twin.writes()) == (length, writes)
+    assert (project().open_record().ledger().length, twin.writes()) == (length, writes)
 
 
 def test_rounds_of_labels_train_choose_and_bump_the_version(twin, go, project):
@@ -94,7 +94,7 @@ def test_rounds_of_labels_train_choose_and_bump_the_version(twin, go, project):
     done = go(twin, guesses=True)
     assert done.words == {"new": 6} and len(done.trained) == 1 and done.asked == [2]
     assert done.version == twin.project["model_version"] == "labelwise-2"
-    ledger = project().desk().ledger()
+    ledger = project().open_record().ledger()
     assert ledger.per_annotator["ann@example.org"].labels == 6 and ledger.seconds_spent == 12.0
     second = twin.queue()
     assert len(second) == 6 and not set(second) & set(first)
@@ -118,7 +118,7 @@ def test_labels_that_were_there_first_are_learned_from(twin, go, project):
         twin.annotate(task, twin.tasks[task]["kind"], by=2)
     done = go(twin)
     assert done.words == {"new": 8} and len(done.trained) == 1 and done.asked == [1]
-    assert project().desk().ledger().batches[0].asked.strategy == "margin"
+    assert project().open_record().ledger().batches[0].asked.strategy == "margin"
     assert not set(twin.queue()) & set(list(twin.tasks)[:8])
 
 
@@ -132,7 +132,7 @@ def test_skips_changes_and_withdrawals_are_followed(twin, go, project):
     del twin.annotations[gone]
     done = go(twin)
     assert done.words == {"changed": 1, "withdrawn": 1}
-    ledger = project().desk().ledger()
+    ledger = project().open_record().ledger()
     assert list(ledger.labels.values()) == ["sport"] and len(ledger.skipped) == 1
     assert two in twin.queue() and not go(twin).changed
 
@@ -159,7 +159,7 @@ def test_deleted_tasks_go_and_new_ones_come(twin, go, project):
     done = go(twin)
     assert (done.gone, done.new, done.words) == (3, 4, {"withdrawn": 1})
     assert twin.queue() == rest[1:]
-    assert len(project().items) == 34 and not project().desk().ledger().labels
+    assert len(project().items) == 34 and not project().open_record().ledger().labels
     assert (
         TaskFolder.open(project().home.with_name("c.tasks")).index_tasks(project().items).tasks[-4:]
         == new
@@ -194,11 +194,11 @@ def test_versions_of_an_earlier_campaign_are_not_taken_for_ones_own(twin, go):
 def test_settings_follow_the_project_and_the_wishes(twin, go, project):
     twin.project["maximum_annotations"] = 2
     go(twin)
-    assert project().desk().settings.overlap == 2
+    assert project().open_record().settings.overlap == 2
     twin.project["maximum_annotations"] = 1
     twin.project["label_config"] = TEXTS.replace("</Choices>", '<Choice value="art"/></Choices>')
     go(twin, strategy="entropy", batch=9)
-    settings = project().desk().settings
+    settings = project().open_record().settings
     assert settings.classes == ("sport", "food", "art") and settings.overlap == 1
     assert (settings.strategy, settings.batch) == ("entropy", 9)
 

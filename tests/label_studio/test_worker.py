@@ -118,15 +118,15 @@ def test_a_hint_makes_the_record_follow(twin, home, serve):
         return httpx.request(method, url + path, json=body, auth=auth, timeout=PATIENCE).json()
 
     wait_until(lambda: call("GET", "health").get("stage") is None)
-    desk = Project.open(home).desk()
+    record = Project.open(home).open_record()
     task = twin.queue()[0]
     number = twin.annotate(task, "food")
     hint = {"action": "ANNOTATION_CREATED", "annotation": {"id": number, "task": task}}
     assert call("POST", "webhook", hint) == {"status": "taken"}
-    wait_until(lambda: dict(desk.ledger().labels.items()))
+    wait_until(lambda: dict(record.ledger().labels.items()))
     del twin.annotations[number]
     call("POST", "webhook", {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": number}]})
-    wait_until(lambda: not desk.ledger().labels)
+    wait_until(lambda: not record.ledger().labels)
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 0
     said = process.stdout.read()

@@ -21,8 +21,9 @@ import psycopg  # noqa: F401  here and not fifty times after the fork
 
 import labelwise.record.sql_storage  # noqa: F401  likewise
 from labelwise.errors import Conflict
+from labelwise.record import open_storage
 from labelwise.record.events import Event, Told
-from labelwise.record.storage import Storage, open_storage
+from labelwise.record.storage import Storage
 
 CAMPAIGN = "birds"
 

@@ -23,7 +23,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from labelwise.record.storage import Storage, open_storage
+from labelwise.record import open_storage
+from labelwise.record.storage import Storage
 
 KINDS = ("memory", "sqlite", "postgres")
 _numbers = itertools.count()

@@ -15,8 +15,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from labelwise.errors import StorageFailed
+from labelwise.record import open_storage
 from labelwise.record.events import Told
-from labelwise.record.storage import Storage, open_storage
+from labelwise.record.storage import Storage
 from tests.record import crash_writer
 from tests.record.crash_writer import CAMPAIGN, group
 from tests.record.storages import start_postgres
@@ -147,7 +148,7 @@ def test_a_forked_process_gets_connections_of_its_own(storage_url: str) -> None:
     script = f"""
 import os
 from labelwise.record.events import Told
-from labelwise.record.storage import open_storage
+from labelwise.record import open_storage
 storage = open_storage({storage_url!r})
 storage.append("birds", [Told(0.0, 0, 0)])
 child = os.fork()

@@ -11,7 +11,7 @@ import pytest
 from labelwise.errors import BadInput, Conflict, StorageFailed
 from labelwise.record import group_commit as module
 from labelwise.record.events import Told
-from labelwise.record.group_commit import GroupCommit
+from labelwise.record.group_commit import SharedRecord
 from labelwise.record.storage import MemoryStorage
 
 
@@ -53,7 +53,7 @@ def refused(ledger, now):
 
 def gathered(storage, operations):
     """What each operation answers or raises if all but the first gather behind it."""
-    record = GroupCommit("birds", storage, lambda: 5.0)
+    record = SharedRecord("birds", storage, lambda: 5.0)
     storage.go.clear()
     storage.begun.clear()
     with ThreadPoolExecutor(len(operations)) as pool:
@@ -103,7 +103,7 @@ def test_an_event_that_the_record_would_refuse_harms_only_its_operation():
 def test_a_failed_write_reaches_every_waiting_caller_and_the_next_one_goes_through():
     storage = Gate()
     storage.go.set()
-    record = GroupCommit("birds", storage, lambda: 5.0)
+    record = SharedRecord("birds", storage, lambda: 5.0)
     record.commit(told(0))
     storage.fails = True
     record, answers = gathered(storage, [told(item) for item in range(1, 5)])
@@ -137,7 +137,7 @@ def interrupt(thread):
 
 def test_who_is_interrupted_while_waiting_leaves_the_others_unharmed():
     storage = Gate()
-    record = GroupCommit("birds", storage, lambda: 5.0)
+    record = SharedRecord("birds", storage, lambda: 5.0)
     raised = []
 
     def wait_and_be_interrupted():
@@ -186,7 +186,7 @@ def test_who_is_interrupted_as_it_enters_the_queue_leaves_the_others_unharmed(ot
                 raise KeyboardInterrupt
 
     storage = Gate()
-    record = GroupCommit("birds", storage, lambda: 5.0)
+    record = SharedRecord("birds", storage, lambda: 5.0)
     record._queue_lock = Interrupting()
     first, last = (
         threading.Thread(target=record.commit, args=(told(item),), daemon=True) for item in (0, 2)
@@ -205,8 +205,8 @@ def test_who_is_interrupted_as_it_enters_the_queue_leaves_the_others_unharmed(ot
 
 def test_two_desks_on_one_record_see_each_others_events(storage):
     one, other = (
-        GroupCommit("birds", storage, lambda: 1.0),
-        GroupCommit("birds", storage, lambda: 2.0),
+        SharedRecord("birds", storage, lambda: 1.0),
+        SharedRecord("birds", storage, lambda: 2.0),
     )
     for item in range(6):
         assert (one, other)[item % 2].commit(told(item)) == item
@@ -216,7 +216,7 @@ def test_two_desks_on_one_record_see_each_others_events(storage):
 
 def test_an_unreachable_storage_is_read_anew_when_it_is_back():
     storage = MemoryStorage()
-    record = GroupCommit("birds", storage, lambda: 1.0)
+    record = SharedRecord("birds", storage, lambda: 1.0)
     record.commit(told(0))
     storage.close()
     with pytest.raises(StorageFailed, match="closed"):
@@ -228,7 +228,7 @@ def test_an_unreachable_storage_is_read_anew_when_it_is_back():
 
 
 def test_many_threads_lose_nothing(storage):
-    record = GroupCommit("birds", storage, lambda: 1.0)
+    record = SharedRecord("birds", storage, lambda: 1.0)
 
     def work(person):
         for item in range(person * 20, person * 20 + 20):
@@ -242,7 +242,7 @@ def test_many_threads_lose_nothing(storage):
 
 def test_a_record_that_was_replaced_by_an_older_copy_is_told_and_then_read_anew():
     storage = MemoryStorage()
-    record = GroupCommit("birds", storage, lambda: 1.0)
+    record = SharedRecord("birds", storage, lambda: 1.0)
     for item in range(3):
         record.commit(told(item))
     del storage._records["birds"][1:]

@@ -56,7 +56,7 @@ def test_waits_as_a_list_would(steps: list[tuple[str, object]]) -> None:
 def test_asking_on_the_way_makes_no_difference_to_what_is_available(events: list[Event]) -> None:
     ledger, people = Ledger(), ("", "ann", "bob", "nobody")
     for number, event in enumerate(events, start=1):
-        ledger.apply(event)
+        ledger.extend([event])
         fresh = replay(events[:number])
         for by in people:
             assert ledger.available(by, 3, event.at) == fresh.available(by, 3, event.at)
@@ -76,8 +76,8 @@ def test_who_works_alone_on_items_for_two_is_not_kept_looking_through_their_own(
     ledger.votes = Counted()
     for id in ids[:-1]:
         assert ledger.available("ann", 1, 1.0) == [id]
-        ledger.apply(Told(1.0, id, 1, "ann"))
+        ledger.extend([Told(1.0, id, 1, "ann")])
     assert looks < 20 * len(ids)  # looking through all of them every time takes 2,000,000
     assert ledger.available("bob", 2, 1.0) == [0, 1]
-    ledger.apply(Withdrawn(2.0, 5, "ann"))
+    ledger.extend([Withdrawn(2.0, 5, "ann")])
     assert ledger.available("ann", 2, 2.0) == [5, 1999]

@@ -119,14 +119,14 @@ def test_knows_of_people_what_a_walk_through_the_record_finds(events: list[Event
 def test_a_batch_by_hand() -> None:
     ledger = replay([Started(0.0, {"batch": 3}, 100), ASKED])
     assert list(ledger.waiting) == [8, 4, 6]
-    ledger.apply(Told(2.0, 4, "cat", "ann", 2.0))
-    ledger.apply(Skipped(3.0, 8, "bob", "blurred"))
+    ledger.extend([Told(2.0, 4, "cat", "ann", 2.0)])
+    ledger.extend([Skipped(3.0, 8, "bob", "blurred")])
     assert list(ledger.waiting) == [6]
     assert ledger.open_batches[0].open == 1
-    ledger.apply(Told(4.0, 6, "dog", "ann", 4.0))
+    ledger.extend([Told(4.0, 6, "dog", "ann", 4.0)])
     assert not ledger.waiting
     assert ledger.open_batches == []
-    ledger.apply(Withdrawn(5.0, 4, "ann"))
+    ledger.extend([Withdrawn(5.0, 4, "ann")])
     assert list(ledger.waiting) == [4]
     assert ledger.labels == {6: "dog"}
     assert ledger.seconds_spent == 6.0  # the time was spent all the same
@@ -138,10 +138,10 @@ def test_two_labels_that_differ_wait_for_a_third_or_for_a_decision() -> None:
     assert ledger.disagreements() == [Disagreement(4, {"ann": "cat", "bob": "dog"})]
     assert 4 not in ledger.labels
     assert 4 not in ledger.waiting
-    ledger.apply(Told(4.0, 4, "dog", "cem"))
+    ledger.extend([Told(4.0, 4, "dog", "cem")])
     assert ledger.labels == {4: "dog"}
     assert ledger.disagreements() == []
-    ledger.apply(Resolved(5.0, 4, "cat", "ann"))
+    ledger.extend([Resolved(5.0, 4, "cat", "ann")])
     assert ledger.labels == {4: "cat"}
     ledger.apply(Withdrawn(6.0, 4, "ann"))  # of the decision; her label stands
     assert ledger.labels == {4: "dog"}
@@ -153,19 +153,19 @@ def test_lends_an_item_to_one_person_until_the_loan_lapses() -> None:
     assert ledger.available("bob", 5, now=19.9) == [6]
     assert ledger.available("ann", 5, now=19.9) == [8, 4, 6]
     assert ledger.available("bob", 5, now=20.0) == [8, 4, 6]
-    ledger.apply(Returned(11.0, (8,), "ann"))
+    ledger.extend([Returned(11.0, (8,), "ann")])
     assert ledger.available("bob", 2, now=19.0) == [8, 6]
-    ledger.apply(Told(12.0, 4, 1, "ann"))
+    ledger.extend([Told(12.0, 4, 1, "ann")])
     assert ledger.leases == {}
 
 
 def test_two_are_lent_an_item_that_wants_two_labels_but_never_three() -> None:
     ledger = replay([Started(0.0, {"overlap": 2}, 9), Asked(1.0, 1, (7,))])
-    ledger.apply(Lent(2.0, (7,), "ann", 99.0))
+    ledger.extend([Lent(2.0, (7,), "ann", 99.0)])
     assert ledger.available("bob", 1, now=3.0) == [7]
-    ledger.apply(Lent(3.0, (7,), "bob", 99.0))
+    ledger.extend([Lent(3.0, (7,), "bob", 99.0)])
     assert ledger.available("cem", 1, now=4.0) == []
-    ledger.apply(Told(5.0, 7, 1, "ann"))
+    ledger.extend([Told(5.0, 7, 1, "ann")])
     assert ledger.available("cem", 1, now=6.0) == []
     assert ledger.available("ann", 1, now=6.0) == []
     assert ledger.available("cem", 1, now=99.0) == [7]
@@ -173,7 +173,7 @@ def test_two_are_lent_an_item_that_wants_two_labels_but_never_three() -> None:
 
 def test_who_labelled_an_item_and_has_it_lent_again_counts_once() -> None:
     ledger = replay([Started(0.0, {"overlap": 2}, 9), Asked(1.0, 1, (7,)), Told(2.0, 7, 1, "ann")])
-    ledger.apply(Lent(3.0, (7,), "ann", 99.0))
+    ledger.extend([Lent(3.0, (7,), "ann", 99.0)])
     assert ledger.available("bob", 1, now=4.0) == [7]
     assert ledger.available("ann", 1, now=4.0) == []
 
@@ -181,7 +181,7 @@ def test_who_labelled_an_item_and_has_it_lent_again_counts_once() -> None:
 def test_loans_that_lapsed_are_forgotten_in_time() -> None:
     ledger = replay([ASKED, Lent(2.0, (8, 4), "ann", 9.0), Lent(9.0, (8,), "bob", 20.0)])
     assert ledger.leases == {8: {"bob": 20.0}, 4: {"ann": 9.0}}
-    ledger.apply(Lent(10.0, (6,), "ann", 20.0))
+    ledger.extend([Lent(10.0, (6,), "ann", 20.0)])
     assert ledger.leases == {8: {"bob": 20.0}, 6: {"ann": 20.0}}
 
 
@@ -190,7 +190,7 @@ def test_undoing_goes_back_one_by_one() -> None:
     undone = []
     while (last := ledger.last_action("ann")) is not None:
         undone.append(last)
-        ledger.apply(Withdrawn(5.0, last.id, "ann"))
+        ledger.extend([Withdrawn(5.0, last.id, "ann")])
     assert undone == [LastAction(8, "told"), LastAction(4, "skipped")]
     assert list(ledger.waiting) == [8, 4, 6]
 
@@ -198,23 +198,23 @@ def test_undoing_goes_back_one_by_one() -> None:
 def test_more_overlap_opens_what_was_done() -> None:
     ledger = replay([ASKED, *(Told(2.0, id, 0, "ann") for id in ASKED.ids)])
     assert not ledger.waiting
-    ledger.apply(Changed(3.0, {"overlap": 2}))
+    ledger.extend([Changed(3.0, {"overlap": 2})])
     assert list(ledger.waiting) == [8, 4, 6]
     assert ledger.available("ann", 3, now=4.0) == []
     assert ledger.available("bob", 3, now=4.0) == [8, 4, 6]
-    ledger.apply(Changed(5.0, {"overlap": 1}))
+    ledger.extend([Changed(5.0, {"overlap": 1})])
     assert not ledger.waiting
 
 
 def test_a_training_runs_until_it_ends_well_or_badly() -> None:
     ledger = replay([Training(1.0, 1, 10)])
     assert ledger.training == Training(1.0, 1, 10)
-    ledger.apply(TrainingFailed(2.0, 1, "out of memory"))
+    ledger.extend([TrainingFailed(2.0, 1, "out of memory")])
     assert ledger.training is None
     assert ledger.failure == TrainingFailed(2.0, 1, "out of memory")
-    ledger.apply(Training(3.0, 2, 10))
+    ledger.extend([Training(3.0, 2, 10)])
     assert ledger.failure is not None
-    ledger.apply(Trained(4.0, 2, 10, 1.0, {}))
+    ledger.extend([Trained(4.0, 2, 10, 1.0, {})])
     assert ledger.training is None
     assert ledger.failure is None
     assert [trained.number for trained in ledger.trainings] == [2]
@@ -231,7 +231,7 @@ def test_the_median_settles_a_regression() -> None:
 def test_equal_votes_share_one_mapping() -> None:
     ledger = replay(Told(float(id), id, id % 2, "ann") for id in range(1000))
     assert len({id(votes) for votes in ledger.votes.values()}) == 2
-    ledger.apply(Told(0.0, 4, 7, "bob"))
+    ledger.extend([Told(0.0, 4, 7, "bob")])
     assert ledger.votes[4] == {"ann": 0, "bob": 7}
     assert ledger.votes[6] == {"ann": 0}
 
@@ -249,11 +249,11 @@ def half_labelled(batches: int, size: int) -> Ledger:
     for number in range(1, batches + 1):
         begin = number * size
         ids = tuple(range(begin, begin + size))
-        ledger.apply(Asked(0.0, number, ids, weights=(1.0,) * size))
+        ledger.extend([Asked(0.0, number, ids, weights=(1.0,) * size)])
         ledger.extend(Told(1.0, id, id % 3, f"person {id % 5}") for id in ids[1:])
     for id in range(batches * size, batches * size + size // 2):
-        ledger.apply(Withdrawn(2.0, id, f"person {id % 5}"))
-    ledger.apply(Lent(3.0, tuple(ledger.waiting)[:1], "gone", 1e12))
+        ledger.extend([Withdrawn(2.0, id, f"person {id % 5}")])
+    ledger.extend([Lent(3.0, tuple(ledger.waiting)[:1], "gone", 1e12)])
     return ledger
 
 
@@ -272,10 +272,10 @@ def test_answers_take_no_longer_as_the_record_grows(batches: int) -> None:
             ledger.last_action("person 1")
             ledger.weight_of(waiting)
             len(ledger.labels), len(ledger.waiting), ledger.disagreements()
-            ledger.apply(Told(5.0, waiting, 1, "person 1", 1.0))
-            ledger.apply(Withdrawn(6.0, waiting, "person 1"))
-            ledger.apply(Lent(7.0, (waiting,), "person 2", 9.0))
-            ledger.apply(Returned(8.0, (waiting,), "person 2"))
+            ledger.extend([Told(5.0, waiting, 1, "person 1", 1.0)])
+            ledger.extend([Withdrawn(6.0, waiting, "person 1")])
+            ledger.extend([Lent(7.0, (waiting,), "person 2", 9.0)])
+            ledger.extend([Returned(8.0, (waiting,), "person 2")])
 
         return all_kinds
 

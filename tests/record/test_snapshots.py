@@ -63,7 +63,7 @@ def test_a_snapshot_and_the_later_events_equal_the_whole_record(
     for event in events:
         if data.draw(st.booleans()):
             ledger = restore(ledger)
-        ledger.apply(event)
+        ledger.extend([event])
     assert everything(ledger) == everything(whole)
     assert everything(restore(whole)) == everything(whole)
 

@@ -18,10 +18,9 @@ import pytest
 import sqlalchemy as sa
 
 from labelwise.errors import BadInput, StorageFailed, UnknownName
-from labelwise.record import sql_storage
+from labelwise.record import open_storage, sql_storage
 from labelwise.record.events import Event, Skipped, Told
 from labelwise.record.sql_storage import SqlStorage, open_sql_storage
-from labelwise.record.storage import open_storage
 from tests.record.storages import Postgres
 
 FULL = r"disk is full; free some space and try again"
@@ -95,7 +94,7 @@ def test_a_file_that_may_not_grow_stays_whole(sqlite_url: str) -> None:
     script = f"""
 import resource
 from tests.record.test_sql_storage import large, told
-from labelwise.record.storage import open_storage
+from labelwise.record import open_storage
 from labelwise.errors import StorageFailed
 storage = open_storage({sqlite_url!r})
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -408,7 +407,7 @@ def test_a_file_that_may_only_be_read_is_read() -> None:
 import os
 from pathlib import Path
 import sqlalchemy, labelwise.record.sql_storage
-from labelwise.record.storage import open_storage
+from labelwise.record import open_storage
 from labelwise.errors import StorageFailed
 from tests.record.test_sql_storage import told
 if os.geteuid() == 0:

@@ -10,6 +10,7 @@ import pytest
 
 import labelwise.campaign
 from labelwise.errors import BadInput, Conflict, MissingDependency, StorageFailed, UnknownName
+from labelwise.record import open_storage
 from labelwise.record import storage as storage_module
 from labelwise.record.events import (
     FORMAT,
@@ -29,7 +30,7 @@ from labelwise.record.events import (
     TrainingFailed,
     Withdrawn,
 )
-from labelwise.record.storage import MemoryStorage, Storage, open_storage
+from labelwise.record.storage import MemoryStorage, Storage
 
 EVERYTHING: list[Event] = [
     Started(1.5, {"classes": ["a", "b"], "seed": 0, "price": None}, 100, "ann"),
@@ -334,7 +335,13 @@ def write_lines(storage: Storage, lines: list[str]) -> None:
     assert isinstance(storage, sql_storage.SqlStorage)
     with storage._begin(writes=True) as connection:
         length = sql_storage._lock_campaign(connection, "birds")
-        sql_storage._append_lines(connection, "birds", length, lines)
+        rows = [
+            {"campaign": "birds", "number": number, "body": line}
+            for number, line in enumerate(lines, start=length)
+        ]
+        connection.execute(sql_storage._events.insert(), rows)
+        longer = sql_storage._campaigns.update().values(length=length + len(lines))
+        connection.execute(longer.where(sql_storage._campaigns.c.name == "birds"))
 
 
 def test_examples_run() -> None:

@@ -105,12 +105,12 @@ def ask(project: Any, ids: Iterable[int], **more: Any) -> None:
     """Open a batch as a campaign would."""
     from labelwise.record.events import Asked
 
-    number = len(project.desk().ledger().batches) + 1
+    number = len(project.open_record().ledger().batches) + 1
 
     def decide(ledger: Any, now: float) -> Any:
         return [Asked(now, number, tuple(ids), strategy="random", **more)], None
 
-    project.desk().commit(decide)
+    project.open_record().commit(decide)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.web.conftest import CLASSES, ask
 
 
 def append(project, *events):
-    project.desk().commit(lambda ledger, now: (list(events), None))
+    project.open_record().commit(lambda ledger, now: (list(events), None))
 
 
 def lend(client, count=5):
@@ -59,7 +59,7 @@ def test_a_session_tells_the_campaign_its_classes_and_their_keys(page, project):
     assert (session["campaign"], session["kind"]) == (project.name, "images")
     assert [(one["value"], one["key"]) for one in session["classes"]] == [(c, c) for c in CLASSES]
     assert not session["free"] and not session["regression"] and not session["trains"]
-    assert project.desk().ledger().length == 2  # nothing is recorded
+    assert project.open_record().ledger().length == 2  # nothing is recorded
 
 
 def test_classes_that_are_no_digits_get_the_keys_from_1(make_project):
@@ -99,11 +99,11 @@ def test_two_people_never_hold_the_same_item(page):
 def test_labels_and_the_next_loan_are_one_commit(page, project):
     client = page("ann")
     ids = lend(client, 3)
-    before = project.desk().ledger().length
+    before = project.open_record().ledger().length
     answer = tell(client, {ids[0]: "3", ids[1]: "5"}, lend=3).json()
     assert answer["accepted"] == 2
     assert [item["id"] for item in answer["items"]] == [ids[2], 3, 4]
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert ledger.labels == {ids[0]: "3", ids[1]: "5"}
     assert answer["length"] == ledger.length == before + 3  # two labels, one loan
     written = project.storage().read(project.name, before)
@@ -112,7 +112,7 @@ def test_labels_and_the_next_loan_are_one_commit(page, project):
 
 def test_a_refused_label_leaves_nothing_behind(page, project):
     client = page("ann")
-    before = project.desk().ledger().length
+    before = project.open_record().ledger().length
     wrong = tell(client, {0: "3", 1: "cat"}, lend=5)
     assert wrong.status_code == 400
     assert wrong.json() == {
@@ -123,14 +123,14 @@ def test_a_refused_label_leaves_nothing_behind(page, project):
     assert client.post("/api/skip", json={"id": 149}).status_code == 404
     twice = {"labels": [{"id": 1, "label": "1"}, {"id": 1, "label": "2"}]}
     assert client.post("/api/labels", json=twice).status_code == 400
-    assert project.desk().ledger().length == before
+    assert project.open_record().ledger().length == before
 
 
 def test_a_repeated_call_changes_nothing(page, project):
     client = page("ann")
     first = tell(client, {0: "3"}).json()
     assert tell(client, {0: "3"}).json() == first
-    assert project.desk().ledger().vote_count == 1
+    assert project.open_record().ledger().vote_count == 1
 
 
 def test_seconds_are_kept(page, project):
@@ -147,7 +147,7 @@ def test_undo_takes_back_and_lends_again_until_nothing_is_left(page, project):
     assert client.post("/api/undo", json={}).json()["item"]["id"] == 1
     assert client.post("/api/undo", json={}).json()["item"]["id"] == 0
     assert client.post("/api/undo", json={}).json() == {"item": None}
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert not ledger.labels and not ledger.skipped
     assert set(lend(page("bob"), 20)).isdisjoint({0, 1})
 
@@ -156,7 +156,7 @@ def test_a_skip_keeps_its_reason_and_can_lend_the_next(page, project):
     reason = "zu dunkel – 🌑"
     answer = page("ann").post("/api/skip", json={"id": 0, "reason": reason, "lend": 2}).json()
     assert [item["id"] for item in answer["items"]] == [1, 2]
-    assert project.desk().ledger().skipped[0].reason == reason
+    assert project.open_record().ledger().skipped[0].reason == reason
 
 
 def test_returned_items_go_to_others_at_once(page):
@@ -177,7 +177,7 @@ def test_a_name_in_any_language_is_kept_as_it_is(page, project):
     headers = {"X-Annotator": quote(name)}
     body = {"labels": [{"id": 0, "label": "3"}]}
     assert client.post("/api/labels", json=body, headers=headers).status_code == 200
-    assert project.desk().ledger().votes[0] == {name: "3"}
+    assert project.open_record().ledger().votes[0] == {name: "3"}
     state = client.get("/api/state", headers=headers).json()
     assert state["you"]["name"] == name
 
@@ -192,7 +192,7 @@ def test_names_with_hidden_or_broken_letters_are_refused(page, project, name):
     )
     assert answer.status_code in (400, 422)
     assert list(answer.json()) == ["error"]
-    assert project.desk().ledger().length == 2
+    assert project.open_record().ledger().length == 2
 
 
 def test_a_name_that_is_markup_is_given_back_as_json_only(page):
@@ -238,13 +238,13 @@ def test_a_body_that_does_not_fit_is_refused_in_one_line(page, project, body):
     assert answer.status_code in (400, 422)
     error = answer.json()["error"]
     assert error and "\n" not in error and "Traceback" not in error
-    assert project.desk().ledger().length == 2
+    assert project.open_record().ledger().length == 2
 
 
 def test_a_form_of_another_site_is_no_json(page, project):
     answer = page("ann").post("/api/lend", data={"count": "1"})
     assert answer.status_code == 422
-    assert project.desk().ledger().length == 2
+    assert project.open_record().ledger().length == 2
 
 
 def test_unknown_addresses_and_methods_answer_in_json(page):
@@ -332,7 +332,7 @@ def test_disagreements_are_listed_and_settled(make_project):
         assert client.post("/api/resolve", json={"id": 0, "label": "7"}).status_code == 200
         assert client.post("/api/resolve", json={"id": 4, "label": "7"}).status_code == 404
         assert client.get("/api/disagreements").json() == []
-    assert made.desk().ledger().labels == {0: "7", 1: "2"}
+    assert made.open_record().ledger().labels == {0: "7", 1: "2"}
 
 
 def test_history_is_told_newest_first(page):
@@ -398,7 +398,7 @@ def test_fifty_annotators_at_once_lose_nothing_and_share_nothing(page, project):
         thread.join()
     ids = [item for mine in held.values() for item in mine]
     assert len(ids) == 50 and len(set(ids)) == 50
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert {id: votes for id, votes in ledger.votes.items()} == {
         mine[0]: {name: "3"} for name, mine in held.items()
     }

@@ -211,7 +211,7 @@ ANNOTATORS, EACH, FLOOD = 50, 2, 1000
 def project(make_project):
     made = make_project(batch=100)
     ids = tuple(range(ANNOTATORS * EACH))
-    made.desk().commit(lambda ledger, now: ([Asked(now, 1, ids)], None))
+    made.open_record().commit(lambda ledger, now: ([Asked(now, 1, ids)], None))
     return made
 
 
@@ -278,7 +278,7 @@ def test_fifty_people_label_through_a_flood_and_the_server_lives(project, start_
     assert server.process.poll() is None
     assert codes[200] > 100 and codes[503] > 100
     assert codes[200] + codes[503] + codes[0] == len(opened)
-    votes = project.desk().ledger().votes
+    votes = project.open_record().ledger().votes
     assert {item: dict(said) for item, said in votes.items()} == {
         item: {name: str(item % 10)} for item, name in given.items()
     }

@@ -18,7 +18,7 @@ def project(digits, tmp_path):
     shutil.copytree(digits.folder, source)
     settings = {"classes": CLASSES, "overlap": 2, "validation": 0.0}
     made = Project.start(source, home=tmp_path / "digits.labelwise", **settings)
-    made.desk().commit(lambda ledger, now: ([Asked(now, 1, tuple(range(8)))], None))
+    made.open_record().commit(lambda ledger, now: ([Asked(now, 1, tuple(range(8)))], None))
     return made
 
 
@@ -53,7 +53,7 @@ def test_a_picture_that_is_gone_is_never_lent_and_its_one_label_stays(project, e
     state = bob.state()
     assert state["gone"] == 2 and [one["name"] for one in state["annotators"]] == ["ann"]
     bob("labels", labels=[{"id": item, "label": "3"} for item in (1, 3, 4, 5, 6, 7)])
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert not ledger.open_batches
     assert ledger.labels == dict.fromkeys(range(8), "3")
 
@@ -64,7 +64,7 @@ def test_with_the_next_labels_come_only_items_that_are_there(project, enter):
     for item in range(2, 7):
         project.items.path(item).unlink()
     assert ann("labels", labels=[{"id": 0, "label": "3"}], lend=3) == [1, 7]
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert set(ledger.skipped) == set(range(2, 7)) and list(ledger.waiting) == [0, 1, 7]
 
 
@@ -75,12 +75,12 @@ def test_what_waits_for_somebody_who_never_comes_is_closed_too(project, enter):
     bob("labels", labels=[{"id": item, "label": "3"} for item in range(7)])
     project.items.path(7).unlink()
     assert ann("lend", count=2) == []
-    assert not project.desk().ledger().open_batches
-    assert project.desk().ledger().labels[7] == "3"
+    assert not project.open_record().ledger().open_batches
+    assert project.open_record().ledger().labels[7] == "3"
 
 
 def test_a_folder_that_is_away_closes_nothing(project, enter):
     ann = enter("ann")
     project.source.rename(project.source.with_name("away"))
     assert ann("lend", count=3) == [0, 1, 2]
-    assert not project.desk().ledger().skipped
+    assert not project.open_record().ledger().skipped

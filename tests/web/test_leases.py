@@ -15,7 +15,7 @@ from labelwise.web.leases import PageLeases, Visitor
 @pytest.fixture
 def project(make_project):
     made = make_project(overlap=1)
-    made.desk().commit(lambda ledger, now: ([Asked(now, 1, tuple(range(12)))], None))
+    made.open_record().commit(lambda ledger, now: ([Asked(now, 1, tuple(range(12)))], None))
     return made
 
 
@@ -43,7 +43,7 @@ def ids(answer):
 
 
 def lent(project, name):
-    now, held = time.time(), project.desk().ledger().leases
+    now, held = time.time(), project.open_record().ledger().leases
     return sorted(item for item, people in held.items() if people.get(name, 0) > now)
 
 
@@ -69,7 +69,7 @@ def test_an_answer_that_arrives_after_the_page_is_left_counts_and_borrows_nothin
     assert lent(project, "ann") == [0]
     assert ids(page("bob")("lend", count=2)) == [1, 2]  # not 0, whose label is on its way
     assert ids(tab("labels", labels=[{"id": 0, "label": "3"}], lend=5)) == []
-    assert project.desk().ledger().labels == {0: "3"}
+    assert project.open_record().ledger().labels == {0: "3"}
     assert lent(project, "ann") == []
 
 
@@ -82,7 +82,7 @@ def test_no_call_that_arrives_late_borrows_for_a_page_that_is_left(page, project
     body = {"lend": {"count": 5}, "skip": {"id": 1, "lend": 5}, "undo": {}}[call]
     assert tab(call, **body).status_code == 200
     assert lent(project, "ann") == []
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert (0 in ledger.labels) == (call != "undo")
     assert (1 in ledger.skipped) == (call == "skip")
 

@@ -22,7 +22,7 @@ def test_pages_that_look_at_once_take_turns(
     np.save(tmp_path / "rows.npy", np.arange(40.0).reshape(20, 2))
     project = Project.start(tmp_path / "rows.npy", home=tmp_path / "c", classes=["a", "b"])
     app = create_app(project, trains=False)
-    storage, lock, now, most, calls = app.site.desk.storage, threading.Lock(), 0, 0, 0
+    storage, lock, now, most, calls = app.site.record.storage, threading.Lock(), 0, 0, 0
     length, together = storage.length, threading.Barrier(STATE_REQUESTS, timeout=PATIENCE)
 
     def counted(campaign: str) -> int:

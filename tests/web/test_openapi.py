@@ -39,7 +39,7 @@ expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "429", "5x
 @pytest.fixture
 def project(make_project):
     made = make_project()
-    made.desk().commit(lambda ledger, now: ([Asked(now, 1, tuple(range(100)))], None))
+    made.open_record().commit(lambda ledger, now: ([Asked(now, 1, tuple(range(100)))], None))
     return made
 
 

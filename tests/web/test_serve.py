@@ -20,7 +20,7 @@ get = partial(httpx.get, timeout=PATIENCE, verify=False)
 
 
 def ask(project, ids):
-    project.desk().commit(
+    project.open_record().commit(
         lambda ledger, now: ([Asked(now, 1, tuple(ids), strategy="random")], None)
     )
 
@@ -156,7 +156,7 @@ def test_everything_acknowledged_survives_a_kill_and_loans_go_on(project, start_
     server.kill()
     assert 20 <= len(acknowledged) < 60
     again = start_server(project.home, "--no-training")
-    votes = project.desk().ledger().votes
+    votes = project.open_record().ledger().votes
     assert all(votes[item] == {name: str(item % 10)} for item, name in acknowledged.items())
     held: dict[str, set[int]] = {
         name: {

@@ -25,7 +25,7 @@ def test_a_waiting_page_is_told_as_soon_as_someone_labels(page, project):
         asked = pool.submit(client.get, "/api/state", params={"since": version, "wait": 25})
         with pytest.raises(TimeoutError):
             asked.result(0.7)  # there is no news yet
-        project.desk().tell({0: "3"}, by="cli")
+        project.open_record().tell({0: "3"}, by="cli")
         state = asked.result().json()
     assert state["labelled"] == 1
     assert time.monotonic() - begin < 25  # so long it would have waited without news

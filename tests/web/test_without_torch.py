@@ -40,7 +40,7 @@ with TestClient(create_app(project, trains=False), base_url="http://127.0.0.1") 
     state = client.get("/api/state").json()
     assert "pip install 'labelwise[torch]'" in state["training"]["error"], state["training"]
     assert len(client.get("/api/export").text.splitlines()) == 11
-ledger = project.desk().ledger()
+ledger = project.open_record().ledger()
 assert ledger.training is None and "labelwise[torch]" in ledger.failure.error
 events = [type(event).__name__ for event in project.storage().read(project.name)]
 assert events.count("Training") == events.count("TrainingFailed") == 1, events

@@ -89,7 +89,7 @@ def worker_id(server):
 def begin_training(project, process):
     """Write what a process writes when it begins to train."""
     event = Training(time.time(), 1, 10, sign_process(process))
-    project.desk().commit(lambda ledger, now: ([event], None))
+    project.open_record().commit(lambda ledger, now: ([event], None))
 
 
 def test_batches_follow_each_other_and_a_failed_training_loses_nothing(
@@ -110,7 +110,7 @@ def test_batches_follow_each_other_and_a_failed_training_loses_nothing(
     after = wait_for(client, lambda found: found["batch"]["number"] == 2)
     assert after["training"]["error"] is None
     assert after["batch"]["waiting"] == 8 + 20  # the tail of the first is still open
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert [one.labels for one in ledger.trainings] == [12]
     assert ledger.batches[1].asked.model == ledger.trainings[0].number == 2
     process = worker_id(server)
@@ -131,7 +131,9 @@ def test_two_servers_train_and_ask_once(make_rows, start_server):
     wait_for(ann, is_idle)
     time.sleep(1.5)
     events = project.storage().read(project.name)
-    assert set(project.desk().labels()) == set(project.desk().ledger().batches[0].asked.ids)
+    assert set(project.open_record().labels()) == set(
+        project.open_record().ledger().batches[0].asked.ids
+    )
     assert [event.number for event in events if isinstance(event, Training)] == [1]
     assert [event.number for event in events if isinstance(event, Trained)] == [1]
     assert [event.batch for event in events if isinstance(event, Asked)] == [1, 2]
@@ -144,8 +146,8 @@ def test_only_one_of_two_processes_may_train(make_rows):
     first = Worker(project.home, lambda **words: None)
     while first.look():
         pass
-    asked = project.desk().ledger().batches[0].asked.ids
-    project.desk().tell({item: str(item % 10) for item in asked}, by="ann")
+    asked = project.open_record().ledger().batches[0].asked.ids
+    project.open_record().tell({item: str(item % 10) for item in asked}, by="ann")
     campaign = first._runner.open_campaign()
     other = subprocess.Popen(
         talker("{}", "input()  # labelwise"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -170,8 +172,8 @@ def worker_with_labels(project, count=10):
     worker = Worker(project.home, lambda **words: said.append(words))
     while worker.look():
         pass
-    asked = project.desk().ledger().batches[0].asked.ids[:count]
-    project.desk().tell({item: str(item % 10) for item in asked}, by="ann")
+    asked = project.open_record().ledger().batches[0].asked.ids[:count]
+    project.open_record().tell({item: str(item % 10) for item in asked}, by="ann")
     return worker, said
 
 
@@ -197,11 +199,11 @@ def test_a_training_whose_end_could_not_be_recorded_does_not_block_the_campaign(
     assert not worker.look()
     assert "the training failed: another process has been writing" in said[-1]["error"]
     assert not worker.look() and "error" in said[-1]  # not twice on the same labels
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert ledger.training is None and ledger.failure.number == 1
-    while worker.look(ordered=not project.desk().ledger().trainings):
+    while worker.look(ordered=not project.open_record().ledger().trainings):
         pass
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert [one.number for one in ledger.trainings] == [2] and len(ledger.batches) == 2
     assert said[-1] == {}
 
@@ -222,7 +224,7 @@ def test_a_training_that_ends_with_its_process_is_taken_over_by_one_that_waited(
     assert project.storage().length(project.name) == length  # the record tells nothing of it
     while worker.look():
         pass
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert [one.number for one in ledger.trainings] == [2] and len(ledger.batches) == 2
     failed = [e for e in project.storage().read(project.name) if isinstance(e, TrainingFailed)]
     assert [event.error for event in failed] == ["the process that trained was ended"]
@@ -231,12 +233,12 @@ def test_a_training_that_ends_with_its_process_is_taken_over_by_one_that_waited(
 def test_a_record_that_cannot_be_read_once_is_looked_at_again(make_rows, monkeypatch):
     project = make_rows()
     worker, _ = worker_with_labels(project)
-    refuse(monkeypatch, worker._desk.storage, "read", 1)
+    refuse(monkeypatch, worker._record.storage, "read", 1)
     with pytest.raises(StorageFailed):
         worker.look()
     while worker.look():
         pass
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     assert len(ledger.trainings) == 1 and len(ledger.batches) == 2
 
 
@@ -281,7 +283,7 @@ def test_a_record_that_is_away_for_a_while_costs_no_order_and_leaves_no_error(ma
         assert said == {"stage": "training on 2 labels"}
         while hear():
             pass
-    assert [one.labels for one in project.desk().ledger().trainings] == [2]
+    assert [one.labels for one in project.open_record().ledger().trainings] == [2]
 
 
 @pytest.mark.slow
@@ -300,7 +302,7 @@ def test_a_killed_training_process_is_noted_and_started_again(make_rows, start_s
     wait_until(lambda: isinstance(project.storage().read(project.name)[-1], TrainingFailed))
     assert client.post("/api/train", json={}).json() == {"asked": True}
     wait_for(client, lambda found: found["batch"]["number"] == 2)
-    assert len(project.desk().ledger().labels) == 10
+    assert len(project.open_record().ledger().labels) == 10
     events = project.storage().read(project.name)
     assert sum(isinstance(event, TrainingFailed) for event in events) == 1
 
@@ -319,7 +321,7 @@ def test_a_killed_servers_training_is_taken_over_by_the_next(make_rows, start_se
     os.kill(process, signal.SIGKILL)
     again = start_server(project.home).client("ann")
     wait_for(again, lambda found: found["batch"]["number"] == 2)
-    assert len(project.desk().ledger().labels) == 10
+    assert len(project.open_record().ledger().labels) == 10
 
 
 def test_the_worker_ends_when_the_server_is_killed(make_rows, start_server):
@@ -339,9 +341,9 @@ def test_progress_is_said_line_by_line(make_rows):
     while worker.look():
         pass
     assert said[0]["stage"] == "selecting batch 1" and said[-1] == {}
-    desk = project.desk()
-    asked = desk.ledger().batches[0].asked.ids
-    desk.tell({item: "1" if item % 2 else "2" for item in asked}, by="ann")
+    record = project.open_record()
+    asked = record.ledger().batches[0].asked.ids
+    record.tell({item: "1" if item % 2 else "2" for item in asked}, by="ann")
     while worker.look():
         pass
     stages = [words["stage"].split(":")[0] for words in said if "stage" in words]
@@ -376,8 +378,8 @@ def test_an_order_counts_unless_it_came_while_a_training_was_at_work(
     worker = Worker(project.home, say)
     while worker.look():
         pass
-    asked = project.desk().ledger().batches[0].asked.ids
-    project.desk().tell({item: str(item % 10) for item in asked}, by="ann")
+    asked = project.open_record().ledger().batches[0].asked.ids
+    project.open_record().tell({item: str(item % 10) for item in asked}, by="ann")
     if moment.startswith("the training failed"):
         (tmp_path / "broken").touch()
     while worker.look():
@@ -392,7 +394,7 @@ def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):
     said = []
     project = make_rows()
     worker = Worker(project.home, lambda **words: said.append(words))
-    project.desk().change(first="margin")  # needs a model, and there is none
+    project.open_record().change(first="margin")  # needs a model, and there is none
     assert not worker.look()
     assert (
         "the selection failed" in said[-1]["error"]
@@ -400,12 +402,12 @@ def test_an_error_in_choosing_is_told_and_not_repeated(make_rows):
     )
     worker.warm_up()
     assert said[-2] == {"stage": "getting ready"} and "nothing is trained yet" in said[-1]["error"]
-    project.desk().change(batch=11)
+    project.open_record().change(batch=11)
     count = len(said)
     assert not worker.look() and len(said) == count
-    project.desk().change(first="random")
+    project.open_record().change(first="random")
     worker.look(ordered=True)
-    assert project.desk().ledger().batches and said[-1] == {}
+    assert project.open_record().ledger().batches and said[-1] == {}
 
 
 def test_an_error_that_another_process_has_overcome_is_told_no_more(make_rows):
@@ -414,10 +416,10 @@ def test_an_error_that_another_process_has_overcome_is_told_no_more(make_rows):
     said = []
     project = make_rows()
     worker = Worker(project.home, lambda **words: said.append(words))
-    project.desk().change(first="margin")
+    project.open_record().change(first="margin")
     assert not worker.look() and "error" in said[-1]
     event = Asked(time.time(), 1, tuple(range(10)), strategy="random")
-    project.desk().commit(lambda ledger, now: ([event], None))
+    project.open_record().commit(lambda ledger, now: ([event], None))
     assert not worker.look() and said[-1] == {}
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 _HOMES = {
     "Campaign": "labelwise.campaign.campaign",
-    "Desk": "labelwise.campaign.desk",
+    "CampaignRecord": "labelwise.campaign.campaign_record",
     "Project": "labelwise.campaign.project",
     "Settings": "labelwise.campaign.settings",
-    "open_storage": "labelwise.record.storage",
+    "open_storage": "labelwise.record",
 }
 """The module of each public name."""
 
-__all__ = ["Campaign", "Desk", "Project", "Settings", "open_storage"]
+__all__ = ["Campaign", "CampaignRecord", "Project", "Settings", "open_storage"]
 
 
 def __getattr__(name: str) -> Any:

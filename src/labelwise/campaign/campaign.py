@@ -14,8 +14,8 @@ import numpy as np
 
 from labelwise.campaign import batches
 from labelwise.campaign.batches import CampaignState
-from labelwise.campaign.desk import Desk
-from labelwise.campaign.operations import Seconds, check_annotator, check_expected, normalize_ids
+from labelwise.campaign.campaign_record import CampaignRecord
+from labelwise.campaign.operations import Seconds, check_annotator, normalize_ids
 from labelwise.campaign.training import (
     CampaignModel,
     TrainingPlan,
@@ -28,13 +28,14 @@ from labelwise.learner import Label, Learner
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
 from labelwise.record.events import Asked, Event, Trained, Training, TrainingFailed
+from labelwise.record.group_commit import check_length
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.selection.result import Selection
 
 
-class Campaign(Desk):
-    """A pool, a model and the record of a labelling campaign; a `Desk` that also asks and trains.
+class Campaign(CampaignRecord):
+    """The record of a campaign with a pool and a model: it also asks for batches and trains.
 
     Example:
         >>> import labelwise
@@ -96,11 +97,6 @@ class Campaign(Desk):
                 "give it the pool it was started with"
             )
 
-    @property
-    def desk(self) -> Desk:
-        """The campaign without its model, for annotators."""
-        return self
-
     def tell(
         self,
         labels: Mapping[int, Label],
@@ -110,7 +106,7 @@ class Campaign(Desk):
         anything: bool = False,
         expected: int | None = None,
     ) -> int:
-        """As `Desk.tell`; with ``anything``, for any item of the pool."""
+        """As `CampaignRecord.tell`; with ``anything``, for any item of the pool."""
         if anything:
             self.pool.find_positions(normalize_ids(labels))
         return super().tell(labels, by=by, seconds=seconds, anything=anything, expected=expected)
@@ -174,7 +170,7 @@ class Campaign(Desk):
     ) -> Asked | CampaignState:
         """The open batch, or the state that determines a new one."""
         settings = self.settings_of(ledger)
-        check_expected(ledger, expected)
+        check_length(ledger, expected)
         batch = batches.find_open_batch(ledger, ahead)
         return CampaignState.from_ledger(ledger, settings) if batch is None else batch.asked
 

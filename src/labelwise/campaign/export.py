@@ -41,7 +41,7 @@ def label_rows(
 
     Args:
         ledger: the state of the campaign.
-        labels: by id, from `labelwise.campaign.Desk.labels`.
+        labels: by id, from `labelwise.campaign.CampaignRecord.labels`.
         events: the whole record, for the times of votes.
         describe: returns an item as text.
 

@@ -155,7 +155,7 @@ def learning_curve(ledger: Ledger) -> list[ModelScore]:
 
     >>> ledger = Ledger()
     >>> metrics = {"accuracy": 0.8, "interval": [0.7, 0.9]}
-    >>> ledger.apply(Trained(at=1.0, number=1, labels=50, seconds=2.0, metrics=metrics))
+    >>> ledger.extend([Trained(at=1.0, number=1, labels=50, seconds=2.0, metrics=metrics)])
     >>> learning_curve(ledger)
     [ModelScore(labels=50, value=0.8, low=0.7, high=0.9, metric='accuracy')]
     """

@@ -5,14 +5,12 @@ response was lost can be repeated.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
 from labelwise.campaign.settings import Settings
-from labelwise.errors import BadInput, Conflict, UnknownName
+from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import (
     Event,
     Label,
@@ -28,26 +26,19 @@ from labelwise.record.ledger import Ledger
 Seconds = Mapping[int, float] | float | None
 """Labelling times: by id, or one for all."""
 
+ItemIds = int | np.integer | Iterable[int]
+"""One item id or several."""
+
 MAX_NAME = 200
 
 
-def check_expected(ledger: Ledger, expected: int | None) -> None:
-    """Raise a conflict if the record has another length than the caller saw."""
-    if expected is not None and ledger.length != expected:
-        raise Conflict(
-            f"the record has {ledger.length} events, not {expected}: it was changed in the "
-            "meantime; read the ledger again and retry"
-        )
-
-
-def check_annotator(by: Any) -> str:
+def check_annotator(by: object) -> None:
     """Check an annotator's name; it is empty in a campaign of one."""
     if not isinstance(by, str) or len(by) > MAX_NAME or not by.isprintable():
         raise BadInput(f"an annotator's name is a text of up to {MAX_NAME} characters; got {by!r}")
-    return by
 
 
-def normalize_ids(ids: Any) -> list[int]:
+def normalize_ids(ids: ItemIds) -> list[int]:
     """Convert ids to unique integers; a single id becomes a list."""
     given = [ids] if isinstance(ids, int | np.integer) else list(ids)
     for item in given:
@@ -75,13 +66,8 @@ def label_events(
     return [
         Told(now, item, label, by, took.get(item))
         for item, label in clean.items()
-        if not _is_current_vote(ledger, item, by, label)
+        if ledger.votes.get(item, {}).get(by) != label or item in ledger.skipped
     ]
-
-
-def _is_current_vote(ledger: Ledger, item: int, by: str, label: Label) -> bool:
-    votes = ledger.votes.get(item, {})
-    return by in votes and votes[by] == label and item not in ledger.skipped
 
 
 def _check_asked(ledger: Ledger, ids: Iterable[int], remedy: str = "") -> None:
@@ -104,20 +90,12 @@ def _check_seconds(given: Seconds, labels: Mapping[int, Label]) -> dict[int, flo
 def withdrawal_events(ledger: Ledger, ids: Iterable[int], *, by: str, now: float) -> list[Event]:
     """Events that withdraw an annotator's labels and skips."""
     for item in ids:
-        if not _has_acted(ledger, item, by):
-            raise BadInput(
-                f"{_format_annotator(by)} has no label or skip of item {item} to withdraw"
-            )
+        others = (ledger.skipped.get(item), ledger.resolutions.get(item))
+        acted = any(other is not None and other.by == by for other in others)
+        if not acted and by not in ledger.votes.get(item, {}):
+            who = repr(by) if by else "the annotator without a name"
+            raise BadInput(f"{who} has no label or skip of item {item} to withdraw")
     return [Withdrawn(now, item, by) for item in ids]
-
-
-def _has_acted(ledger: Ledger, item: int, by: str) -> bool:
-    others = (ledger.skipped.get(item), ledger.resolutions.get(item))
-    return by in ledger.votes.get(item, {}) or any(word and word.by == by for word in others)
-
-
-def _format_annotator(by: str) -> str:
-    return repr(by) if by else "the annotator without a name"
 
 
 def skip_events(
@@ -127,16 +105,8 @@ def skip_events(
     if not isinstance(reason, str):
         raise BadInput(f"a reason is a text; got {reason!r}")
     _check_asked(ledger, ids)
-    return [
-        Skipped(now, item, by, reason)
-        for item in ids
-        if not _is_current_skip(ledger, item, by, reason)
-    ]
-
-
-def _is_current_skip(ledger: Ledger, item: int, by: str, reason: str) -> bool:
-    skip = ledger.skipped.get(item)
-    return skip is not None and (skip.by, skip.reason) == (by, reason)
+    current = {item: (skip.by, skip.reason) for item, skip in ledger.skipped.items() if item in ids}
+    return [Skipped(now, item, by, reason) for item in ids if current.get(item) != (by, reason)]
 
 
 def resolution_events(
@@ -157,7 +127,7 @@ def lease_items(
     by: str,
     count: int,
     now: float,
-    without: Mapping[int, Any] = MappingProxyType({}),
+    without: Collection[int] = (),
 ) -> tuple[list[Event], list[int]]:
     """Lease items to an annotator: the events and the ids.
 

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.campaign.campaign import Campaign
+from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.defaults import make_settings
-from labelwise.campaign.desk import Desk
 from labelwise.campaign.folder.description import (
     DESCRIPTION,
     INPUTS,
@@ -55,8 +55,9 @@ from labelwise.media.folders import find_images
 from labelwise.media.images import SIDE
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
+from labelwise.record import open_storage
 from labelwise.record.events import Label
-from labelwise.record.storage import Storage, check_name, open_storage
+from labelwise.record.storage import Storage, check_name
 from labelwise.rounds import DeferredLearner
 
 SUFFIX = ".labelwise"
@@ -217,7 +218,7 @@ class Project:
     @property
     def classes(self) -> tuple[Label, ...] | None:
         """The current classes in order; None if they are not set yet."""
-        return self.desk().settings.classes
+        return self.open_record().settings.classes
 
     @cached_property
     def items(self) -> CampaignItems:
@@ -246,9 +247,9 @@ class Project:
             self._storage.close()
             self._storage = None
 
-    def desk(self) -> Desk:
+    def open_record(self) -> CampaignRecord:
         """The record of the campaign and the actions of annotators; needs no model."""
-        return Desk(self.name, self.storage())
+        return CampaignRecord(self.name, self.storage())
 
     def campaign(self, *, progress: Progress | None = None, device: str = "auto") -> Campaign:
         """The campaign with its model, which is made when something is trained.
@@ -257,7 +258,7 @@ class Project:
             progress: called as ``progress(stage, done, total)``.
             device: for training: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         """
-        settings, inputs, module = self.desk().settings, self.inputs, self.description.module
+        settings, inputs, module = self.open_record().settings, self.inputs, self.description.module
 
         def make_learner() -> Learner:
             learner: Learner = _defaults().default_learner(
@@ -293,26 +294,26 @@ class Project:
             self.home, self.description, skip_broken=skip_broken, progress=progress
         )
         self.__dict__.pop("items", None)
-        desk = self.desk()
-        desk.start(len(self.items))
-        returned = desk.commit(lambda ledger, now: update_missing(ledger, result.missing, now))
+        record = self.open_record()
+        record.start(len(self.items))
+        returned = record.commit(lambda ledger, now: update_missing(ledger, result.missing, now))
         return replace(result, returned=returned)
 
-    def close_missing(self, desk: Desk | None = None) -> list[int]:
+    def close_missing(self, record: CampaignRecord | None = None) -> list[int]:
         """Close waiting items whose image is missing; they would keep their batch open forever.
 
         An item keeps its label, if any, and waits again after a `refresh` that finds it.
 
         Args:
-            desk: of this campaign, if one that has read the record exists.
+            record: of this campaign, if one that has read the record exists.
 
         Returns:
             The ids of the closed items.
         """
-        desk = desk or self.desk()
-        missing = find_missing(self.items, desk.look(lambda ledger: list(ledger.waiting)))
+        record = record or self.open_record()
+        missing = find_missing(self.items, record.look(lambda ledger: list(ledger.waiting)))
         if missing:
-            desk.commit(lambda ledger, now: (close_items(ledger, missing, now), None))
+            record.commit(lambda ledger, now: (close_items(ledger, missing, now), None))
         return missing
 
     def repoint(self, source: str | Path) -> int:
@@ -345,7 +346,7 @@ class Project:
                     f"the storage already has a campaign called {self.name!r}; give this one "
                     "another name (--name)"
                 )
-            Desk(self.name, record).start(len(self.items), **settings.to_dict())
+            CampaignRecord(self.name, record).start(len(self.items), **settings.to_dict())
         finally:
             record.close()
 

@@ -30,7 +30,7 @@ class CampaignRunner:
 
     Attributes:
         project: the campaign's folder; may be replaced when its items change.
-        desk: the campaign without a model.
+        record: the campaign without a model.
         failed_labels: number of labels when a training last failed here, or None.
         stuck_batches: number of batches when a selection last failed or found nothing, or None.
     """
@@ -45,7 +45,7 @@ class CampaignRunner:
             progress: called as ``progress(stage, done, total)``.
             train_first: whether to train on labels that exist before the first batch.
         """
-        self.project, self.desk = project, project.desk()
+        self.project, self.record = project, project.open_record()
         self.failed_labels: int | None = None
         self.stuck_batches: int | None = None
         self._progress, self._train_first = progress, train_first
@@ -54,9 +54,9 @@ class CampaignRunner:
 
     def choose_step(self) -> Step | None:
         """The next step, or None to wait."""
-        state, batches, training = self.desk.look(
+        state, batches, training = self.record.look(
             lambda ledger: (
-                read_schedule(ledger, self.desk.settings_of(ledger)),
+                read_schedule(ledger, self.record.settings_of(ledger)),
                 len(ledger.batches),
                 ledger.training,
             )
@@ -84,17 +84,17 @@ class CampaignRunner:
                 self.failed_labels = None
                 return result
             campaign = self.open_campaign()
-            left = self.desk.look(lambda ledger: count_left(ledger, campaign.settings_of(ledger)))
+            left = self.record.look(lambda ledger: count_left(ledger, campaign.settings_of(ledger)))
             count = min(left, campaign.settings.batch, campaign.left())
             if count:
                 return campaign.ask(None, count, ahead=True)
             # The remaining items were labelled without being asked for.
-            self.stuck_batches = self.desk.look(lambda ledger: len(ledger.batches))
+            self.stuck_batches = self.record.look(lambda ledger: len(ledger.batches))
             return None
         except Conflict:
             raise
         except Exception:
-            ledger = self.desk.ledger()
+            ledger = self.record.ledger()
             if step == "train":
                 self.failed_labels = len(ledger.labels)
             else:
@@ -103,7 +103,7 @@ class CampaignRunner:
 
     def open_campaign(self) -> Campaign:
         """The campaign with its model; opened again when there are new items or classes."""
-        key = self.desk.look(lambda ledger: (ledger.items, ledger.settings.get("classes")))
+        key = self.record.look(lambda ledger: (ledger.items, ledger.settings.get("classes")))
         if self._campaign is None or self._campaign[0] != key:
             if len(self.project.items) != key[0]:
                 self.project = Project.open(self.project.home)
@@ -124,8 +124,8 @@ class CampaignRunner:
             )
             return [TrainingFailed(now, lost.number, reason)], None
 
-        if self.desk.look(lambda ledger: self.is_over(ledger.training)):
-            self.desk.commit(decide)
+        if self.record.look(lambda ledger: self.is_over(ledger.training)):
+            self.record.commit(decide)
 
     def _is_lost(self, training: Training, now: float) -> bool:
         """Whether a training will never end; this process asks only while it does not train."""

@@ -27,7 +27,7 @@ from labelwise.cli.files import check_output_file, parse_options, split_options
 from labelwise.errors import BadInput
 
 if TYPE_CHECKING:
-    from labelwise.campaign.desk import Desk
+    from labelwise.campaign.campaign_record import CampaignRecord
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
     from labelwise.record.events import Asked
@@ -87,16 +87,16 @@ def ask_for_labels(
     check_export_path(out, FORMATS[:3])
     check_spreadsheet(out, spreadsheet)
     project = open_project(campaign)
-    desk = project.desk()
+    record = project.open_record()
     wanted = {"strategy": strategy, "budget": batch, "seed": seed}
-    _open_batch(project, desk, wanted, option or [], ahead)
-    gone = project.close_missing(desk)
+    _open_batch(project, record, wanted, option or [], ahead)
+    gone = project.close_missing(record)
     if gone:
         some = ", ".join(map(str, gone[:10])) + (", ..." if gone[10:] else "")
         items = format_count(len(gone), "item")
         print(f"note: {items} left out because files are missing: {some}", file=sys.stderr)
-    ids = list(desk.ledger().waiting) if lend is None else desk.lend(by, lend)
-    rows = desk.look(lambda ledger: _make_rows(project, ledger, ids))
+    ids = list(record.ledger().waiting) if lend is None else record.lend(by, lend)
+    rows = record.look(lambda ledger: _make_rows(project, ledger, ids))
     extra = ("guess", "confidence") if guesses else ()
     formulas = write_table(out, (*COLUMNS, *extra), rows, spreadsheet=spreadsheet)
     reserved = "" if lend is None else f", reserved for {format_person(by)}"
@@ -109,7 +109,7 @@ def ask_for_labels(
 
 def _open_batch(
     project: "Project",
-    desk: "Desk",
+    record: "CampaignRecord",
     wanted: dict[str, Any],
     options: Sequence[str],
     ahead: bool,
@@ -117,7 +117,7 @@ def _open_batch(
     """Select a batch if none is open; only then is the model loaded."""
     from labelwise.strategies import get
 
-    ledger = desk.ledger()
+    ledger = record.ledger()
     if ledger.open_batches and not ahead:
         found = ledger.open_batches[0]
         given = [name for name, value in wanted.items() if value is not None]
@@ -129,7 +129,7 @@ def _open_batch(
             )
         print(f"batch {found.number} is open: {found.size - found.open} of {found.size} done")
         return
-    settings = desk.settings_of(ledger)
+    settings = record.settings_of(ledger)
     name = wanted["strategy"] or (settings.strategy if ledger.trainings else settings.first)
     values = parse_options(get(name), split_options(options))
     if wanted["budget"] is None:

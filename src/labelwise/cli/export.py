@@ -74,8 +74,8 @@ def export_labels(
             "--spreadsheet"
         )
     project = open_project(campaign)
-    desk, describe = project.desk(), make_item_describer(project)
-    ledger = desk.ledger()
+    record, describe = project.open_record(), make_item_describer(project)
+    ledger = record.ledger()
     events = project.storage().read(project.name)
     if votes:
         rows = files.vote_rows(ledger, events, describe)
@@ -83,9 +83,9 @@ def export_labels(
         print(f"{format_count(len(rows), 'vote')} written to {out}")
         warn_about_formulas(out, formulas, "import its columns as text there")
         return
-    rows = files.label_rows(ledger, desk.labels(), events, describe)
+    rows = files.label_rows(ledger, record.labels(), events, describe)
     if out.suffix == ".json":
-        regression = desk.settings_of(ledger).regression
+        regression = record.settings_of(ledger).regression
         tasks = files.label_studio_tasks(
             rows, ledger.skipped, describe, kind=project.kind, regression=regression
         )

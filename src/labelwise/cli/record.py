@@ -32,7 +32,7 @@ from labelwise.cli.console import (
 from labelwise.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
-    from labelwise.campaign.desk import Desk
+    from labelwise.campaign.campaign_record import CampaignRecord
     from labelwise.record.events import Event
 
 ItemIds = Annotated[list[int], Argument(help="Items.", metavar="ID...")]
@@ -49,21 +49,21 @@ def skip_items(
 
     A later label of such an item still counts; labelwise record withdraw brings it back.
     """
-    open_project(campaign).desk().skip(ids, reason=reason, by=by)
+    open_project(campaign).open_record().skip(ids, reason=reason, by=by)
     print(f"{format_count(len(set(ids)), 'item')} skipped")
 
 
 @add_record_command("withdraw")
 def withdraw_labels(ids: ItemIds, by: ByOption = "", campaign: CampaignOption = None) -> None:
     """Withdraw the labels or skips of items by one annotator; the items are open again."""
-    open_project(campaign).desk().withdraw(ids, by=by)
+    open_project(campaign).open_record().withdraw(ids, by=by)
     print(f"{format_count(len(set(ids)), 'item')} withdrawn")
 
 
 @add_record_command("undo")
 def undo_last_label(by: ByOption = "", campaign: CampaignOption = None) -> None:
     """Withdraw the last label or skip of an annotator."""
-    item = open_project(campaign).desk().undo(by)
+    item = open_project(campaign).open_record().undo(by)
     if item is None:
         raise BadInput(f"{format_person(by)} has nothing to undo; see labelwise record history")
     print(f"item {item}: withdrawn")
@@ -78,14 +78,14 @@ def give_back_items(
     campaign: CampaignOption = None,
 ) -> None:
     """Release items that labelwise ask --lend reserved for an annotator."""
-    desk = open_project(campaign).desk()
-    before = _count_reserved(desk, by)
-    desk.give_back(by, ids or None)
-    print(f"{format_count(before - _count_reserved(desk, by), 'item')} given back")
+    record = open_project(campaign).open_record()
+    before = _count_reserved(record, by)
+    record.give_back(by, ids or None)
+    print(f"{format_count(before - _count_reserved(record, by), 'item')} given back")
 
 
-def _count_reserved(desk: "Desk", by: str) -> int:
-    return desk.look(lambda ledger: sum(by in people for people in ledger.leases.values()))
+def _count_reserved(record: "CampaignRecord", by: str) -> int:
+    return record.look(lambda ledger: sum(by in people for people in ledger.leases.values()))
 
 
 _RESOLVE = """Decide the labels of items, overriding the annotators.
@@ -112,14 +112,14 @@ def resolve_labels(
     """Decide the labels of items."""
     from labelwise.cli.tell import match_class, read_labels
 
-    desk = open_project(campaign).desk()
+    record = open_project(campaign).open_record()
     given = _parse_labels(labels or [])
     if file is not None:
         given |= {line.id: line.label for line in read_labels(file)[0] if line.label is not None}
     if not given:
         raise BadInput("nothing to settle; give ID=LABEL, or --from a file with labels")
-    settings = desk.settings
-    desk.resolve({item: match_class(label, settings) for item, label in given.items()}, by=by)
+    settings = record.settings
+    record.resolve({item: match_class(label, settings) for item, label in given.items()}, by=by)
     print(f"{format_count(len(given), 'item')} settled")
 
 
@@ -161,7 +161,7 @@ def list_disagreements(
 
     project = open_project(campaign)
     describe = make_item_describer(project)
-    found = project.desk().look(lambda ledger: ledger.disagreements())
+    found = project.open_record().look(lambda ledger: ledger.disagreements())
     rows = [
         {
             "id": entry.id,

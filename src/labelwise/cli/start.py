@@ -177,7 +177,7 @@ def _print_limited(lines: Sequence[str]) -> None:
 
 def _print_campaign(project: "Project", storage: str | None) -> None:
     """Print the items found, the settings, and the next command."""
-    ingested, settings = project.ingested, project.desk().settings
+    ingested, settings = project.ingested, project.open_record().settings
     assert ingested is not None  # it is None only after opening an existing campaign
     print(f"{escape_text(project.source.name)}: {ingested.notes[0]}")
     for note in ingested.notes[1:]:
@@ -260,13 +260,13 @@ def change_settings(
     campaign: CampaignOption = None,
 ) -> None:
     """Change the settings of the campaign."""
-    desk = open_project(campaign).desk()
+    record = open_project(campaign).open_record()
     if not settings:
-        for name, value in desk.settings.to_dict().items():
+        for name, value in record.settings.to_dict().items():
             print(f"{name}={escape_text(_format_setting(value))}")
         return
-    before = desk.settings
-    after = desk.change(by=by, **_parse_settings(settings, before))
+    before = record.settings
+    after = record.change(by=by, **_parse_settings(settings, before))
     old, new = before.to_dict(), after.to_dict()
     for name in new:
         if new[name] != old[name]:

@@ -48,14 +48,14 @@ def train_model(
     from labelwise.campaign.runner import sign_process
 
     project = open_project(campaign)
-    ledger = project.desk().ledger()
+    ledger = project.open_record().ledger()
     length, before = ledger.length, ledger.trainings[-1:]
     try:
         with show_progress() as progress:
             active = project.campaign(progress=progress)
             trained = active.train(seed=seed, by=by or sign_process(os.getpid()), lost=_may_be_over)
     except KeyboardInterrupt:
-        words = _describe_interrupted_training(project.desk().ledger(), length)
+        words = _describe_interrupted_training(project.open_record().ledger(), length)
         if words is None:
             raise
         raise SystemExit(print_error(words, 130)) from None  # Typer would print its own message
@@ -138,9 +138,9 @@ def show_status(
 ) -> None:
     """Show the progress of the campaign, its cost, and the next command."""
     project = open_project(campaign)
-    desk = project.desk()
-    ledger = desk.ledger()
-    settings = desk.settings_of(ledger)
+    record = project.open_record()
+    ledger = record.ledger()
+    settings = record.settings_of(ledger)
     if as_json:
         print(json.dumps(_make_status(project, ledger, settings), allow_nan=False))
         return

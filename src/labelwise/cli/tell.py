@@ -16,7 +16,7 @@ from labelwise.errors import BadInput, LabelwiseError, UnknownName
 from labelwise.media.tables import TABLES, abbreviate_names, is_missing, iterate_rows, read_table
 
 if TYPE_CHECKING:
-    from labelwise.campaign.desk import Desk
+    from labelwise.campaign.campaign_record import CampaignRecord
     from labelwise.campaign.settings import Settings
     from labelwise.record.events import Event
     from labelwise.record.ledger import Ledger
@@ -76,13 +76,13 @@ def tell_labels(
     lines, blank = read_labels(file)
     if by:
         lines = [replace(line, by=line.by or by) for line in lines]
-    desk = project.desk()
-    counts = _record_labels(desk, _remove_repeats(lines), anything=anything, known=project.items)
+    record = project.open_record()
+    counts = _record_labels(record, _remove_repeats(lines), anything=anything, known=project.items)
     print(_format_summary(counts, blank))
-    ledger = desk.ledger()
+    ledger = record.ledger()
     for batch in ledger.open_batches:
         print(f"batch {batch.number}: {batch.size - batch.open} of {batch.size} done")
-    print(f"next: {find_next_command(ledger, desk.settings_of(ledger))}")
+    print(f"next: {find_next_command(ledger, record.settings_of(ledger))}")
 
 
 def _remove_repeats(lines: Sequence[LabelLine]) -> list[LabelLine]:
@@ -99,12 +99,12 @@ def _remove_repeats(lines: Sequence[LabelLine]) -> list[LabelLine]:
 
 
 def _record_labels(
-    desk: "Desk", lines: Sequence[LabelLine], *, anything: bool, known: Container[int]
+    record: "CampaignRecord", lines: Sequence[LabelLine], *, anything: bool, known: Container[int]
 ) -> Counter[str]:
     """Record labels and skips of any number of people in one step.
 
     Args:
-        desk: Access to the record.
+        record: Access to the record.
         lines: Labels that were read.
         anything: Whether to accept items that were not asked for.
         known: Items of the campaign.
@@ -115,7 +115,7 @@ def _record_labels(
     from labelwise.campaign.operations import check_annotator, label_events, skip_events
 
     def decide(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
-        settings = desk.settings_of(ledger)
+        settings = record.settings_of(ledger)
         events: list[Event] = []
         counts: Counter[str] = Counter()
         for line in lines:
@@ -140,7 +140,7 @@ def _record_labels(
             counts[_classify_line(line, new, ledger)] += 1
         return events, counts
 
-    return desk.commit(decide)
+    return record.commit(decide)
 
 
 def _check_item(item: int, ledger: "Ledger", known: Container[int], anything: bool) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.campaign.desk import Desk
+from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.project import Project
 from labelwise.errors import LabelwiseError, MissingDependency
 from labelwise.record.ledger import Ledger
@@ -70,10 +70,10 @@ def open_demo(home: Path) -> Project:
 class SimulatedAnnotator(threading.Thread):
     """Labels one item after another, slowly."""
 
-    def __init__(self, desk: Desk, truth: Sequence[str], *, pace: float) -> None:
-        """Label at ``desk`` with the labels ``truth`` by id, taking ``pace`` seconds each."""
+    def __init__(self, record: CampaignRecord, truth: Sequence[str], *, pace: float) -> None:
+        """Label at ``record`` with the labels ``truth`` by id, taking ``pace`` seconds each."""
         super().__init__(daemon=True)
-        self._desk, self._truth, self._pace = desk, truth, pace
+        self._record, self._truth, self._pace = record, truth, pace
         self._end = threading.Event()
 
     def run(self) -> None:
@@ -94,18 +94,18 @@ class SimulatedAnnotator(threading.Thread):
 
     def _label_item(self) -> int:
         """Label an item if one is available; returns the number of labels."""
-        ids = self._desk.lend(ROBIN, 1)
-        self._desk.tell({item: self._truth[item] for item in ids}, by=ROBIN, seconds=self._pace)
+        ids = self._record.lend(ROBIN, 1)
+        self._record.tell({item: self._truth[item] for item in ids}, by=ROBIN, seconds=self._pace)
         return len(ids)
 
     def _contradict_label(self) -> int:
         """Give another label to the last item that only someone else labelled, if there is one."""
-        item = self._desk.look(_find_item_of_others)
+        item = self._record.look(_find_item_of_others)
         if item is None:
             return 0
-        (label,) = self._desk.look(lambda ledger: set(ledger.votes[item].values()))
+        (label,) = self._record.look(lambda ledger: set(ledger.votes[item].values()))
         other = CLASSES[(CLASSES.index(str(label)) + 1) % len(CLASSES)]
-        self._desk.tell({item: other}, by=ROBIN, seconds=self._pace)
+        self._record.tell({item: other}, by=ROBIN, seconds=self._pace)
         return 1
 
 
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         project = open_demo(given.home)
-        robin = SimulatedAnnotator(project.desk(), read_digits()[1], pace=given.pace)
+        robin = SimulatedAnnotator(project.open_record(), read_digits()[1], pace=given.pace)
         robin.start()
         try:
             serve(project, port=given.port, ready=lambda url: _announce_page(url, given.no_open))

@@ -78,7 +78,7 @@ class LabelStudioBackend:
     ) -> None:
         self._project = Project.open(home)
         self.tasks = TaskFolder.open(make_tasks_path(self._project.home))
-        self._desk = self._project.desk()
+        self._record = self._project.open_record()
         self._send, self._get_progress, self._guesses = send, get_progress, guesses
         self._lock = threading.Lock()
         self._order: tuple[object, ServingOrder] = (None, ServingOrder())
@@ -135,7 +135,7 @@ class LabelStudioBackend:
         found: dict[int, tuple[Any, float]] = {}
         if self._guesses and layout is not None:
             items = [index.items[number] for number in numbers if number in index.items]
-            found = self._desk.look(lambda ledger: find_guesses(ledger, items))
+            found = self._record.look(lambda ledger: find_guesses(ledger, items))
         answers = []
         for number in numbers:
             guess = found.get(index.items.get(number, -1))
@@ -146,7 +146,7 @@ class LabelStudioBackend:
 
     def close(self) -> None:
         """Close the record."""
-        self._desk.storage.close()
+        self._record.storage.close()
 
 
 def create_backend_app(

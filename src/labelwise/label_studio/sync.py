@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from labelwise.campaign.desk import Desk
+from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.project import SUFFIX, Project
 from labelwise.campaign.runner import CampaignRunner
 from labelwise.errors import BadInput, Conflict, LabelwiseWarning
@@ -178,7 +178,7 @@ class ProjectSync:
                 self._runner = CampaignRunner(project, progress=self._progress, train_first=True)
             if exists:
                 run.add_new_tasks(self._runner.project)
-                run.update_settings(self._runner.desk)
+                run.update_settings(self._runner.record)
             run.exchange(self._runner, only)
             return result
 
@@ -247,9 +247,9 @@ class _SyncRun:
             tasks.drop_images(ingested.broken)
             self.result.new = ingested.new
 
-    def update_settings(self, desk: Desk) -> None:
+    def update_settings(self, record: CampaignRecord) -> None:
         """Take over classes and overlap from the project, and the options."""
-        now = desk.settings
+        now = record.settings
         classes = now.classes or ()
         known = {str(name) for name in classes}
         wanted: dict[str, Any] = {
@@ -260,19 +260,21 @@ class _SyncRun:
         }
         different = {name: value for name, value in wanted.items() if getattr(now, name) != value}
         if different:
-            desk.change(**different)
+            record.change(**different)
 
     def exchange(self, runner: CampaignRunner, only: Sequence[int] | None) -> None:
         """Import deletions and votes, train and select, and write the order."""
         index = self.tasks.index_tasks(runner.project.items)
         imported = ImportedVotes(self.tasks.folder)
-        self._remove_deleted_tasks(runner.desk, index, imported)
-        self._import_votes(runner.desk, index, imported, only)
+        self._remove_deleted_tasks(runner.record, index, imported)
+        self._import_votes(runner.record, index, imported, only)
         _run_steps(runner, self.result)
-        self._write_order(runner.desk, index)
+        self._write_order(runner.record, index)
         self.result.left_out = len(self.tasks.facts.left_out)
 
-    def _remove_deleted_tasks(self, desk: Desk, index: TaskIndex, imported: ImportedVotes) -> None:
+    def _remove_deleted_tasks(
+        self, record: CampaignRecord, index: TaskIndex, imported: ImportedVotes
+    ) -> None:
         """Remove items whose tasks were deleted; tasks are listed only if their number differs."""
         facts = self.tasks.facts
         known = (index.items.keys() | facts.left_out.keys()) - set(facts.gone)
@@ -283,12 +285,16 @@ class _SyncRun:
         if not gone:
             return
         items = [index.items[task] for task in gone if task in index.items]
-        self.result.words += remove_items(desk, items, imported)
+        self.result.words += remove_items(record, items, imported)
         self.result.gone = len(gone)
         self.tasks.save_facts(replace(facts, gone=(*facts.gone, *gone)))
 
     def _import_votes(
-        self, desk: Desk, index: TaskIndex, imported: ImportedVotes, only: Sequence[int] | None
+        self,
+        record: CampaignRecord,
+        index: TaskIndex,
+        imported: ImportedVotes,
+        only: Sequence[int] | None,
     ) -> None:
         if only is not None:
             only = [task for task in only if task in index.items]
@@ -302,16 +308,16 @@ class _SyncRun:
                 self.result.unread.update(votes[item].unread)
         for gone in self.tasks.facts.gone:
             votes.pop(index.items.get(gone, -1), None)
-        self.result.words += import_votes(desk, votes, imported)
+        self.result.words += import_votes(record, votes, imported)
         if self.result.unread:
             some = ", ".join(f"{count} with {why}" for why, count in self.result.unread.items())
             words = f"some annotations are not labels and were ignored: {some}"
             warnings.warn(words, LabelwiseWarning, stacklevel=3)
 
-    def _write_order(self, desk: Desk, index: TaskIndex) -> None:
+    def _write_order(self, record: CampaignRecord, index: TaskIndex) -> None:
         """Make the project serve all open tasks in the order of picking, unless it does already."""
         client, folder, result = self.client, self.tasks.folder, self.result
-        waiting = desk.look(lambda ledger: list(ledger.waiting))
+        waiting = record.look(lambda ledger: list(ledger.waiting))
         wanted = tuple(index.tasks[item] for item in waiting)
         order, guesses = ServingOrder.load(folder), self.options.guesses
         result.waiting, result.version = len(wanted), order.version
@@ -328,7 +334,7 @@ class _SyncRun:
         number = max(order.number, find_newest_version(versions)) + 1
         order = ServingOrder(number, wanted, guesses, done=False)
         order.save(folder)
-        found = desk.look(lambda ledger: find_guesses(ledger, waiting)) if guesses else {}
+        found = record.look(lambda ledger: find_guesses(ledger, waiting)) if guesses else {}
         predictions = [
             make_prediction(
                 task, order.score_task(task), order.version, self.layout, found.get(item)

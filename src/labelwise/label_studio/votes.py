@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from labelwise.campaign.desk import Desk
+from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
 from labelwise.files import read_json, write_json
@@ -79,12 +79,12 @@ class ImportedVotes:
 
 
 def import_votes(
-    desk: Desk, votes: Mapping[int, TaskVotes], imported: ImportedVotes
+    record: CampaignRecord, votes: Mapping[int, TaskVotes], imported: ImportedVotes
 ) -> Counter[str]:
     """Make the votes on items in the record the same as in Label Studio.
 
     Args:
-        desk: Access to the record.
+        record: Access to the record.
         votes: Votes by item; empty votes withdraw everything that came from Label Studio.
         imported: Votes that came from there before.
 
@@ -92,16 +92,21 @@ def import_votes(
         Number of ``new`` and ``changed`` labels, and of items with ``withdrawn`` votes and
         ``skipped`` items.
     """
-    return _commit_votes(desk, votes, imported, _find_changes)
+    return _commit_votes(record, votes, imported, _find_changes)
 
 
-def remove_items(desk: Desk, items: Iterable[int], imported: ImportedVotes) -> Counter[str]:
+def remove_items(
+    record: CampaignRecord, items: Iterable[int], imported: ImportedVotes
+) -> Counter[str]:
     """Withdraw the votes on deleted tasks, and skip the items; labels from elsewhere stay."""
-    return _commit_votes(desk, dict.fromkeys(items, TaskVotes()), imported, _find_removals)
+    return _commit_votes(record, dict.fromkeys(items, TaskVotes()), imported, _find_removals)
 
 
 def _commit_votes(
-    desk: Desk, votes: Mapping[int, TaskVotes], imported: ImportedVotes, decide: DecideEvents
+    record: CampaignRecord,
+    votes: Mapping[int, TaskVotes],
+    imported: ImportedVotes,
+    decide: DecideEvents,
 ) -> Counter[str]:
     counts: Counter[str] = Counter()
     items = list(votes)
@@ -119,7 +124,7 @@ def _commit_votes(
                 events += decide(ledger, item, given, imported.get_seconds(item), now, found)
             return events, found
 
-        counts += desk.commit(decide_part)
+        counts += record.commit(decide_part)
         imported.save_votes(after, add=False)
     return counts
 

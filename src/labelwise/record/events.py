@@ -243,12 +243,20 @@ def event_to_json(event: Event) -> dict[str, Any]:
     result: dict[str, Any] = {"kind": _NAMES[kind], "format": FORMAT}
     for name in _FIELDS[kind]:
         value = getattr(event, name)
-        is_valid, words = _FIELD_TYPES[name]
-        if not is_valid(value):
+        expected, words = _FIELD_TYPES[name]
+        if not is_valid_value(expected, value) or (expected == "json" and type(value) is not dict):
             raise BadInput(f"{name} of {kind.__name__} must be {words}; got {_shorten(value)}")
         result[name] = value
     if isinstance(event, Asked):
-        _check_alignment(event)
+        if len(set(event.ids)) != len(event.ids):
+            raise BadInput(f"ids of batch {event.batch} must all be different")
+        for name in ("weights", "scores", "guesses"):
+            values = getattr(event, name)
+            if values is not None and len(values) != len(event.ids):
+                raise BadInput(
+                    f"batch {event.batch} has {len(event.ids)} ids but {len(values)} {name}; "
+                    "give one for each id"
+                )
     return result
 
 
@@ -331,112 +339,86 @@ def _shorten(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _check_alignment(event: Asked) -> None:
-    if len(set(event.ids)) != len(event.ids):
-        raise BadInput(f"ids of batch {event.batch} must all be different")
-    for name in ("weights", "scores", "guesses"):
-        values = getattr(event, name)
-        if values is not None and len(values) != len(event.ids):
-            raise BadInput(
-                f"batch {event.batch} has {len(event.ids)} ids but {len(values)} {name}; "
-                "give one for each id"
-            )
-
-
 # Field types. Only values that survive a JSON round trip are written.
 
+_TYPES: dict[str, tuple[type, ...]] = {
+    "number": (int, float),
+    "seconds": (int, float),
+    "label": (int, float, str),
+    "text": (str,),
+    "whole": (int,),
+    "count": (int,),
+    "id": (int,),
+    "scalar": (int, float, str, bool, type(None)),
+}
+_RANGES = {"seconds": (0, math.inf), "count": (0, math.inf), "id": (-(2**63), 2**63 - 1)}
 
-def is_label(value: object) -> bool:
-    """Whether a value can be a label: an integer, a finite number or a string.
+
+def is_valid_value(kind: str, value: Any) -> bool:
+    """Whether a value has a kind: a name in `_TYPES`, ``json``, or ``guess`` (label and share).
+
+    ``x?`` is an x or None; ``x*`` is a tuple of x. Types are exact, so that True is not a number.
 
     Example:
-        >>> is_label("cat"), is_label(3), is_label(float("nan")), is_label(True)
-        (True, True, False, False)
+        >>> is_valid_value("label", "cat"), is_valid_value("label", float("nan"))
+        (True, False)
+        >>> is_valid_value("id*?", (3, 5)), is_valid_value("id*?", None), is_valid_value("id", True)
+        (True, True, False)
     """
-    return type(value) in (int, str) or (type(value) is float and math.isfinite(value))
+    if kind[-1] == "?":
+        return value is None or is_valid_value(kind[:-1], value)
+    if kind[-1] == "*":
+        return type(value) is tuple and all(is_valid_value(kind[:-1], entry) for entry in value)
+    if kind == "guess":
+        pair = type(value) is tuple and len(value) == 2
+        return pair and is_valid_value("label", value[0]) and is_valid_value("number", value[1])
+    if kind == "json" and type(value) is dict:
+        keys = all(type(key) is str for key in value)
+        return keys and all(is_valid_value("json", entry) for entry in value.values())
+    if kind == "json" and type(value) is list:
+        return all(is_valid_value("json", entry) for entry in value)
+    if type(value) not in _TYPES["scalar" if kind == "json" else kind]:
+        return False
+    if type(value) is float and not math.isfinite(value):
+        return False
+    lowest, highest = _RANGES.get(kind, (None, None))
+    return lowest is None or lowest <= value <= highest
 
 
-def _is_number(value: object) -> bool:
-    return math.isfinite(value) if isinstance(value, float) else type(value) is int
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_id(value: object) -> bool:
-    return type(value) is int and -(2**63) <= value < 2**63
-
-
-def _is_text(value: object) -> bool:
-    return type(value) is str
-
-
-def _is_seconds(value: object) -> bool:
-    return value is None or (_is_number(value) and value >= 0)  # type: ignore[operator]
-
-
-def _is_json(value: object) -> bool:
-    if type(value) is dict:
-        return all(type(key) is str and _is_json(entry) for key, entry in value.items())
-    if type(value) is list:
-        return all(map(_is_json, value))
-    return value is None or type(value) in (bool, str) or _is_number(value)
-
-
-def _is_json_object(value: object) -> bool:
-    return type(value) is dict and _is_json(value)
-
-
-def _is_guess(value: object) -> bool:
-    return type(value) is tuple and len(value) == 2 and is_label(value[0]) and _is_number(value[1])
-
-
-def _is_tuple_of(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: type(value) is tuple and all(map(is_valid, value))
-
-
-def _is_optional(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or is_valid(value)
-
-
-_TIME = (_is_number, "a finite number of seconds")
-_COUNT = (_is_count, "a whole number, 0 or more")
-_TEXT = (_is_text, "a text")
-_IDS = (_is_tuple_of(_is_id), "a tuple of whole numbers of 64 bits")
-_NUMBERS = (_is_optional(_is_tuple_of(_is_number)), "a tuple of finite numbers or None")
+_TIME = ("number", "a finite number of seconds")
+_COUNT = ("count", "a whole number, 0 or more")
+_TEXT = ("text", "a text")
+_IDS = ("id*", "a tuple of whole numbers of 64 bits")
+_NUMBERS = ("number*?", "a tuple of finite numbers or None")
 _JSON = (
-    _is_json_object,
+    "json",
     "a dict of JSON values (text keys, lists, texts, finite numbers, true, false, null)",
 )
-_FIELD_TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
+_FIELD_TYPES: dict[str, tuple[str, str]] = {
     "at": _TIME,
     "until": _TIME,
-    "id": (_is_id, "a whole number of 64 bits"),
+    "id": ("id", "a whole number of 64 bits"),
     "ids": _IDS,
     "validation": _IDS,
-    "label": (is_label, "a whole number, a finite number or a text"),
+    "label": ("label", "a whole number, a finite number or a text"),
     "by": _TEXT,
     "reason": _TEXT,
     "error": _TEXT,
     "strategy": _TEXT,
-    "checkpoint": (_is_optional(_is_text), "a text or None"),
+    "checkpoint": ("text?", "a text or None"),
     "items": _COUNT,
     "batch": _COUNT,
     "number": _COUNT,
     "labels": _COUNT,
-    "seed": (lambda value: type(value) is int, "a whole number"),
-    "model": (_is_optional(_is_count), "a whole number or None"),
-    "seconds": (_is_seconds, "a finite number of seconds, 0 or more, or None"),
+    "seed": ("whole", "a whole number"),
+    "model": ("count?", "a whole number or None"),
+    "seconds": ("seconds?", "a finite number of seconds, 0 or more, or None"),
     "weights": _NUMBERS,
     "scores": _NUMBERS,
-    "guesses": (
-        _is_optional(_is_tuple_of(_is_guess)),
-        "a tuple of (label, confidence) tuples or None",
-    ),
+    "guesses": ("guess*?", "a tuple of (label, confidence) tuples or None"),
     "settings": _JSON,
     "options": _JSON,
     "metrics": _JSON,
     "info": _JSON,
 }
-"""Check and description of each field; a field has the same type in every event."""
+"""Kind and description of each field; a field has the same type in every event."""

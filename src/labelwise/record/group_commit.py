@@ -7,9 +7,10 @@ affect the others.
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
 
-from labelwise.errors import StorageFailed
+from labelwise.errors import Conflict, StorageFailed
 from labelwise.record.events import Event, event_to_json
 from labelwise.record.ledger import Ledger
 from labelwise.record.snapshots import load_ledger, save_snapshot_if_due
@@ -21,35 +22,25 @@ Operation = Callable[[Ledger, float], tuple[Sequence[Event], T]]
 """``operation(ledger, now) -> (events, answer)``; it must not change the ledger."""
 
 
+@dataclass(eq=False)
 class _QueuedOperation(Generic[T]):
     """An operation in the queue, and its result."""
 
-    def __init__(self, operation: Operation[T]) -> None:
-        self.operation = operation
-        self.woken = threading.Event()  # when done, or to write the next group
-        self.done = False
-        self.answer: T | None = None
-        self.error: BaseException | None = None
-
-    def run(self, ledger: Ledger, now: float) -> Sequence[Event]:
-        """Return the events; an error is kept for this operation only."""
-        try:
-            events, self.answer = self.operation(ledger, now)
-            for event in events:
-                event_to_json(event)  # invalid events are rejected before they join the group
-        except Exception as error:
-            self.error = error
-            return ()
-        return events
+    operation: Operation[T]
+    expected: int | None
+    woken: threading.Event = field(default_factory=threading.Event)  # done, or the next to write
+    done: bool = False
+    answer: T | None = None
+    error: BaseException | None = None
 
 
-class GroupCommit:
+class SharedRecord:
     """The record of one campaign and its ledger, shared by many threads.
 
     Example:
         >>> from labelwise.record.events import Skipped
-        >>> from labelwise.record.storage import open_storage
-        >>> record = GroupCommit("birds", open_storage("memory://"), lambda: 0.0)
+        >>> from labelwise.record import open_storage
+        >>> record = SharedRecord("birds", open_storage("memory://"), lambda: 0.0)
         >>> record.commit(lambda ledger, now: ([Skipped(now, 7, "ann", "blurred")], ledger.length))
         0
         >>> record.look(lambda ledger: ledger.length)
@@ -71,13 +62,14 @@ class GroupCommit:
         self._has_writer = False  # whether a thread writes or was woken to write
         self._queue_lock = threading.Lock()  # guards _queue and _has_writer
 
-    def commit(self, operation: Operation[T]) -> T:
+    def commit(self, operation: Operation[T], *, expected: int | None = None) -> T:
         """Run an operation on the newest state and write its events, or raise its error.
 
         Raises:
+            Conflict: if the record does not have ``expected`` events.
             StorageFailed: if the record could not be written; nothing of the operation is in it.
         """
-        mine, writes = _QueuedOperation(operation), False
+        mine, writes = _QueuedOperation(operation, expected), False
         try:
             with self._queue_lock:
                 self._queue.append(mine)
@@ -88,22 +80,17 @@ class GroupCommit:
             if writes:
                 with self._ledger_lock:
                     self._write_group()
-        finally:
-            self._wake_next_writer(mine, writes)
+        finally:  # hand over writing, also after an interrupt, to the first operation queued since
+            with self._queue_lock:
+                if not mine.done and mine in self._queue:
+                    self._queue.remove(mine)
+                if writes or (mine.woken.is_set() and not mine.done):
+                    self._has_writer = bool(self._queue)
+                    if self._queue:
+                        self._queue[0].woken.set()
         if mine.error is not None:
             raise mine.error
-        answer: Any = mine.answer
-        return answer  # type: ignore[no-any-return]
-
-    def _wake_next_writer(self, mine: _QueuedOperation[Any], wrote: bool) -> None:
-        """Hand over writing, also after an interrupt, to the first operation queued since."""
-        with self._queue_lock:
-            if not mine.done and mine in self._queue:
-                self._queue.remove(mine)
-            if wrote or (mine.woken.is_set() and not mine.done):
-                self._has_writer = bool(self._queue)
-                if self._queue:
-                    self._queue[0].woken.set()
+        return cast(T, mine.answer)
 
     def look(self, function: Callable[[Ledger], T]) -> T:
         """``function(ledger)`` on the newest state while nobody changes it; it cannot commit."""
@@ -113,30 +100,24 @@ class GroupCommit:
     def ledger(self) -> Ledger:
         """The newest state. It changes with the record: threads use `look` instead."""
         with self._ledger_lock:
-            ledger = self._open_ledger()
-            try:
-                ledger.extend(self.storage.read(self.name, ledger.length))
-            except BaseException:
-                self._ledger = None
-                raise
+            ledger = self._ledger or load_ledger(self.storage, self.name)
+            self._ledger = None  # it may be incomplete if the record cannot be read
+            ledger.extend(self.storage.read(self.name, ledger.length))
+            self._ledger = ledger
             return ledger
-
-    def _open_ledger(self) -> Ledger:
-        if self._ledger is None:
-            self._ledger = load_ledger(self.storage, self.name)
-        return self._ledger
 
     def _write_group(self) -> None:
         """Write all queued operations. After a failure the ledger may be ahead and is dropped."""
         with self._queue_lock:
             group, self._queue = self._queue, []
         try:
-            ledger = self._open_ledger()
+            ledger = self._ledger or load_ledger(self.storage, self.name)
+            self._ledger = None
             self.storage.transact(
                 self.name, ledger.length, lambda new: self._run_group(group, ledger, new)
             )
+            self._ledger = ledger
         except BaseException as error:
-            self._ledger = None
             for queued in group:
                 queued.error = _copy_error(error)
             if not isinstance(error, Exception):
@@ -151,12 +132,20 @@ class GroupCommit:
     def _run_group(
         self, group: list[_QueuedOperation[Any]], ledger: Ledger, new: Sequence[Event]
     ) -> list[Event]:
+        """The events of all operations; an error is kept for its own operation."""
         ledger.extend(new)
-        now, written = self.clock(), []
+        now, written = self.clock(), list[Event]()
         for queued in group:
-            for event in queued.run(ledger, now):
-                ledger.apply(event)
-                written.append(event)
+            try:
+                check_length(ledger, queued.expected)
+                events, queued.answer = queued.operation(ledger, now)
+                for event in events:
+                    event_to_json(event)  # invalid events are rejected before they join the group
+            except Exception as error:
+                queued.error = error
+            else:
+                ledger.extend(events)
+                written += events
         return written
 
 
@@ -167,3 +156,12 @@ def _copy_error(error: BaseException) -> BaseException:
     if isinstance(error, Exception):
         return error
     return StorageFailed("writing to the record was interrupted; nothing was stored, try again")
+
+
+def check_length(ledger: Ledger, expected: int | None) -> None:
+    """Raise a conflict if the record has another length than the caller saw."""
+    if expected is not None and ledger.length != expected:
+        raise Conflict(
+            f"the record has {ledger.length} events, not {expected}: it was changed in the "
+            "meantime; read the ledger again and retry"
+        )

@@ -1,7 +1,7 @@
 """The ledger: the state of a campaign, updated event by event.
 
-The ledger is not stored: it is replayed from the record. `Ledger.apply` costs time in proportion to
-the ids of the event, and every query in proportion to its answer, not to the record's length.
+The ledger is not stored: it is replayed from the record. `Ledger.extend` takes time in proportion
+to the ids of the events, and every query in proportion to its answer, not to the record's length.
 Votes and labels are in `labelwise.record.votes`.
 """
 
@@ -149,7 +149,7 @@ class LabelQueue(Collection[int]):
 
 
 class Ledger(ItemVotes):
-    """The state of a campaign after the events applied so far. Only `apply` changes it.
+    """The state of a campaign after the events applied so far. Only `extend` changes it.
 
     Attributes, in addition to those of `ItemVotes`:
         length: number of events applied.
@@ -211,21 +211,21 @@ class Ledger(ItemVotes):
     def batch_of(self, id: int) -> int | None:
         """The number of the last batch that contains an item, or None."""
         position = self.waiting.positions.get(id)
-        return None if position is None else self._batch_at(position).number
+        return None if position is None else self.batches[self._batch_index(position)].number
 
     def weight_of(self, id: int) -> float | None:
         """The number of pool items that a pick represents, or None if it has no weight."""
         position = self.waiting.positions.get(id)
         if position is None:
             return None
-        batch = self._batch_at(position)
+        batch = self.batches[self._batch_index(position)]
         weights, rank = batch.asked.weights, position - batch.first
         return None if weights is None or rank >= len(weights) else weights[rank]
 
     def rank_of(self, id: int) -> int | None:
         """The rank of an item in its batch, from 0, or None if it was never asked for."""
         position = self.waiting.positions.get(id)
-        return None if position is None else position - self._batch_at(position).first
+        return None if position is None else position - self._firsts[self._batch_index(position)]
 
     def available(self, by: str, count: int, now: float) -> list[int]:
         """The next items for an annotator to label, at most ``count``.
@@ -240,7 +240,10 @@ class Ledger(ItemVotes):
             and id in self.waiting
             and by not in self.votes.get(id, NO_VOTES)
         ][: max(count, 0)]
-        for id in self._waiting_for(by) if len(found) < count else ():
+        waiting: Iterable[int] = self.waiting
+        if self.overlap > 1:  # start from the first item that the annotator did not label
+            waiting = self.waiting.iterate_for(by, lambda id: by in self.votes.get(id, NO_VOTES))
+        for id in waiting if len(found) < count else ():
             votes, leases = self.votes.get(id, NO_VOTES), self.leases.get(id, {})
             if by in votes or leases.get(by, now) > now:
                 continue
@@ -251,23 +254,13 @@ class Ledger(ItemVotes):
                     break
         return found
 
-    def _waiting_for(self, by: str) -> Iterable[int]:
-        """The waiting items from the first one that the annotator did not label."""
-        if self.overlap == 1:  # labelled items do not wait
-            return self.waiting
-        return self.waiting.iterate_for(by, lambda id: by in self.votes.get(id, NO_VOTES))
-
     # Changes
 
-    def apply(self, event: Event) -> None:
-        """Apply one event."""
-        _APPLY[type(event)](self, event)
-        self.length += 1
-
     def extend(self, events: Iterable[Event]) -> None:
-        """Apply several events."""
+        """Apply events."""
         for event in events:
-            self.apply(event)
+            _APPLY[type(event)](self, event)
+            self.length += 1
 
     def _apply_started(self, event: Started) -> None:
         self.items = event.items
@@ -373,9 +366,6 @@ class Ledger(ItemVotes):
         """End the running training, unless it is newer: two processes may train at once."""
         if self.training is not None and self.training.number <= number:
             self.training = None
-
-    def _batch_at(self, position: int) -> Batch:
-        return self.batches[self._batch_index(position)]
 
     def _batch_index(self, position: int) -> int:
         return bisect_right(self._firsts, position) - 1

@@ -37,7 +37,7 @@ def load_ledger(storage: Storage, campaign: str) -> Ledger:
 
     Example:
         >>> from labelwise.record.events import Told
-        >>> from labelwise.record.storage import open_storage
+        >>> from labelwise.record import open_storage
         >>> storage = open_storage("memory://")
         >>> storage.append("birds", [Told(at=0.0, id=3, label="owl")])
         1

@@ -58,7 +58,7 @@ _snapshots = sa.Table(
 def open_sql_storage(
     url: str, *, create: bool = True, timeout: float = LOCK_TIMEOUT
 ) -> "SqlStorage":
-    """Open the storage in the database at a URL; see `labelwise.record.storage.open_storage`."""
+    """Open the storage in the database at a URL; see `labelwise.record.open_storage`."""
     parsed = _parse_url(url)
     if parsed.get_backend_name() == "sqlite":
         file = _find_sqlite_file(parsed, create)
@@ -118,7 +118,15 @@ class SqlStorage(Storage):
             unread = start is not None and start < length
             lines = _read_lines(connection, campaign, start or 0) if unread else []
             events = decide([decode_event(line) for line in lines])
-            return _append_lines(connection, campaign, length, [*map(encode_event, events)])
+            rows = [
+                {"campaign": campaign, "number": number, "body": encode_event(event)}
+                for number, event in enumerate(events, start=length)
+            ]
+            if rows:
+                connection.execute(sa.insert(_events), rows)
+                change = sa.update(_campaigns).where(_campaigns.c.name == campaign)
+                connection.execute(change.values(length=length + len(rows)))
+            return length + len(rows)
 
     def read(self, campaign: str, start: int = 0) -> list[Event]:
         """The events from number ``start`` on; none for an unknown campaign."""
@@ -166,10 +174,7 @@ class SqlStorage(Storage):
     @contextmanager
     def _begin(self, writes: bool = False) -> Iterator[sa.Connection]:
         """Begin a transaction: committed at the end, rolled back on any error."""
-        if self._closed:
-            raise StorageFailed(f"{self.place} was closed; open it again")
-        self._drop_inherited_connections()
-        self._check_file()
+        self._check_usable()
         try:
             with self._engine.connect() as connection:
                 connection = connection.execution_options(writes=writes)
@@ -178,15 +183,14 @@ class SqlStorage(Storage):
         except SQLAlchemyError as error:
             raise explain_error(error, self.place, self._secrets) from None
 
-    def _drop_inherited_connections(self) -> None:
-        """Open new connections after a fork: two processes cannot share one."""
-        if self._pid != os.getpid():
+    def _check_usable(self) -> None:
+        """Refuse a closed storage, and a deleted or replaced file, where labels would be lost."""
+        if self._closed:
+            raise StorageFailed(f"{self.place} was closed; open it again")
+        if self._pid != os.getpid():  # after a fork: two processes cannot share a connection
             self._inherited.append(self._engine.pool)  # the child must not even close them
             self._engine.dispose(close=False)
             self._pid = os.getpid()
-
-    def _check_file(self) -> None:
-        """Refuse to write to a deleted or replaced file, where labels would be lost."""
         if self._file is None or self._identity is None:
             return
         try:
@@ -275,20 +279,6 @@ def _read_lines(connection: sa.Connection, campaign: str, start: int) -> list[st
             f"from number {start} on are missing; restore it from a backup"
         )
     return lines
-
-
-def _append_lines(connection: sa.Connection, campaign: str, length: int, lines: list[str]) -> int:
-    if not lines:
-        return length
-    rows = [
-        {"campaign": campaign, "number": number, "body": line}
-        for number, line in enumerate(lines, start=length)
-    ]
-    connection.execute(sa.insert(_events), rows)
-    new = length + len(lines)
-    change = sa.update(_campaigns).where(_campaigns.c.name == campaign).values(length=new)
-    connection.execute(change)
-    return new
 
 
 # Engines

@@ -1,4 +1,4 @@
-"""Storage of campaign records: the interface, the one in memory, and `open_storage`.
+"""Storage of campaign records: the interface, and the one in memory.
 
 A storage holds an append-only list of events per campaign. When `append` or `transact` returns,
 the events are on disk; if it fails, nothing was written. `transact` reads, decides and writes as
@@ -9,7 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from labelwise.errors import BadInput, Conflict, MissingDependency, StorageFailed
+from labelwise.errors import BadInput, Conflict, StorageFailed
 from labelwise.record.events import Event, decode_event, encode_event
 
 Decide = Callable[[list[Event]], Sequence[Event]]
@@ -156,46 +156,6 @@ class MemoryStorage(Storage):
         if self._closed:
             raise StorageFailed("the storage was closed; open it again")
         return self._records.get(campaign, [])
-
-
-def open_storage(url: str, *, create: bool = True) -> Storage:
-    """Open the storage at a URL.
-
-    Args:
-        url: ``sqlite:///labels.db`` (a file; four slashes for an absolute path),
-            ``postgresql+psycopg://user@host/database`` or ``memory://`` (not stored).
-        create: create the file and the tables if they do not exist.
-
-    Raises:
-        BadInput: if the URL is not valid.
-        UnknownName: if there is no record and ``create`` is False.
-        MissingDependency: if the driver is not installed.
-        StorageFailed: if it cannot be opened.
-
-    Example:
-        >>> from labelwise.record.events import Told
-        >>> storage = open_storage("memory://")
-        >>> storage.append("birds", [Told(at=0.0, id=3, label="owl")])
-        1
-        >>> storage.read("birds")[0].label
-        'owl'
-    """
-    if not isinstance(url, str) or "://" not in url:
-        raise BadInput(
-            "a storage is given as a URL: sqlite:///labels.db, "
-            "postgresql+psycopg://user@host/database or memory://"
-        )
-    if url.startswith("memory://"):
-        return MemoryStorage()
-    try:
-        from labelwise.record.sql_storage import open_sql_storage
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "sqlalchemy":
-            raise
-        raise MissingDependency(
-            "a campaign needs SQLAlchemy; run pip install 'labelwise[web]'"
-        ) from error
-    return open_sql_storage(url, create=create)
 
 
 def check_name(campaign: str) -> None:

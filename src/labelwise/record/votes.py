@@ -135,46 +135,43 @@ class ItemVotes:
     def tell(self, event: Told) -> None:
         """Add a vote; it replaces the annotator's previous one and ends any skip."""
         id, by = event.id, event.by
-        work = self._record_activity(by, event.at)
+        self._remove_skip(id)
+        new = by not in self.votes.get(id, NO_VOTES)
+        self._add_vote(id, by, event.label)
+        work = self._record_action(id, by, event.at)
+        work.labels += new
+        self.vote_count += new
         if event.seconds is not None:
             work.seconds += event.seconds
             self.seconds_spent += event.seconds
             self.recent_seconds.append(event.seconds)
-        self._remove_skip(id)
-        if by not in self.votes.get(id, NO_VOTES):
-            work.labels += 1
-            self.vote_count += 1
-        self._add_vote(id, by, event.label)
-        self._add_action(id, by)
         self._update_item(id)
 
     def skip(self, event: Skipped) -> None:
         """Skip an item; this removes the annotator's vote."""
         id, by = event.id, event.by
-        work = self._record_activity(by, event.at)
         self._remove_skip(id)
         self._remove_vote(id, by)
         self.skipped[id] = Skip(by, event.reason, event.at)
-        work.skips += 1
-        self._add_action(id, by)
+        self._record_action(id, by, event.at).skips += 1
         self._update_item(id)
 
     def resolve(self, event: Resolved) -> None:
         """Set the label of an item, overriding all votes."""
         id, by = event.id, event.by
-        self._record_activity(by, event.at)
         self._remove_skip(id)
         before = self.resolutions.get(id)
         self.resolutions[id] = Resolution(event.label, by)
         if before is not None and before.by != by:
             self._remove_action(id, before.by)
-        self._add_action(id, by)
+        self._record_action(id, by, event.at)
         self._update_item(id)
 
     def withdraw(self, event: Withdrawn) -> None:
         """Take back an annotator's last action on an item."""
         id, by = event.id, event.by
-        self._record_activity(by, event.at)
+        work = self.per_annotator.setdefault(by, AnnotatorWork())
+        work.at = max(work.at, event.at)
         if self._resolved_by(id, by):
             del self.resolutions[id]
         elif self._skipped_by(id, by):
@@ -207,7 +204,11 @@ class ItemVotes:
         else:
             self._tied.pop(id, None)
 
-    def _record_activity(self, by: str, at: float) -> AnnotatorWork:
+    def _record_action(self, id: int, by: str, at: float) -> AnnotatorWork:
+        """Make an item the annotator's last one; return their work."""
+        ids = self._actions.setdefault(by, {})
+        ids.pop(id, None)
+        ids[id] = None
         work = self.per_annotator.setdefault(by, AnnotatorWork())
         work.at = max(work.at, at)
         return work
@@ -238,11 +239,6 @@ class ItemVotes:
         if skip is not None:
             self.per_annotator[skip.by].skips -= 1
             self._remove_action(id, skip.by)
-
-    def _add_action(self, id: int, by: str) -> None:
-        ids = self._actions.setdefault(by, {})
-        ids.pop(id, None)
-        ids[id] = None
 
     def _remove_action(self, id: int, by: str) -> None:
         """Remove an item from the annotator's actions, unless another action on it counts."""

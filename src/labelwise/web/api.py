@@ -136,9 +136,9 @@ def session(
 ) -> bodies.Session:
     """Check the annotator's name and return the session data. Nothing is recorded."""
     clean = bodies.clean_name(name) if name else None
-    settings, shown, items = site.desk.look(
+    settings, shown, items = site.record.look(
         lambda ledger: (
-            (settings := site.desk.settings_of(ledger)),
+            (settings := site.record.settings_of(ledger)),
             views.list_classes(ledger, settings),
             ledger.items,
         )
@@ -247,10 +247,10 @@ def undo(site: TheSite, by: PageVisitor, body: bodies.EmptyBody) -> bodies.Undon
     """Return the item and lease it again; null if there is nothing to undo."""
 
     def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], views.ItemPlace | None]:
-        events, item = site.leases.undo(ledger, site.desk.settings_of(ledger), by, now)
+        events, item = site.leases.undo(ledger, site.record.settings_of(ledger), by, now)
         return events, None if item is None else views.find_place(ledger, item)
 
-    place = site.desk.commit(decide)
+    place = site.record.commit(decide)
     return bodies.Undone(item=None if place is None else views.show_item(site.project, place))
 
 
@@ -262,7 +262,7 @@ def give_back(site: TheSite, by: PageVisitor, body: bodies.ReturnBody) -> bodies
         events = site.leases.return_items(ledger, by, body.ids, now)
         return events, ledger.length + len(events)
 
-    return bodies.Done(length=site.desk.commit(decide))
+    return bodies.Done(length=site.record.commit(decide))
 
 
 @changing.post("/leave", summary="Report that a page is closed: its leases are returned")
@@ -279,7 +279,7 @@ def leave(site: TheSite, by: PageVisitor, body: bodies.LeaveBody) -> bodies.Done
         events = site.leases.leave(ledger, by, body.ids, body.answered, now)
         return events, ledger.length + len(events)
 
-    return bodies.Done(length=site.desk.commit(decide))
+    return bodies.Done(length=site.record.commit(decide))
 
 
 @reading.get(
@@ -342,7 +342,7 @@ def _open_plain_file(path: str, flags: int) -> int:
 @reading.get("/items/{id}/guess", summary="The model's prediction for an item")
 def guess(site: TheSite, id: ItemId) -> bodies.Guess:
     """Shown only on request, since it biases annotators. 404 if there is none."""
-    found = views.show_guess(site.desk.look(lambda ledger: views.find_place(ledger, id)))
+    found = views.show_guess(site.record.look(lambda ledger: views.find_place(ledger, id)))
     if found is None:
         raise UnknownName(f"the model has no prediction for item {id}")
     return found
@@ -353,7 +353,7 @@ def disagreements(
     site: TheSite, limit: Annotated[int, Query(ge=1, le=500)] = 100
 ) -> list[bodies.DisagreementOut]:
     """Open disagreements, oldest first."""
-    open_ones = site.desk.look(
+    open_ones = site.record.look(
         lambda ledger: [
             (one.id, dict(one.votes), views.find_place(ledger, one.id))
             for one in ledger.disagreements()[:limit]
@@ -372,8 +372,8 @@ def disagreements(
 @changing.post("/resolve", summary="Resolve a disagreement")
 def resolve(site: TheSite, by: Annotator, body: bodies.ResolveBody) -> bodies.Done:
     """This label overrides all votes."""
-    site.desk.resolve({body.id: body.label}, by=by)
-    return bodies.Done(length=site.desk.look(lambda ledger: ledger.length))
+    site.record.resolve({body.id: body.label}, by=by)
+    return bodies.Done(length=site.record.look(lambda ledger: ledger.length))
 
 
 @changing.post("/train", summary="Train now, or again after a failure", status_code=202)
@@ -387,7 +387,7 @@ def history(
     site: TheSite, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> list[bodies.HistoryLine]:
     """Event, annotator and time."""
-    storage, name = site.desk.storage, site.desk.name
+    storage, name = site.record.storage, site.record.name
     start = max(0, storage.length(name) - limit)
     events = storage.read(name, start)
     shown = [views.show_event(start + place, event) for place, event in enumerate(events)]

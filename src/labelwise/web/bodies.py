@@ -6,12 +6,12 @@ from urllib.parse import unquote
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictFloat,
     StrictInt,
     StrictStr,
-    model_validator,
 )
 
 from labelwise.errors import BadInput
@@ -50,7 +50,13 @@ def parse_name(given: str) -> str:
         raise BadInput(f"X-Annotator is {given!r}; give it as percent-encoded UTF-8") from None
 
 
-Id = Annotated[int, Field(ge=0, le=LARGEST_NUMBER, strict=True, description="An item's stable id.")]
+def _accept_whole_float(value: object) -> object:
+    """Accept 40.0 as an integer, since JSON has one number type; "40" and true stay invalid."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_accept_whole_float), Field(strict=True)]
+Id = Annotated[Whole, Field(ge=0, le=LARGEST_NUMBER, description="An item's stable id.")]
 LabelValue = Annotated[
     Annotated[StrictInt, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
     | Annotated[StrictFloat, Field(allow_inf_nan=False)]
@@ -60,9 +66,7 @@ LabelValue = Annotated[
 Seconds = Annotated[
     float, Field(ge=0, le=86_400, allow_inf_nan=False, strict=True, description="Time it took.")
 ]
-Count = Annotated[
-    int, Field(ge=0, le=50, strict=True, description="How many further items to lease.")
-]
+Count = Annotated[Whole, Field(ge=0, le=50, description="How many further items to lease.")]
 
 
 class RequestBody(BaseModel):
@@ -70,27 +74,11 @@ class RequestBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _convert_integers(cls, value: Any) -> Any:
-        """Accept 40.0 as an integer, since JSON has one number type; reject "40" and true."""
-        if not isinstance(value, dict):
-            return value
-        fields = {name: value[name] for name in ("id", "count", "lend") if name in value}
-        fields |= {name: value[name] for name in ("ids", "answered") if name in value}
-
-        def convert(entry: Any) -> Any:
-            if isinstance(entry, list):
-                return [convert(one) for one in entry]
-            return int(entry) if isinstance(entry, float) and entry.is_integer() else entry
-
-        return {**value, **{name: convert(entry) for name, entry in fields.items()}}
-
 
 class LendBody(RequestBody):
     """A request for items to label."""
 
-    count: Annotated[int, Field(ge=1, le=50, strict=True)] = 1
+    count: Annotated[Whole, Field(ge=1, le=50)] = 1
 
 
 class OneLabel(RequestBody):

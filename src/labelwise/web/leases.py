@@ -89,7 +89,7 @@ class PageLeases:
         """Lease items to a page, without those that it answers in the same step."""
         wanted = 0 if by in self._closed else count
         events, ids = operations.lease_items(
-            ledger, settings, by=by.name, count=wanted, now=now, without=dict.fromkeys(answered)
+            ledger, settings, by=by.name, count=wanted, now=now, without=answered
         )
         if answered:
             self.release(by, answered)

@@ -48,7 +48,7 @@ class CampaignSite:
             trains: Whether a background process trains and asks for the next batch.
         """
         self.project, self.policy = project, policy
-        self.desk = project.desk()
+        self.record = project.open_record()
         self.background: BackgroundProcess | None = None
         if trains:
             command = build_worker_command(project.home)
@@ -58,7 +58,7 @@ class CampaignSite:
         self.state_requests = asyncio.Semaphore(STATE_REQUESTS)
         self.boot = secrets.token_hex(4)
         self._next_search = 0.0
-        self._state: bodies.State | None = None  # this and the forecast: under the desk's lock
+        self._state: bodies.State | None = None  # this and the forecast: under the record's lock
         self._forecast: tuple[Any, bodies.ForecastState] | None = None
 
     def start(self) -> None:
@@ -87,7 +87,7 @@ class CampaignSite:
             return [TrainingFailed(now, running.number, error)], None
 
         try:
-            self.desk.commit(decide)
+            self.record.commit(decide)
         except LabelwiseError as problem:  # the next process checks again
             log.warning("the end of the background process could not be recorded: %s", problem)
 
@@ -96,20 +96,20 @@ class CampaignSite:
     def read_version(self) -> str:
         """Changes with the record and with the reports of the background process."""
         changes = self.background.changes if self.background else 0
-        return f"{self.desk.storage.length(self.desk.name)}.{changes}"
+        return f"{self.record.storage.length(self.record.name)}.{changes}"
 
     def read_state(self, by: str | None) -> bodies.State:
         """The progress of the campaign, for one annotator."""
         changes = self.background.changes if self.background else 0
         report = self.background.report if self.background else WorkerReport()
-        found = self.desk.look(lambda ledger: self._read_common_state(ledger, by))
+        found = self.record.look(lambda ledger: self._read_common_state(ledger, by))
         return views.add_report(
             found, report, trains=self.background is not None, version=f"{found.length}.{changes}"
         )
 
     def _read_common_state(self, ledger: Ledger, by: str | None) -> bodies.State:
         """The state, computed once for all requests until the record changes."""
-        settings = self.desk.settings_of(ledger)
+        settings = self.record.settings_of(ledger)
         if self._state is None or self._state.length != ledger.length:
             key = (len(ledger.trainings), settings)
             if self._forecast is None or self._forecast[0] != key:
@@ -132,7 +132,7 @@ class CampaignSite:
         """
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], tuple[int, list[Any]]]:
-            settings = self.desk.settings_of(ledger)
+            settings = self.record.settings_of(ledger)
             events = [*answer(ledger, settings, now)]
             leases, leased = self.leases.lease_items(
                 ledger, settings, by, count, now=now, answered=ids
@@ -141,7 +141,7 @@ class CampaignSite:
             places = [views.find_place(ledger, item) for item in leased]
             return events, (ledger.length + len(events), places)
 
-        length, places = self.desk.commit(decide)
+        length, places = self.record.commit(decide)
         items = self.show_leased(by, places) if count else []
         return bodies.Accepted(accepted=len(ids), length=length, items=items)
 
@@ -159,7 +159,8 @@ class CampaignSite:
         if not places and time.monotonic() >= self._next_search:
             # Items that wait for other annotators may be missing too.
             self._next_search = time.monotonic() + MISSING_INTERVAL
-            _log_missing(self.project.close_missing(self.desk))
+            if gone := self.project.close_missing(self.record):
+                _log_missing(gone)
         return [views.show_item(self.project, place) for place in places]
 
     def _replace_missing(
@@ -168,17 +169,17 @@ class CampaignSite:
         _log_missing(gone)
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], list[views.ItemPlace]]:
-            settings = self.desk.settings_of(ledger)
+            settings = self.record.settings_of(ledger)
             events, ids = self.leases.replace_missing(ledger, settings, by, gone, count, now)
             return events, [views.find_place(ledger, item) for item in ids]
 
-        return self.desk.commit(decide)
+        return self.record.commit(decide)
 
     def export_labels(self, format: str, *, spreadsheet: bool = False) -> bytes:
         """All labels as a file, from a ledger of its own, so that no request waits for it."""
-        events = self.desk.storage.read(self.desk.name)
+        events = self.record.storage.read(self.record.name)
         ledger = replay(events)
-        labels = resolve_labels(ledger, self.desk.settings_of(ledger))
+        labels = resolve_labels(ledger, self.record.settings_of(ledger))
         rows = export.label_rows(ledger, labels, events, self._describe_item)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"labels.{format}"
@@ -198,8 +199,7 @@ class CampaignSite:
 
 
 def _log_missing(gone: Collection[int]) -> None:
-    if gone:
-        log.warning("closed items whose files are missing: %s", ", ".join(map(str, gone)))
+    log.warning("closed items whose files are missing: %s", ", ".join(map(str, gone)))
 
 
 class StateWatch:

@@ -40,7 +40,7 @@ class Worker:
     def __init__(self, home: Path, report: Callable[..., None]) -> None:
         self._report = report
         self._runner = CampaignRunner(Project.open(home), progress=self._report_progress)
-        self._desk = self._runner.desk
+        self._record = self._runner.record
         self._seen_length = -1
         self._awaited: Training | None = None  # the running training at the last look
         self._error: tuple[str, int] | None = None  # with the number of steps done at that time
@@ -55,7 +55,7 @@ class Worker:
             ordered: Whether a training was ordered, whatever the state of the batch.
         """
         runner = self._runner
-        length = self._desk.storage.length(self._desk.name)
+        length = self._record.storage.length(self._record.name)
         # A process that ends during its training leaves no event, so it is checked every time.
         if length == self._seen_length and not ordered and not runner.is_over(self._awaited):
             return False
@@ -64,7 +64,7 @@ class Worker:
             runner.failed_labels = runner.stuck_batches = None
         runner.record_lost_training()
         step = runner.choose_step()
-        labels, self._awaited, done = self._desk.look(
+        labels, self._awaited, done = self._record.look(
             lambda ledger: (
                 len(ledger.labels),
                 ledger.training,
@@ -79,7 +79,7 @@ class Worker:
                 self._report()
             self._seen_length = length
             return False
-        batch = self._desk.look(lambda ledger: len(ledger.batches)) + 1
+        batch = self._record.look(lambda ledger: len(ledger.batches)) + 1
         return self._run(step, labels, batch, done)
 
     def _run(self, step: Step, labels: int, batch: int, done: int) -> bool:

@@ -20,7 +20,7 @@ import uvicorn
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from labelwise.campaign.desk import Desk
+from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.project import Project
 from labelwise.record.events import Asked, Event
 from labelwise.record.ledger import Ledger
@@ -112,16 +112,16 @@ class Labelling:
             self._server = None
 
     @contextmanager
-    def desk(self) -> Iterator[Desk]:
+    def open_record(self) -> Iterator[CampaignRecord]:
         """The campaign as another process would see it."""
-        desk = Project.open(self.project.home).desk()
-        yield desk
-        desk.storage.close()
+        record = Project.open(self.project.home).open_record()
+        yield record
+        record.storage.close()
 
     def append(self, *events: Event) -> None:
         """Put events into the record."""
-        with self.desk() as desk:
-            desk.commit(lambda ledger, now: (events, None))
+        with self.open_record() as record:
+            record.commit(lambda ledger, now: (events, None))
 
     def ask(self, ids: Sequence[int], **known: Any) -> None:
         """Open a batch of these items."""
@@ -129,8 +129,8 @@ class Labelling:
         self.append(Asked(time.time(), batch, tuple(ids), strategy="random", **known))
 
     def ledger(self) -> Ledger:
-        with self.desk() as desk:
-            return desk.ledger()
+        with self.open_record() as record:
+            return record.ledger()
 
     def votes(self) -> dict[int, dict[str, Any]]:
         """What everyone said, by item: ``{id: {person: label}}``."""

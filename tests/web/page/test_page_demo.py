@@ -50,12 +50,12 @@ def test_robin_labels_along_and_disagrees_and_a_restart_goes_on(visit, tmp_path)
         first = shown(page)
         press_and_see(page, str(KINDS[first]))
         wait_saved(page)
-        desk = Project.open(tmp_path / "digits.labelwise").desk()
-        until(lambda: len(desk.ledger().disagreements()) == 1)
-        assert desk.ledger().disagreements()[0].id == first
-        assert desk.ledger().per_annotator[label_demo.ROBIN].labels > label_demo.SECOND_OPINION
+        record = Project.open(tmp_path / "digits.labelwise").open_record()
+        until(lambda: len(record.ledger().disagreements()) == 1)
+        assert record.ledger().disagreements()[0].id == first
+        assert record.ledger().per_annotator[label_demo.ROBIN].labels > label_demo.SECOND_OPINION
         page.close()
     with running(tmp_path) as url:
         assert shown(visit(url)) != first
-        assert first in desk.ledger().votes
-        desk.storage.close()
+        assert first in record.ledger().votes
+        record.storage.close()

@@ -138,8 +138,8 @@ def test_classes_with_letters_as_keys_are_chosen_by_their_place_too(make, visit,
 
 def test_a_picture_that_vanishes_is_passed_over_and_said(make, visit):
     labelling = make(6, batch=40, overlap=2)
-    with labelling.desk() as desk:
-        desk.tell({1: "3"}, by="Bob")
+    with labelling.open_record() as record:
+        record.tell({1: "3"}, by="Bob")
     for item in (1, 2):
         labelling.project.items.path(item).unlink()
     page = visit(labelling.url)

@@ -152,8 +152,8 @@ def test_what_was_lent_to_a_page_before_it_was_left_is_not_for_the_one_that_come
     until(lambda: page.wait_for_timeout(20) or held)
     page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
     until(lambda: not lent_to(labelling, "Ada"))
-    with labelling.desk() as desk:
-        assert desk.lend("Bob", 1) == [0]
+    with labelling.open_record() as record:
+        assert record.lend("Bob", 1) == [0]
     page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
     until(lambda: ids(page) == list(range(1, 8)))
     (route, answer), *_ = held
@@ -187,8 +187,8 @@ def left_and_kept(labelling, page):
     page.evaluate("globalThis.known = true")
     page.goto(labelling.url + "static/icon.svg")
     until(lambda: not lent_to(labelling, "Ada"))
-    with labelling.desk() as desk:
-        assert desk.lend("Bob", 1) == [first]
+    with labelling.open_record() as record:
+        assert record.lend("Bob", 1) == [first]
     page.go_back(wait_until="commit")
     if not page.evaluate("globalThis.known"):
         return False  # it was loaded anew

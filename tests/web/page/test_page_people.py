@@ -57,9 +57,9 @@ def test_a_change_of_name_gives_the_items_back(make, visit):
 
 
 def disagree(labelling, ids):
-    with labelling.desk() as desk:
-        desk.tell(dict.fromkeys(ids, "1"), by="Kim <b>bold</b>")
-        desk.tell(dict.fromkeys(ids, "2"), by="Lee")
+    with labelling.open_record() as record:
+        record.tell(dict.fromkeys(ids, "1"), by="Kim <b>bold</b>")
+        record.tell(dict.fromkeys(ids, "2"), by="Lee")
 
 
 def test_review_settles_disagreements(make, visit):

@@ -74,8 +74,8 @@ def test_a_complete_batch_says_what_happens_next(make, visit):
 
 def test_a_page_without_items_says_who_has_them(make, visit):
     labelling = make(20, asked=4)
-    with labelling.desk() as desk:
-        desk.lend("Bob", 4)
+    with labelling.open_record() as record:
+        record.lend("Bob", 4)
     page = visit(labelling.url)
     page.locator(".stage").get_by_text(
         "The last 4 items of this batch are with other people"
@@ -96,8 +96,8 @@ def test_who_labels_alone_is_never_told_of_other_people(make, visit):
 
 def test_items_whose_loan_lapsed_come_to_who_waits_for_them(make, visit):
     labelling = make(20, asked=4, lend_seconds=3.0)
-    with labelling.desk() as desk:
-        desk.lend("Bob", 4)
+    with labelling.open_record() as record:
+        record.lend("Bob", 4)
     page = visit(labelling.url)
     assert shown(page) in range(4)
 

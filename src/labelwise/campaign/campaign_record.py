@@ -7,33 +7,31 @@ threads and processes can work at once.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from labelwise.campaign import operations
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.labels import resolve_labels
-from labelwise.campaign.operations import Seconds, check_annotator, check_expected, normalize_ids
+from labelwise.campaign.operations import ItemIds, Seconds, check_annotator, normalize_ids
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Added, Changed, Event, Label, Started
-from labelwise.record.group_commit import GroupCommit, Operation
+from labelwise.record.group_commit import SharedRecord
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 
-T = TypeVar("T")
 
-
-class Desk:
-    """Hands out items and records labels; safe for many threads and processes.
+class CampaignRecord(SharedRecord):
+    """The record of a campaign: leases items and stores labels, for many threads and processes.
 
     Example:
         >>> from labelwise.campaign import open_storage
-        >>> desk = Desk("birds", open_storage("memory://"))
-        >>> settings = desk.start(1000, classes=("owl", "wren"))
-        >>> length = desk.tell({3: "owl", 8: "wren"}, by="ann", anything=True)
-        >>> desk.undo("ann")
+        >>> record = CampaignRecord("birds", open_storage("memory://"))
+        >>> settings = record.start(1000, classes=("owl", "wren"))
+        >>> length = record.tell({3: "owl", 8: "wren"}, by="ann", anything=True)
+        >>> record.undo("ann")
         8
-        >>> dict(desk.ledger().labels)
+        >>> dict(record.ledger().labels)
         {3: 'owl'}
     """
 
@@ -47,37 +45,13 @@ class Desk:
             storage: with its record.
             clock: returns the seconds since the epoch.
         """
-        self.name, self.storage = name, storage
-        self._record = GroupCommit(name, storage, clock)
+        super().__init__(name, storage, clock)
         self._settings: tuple[dict[str, Any], Settings] | None = None
-
-    def ledger(self) -> Ledger:
-        """The newest state, read-only. Later calls change it; threads use `look` instead."""
-        return self._record.ledger()
-
-    def look(self, function: Callable[[Ledger], T]) -> T:
-        """``function(ledger)`` on the newest state, while no other thread changes it."""
-        return self._record.look(function)
 
     @property
     def settings(self) -> Settings:
         """The current settings."""
         return self.look(self.settings_of)
-
-    def commit(self, operation: Operation[T], *, expected: int | None = None) -> T:
-        """Run ``operation(ledger, now) -> (events, answer)`` and append its events.
-
-        Raises:
-            Conflict: if the record does not have ``expected`` events.
-            StorageFailed: if it could not be written; nothing of the operation is stored.
-        """
-
-        def checked(ledger: Ledger, now: float) -> tuple[Sequence[Event], T]:
-            self.settings_of(ledger)
-            check_expected(ledger, expected)
-            return operation(ledger, now)
-
-        return self._record.commit(checked)
 
     def start(self, items: int, *, by: str = "", **settings: Any) -> Settings:
         """Start the campaign, or check that an existing one has the same settings.
@@ -103,7 +77,7 @@ class Desk:
             return ([Added(now, grown)] if grown else []), current
 
         check_annotator(by)
-        return self._record.commit(begin)
+        return self.commit(begin)
 
     def change(self, *, by: str = "", expected: int | None = None, **settings: Any) -> Settings:
         """Change settings; existing batches stay as they are."""
@@ -155,13 +129,13 @@ class Desk:
 
         return self.commit(decide, expected=expected)
 
-    def withdraw(self, ids: Any, *, by: str = "", expected: int | None = None) -> None:
+    def withdraw(self, ids: ItemIds, *, by: str = "", expected: int | None = None) -> None:
         """Withdraw this annotator's labels or skips of some items."""
         items = normalize_ids(ids)
         self._act(by, expected, partial(operations.withdrawal_events, ids=items))
 
     def skip(
-        self, ids: Any, *, reason: str = "", by: str = "", expected: int | None = None
+        self, ids: ItemIds, *, reason: str = "", by: str = "", expected: int | None = None
     ) -> None:
         """Mark items as not to be labelled, with a reason."""
         items = normalize_ids(ids)
@@ -200,7 +174,7 @@ class Desk:
             )
         )
 
-    def give_back(self, by: str, ids: Any = None) -> None:
+    def give_back(self, by: str, ids: ItemIds | None = None) -> None:
         """Return this annotator's leases: some items, or all."""
         items = None if ids is None else normalize_ids(ids)
         self._act(by, None, partial(operations.return_events, ids=items))
