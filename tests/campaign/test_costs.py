@@ -154,7 +154,7 @@ def test_a_record_tells_its_costs():
 
 def test_a_changed_label_took_its_time_twice_and_is_paid_once():
     ledger = told([5.0])
-    ledger.apply(Told(3.0, 0, "b", "ann", 7.0))
+    ledger.extend([Told(3.0, 0, "b", "ann", 7.0)])
     found = campaign_cost(ledger, Settings(price=1.0))
     assert found.labels == 1 and found.money == 1.0 and found.hours == pytest.approx(12 / 3600)
 

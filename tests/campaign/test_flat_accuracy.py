@@ -65,7 +65,7 @@ def test_a_flat_curve_measured_well_stops():
 def test_a_flat_curve_measured_badly_cannot_be_told_from_a_rising_one():
     found = flat_accuracy(LABELS, [0.8, 0.825, 0.775, 0.8, 0.825, 0.8], [40] * 6, [0.95] * 6)
     assert not found.stop and not found.judged
-    assert "on 40 holdout items: too noisy to tell" in found.says
+    assert "on 40 held-out labels: too noisy to tell" in found.says
 
 
 def test_the_same_accuracy_on_a_few_items_is_no_proof():
@@ -78,7 +78,16 @@ def test_a_set_without_a_miss_is_not_without_noise():
     assert flat_accuracy(LABELS, [1.0] * 6, [5000] * 6, [1.0] * 6).stop
 
 
-def test_a_fall_is_called_one_and_stops():
+def test_a_large_fall_is_not_flat():
+    labels, counts = [100, 120, 140, 160, 180], [40] * 5
+    fallen = flat_accuracy(labels, [0.90, 0.80, 0.68, 0.56, 0.48], counts, [0.8] * 5)
+    assert fallen.judged and not fallen.stop
+    assert "accuracy fell by" in fallen.says and "it got worse" in fallen.says
+    unclear = flat_accuracy(labels, [0.90, 0.82, 0.91, 0.80, 0.84], counts, [0.8] * 5)
+    assert not unclear.stop and not unclear.judged
+
+
+def test_a_small_fall_is_called_one_and_stops():
     found = flat_accuracy(LABELS, [0.9, 0.9, 0.899, 0.898, 0.898, 0.897], [9000] * 6, [0.999] * 6)
     assert found.stop and "accuracy fell by 0.3 points over" in found.says
 

@@ -8,14 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labelwise.campaign import evaluation
 from labelwise.campaign import forecast as module
-from labelwise.campaign.forecast import (
-    FEWEST,
-    ModelScore,
-    forecast_batch,
-    forecast_gain,
-    learning_curve,
-)
+from labelwise.campaign.evaluation import ModelScore, learning_curve
+from labelwise.campaign.forecast import FEWEST, forecast_batch, forecast_gain
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.rounds import wilson_interval as wilson
@@ -24,6 +20,7 @@ from tests.theory.doctests import run_examples
 
 def test_examples_run():
     run_examples(module)
+    run_examples(evaluation)
 
 
 def law(now, rest, rate, last):
@@ -121,7 +118,7 @@ def test_too_few_models_are_said_to_be_too_few(count):
     points = measured(law(0.2, 0.3, 0.5, 100), range(50, 50 + 50 * count, 50), 100)
     found = forecast_gain(points, 50)
     assert found.gain is None and found.low is None and found.reaches is None
-    assert "available after 3 training rounds" in found.says
+    assert f"available after 3 models with 30 held-out labels or more ({count}" in found.says
 
 
 def test_models_with_the_same_labels_are_not_a_curve():
@@ -197,6 +194,25 @@ def test_without_items_set_aside_the_batches_themselves_make_a_curve_and_no_fore
     assert [point.metric for point in learning_curve(ledger)] == ["prequential"] * 4
     assert [point.low for point in learning_curve(ledger)] == [None] * 4
     assert forecast_batch(ledger, Settings()).gain is None
+
+
+def test_scores_from_few_held_out_labels_are_not_shown():
+    few = {"accuracy": 1.0, "interval": [0.2, 1.0], "validation_labels": 1, "prequential": 0.5}
+    enough = {"accuracy": 0.8, "interval": [0.6, 0.9], "validation_labels": 30}
+    assert learning_curve(record((7, few))) == []  # not the accuracy on the batches either
+    assert learning_curve(record((7, few), (90, enough))) == [
+        ModelScore(90, 0.8, 0.6, 0.9, evaluated=30)
+    ]
+
+
+@pytest.mark.parametrize("last", [0.30, 0.412, 0.55])
+def test_the_forecast_continues_from_the_measured_value(last):
+    points = [ModelScore(n, v, v - 0.1, v + 0.1) for n, v in ((50, 0.30), (100, 0.38), (150, last))]
+    found = forecast_gain(points, 50)
+    assert found.gain >= 0 and found.reaches == last + found.gain
+    errors = [ModelScore(n, v, metric="mse") for n, v in ((50, 0.9), (100, 0.8), (150, last))]
+    found = forecast_gain(errors, 50)
+    assert found.reaches == last - found.gain <= last
 
 
 def test_squared_errors_of_batches_are_no_accuracies():

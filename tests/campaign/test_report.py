@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from labelwise.campaign.evaluation import ModelScore
 from labelwise.campaign.folder.items import MANIFEST, CampaignItems, write_items
-from labelwise.campaign.forecast import ModelScore
 from labelwise.campaign.report import data as data_module
 from labelwise.campaign.report import figures
 from labelwise.campaign.report import page as page_module
@@ -197,9 +197,9 @@ EVENTS = [
     Trained(
         at=50.0,
         number=1,
-        labels=4,
+        labels=44,
         seconds=1.5,
-        metrics={"accuracy": 0.5, "interval": [0.25, 0.75], "validation_labels": 1},
+        metrics={"accuracy": 0.5, "interval": [0.25, 0.75], "validation_labels": 40},
     ),
     Asked(
         at=60.0,
@@ -244,9 +244,17 @@ def test_classes_without_labels_are_among_the_balance(report):
 
 
 def test_the_curve_has_the_intervals_of_the_record(report):
-    assert report.points == (ModelScore(4, 0.5, 0.25, 0.75),)
-    assert report.trainings == (("1", "4", "50.0 %", "25.0 % to 75.0 %", "1.5 s"),)
-    assert report.measured == 1
+    assert report.points == (ModelScore(44, 0.5, 0.25, 0.75, evaluated=40),)
+    assert report.trainings == (("1", "4", "40", "50.0 %", "25.0 % to 75.0 %", "1.5 s"),)
+    assert report.measured == 40
+
+
+def test_a_score_from_few_labels_is_replaced_by_their_number():
+    few = {"accuracy": 1.0, "interval": [0.6, 1.0], "validation_labels": 7, "training_labels": 30}
+    events = [*EVENTS[:6], Trained(50.0, 1, 37, 1.5, few)]
+    report = collect_report("birds", replay(events), events, show, now=lambda: 100.0)
+    assert report.points == ()
+    assert report.trainings == (("1", "30", "7", "evaluating: 7 of 30", "–", "1.5 s"),)
 
 
 def test_people_come_busiest_first_with_their_median_time(report):

@@ -5,7 +5,9 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.runner import count_left, is_training_lost, read_schedule, sign_process
 from labelwise.campaign.settings import Settings
 from labelwise.record.events import Asked, Started, Told, Trained, Training, TrainingFailed
@@ -25,7 +27,7 @@ def batch(number, ids, model=None):
 
 
 def told(ids):
-    return [Told(2.0, item, "a", "ann") for item in ids]
+    return [Told(2.0, item, "ab"[item % 2], "ann") for item in ids]
 
 
 def trained(number, labels):
@@ -51,6 +53,20 @@ def test_the_schedule_follows_the_ledger():
         trained_labels=8,
         tail=0.2,
     )
+
+
+def test_labels_of_one_class_cannot_train_a_classifier():
+    asked = [batch(1, range(10)), *(Told(2.0, item, "a", "ann") for item in range(8))]
+    assert not read_schedule(standing(*asked), SETTINGS).trainable
+    assert explain_missing_classes(standing(*asked), SETTINGS).startswith(
+        "all training labels so far are 'a', and a model needs two classes"
+    )
+    held_out = replace(batch(1, range(10)), validation=(9,))
+    mixed = [held_out, *asked[1:], Told(2.0, 9, "b", "ann")]
+    assert not read_schedule(standing(*mixed), SETTINGS).trainable
+    assert read_schedule(standing(*asked, Told(2.0, 9, "b", "ann")), SETTINGS).trainable
+    numbers = Settings(regression=True, strategy="random")
+    assert explain_missing_classes(standing(*asked, settings=numbers), numbers) is None
 
 
 def test_the_pool_and_the_budget_bound_what_is_asked():

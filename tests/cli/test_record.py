@@ -180,10 +180,9 @@ def test_people_s_work_is_told_in_order(folder, capsys):
 
 def test_trainings_and_what_was_chosen_with_them_are_told(trained, capsys):
     lines = [line[21:] for line in history(capsys)]
-    accuracy = ledger().trainings[0].metrics["accuracy"]
     assert lines[3] == "training 1 began, with 10 labels in all"
-    assert lines[4].startswith("model 1 trained on 7 labels in ")
-    assert lines[4].endswith(f": accuracy {100 * accuracy:.1f} %")
+    assert lines[4].startswith("model 1 (")
+    assert lines[4].endswith("): trained on 7 labels; evaluating: 3 of 30 held-out labels")
     assert lines[5].endswith("with model 1") and "chosen by margin" in lines[5]
 
 

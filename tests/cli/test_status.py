@@ -69,7 +69,7 @@ def test_labels_of_a_whole_batch_are_to_be_trained_on(folder, capsys):
 def test_a_trained_model_is_shown_with_advice_and_forecast(trained, capsys):
     out = status(capsys)
     assert "batch 2   complete" in out
-    assert "model 2   trained on 14 labels, accuracy " in out
+    assert "model 2   trained on 14 labels; evaluating: 6 of 30 held-out labels" in out
     record = Project.open().open_record()
     found = record.ledger()
     assert f"forecast  {forecast_batch(found, record.settings).says}\n" in out

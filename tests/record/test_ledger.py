@@ -143,7 +143,7 @@ def test_two_labels_that_differ_wait_for_a_third_or_for_a_decision() -> None:
     assert ledger.disagreements() == []
     ledger.extend([Resolved(5.0, 4, "cat", "ann")])
     assert ledger.labels == {4: "cat"}
-    ledger.apply(Withdrawn(6.0, 4, "ann"))  # of the decision; her label stands
+    ledger.extend([Withdrawn(6.0, 4, "ann")])  # of the decision; her label stands
     assert ledger.labels == {4: "dog"}
     assert ledger.votes[4] == {"ann": "cat", "bob": "dog", "cem": "dog"}
 

@@ -73,7 +73,7 @@ def test_equal_single_votes_share_one_object() -> None:
     again = restore(ledger)
     assert everything(again) == everything(ledger)
     assert len({id(votes) for votes in again.votes.values()}) == 150
-    again.apply(Told(3.0, 0, "b", "new"))
+    again.extend([Told(3.0, 0, "b", "new")])
     assert again.votes[0] == {"person 0": "a", "new": "b"}
     assert again.votes[150] == {"person 0": "a"}
 

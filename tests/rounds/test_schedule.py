@@ -59,6 +59,13 @@ def test_the_last_tail_is_trained_on_when_nothing_is_left_to_ask():
     assert batch(10, **{**last, "trained_model": 2, "trained_labels": 10}) is None
 
 
+def test_labels_of_one_class_are_not_trained_on_and_the_next_batch_is_asked_for():
+    assert batch(10) == "train"
+    assert batch(10, trainable=False) == "ask"
+    assert batch(8, trainable=False) == "ask"  # nobody waits for a model
+    assert batch(7, trainable=False) is None
+
+
 def test_a_failed_training_is_not_repeated_on_the_same_labels():
     assert batch(8, failed=True, failed_labels=8) is None
     assert batch(8, failed=True) == "train"  # a new process tries once

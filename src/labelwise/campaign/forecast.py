@@ -28,17 +28,16 @@ IEEE TPAMI 45, 2023.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Floats
+from labelwise.campaign.evaluation import FEWEST_EVALUATED, ModelScore, learning_curve
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
-from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
 
 FEWEST = 3
@@ -71,25 +70,6 @@ _NODES = np.array([NormalDist().inv_cdf((place + 0.5) / 9) for place in range(9)
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 
-class ModelScore(NamedTuple):
-    """The score of a model on the holdout.
-
-    Attributes:
-        labels: number of its training labels.
-        value: its accuracy, or its mean squared error.
-        low: the lower end of the 95 % interval, or None if unknown.
-        high: the upper end, or None.
-        metric: ``accuracy``, ``mse`` or, without a holdout, ``prequential``: the accuracy on each
-            batch before training on it.
-    """
-
-    labels: int
-    value: float
-    low: float | None = None
-    high: float | None = None
-    metric: str = "accuracy"
-
-
 @dataclass(frozen=True)
 class Forecast:
     """The expected gain of the next labels.
@@ -99,7 +79,7 @@ class Forecast:
         low: the lower end of its 90 % interval, or None.
         high: the upper end, or None.
         labels: number of further labels.
-        reaches: expected accuracy, or error; None if unknown.
+        reaches: the score of the last model plus the gain; None if unknown.
         says: the forecast in words.
     """
 
@@ -124,7 +104,7 @@ def forecast_gain(points: Sequence[ModelScore], labels: int | None = None) -> Fo
     >>> found.low < 2 / 160 - 2 / 320 < found.high
     True
     >>> found.says
-    '160 more labels should raise the accuracy by 0.8 points (0.5 to 1.4), to 94.6 %'
+    '160 more labels should raise the accuracy by 0.8 points (0.5 to 1.4), to 94.5 %'
     """
     if labels is not None and labels < 1:
         raise BadInput(f"labels must be 1 or more; got {labels}")
@@ -135,58 +115,30 @@ def forecast_gain(points: Sequence[ModelScore], labels: int | None = None) -> Fo
     sizes = sorted({point.labels for point in used})
     step = labels or (sizes[-1] - sizes[-2] if len(sizes) > 1 else 0)
     if len(sizes) < FEWEST:
-        says = f"forecast available after {FEWEST} training rounds with holdout items"
+        says = (
+            f"forecast available after {FEWEST} models with {FEWEST_EVALUATED} held-out labels or "
+            f"more ({len(sizes)} so far)"
+        )
         return Forecast(None, None, None, step, None, says)
     last, squared = sizes[-1], "mse" in metrics
     begin = min(_FIRST_SHARE * last, sizes[-_KEPT] if len(sizes) >= _KEPT else 0)
     used = [point for point in used if point.labels >= begin]
     error = np.array([p.value if squared else 1.0 - p.value for p in used])
-    gain, low, high, now = _fit_laws(used, error, squared).forecast_gain(step / last)
-    reaches = now - gain if squared else 1.0 - (now - gain)
+    gain, low, high = _fit_laws(used, error, squared).forecast_gain(step / last)
+    # From the measured value of the last model, which people see: the fitted one may be lower.
+    reaches = max(used[-1].value - gain, 0.0) if squared else min(used[-1].value + gain, 1.0)
     says = _describe_gain(step, gain, low, high, reaches, squared)
     return Forecast(gain, low, high, step, reaches, says)
-
-
-def learning_curve(ledger: Ledger) -> list[ModelScore]:
-    """The learning curve of a campaign: the last model for each number of labels.
-
-    Without a holdout it is the accuracy on each batch before training on it. Picks are harder than
-    the pool, so no forecast or advice uses it.
-
-    >>> ledger = Ledger()
-    >>> metrics = {"accuracy": 0.8, "interval": [0.7, 0.9]}
-    >>> ledger.extend([Trained(at=1.0, number=1, labels=50, seconds=2.0, metrics=metrics)])
-    >>> learning_curve(ledger)
-    [ModelScore(labels=50, value=0.8, low=0.7, high=0.9, metric='accuracy')]
-    """
-    squared = bool(ledger.settings.get("regression", False))
-    for metric in ("mse",) if squared else ("accuracy", "prequential"):
-        points = {point.labels: point for point in _read_scores(ledger.trainings, metric)}
-        if points:
-            return [points[labels] for labels in sorted(points)]
-    return []
 
 
 def forecast_batch(ledger: Ledger, settings: Settings) -> Forecast:
     """Forecast the gain of the next batch of a campaign.
 
     >>> forecast_batch(Ledger(), Settings(batch=50)).says
-    'forecast available after 3 training rounds with holdout items'
+    'forecast available after 3 models with 30 held-out labels or more (0 so far)'
     """
     points = [point for point in learning_curve(ledger) if point.metric != "prequential"]
     return forecast_gain(points, settings.batch)
-
-
-def _read_scores(trainings: Iterable[Trained], metric: str) -> Iterable[ModelScore]:
-    for training in trainings:
-        value = training.metrics.get(metric)
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            continue
-        low, high = None, None
-        # The recorded interval belongs to the holdout score.
-        if metric != "prequential":
-            low, high = training.metrics.get("interval") or (None, None)
-        yield ModelScore(int(training.labels), float(value), low, high, metric)
 
 
 def _is_usable(point: ModelScore) -> bool:
@@ -239,14 +191,14 @@ class _LawMixture:
         weight = (self.weight * self.level).reshape(-1, self.shape.shape[1]).sum(axis=0)
         return np.asarray(self.shape @ weight / self.weight.sum())
 
-    def forecast_gain(self, step: float) -> tuple[float, float, float, float]:
-        """Median gain of ``step`` (a share) more labels, its 90 % interval, and the error now."""
+    def forecast_gain(self, step: float) -> tuple[float, float, float]:
+        """Median gain of ``step`` (a share) more labels, and its 90 % interval."""
         nodes = np.clip(self.level[:, None] + _NODES * self.spread[:, None], 0.0, None)
         weight = np.repeat(self.weight, len(_NODES))
         part = np.tile((1 - _FLOOR) * (1 - (1 + step) ** -_RATE), len(self.level) // len(_FLOOR))
         gains = (nodes * part[:, None]).ravel()
         low, middle, high = _weighted_quantiles(gains, weight, (0.05, 0.5, 0.95))
-        return middle, low, high, float(self.mean_curve()[-1])
+        return middle, low, high
 
 
 def _fit_laws(points: Sequence[ModelScore], error: Floats, squared: bool) -> _LawMixture:

@@ -71,6 +71,23 @@ def make_training_set(ledger: Ledger, settings: Settings) -> TrainingSet:
     return TrainingSet(learned, weights, measured)
 
 
+def explain_missing_classes(ledger: Ledger, settings: Settings) -> str | None:
+    """Why the labels cannot train a classifier yet: all are of one class; None if they can.
+
+    The number of labels read is small unless all of them are equal.
+    """
+    if settings.regression:
+        return None
+    training = (label for item, label in ledger.labels.items() if item not in ledger.validation)
+    first = next(training, None)
+    if first is None or any(label != first for label in training):
+        return None
+    return (
+        f"all training labels so far are {first!r}, and a model needs two classes; "
+        "more items are chosen without a model"
+    )
+
+
 def read_batch_weights(ledger: Ledger) -> dict[int, float]:
     """Training weights by id, of mean 1 in every batch; empty if no batch has weights."""
     found: dict[int, float] = {}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.costs import campaign_cost
+from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.errors import Conflict
@@ -152,6 +153,7 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
         tail=settings.tail,
         training=ledger.training is not None,
         failed=ledger.failure is not None,
+        trainable=explain_missing_classes(ledger, settings) is None,
     )
 
 

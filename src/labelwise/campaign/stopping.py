@@ -8,10 +8,10 @@ longer change the predictions.
 
 **Flat accuracy.** A line in :math:`\log` labels is fitted to the holdout accuracies :math:`a_t` of
 the models in the last third of the labels (at least four). Stop when its rise over these models is
-below two points with 95 % certainty; the rule does not judge while the noise leaves both open. A
-holdout of :math:`m_t` items gives a variance of :math:`\bar a (1 - \bar a) / m_t`. Models evaluated
-on the same items share most of this noise, except for the mean share :math:`d` of items on which
-two successive models differ:
+below two points with 95 % certainty, and it did not fall by two points either; the rule does not
+judge while the noise leaves both open. A holdout of :math:`m_t` items gives a variance of
+:math:`\bar a (1 - \bar a) / m_t`. Models evaluated on the same items share most of this noise,
+except for the mean share :math:`d` of items on which two successive models differ:
 
 .. math:: C_{st} = \frac{\bar a (1 - \bar a)}{\max(m_s, m_t)}
     \prod_{u = s + 1}^{t} \left(1 - \frac{d + 1 / m_u}{2 \bar a (1 - \bar a)}\right)_+ .
@@ -318,17 +318,19 @@ def _judge_rise(rise: float, error: float, worth: float, x: Floats, measured: in
         found = [100 * value for value in (rise, low, high)]
     change = f"{better if rise >= 0 else worse} by {abs(found[0]):.1f} {unit}"
     says = f"{what} {change} over the last {len(x)} models ({x[0]:,.0f} to {x[-1]:,.0f} labels)"
-    if high < worth:
+    if high < worth and rise > -worth:
         return Advice(FLAT, True, f"{says}, at most {found[2]:.1f} {unit} better: it is flat")
+    if high < 0:
+        return Advice(FLAT, False, f"{says}: it got worse, so check the latest labels")
     if low > 0:
         return Advice(FLAT, False, f"{says}, at least {found[1]:.1f} {unit} better: it improves")
-    on = f" on {measured:,} holdout items" if measured is not None else ""
+    on = f" on {measured:,} held-out labels" if measured is not None else ""
     says = f"{says}, with an interval from {found[1]:.1f} to {found[2]:.1f}{on}: too noisy to tell"
     return Advice(FLAT, False, says, judged=False)
 
 
 def _need_models(models: int, wanted: int) -> Advice:
-    says = f"{models} of the {wanted} models needed were evaluated on holdout items"
+    says = f"{models} of the {wanted} models needed were evaluated on held-out labels"
     return Advice(FLAT, False, says, judged=False)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -16,9 +16,6 @@ from rich.table import Table
 
 from labelwise.cli.app import complete_commands
 from labelwise.errors import LabelwiseWarning
-
-if TYPE_CHECKING:
-    from labelwise.record.events import Trained
 
 N = TypeVar("N", int, float)
 ProgressCallback = Callable[[str, int, int], None]
@@ -283,26 +280,3 @@ def warn_about_formulas(out: Path, formulas: int, remedy: str = "add --spreadshe
             f"{'it' if formulas == 1 else 'them'}: {remedy}",
             file=sys.stderr,
         )
-
-
-def find_metric(metrics: dict[str, Any]) -> tuple[str, float] | None:
-    """Find the metric that a training was evaluated with, or None.
-
-    Example:
-        >>> find_metric({"accuracy": 0.9, "loss": 0.2}), find_metric({"mse": 2.0}), find_metric({})
-        (('accuracy', 0.9), ('mse', 2.0), None)
-    """
-    for name in ("accuracy", "mse"):
-        if metrics.get(name) is not None:
-            return name, float(metrics[name])
-    return None
-
-
-def format_metric(name: str, value: float) -> str:
-    """Format an accuracy in percent, another metric with four digits."""
-    return format_percent(value) if name == "accuracy" else f"{value:.4g}"
-
-
-def count_training_labels(trained: "Trained") -> int:
-    """Count the labels that a model was trained on, without those it was evaluated on."""
-    return int(trained.metrics.get("training_labels", trained.labels))

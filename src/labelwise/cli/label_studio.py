@@ -16,10 +16,8 @@ from labelwise.cli.app import (
 )
 from labelwise.cli.console import (
     escape_text,
-    find_metric,
     format_count,
     format_duration,
-    format_metric,
     print_columns,
     show_progress,
 )
@@ -111,6 +109,8 @@ def sync_with_label_studio(
 
 
 def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
+    from labelwise.campaign.evaluation import ModelEvaluation
+
     lines = []
     tasks = [f"{result.new:,} new"] if result.new else []
     tasks += [f"{result.gone:,} deleted"] if result.gone else []
@@ -120,10 +120,8 @@ def _format_result(result: "SyncResult") -> list[tuple[str, str]]:
     words = [f"{result.words[name]:,} {name}" for name in names if result.words[name]]
     lines += [("labels", ", ".join(words))] if words else []
     for trained in result.trained:
-        labels, seconds = format_count(trained.labels, "label"), format_duration(trained.seconds)
-        found = find_metric(trained.metrics)
-        metric = f", {found[0]} {format_metric(*found)}" if found else ""
-        lines.append((f"model {trained.number}", f"trained on {labels} in {seconds}{metric}"))
+        found = ModelEvaluation.from_training(trained).describe()
+        lines.append((f"model {trained.number}", f"{found} ({format_duration(trained.seconds)})"))
     lines += [("chosen", f"batch {number:,}") for number in result.asked]
     if result.waiting:
         how = "written" if result.written else "as before"

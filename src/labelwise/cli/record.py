@@ -19,12 +19,9 @@ from labelwise.cli.app import (
 )
 from labelwise.cli.ask import make_item_describer
 from labelwise.cli.console import (
-    count_training_labels,
     escape_text,
-    find_metric,
     format_count,
     format_duration,
-    format_metric,
     format_person,
     format_time,
     warn_about_formulas,
@@ -299,10 +296,10 @@ def _describe_batch(event: Any) -> str:
 
 
 def _describe_model(event: Any) -> str:
-    labels = format_count(count_training_labels(event), "label")
-    words = f"model {event.number} trained on {labels} in {format_duration(event.seconds)}"
-    found = find_metric(event.metrics)
-    return words if found is None else f"{words}: {found[0]} {format_metric(*found)}"
+    from labelwise.campaign.evaluation import ModelEvaluation
+
+    found = ModelEvaluation.from_training(event).describe()
+    return f"model {event.number} ({format_duration(event.seconds)}): {found}"
 
 
 def _describe_skip(event: Any) -> str:

@@ -4,18 +4,16 @@ import json
 import os
 import socket
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from labelwise.cli.app import CampaignOption, app, complete_commands, open_project
 from labelwise.cli.console import (
-    count_training_labels,
     escape_text,
-    find_metric,
     format_count,
     format_duration,
-    format_metric,
     format_percent,
     format_person,
     print_columns,
@@ -24,7 +22,7 @@ from labelwise.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from labelwise.campaign.forecast import ModelScore
+    from labelwise.campaign.evaluation import ModelScore
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
     from labelwise.record.events import Trained, Training
@@ -45,6 +43,7 @@ def train_model(
     evaluation (setting validation) are never trained on. A failed training is
     noted in the record, and no label is lost.
     """
+    from labelwise.campaign.evaluation import ModelEvaluation
     from labelwise.campaign.runner import sign_process
 
     project = open_project(campaign)
@@ -59,8 +58,8 @@ def train_model(
         if words is None:
             raise
         raise SystemExit(print_error(words, 130)) from None  # Typer would print its own message
-    labels, seconds = count_training_labels(trained), format_duration(trained.seconds)
-    print(f"model {trained.number}: trained on {format_count(labels, 'label')} in {seconds}")
+    found = ModelEvaluation.from_training(trained).describe()
+    print(f"model {trained.number} ({format_duration(trained.seconds)}): {found}")
     for line in format_training(trained, before[0] if before else None):
         print(line)
     ledger = active.ledger()
@@ -94,41 +93,28 @@ def _describe_interrupted_training(ledger: "Ledger", length: int) -> str | None:
 
 
 def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
-    """Format the metrics of a model, and the changes since the previous one."""
-    metrics = trained.metrics
-    lines = []
-    found = find_metric(metrics)
-    if found is None:
+    """Format the changes since the previous model, or how to have a model evaluated."""
+    from labelwise.campaign.evaluation import ModelEvaluation
+
+    metrics, lines = trained.metrics, []
+    found = ModelEvaluation.from_training(trained)
+    if not found.held_out:
         command = complete_commands("labelwise change validation=0.1")
-        lines.append(f"not evaluated: no labels were drawn for evaluation; {command}")
-    else:
-        lines.append(_format_evaluation(*found, metrics, before))
+        lines.append(f"to hold out labels for evaluation: {command}")
+    earlier = None if before is None else ModelEvaluation.from_training(before).score
+    if before is not None and found.score and earlier and found.score.metric == earlier.metric:
+        change = found.score.value - earlier.value
+        squared = found.score.metric == "mse"
+        words = f"{change:+.4g}" if squared else f"{100 * change:+.1f} points"
+        lines.append(f"{words} since model {before.number}")
     agreement = metrics.get("agreement")
     if agreement is not None and before is not None:
         share = format_percent(agreement)
         lines.append(f"same prediction as model {before.number} for {share} of the pool")
     guessed = metrics.get("prequential")
-    if guessed is not None and found is not None and found[0] == "accuracy":
+    if guessed is not None and "accuracy" in metrics:
         lines.append(f"the previous model predicted {format_percent(guessed)} of the last batch")
     return lines
-
-
-def _format_evaluation(
-    name: str, value: float, metrics: dict[str, Any], before: "Trained | None"
-) -> str:
-    words = f"{name} {format_metric(name, value)}"
-    interval = metrics.get("interval")
-    if interval:
-        low, high = (format_metric(name, end) for end in interval)
-        words += f" (95 % interval {low} to {high})"
-    held_out = format_count(metrics.get("validation_labels", 0), "label")
-    words += f" on {held_out} drawn for evaluation"
-    earlier = find_metric(before.metrics) if before is not None else None
-    if before is None or earlier is None or earlier[0] != name:
-        return words
-    change = value - earlier[1]
-    change_text = f"{100 * change:+.1f} points" if name == "accuracy" else f"{change:+.4g}"
-    return f"{words}, {change_text} since model {before.number}"
 
 
 @app.command("status")
@@ -151,7 +137,7 @@ def show_status(
             *_format_work(ledger),
             *_format_people(ledger),
             *_format_cost(ledger, settings),
-            *_format_model(ledger),
+            *_format_model(ledger, settings),
             *_format_advice(ledger, settings),
             ("next", find_next_command(ledger, settings)),
         ]
@@ -196,18 +182,16 @@ def _format_people(ledger: "Ledger") -> Lines:
     return lines
 
 
-def _format_model(ledger: "Ledger") -> Lines:
+def _format_model(ledger: "Ledger", settings: "Settings") -> Lines:
+    from labelwise.campaign.evaluation import ModelEvaluation
+    from labelwise.campaign.labels import explain_missing_classes
+
     lines = []
     if ledger.trainings:
         last = ledger.trainings[-1]
-        words = f"trained on {format_count(count_training_labels(last), 'label')}"
-        found = find_metric(last.metrics)
-        if found is not None:
-            name, value = found
-            interval = last.metrics.get("interval") or ()
-            ends = " to ".join(format_metric(name, end) for end in interval)
-            words += f", {name} {format_metric(name, value)}" + (f" ({ends})" if ends else "")
-        lines.append((f"model {last.number}", words))
+        lines.append((f"model {last.number}", ModelEvaluation.from_training(last).describe()))
+    note = explain_missing_classes(ledger, settings)
+    lines += [("note", escape_text(note))] if note else []
     if ledger.training is not None:
         state = "is running" if is_training(ledger) else "ended before it was finished"
         lines.append(("training", f"number {ledger.training.number} {state}"))
@@ -252,6 +236,7 @@ def find_next_command(ledger: "Ledger", settings: "Settings") -> str:
 
 
 def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
+    from labelwise.campaign.labels import explain_missing_classes
     from labelwise.campaign.stopping import advise, should_stop
 
     if ledger.waiting:
@@ -261,7 +246,8 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
     if ledger.disagreements():
         return "labelwise record disagreements"
     newest = ledger.trainings[-1].number if ledger.trainings else None
-    if ledger.batches and (newest is None or ledger.batches[-1].asked.model == newest):
+    untrained = newest is None or (ledger.batches and ledger.batches[-1].asked.model == newest)
+    if ledger.batches and untrained and explain_missing_classes(ledger, settings) is None:
         return "labelwise train"
     if ledger.batches and should_stop(advise(ledger, settings)):
         return "labelwise export --out labels.csv"
@@ -270,14 +256,16 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
 
 def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, Any]:
     from labelwise.campaign.costs import campaign_cost
+    from labelwise.campaign.evaluation import ModelEvaluation, learning_curve
     from labelwise.campaign.folder.missing_items import annotators, closed_items
-    from labelwise.campaign.forecast import forecast_batch, learning_curve
+    from labelwise.campaign.forecast import forecast_batch
     from labelwise.campaign.stopping import advise, should_stop
     from labelwise.record.agreement import agreement
 
     advice = advise(ledger, settings)
     found, cost = agreement(ledger), campaign_cost(ledger, settings)
     ahead = forecast_batch(ledger, settings)
+    last = ledger.trainings[-1] if ledger.trainings else None
     return {
         "campaign": project.name,
         "kind": project.kind,
@@ -297,6 +285,7 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
         },
         "agreement": {"items": found.items, "disputed": found.disputed, "kappa": found.kappa},
         "cost": {"labels": cost.labels, "money": cost.money, "hours": cost.hours},
+        "model": None if last is None else asdict(ModelEvaluation.from_training(last)),
         "curve": [_score_as_dict(point) for point in learning_curve(ledger)],
         "training": is_training(ledger),
         "failure": None if ledger.failure is None else ledger.failure.error,

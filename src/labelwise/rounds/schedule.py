@@ -3,7 +3,8 @@
 When only the tail of a batch is open, the model is trained while people label the tail; then the
 next batch is selected with the new model, so that nobody waits. When no item is left to ask for,
 the labels of the last tail are trained on once more. A failed training is repeated on demand, or
-when the whole batch is labelled, but never twice on the same labels.
+when the whole batch is labelled, but never twice on the same labels. While all labels are of one
+class, batches are selected without a model.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ class ScheduleState:
         failed: whether the last training failed.
         failed_labels: number of labels at the last failure that the caller saw, or None.
         train_first: whether to train on labels that exist before the first batch.
+        trainable: whether the labels can train a model; False if all are of one class.
     """
 
     left: int
@@ -45,6 +47,7 @@ class ScheduleState:
     failed: bool = False
     failed_labels: int | None = None
     train_first: bool = False
+    trainable: bool = True
 
 
 def advance(state: ScheduleState) -> Step | None:
@@ -60,7 +63,7 @@ def advance(state: ScheduleState) -> Step | None:
     if state.training:
         return None
     if state.batch_size is None:
-        if state.train_first and state.labels and untrained:
+        if state.train_first and state.labels and untrained and state.trainable:
             return None if state.failed_labels == state.labels else "train"
         return "ask" if state.left else None
     tail = state.tail * state.batch_size
@@ -71,10 +74,11 @@ def advance(state: ScheduleState) -> Step | None:
     # A model that was trained early in the batch has missed more than a tail of labels.
     behind = not untrained and state.labels - state.trained_labels > tail
     finishing = not state.left and not state.open_items
-    if changed and (stale or behind or finishing):
+    if state.trainable and changed and (stale or behind or finishing):
         blocked = state.failed and (
             state.failed_labels == state.labels
             or (state.failed_labels is not None and state.open_items > 0)
         )
         return None if blocked else "train"
-    return "ask" if state.left and (not untrained or not state.open_items) else None
+    can_ask = not untrained or not state.open_items or not state.trainable
+    return "ask" if state.left and can_ask else None

@@ -55,8 +55,12 @@ def _accept_whole_float(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[int, BeforeValidator(_accept_whole_float), Field(strict=True)]
-Id = Annotated[Whole, Field(ge=0, le=LARGEST_NUMBER, description="An item's stable id.")]
+WHOLE = BeforeValidator(_accept_whole_float)
+Id = Annotated[
+    int,
+    Field(ge=0, le=LARGEST_NUMBER, strict=True, description="An item's stable id."),
+    WHOLE,
+]
 LabelValue = Annotated[
     Annotated[StrictInt, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
     | Annotated[StrictFloat, Field(allow_inf_nan=False)]
@@ -66,7 +70,9 @@ LabelValue = Annotated[
 Seconds = Annotated[
     float, Field(ge=0, le=86_400, allow_inf_nan=False, strict=True, description="Time it took.")
 ]
-Count = Annotated[Whole, Field(ge=0, le=50, description="How many further items to lease.")]
+Count = Annotated[
+    int, Field(ge=0, le=50, strict=True, description="How many further items to lease."), WHOLE
+]
 
 
 class RequestBody(BaseModel):
@@ -78,7 +84,7 @@ class RequestBody(BaseModel):
 class LendBody(RequestBody):
     """A request for items to label."""
 
-    count: Annotated[Whole, Field(ge=1, le=50)] = 1
+    count: Annotated[int, Field(ge=1, le=50, strict=True), WHOLE] = 1
 
 
 class OneLabel(RequestBody):
@@ -236,14 +242,28 @@ class BudgetState(BaseModel):
 
 
 class CurvePoint(BaseModel):
-    """The measures of one training."""
+    """The score of one model; models with too few held-out labels have none."""
 
-    labels: int
+    labels: int = Field(description="All labels at the time, held-out ones included.")
+    evaluated: int | None = Field(default=None, description="Labels it was measured on.")
     metric: str = Field(description="accuracy, mse, or prequential (each batch before training).")
     accuracy: float | None = None
     mse: float | None = None
     low: float | None = None
     high: float | None = None
+
+
+class EvaluationState(BaseModel):
+    """The labels of the last model, and its score if it has enough held-out labels."""
+
+    training_labels: int
+    held_out: int = Field(description="Labels that only evaluate the model.")
+    needed: int = Field(description="Held-out labels from which on a score is shown.")
+    metric: str | None = Field(default=None, description="accuracy or mse, with a score.")
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    says: str
 
 
 class TrainingState(BaseModel):
@@ -259,6 +279,9 @@ class TrainingState(BaseModel):
     error: str | None = Field(
         default=None, description="Why the last training failed, until another begins."
     )
+    note: str | None = Field(
+        default=None, description="Why there is no training now although labels are new."
+    )
     trains: bool = Field(description="Whether this server trains in the background.")
 
 
@@ -268,6 +291,7 @@ class AdviceLine(BaseModel):
     rule: str
     stop: bool
     says: str
+    judged: bool = Field(description="Whether there was enough data to judge.")
 
 
 class ForecastState(BaseModel):
@@ -301,6 +325,7 @@ class State(BaseModel):
     batch: BatchState | None
     budget: BudgetState
     curve: list[CurvePoint]
+    evaluation: EvaluationState | None = Field(description="Of the last model; null before it.")
     training: TrainingState
     advice: list[AdviceLine]
     stop: bool = Field(description="Whether the rules together advise to stop.")

@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from labelwise.campaign import stopping
 from labelwise.campaign.costs import campaign_cost
+from labelwise.campaign.evaluation import FEWEST_EVALUATED, ModelEvaluation, learning_curve
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.missing_items import annotators, closed_items
-from labelwise.campaign.forecast import forecast_batch, learning_curve
+from labelwise.campaign.forecast import forecast_batch
+from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.record.events import Asked, Event, kind_of
@@ -116,8 +119,9 @@ def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastStat
         batch=_show_batch(ledger),
         budget=_show_budget(ledger, settings),
         curve=_show_curve(ledger),
-        training=_show_training(ledger),
-        advice=[bodies.AdviceLine(rule=one.rule, stop=one.stop, says=one.says) for one in rules],
+        evaluation=_show_evaluation(ledger),
+        training=_show_training(ledger, settings),
+        advice=[bodies.AdviceLine(**asdict(one)) for one in rules],
         stop=stopping.should_stop(rules),
         forecast=expected,
         you=None,
@@ -217,6 +221,7 @@ def _show_curve(ledger: Ledger) -> list[bodies.CurvePoint]:
     return [
         bodies.CurvePoint(
             labels=point.labels,
+            evaluated=point.evaluated,
             metric=point.metric,
             accuracy=None if point.metric == "mse" else point.value,
             mse=point.value if point.metric == "mse" else None,
@@ -227,7 +232,24 @@ def _show_curve(ledger: Ledger) -> list[bodies.CurvePoint]:
     ]
 
 
-def _show_training(ledger: Ledger) -> bodies.TrainingState:
+def _show_evaluation(ledger: Ledger) -> bodies.EvaluationState | None:
+    if not ledger.trainings:
+        return None
+    found = ModelEvaluation.from_training(ledger.trainings[-1])
+    score = found.score
+    return bodies.EvaluationState(
+        training_labels=found.training_labels,
+        held_out=found.held_out,
+        needed=FEWEST_EVALUATED,
+        metric=None if score is None else score.metric,
+        value=None if score is None else score.value,
+        low=None if score is None else _to_finite(score.low),
+        high=None if score is None else _to_finite(score.high),
+        says=found.describe(),
+    )
+
+
+def _show_training(ledger: Ledger, settings: Settings) -> bodies.TrainingState:
     running, failed = ledger.training, ledger.failure
     number = running.number if running else failed.number if failed else None
     return bodies.TrainingState(
@@ -235,6 +257,7 @@ def _show_training(ledger: Ledger) -> bodies.TrainingState:
         number=number,
         stage="training" if running else None,
         error=failed.error if failed and not running else None,
+        note=explain_missing_classes(ledger, settings),
         trains=False,
     )
 

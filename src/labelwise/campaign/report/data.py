@@ -8,10 +8,16 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from labelwise.campaign.costs import campaign_cost
+from labelwise.campaign.evaluation import (
+    ModelEvaluation,
+    ModelScore,
+    learning_curve,
+    read_score,
+)
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import annotators
-from labelwise.campaign.forecast import ModelScore, forecast_batch, learning_curve
+from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.report.figures import format_percent
 from labelwise.campaign.settings import Settings
@@ -198,7 +204,7 @@ def collect_report(
         advice=_collect_advice(ledger, settings),
         metric=_METRICS[metric],
         is_regression=settings.regression,
-        measured=int(ledger.trainings[-1].metrics.get("validation_labels") or 0) if found else 0,
+        measured=(found[-1].evaluated or 0) if found and metric != "prequential" else 0,
         points=tuple(found),
         trainings=_training_rows(ledger.trainings, metric),
         growth=_collect_growth(events),
@@ -262,15 +268,17 @@ def _collect_tiles(ledger: Ledger, labels: int) -> Rows:
 
 
 def _training_rows(trainings: Sequence[Trained], metric: str) -> Rows:
+    """Number, training and held-out labels, score and its interval, and time of every model."""
     rows = []
     for training in trainings:
-        value, interval = training.metrics.get(metric), training.metrics.get("interval")
-        ends = "–"
-        if interval and metric != "prequential":
-            ends = " to ".join(_format_value(end, metric) for end in interval)
-        shown = "–" if value is None else _format_value(value, metric)
-        seconds = f"{training.seconds:.1f} s"
-        rows.append((f"{training.number}", f"{training.labels:,}", shown, ends, seconds))
+        found, score = ModelEvaluation.from_training(training), read_score(training, metric)
+        shown, ends = found.describe_progress() if found.held_out else "–", "–"
+        if score is not None:
+            shown = _format_value(score.value, metric)
+            if score.low is not None and score.high is not None:
+                ends = " to ".join(_format_value(end, metric) for end in (score.low, score.high))
+        counts = (f"{found.training_labels:,}", f"{found.held_out:,}")
+        rows.append((f"{training.number}", *counts, shown, ends, f"{training.seconds:.1f} s"))
     return tuple(rows)
 
 

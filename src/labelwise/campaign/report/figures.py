@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from labelwise.campaign.forecast import ModelScore
+from labelwise.campaign.evaluation import ModelScore
 
 WIDTH = 480.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 16.0, 14.0, 44.0

@@ -37,7 +37,7 @@ def render_report(report: ReportData) -> str:
     if report.points:
         last = report.points[-1]
         value = f"{last.value:.4g}" if report.is_regression else format_percent(last.value)
-        label = f"learning curve: {report.metric} {value} with {last.labels:,} labels"
+        label = f"learning curve: {report.metric} {value} with {last.labels:,} labels in all"
         curve = inline_svg(draw_curve(report.points, is_share=not report.is_regression), label)
     if report.growth:
         times, counts = zip(*report.growth, strict=True)

@@ -1,0 +1,131 @@
+"""Evaluation of a campaign's models on held-out labels, and the learning curve.
+
+A score from a few held-out labels says little: with 7 of them, one more hit is 14 points. So a
+score is shown from `FEWEST_EVALUATED` labels on; until then the number of labels is shown instead.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from labelwise.record.events import Trained
+from labelwise.record.ledger import Ledger
+
+FEWEST_EVALUATED = 30
+"""Held-out labels from which on a score is shown."""
+
+_COUNTS = {
+    "accuracy": "validation_labels",
+    "mse": "validation_labels",
+    "prequential": "prequential_labels",
+}
+"""By metric: the entry with the number of labels that it was measured on."""
+
+
+class ModelScore(NamedTuple):
+    """The score of a model.
+
+    Attributes:
+        labels: number of all labels at its training, held-out ones included.
+        value: its accuracy, or its mean squared error.
+        low: the lower end of the 95 % interval, or None if unknown.
+        high: the upper end, or None.
+        metric: ``accuracy``, ``mse`` or, without a holdout, ``prequential``: the accuracy on each
+            batch before training on it.
+        evaluated: number of labels that the score was measured on, or None if unknown.
+    """
+
+    labels: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+    metric: str = "accuracy"
+    evaluated: int | None = None
+
+    def format_value(self) -> str:
+        """The score in words.
+
+        >>> ModelScore(96, 0.9, 0.81, 0.95).format_value()
+        'accuracy 90.0 % (81.0 % to 95.0 %)'
+        """
+        name = "mean squared error" if self.metric == "mse" else "accuracy"
+        ends = [self.value, *(end for end in (self.low, self.high) if end is not None)]
+        shown = [f"{end:.4g}" if self.metric == "mse" else f"{100 * end:.1f} %" for end in ends]
+        interval = f" ({' to '.join(shown[1:])})" if len(shown) == 3 else ""
+        return f"{name} {shown[0]}{interval}"
+
+
+@dataclass(frozen=True)
+class ModelEvaluation:
+    """The labels of a model and, if it was evaluated on enough of them, its score.
+
+    Attributes:
+        training_labels: number of labels that it was trained on.
+        held_out: number of labels that it was evaluated on.
+        score: None with fewer than `FEWEST_EVALUATED` held-out labels.
+    """
+
+    training_labels: int
+    held_out: int
+    score: ModelScore | None
+
+    @classmethod
+    def from_training(cls, trained: Trained) -> "ModelEvaluation":
+        """The evaluation of a model."""
+        held_out = int(trained.metrics.get("validation_labels") or 0)
+        learned = int(trained.metrics.get("training_labels", trained.labels - held_out))
+        scores = (read_score(trained, metric) for metric in ("accuracy", "mse"))
+        return cls(learned, held_out, next((score for score in scores if score), None))
+
+    def describe(self) -> str:
+        """Training labels, held-out labels and score in words.
+
+        >>> ModelEvaluation(77, 7, None).describe()
+        'trained on 77 labels; evaluating: 7 of 30 held-out labels'
+        >>> ModelEvaluation(77, 40, ModelScore(117, 0.9)).describe()
+        'trained on 77 labels; accuracy 90.0 % on 40 held-out labels'
+        """
+        trained = f"trained on {self.training_labels:,} label{'s'[: self.training_labels != 1]}"
+        if self.score is not None:
+            return f"{trained}; {self.score.format_value()} on {self.held_out:,} held-out labels"
+        if not self.held_out:
+            return f"{trained}; not evaluated, since no label was held out"
+        return f"{trained}; {self.describe_progress()} held-out labels"
+
+    def describe_progress(self) -> str:
+        """How many of the labels that a score needs are held out."""
+        return f"evaluating: {min(self.held_out, FEWEST_EVALUATED)} of {FEWEST_EVALUATED}"
+
+
+def read_score(trained: Trained, metric: str) -> ModelScore | None:
+    """The score of a model, if it was measured on enough labels."""
+    value, evaluated = trained.metrics.get(metric), trained.metrics.get(_COUNTS[metric])
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    if evaluated is not None and evaluated < FEWEST_EVALUATED:
+        return None
+    # The recorded interval belongs to the holdout score.
+    ends = None if metric == "prequential" else trained.metrics.get("interval")
+    low, high = ends or (None, None)
+    return ModelScore(int(trained.labels), float(value), low, high, metric, evaluated)
+
+
+def learning_curve(ledger: Ledger) -> list[ModelScore]:
+    """The learning curve of a campaign: the last model for each number of labels.
+
+    Without a holdout it is the accuracy on each batch before training on it. Picks are harder than
+    the pool, so no forecast or advice uses it.
+
+    >>> ledger = Ledger()
+    >>> metrics = {"accuracy": 0.8, "interval": [0.7, 0.9], "validation_labels": 62}
+    >>> ledger.extend([Trained(at=1.0, number=1, labels=150, seconds=2.0, metrics=metrics)])
+    >>> learning_curve(ledger)[0].format_value()
+    'accuracy 80.0 % (70.0 % to 90.0 %)'
+    """
+    squared = bool(ledger.settings.get("regression", False))
+    for metric in ("mse",) if squared else ("accuracy", "prequential"):
+        if any(metric in training.metrics for training in ledger.trainings):
+            scores = (read_score(training, metric) for training in ledger.trainings)
+            points = {score.labels: score for score in scores if score is not None}
+            return [points[labels] for labels in sorted(points)]
+    return []
