@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from labelwise.cli import files
-from labelwise.cli.files import check_inputs, collect_files, parse_options, read_ids
+from labelwise.cli.files import check_inputs, collect_files, parse_options, read_ids, read_picks
 from labelwise.errors import BadInput, UnknownName
+from labelwise.pool.ids import encode_keys
 from labelwise.selection.result import Selection
 from labelwise.strategy import Choice, PassStrategy
 
@@ -77,6 +78,16 @@ def test_ids_come_one_per_line_with_blank_lines_left_out(tmp_path: Path):
     assert read_ids(path) == [5, 7, -3]
 
 
+def test_ids_that_are_not_numbers_are_texts(tmp_path: Path):
+    path = tmp_path / "names.txt"
+    path.write_text("cats/1.png\n 12\n")
+    assert read_ids(path) == ["cats/1.png", "12"]
+    Selection(encode_keys(["b", "a"])[0], keys=["b", "a"]).save(tmp_path / "picks.csv")
+    assert read_ids(tmp_path / "picks.csv") == ["b", "a"]
+    picks = read_picks(tmp_path / "picks.csv")
+    assert picks.keys == ["b", "a"] and picks.ids.tolist() == encode_keys(["b", "a"])[0].tolist()
+
+
 def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
     path = tmp_path / "picks.csv"
     path.write_text("weight,id\n1.5,8\n2.5,9\n")
@@ -86,8 +97,8 @@ def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("ids.txt", "1\n2.5\n", "line 2 of .*ids.txt must be an id, a whole number; got '2.5'"),
-        ("ids.csv", "id\n1\nx\n", "line 3 of .*ids.csv must be an id, a whole number; got 'x'"),
+        ("ids.txt", "1\n2.5\n", "line 2 of .*ids.txt must be an id, a whole .*; got '2.5'"),
+        ("ids.csv", "id,weight\n1,2\n,3\n", "line 3 of .*ids.csv must be an id, .*; got ''"),
         ("ids.csv", "item\n1\n", "has no column called id"),
     ],
 )
@@ -121,8 +132,8 @@ def test_a_mark_of_utf_8_is_no_part_of_the_text(tmp_path: Path, name, text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"id": 3}\n\n{"id": 2.5}\n', "line 3 of .* must be an id, a whole number; got '2.5'"),
-        ('{"id": true}\n', "must be an id, a whole number; got 'True'"),
+        ('{"id": 3}\n\n{"id": 2.5}\n', "line 3 of .* must be an id, a whole .*; got '2.5'"),
+        ('{"id": true}\n', "must be an id, a whole number or a text; got 'True'"),
         ('{"weight": 2}\n', r"line 1 of .* is not a pick, a JSON object with an id \('id'\)"),
         ("3\n", "line 1 of .* is not a pick, a JSON object with an id"),
         ('{"id": 3', "line 1 of .* is not a pick"),

@@ -137,4 +137,9 @@ ON = "labelwise label"
     ],
 )
 def test_the_next_command_fits_the_state(events, settings, command):
-    assert find_next_command(replay(events), Settings(**settings)).startswith(command)
+    two_classes = [START, Told(at=0.5, id=99, label="b"), *events[1:]]
+    assert find_next_command(replay(two_classes), Settings(**settings)).startswith(command)
+
+
+def test_labels_of_one_class_are_followed_by_more_labels():
+    assert find_next_command(replay([START, BATCH, LABEL]), Settings()).startswith(ON)

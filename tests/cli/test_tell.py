@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pyarrow
 import pytest
+from PIL import Image
 from pyarrow import parquet
 
+from labelwise.campaign.project import Project
 from labelwise.cli.tell import read_labels
-from tests.cli.folders import answer, ask, label_all, ledger, write
+from tests.cli.folders import CLASSES, answer, ask, label_all, ledger, write
 
 
 @pytest.fixture
@@ -107,8 +109,8 @@ def test_labels_told_twice_are_recorded_once_and_other_ones_are_changes(ids, cap
 
 MISTAKES = [
     ("id,label\n{0},low\n{1},lwo\n", "row 3 of l.csv: label of item {1} is 'lwo'"),
-    ("id,label\n{0},low\nseven,low\n", "row 3 of l.csv: id must be a whole number; got 'seven'"),
-    ("id,label\n{0},low\n7.5,low\n", "row 3 of l.csv: id must be a whole number; got '7.5'"),
+    ("id,label\n{0},low\nseven,low\n", "row 3 of l.csv: id must be a whole number, or"),
+    ("id,label\n{0},low\n7.5,low\n", "row 3 of l.csv: id must be a whole number, or"),
     ("id,label,seconds\n{0},low,-1\n", "row 2 of l.csv: seconds must be a number from 0"),
     ("id,label,seconds\n{0},low,nan\n", "row 2 of l.csv: seconds must be a number from 0"),
     ("id,label\n{0},low\n{0},high\n", "row 3 of l.csv: item {0} is 'high' by (no name), but 'low'"),
@@ -119,6 +121,19 @@ MISTAKES = [
     ("id,label\n{0}\n", "row 2 of l.csv has 1 fields"),
     ("", "l.csv has no rows"),
 ]
+
+
+def test_images_are_found_by_their_path_or_file_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("birds/1.png", "birds/2.png", "fish/2.png", "fish/3.png"):
+        Path("photos", name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(Path("photos", name))
+    Project.start(Path("photos"), classes=CLASSES, batch=2)
+    write("l.csv", [{"file": "1.png", "label": "low"}, {"file": "fish/2.png", "label": "high"}])
+    assert told(capsys, "l.csv", "--anything").startswith("2 new labels")
+    assert ledger().labels == {0: "low", 2: "high"}
+    write("l.csv", [{"id": "3", "label": "low"}, {"id": "2.png", "label": "high"}])
+    assert "2 images are called '2.png'" in answer(capsys, "tell", "l.csv", "--anything")[2]
 
 
 @pytest.mark.parametrize(("text", "message"), MISTAKES, ids=range(len(MISTAKES)))
@@ -158,7 +173,7 @@ def test_two_choices_for_one_item_are_refused(tmp_path):
     task = {"data": {"labelwise_id": 1}, "annotations": [{"result": result}]}
     (tmp_path / "l.json").write_text(json.dumps([task]))
     with pytest.raises(ValueError, match="has 2 choices; items have one label"):
-        read_labels(tmp_path / "l.json")
+        read_labels(tmp_path / "l.json", None)
 
 
 def test_labels_of_items_never_asked_for_are_taken_on_request(ids, capsys):

@@ -152,5 +152,6 @@ def test_numbers_written_as_texts_come_back_exactly(values):
 def test_texts_are_put_together_and_long_lists_of_names_are_cut():
     table = {"title": ["A", None, "C"], "body": ["x", "y", ""]}
     assert join_texts(table, ["title", "body"]) == ["A x", "y", "C"]
+    assert join_texts({"text": ["  indented\n"]}, ["text"]) == ["  indented\n"]
     names = [f"c{n}" for n in range(30)]
     assert abbreviate_names(names) == "c0, c1, c2, c3, c4, c5, ... and c29 (30 columns)"

@@ -52,6 +52,21 @@ def test_examples_in_the_docstrings_are_right():
     assert results.attempted > 0 and results.failed == 0
 
 
+def test_a_large_grid_leaves_half_of_the_waiting_items_to_others(make_project):
+    made = make_project(overlap=1)
+    made.open_record().commit(lambda ledger, now: ([Asked(now, 1, tuple(range(20)))], None))
+    with TestClient(create_app(made, trains=False), base_url="http://127.0.0.1:8600") as client:
+        code = client.get("/api/session").json()["csrf"]
+        headers = {"X-Labelwise-Csrf": code, "X-Labelwise-Page": "tab"}
+
+        def lend(name, count):
+            sent = {**headers, "X-Annotator": name}
+            return ids(client.post("/api/lend", json={"count": count}, headers=sent))
+
+        assert lend("ann", 40) == lend("ann", 40) == list(range(10))
+        assert lend("bob", 40) == list(range(10, 20))
+
+
 def test_what_a_page_was_lent_without_hearing_of_it_goes_back_too(page, project):
     tab = page("ann", "tab-1")
     assert ids(tab("lend", count=3)) == [0, 1, 2]

@@ -37,6 +37,13 @@ def test_examples_in_the_docstrings_are_right():
     assert results.attempted > 0 and results.failed == 0
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_the_address_of_a_server_on_all_addresses_can_be_shared(host, monkeypatch):
+    monkeypatch.setattr(serve, "find_own_address", {"0.0.0.0": "10.0.0.7", "::": "fd00::7"}.get)
+    name = {"0.0.0.0": "10.0.0.7", "::": "[fd00::7]"}[host]
+    assert serve.make_address(host, 8600, "sesame-open") == f"http://{name}:8600/?token=sesame-open"
+
+
 def test_the_server_never_imports_torch_nor_other_heavy_packages(project):
     script = f"""
 import sys

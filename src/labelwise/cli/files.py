@@ -3,6 +3,7 @@
 import csv
 import inspect
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -118,6 +119,7 @@ def open_pool(
     would otherwise count as directions.
     """
     from labelwise.kernels.linear.leverage import rank_tolerance
+    from labelwise.pool.ids import encode_keys, encode_labelled
     from labelwise.pool.representations import open_sources
     from labelwise.pool.shards import open_shards
 
@@ -127,8 +129,8 @@ def open_pool(
     coarsest = max(source.precision for source in parts)
     shards, rows = open_shards(
         sources,
-        ids=ids and read_ids(ids),
-        labelled=labelled and read_ids(labelled),
+        ids=None if ids is None else encode_keys(read_ids(ids))[0],
+        labelled=None if labelled is None else encode_labelled(read_ids(labelled)),
         progress=progress,
     )
     return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)
@@ -152,38 +154,47 @@ def read_picks(path: Path) -> "Selection":
     """Read ids and weights from a file that ``labelwise select`` wrote."""
     import numpy as np
 
+    from labelwise.pool.ids import encode_keys
     from labelwise.selection.result import FORMATS, Selection
 
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read picks from")
     if path.suffix not in FORMATS:
         raise BadInput(f"cannot read picks from {path.name!r}; give .csv, .jsonl or .parquet")
-    ids, weights = [], []
-    for number, entry in _read_entries(path):
-        ids.append(_parse_id(entry["id"], number, path))
-        weights.append(_parse_weight(entry.get("weight"), path))
-    if not ids:
+    entries = list(_read_entries(path))
+    ids, keys = encode_keys(_parse_keys(entries, path), "picks")
+    weights = [_parse_weight(entry.get("weight"), path) for _, entry in entries]
+    if not weights:
         raise BadInput(f"{path} has no picks")
     given = [weight is not None for weight in weights]
     if any(given) and not all(given):
         raise BadInput(f"{path} has a weight for some picks only; give all or none")
     numbers = np.asarray(weights, dtype=np.float64) if all(given) else None
-    return Selection(np.asarray(ids, dtype=np.int64), numbers)
+    return Selection(ids, numbers, keys=keys)
 
 
-def read_ids(path: Path) -> list[int]:
-    """Read ids from a text file with one per line, or from a file of ``labelwise select``."""
-    return [_parse_id(entry["id"], number, path) for number, entry in _read_entries(path)]
+def read_ids(path: Path) -> list[int] | list[str]:
+    """Read ids from a text file with one per line, or from a file of ``labelwise select``.
+
+    They are integers if all of them are whole numbers, otherwise texts.
+    """
+    return _parse_keys(list(_read_entries(path)), path)
 
 
-def _parse_id(value: Any, number: int, path: Path) -> int:
+def _parse_keys(
+    entries: Sequence[tuple[int, Mapping[str, Any]]], path: Path
+) -> list[int] | list[str]:
+    keys = [str(entry["id"]).strip() for _, entry in entries]
+    for (number, entry), key in zip(entries, keys, strict=True):
+        is_key = isinstance(entry["id"], str | int) and not isinstance(entry["id"], bool)
+        if not key or not is_key or re.fullmatch(r"[+-]?\d*\.\d*", key):
+            raise BadInput(
+                f"line {number} of {path} must be an id, a whole number or a text; got {key!r}"
+            )
     try:
-        return int(str(value))
+        return [int(key) for key in keys]
     except ValueError:
-        got = str(value).strip()
-        raise BadInput(
-            f"line {number} of {path} must be an id, a whole number; got {got!r}"
-        ) from None
+        return keys
 
 
 def _parse_weight(value: Any, path: Path) -> float | None:

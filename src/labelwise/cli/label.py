@@ -54,6 +54,8 @@ def open_labelling_page(
 
     def announce(address: str) -> None:
         print(f"Labelling {project.name} at {address}", flush=True)
+        if token is not None:
+            print("Share this address with everyone who labels; it contains the token.", flush=True)
         print("Ctrl-C stops the server; every label is saved already.", flush=True)
         if not no_open:
             _open_browser(address)

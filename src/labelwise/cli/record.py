@@ -109,10 +109,11 @@ def resolve_labels(
     """Decide the labels of items."""
     from labelwise.cli.tell import match_class, read_labels
 
-    record = open_project(campaign).open_record()
-    given = _parse_labels(labels or [])
+    project = open_project(campaign)
+    record, given = project.open_record(), _parse_labels(labels or [])
     if file is not None:
-        given |= {line.id: line.label for line in read_labels(file)[0] if line.label is not None}
+        lines, _ = read_labels(file, project)
+        given |= {line.id: line.label for line in lines if line.label is not None}
     if not given:
         raise BadInput("nothing to settle; give ID=LABEL, or --from a file with labels")
     settings = record.settings

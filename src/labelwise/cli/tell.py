@@ -5,7 +5,8 @@ import math
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -17,6 +18,7 @@ from labelwise.media.tables import TABLES, abbreviate_names, is_missing, iterate
 
 if TYPE_CHECKING:
     from labelwise.campaign.campaign_record import CampaignRecord
+    from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
     from labelwise.record.events import Event
     from labelwise.record.ledger import Ledger
@@ -33,9 +35,10 @@ _TELL = """Record the labels in a file: all of them, or none if one is wrong.
 
 A .csv, .tsv, .jsonl or .parquet file has the columns id and label, and may have by (annotator) \
 and seconds (time it took); other columns are ignored, and rows without a label stay open. So fill \
-in the column label of the file that labelwise ask wrote. A .json file is a Label Studio export of \
-tasks that labelwise export wrote; tasks cancelled there are skipped here. A new label by the same \
-person replaces the old one; a label that is known already is not recorded twice.
+in the column label of the file that labelwise ask wrote. Images may be given by path or file name \
+in the column id or file. A .json file is a Label Studio export of tasks that labelwise export \
+wrote; tasks cancelled there are skipped here. A new label by the same person replaces the old \
+one; a label that is known already is not recorded twice.
 """
 
 
@@ -73,7 +76,7 @@ def tell_labels(
     from labelwise.cli.status import find_next_command
 
     project = open_project(campaign)
-    lines, blank = read_labels(file)
+    lines, blank = read_labels(file, project)
     if by:
         lines = [replace(line, by=line.by or by) for line in lines]
     record = project.open_record()
@@ -172,10 +175,11 @@ def _format_summary(counts: Counter[str], blank: int) -> str:
     return ", ".join(parts)
 
 
-def read_labels(path: Path) -> tuple[list[LabelLine], int]:
+def read_labels(path: Path, project: "Project") -> tuple[list[LabelLine], int]:
     """Read the labels of a file, and count the rows without one.
 
-    A table has the columns id and label, and may have by and seconds; others are ignored.
+    A table has the columns id (or, for images, file) and label, and may have by and seconds;
+    others are ignored.
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read labels from")
@@ -187,13 +191,14 @@ def read_labels(path: Path) -> tuple[list[LabelLine], int]:
             "or .json as Label Studio exports it"
         )
     table = read_table(path)
-    for name in ("id", "label"):
+    key = "file" if project.kind == "images" and "id" not in table else "id"
+    for name in (key, "label"):
         if name not in table:
             raise BadInput(
                 f"{path} has no column called {name}; it has {abbreviate_names(list(table))}"
             )
     first = 2 if path.suffix in (".csv", ".tsv") else 1  # row numbers as in a spreadsheet
-    lines, blank = [], 0
+    lines, blank, find_item = [], 0, _ItemFinder(project)
     for number, row in enumerate(iterate_rows(table), first):
         if is_missing(row["label"]):
             blank += 1
@@ -201,7 +206,7 @@ def read_labels(path: Path) -> tuple[list[LabelLine], int]:
         where, by = f"row {number} of {path}", row.get("by")
         person = "" if is_missing(by) else str(by).strip()
         seconds = _parse_seconds(where, row.get("seconds"))
-        item, label = _parse_item_id(where, row.get("id")), parse_label(row["label"])
+        item, label = find_item(where, row.get(key)), parse_label(row["label"])
         lines.append(LabelLine(where, item, label, person, seconds))
     return lines, blank
 
@@ -230,8 +235,42 @@ def _parse_item_id(where: str, value: Any) -> int:
         if isinstance(value, bool) or (isinstance(value, float) and number != value):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise BadInput(f"{where}: id must be a whole number; got {value!r}") from None
+        raise BadInput(
+            f"{where}: id must be a whole number, or the path of an image; got {value!r}"
+        ) from None
     return number
+
+
+class _ItemFinder:
+    """Finds items by their ids and, for images, by their paths and unambiguous file names."""
+
+    def __init__(self, project: "Project") -> None:
+        self._project = project
+
+    def __call__(self, where: str, value: object) -> int:
+        """The id of an item."""
+        try:
+            return _parse_item_id(where, value)
+        except BadInput:
+            name = str(value).strip()
+            if self._project.kind != "images" or name not in self._ids:
+                raise
+            found = self._ids[name]
+            if len(found) > 1:
+                raise BadInput(
+                    f"{where}: {len(found)} images are called {name!r}; give the path in the folder"
+                ) from None
+            return found[0]
+
+    @cached_property
+    def _ids(self) -> dict[str, list[int]]:
+        """Ids by path and by file name."""
+        found: dict[str, list[int]] = {}
+        for item in self._project.items:
+            path = PurePosixPath(self._project.items.entry(item)["path"])
+            for name in {str(path), path.name}:
+                found.setdefault(name, []).append(item)
+        return found
 
 
 def _parse_seconds(where: str, value: Any) -> float | None:

@@ -226,10 +226,12 @@ def _split_labels(
     """Split the labels into those of the candidates (or picks) and those of labelled rows."""
     import numpy as np
 
+    from labelwise.pool.ids import encode_keys, encode_labelled
+
     if labels is None or labelled is None or len(labels) == picks:
         return labels, rows
-    taken = np.asarray(read_ids(labelled), dtype=np.int64)
-    everyone = np.asarray(read_ids(ids), dtype=np.int64) if ids else np.arange(len(labels))
+    taken = encode_labelled(read_ids(labelled))
+    everyone = encode_keys(read_ids(ids))[0] if ids else np.arange(len(labels))
     if len(everyone) != len(labels) or len(labels) != len(shards) + len(taken):
         raise BadInput(
             f"there are {len(labels)} labels for {len(shards) + len(taken)} items; give one per "

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import anyio.to_thread
-import uvicorn
 from fastapi import Body, FastAPI
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -43,7 +42,7 @@ from labelwise.label_studio.tasks import (
 from labelwise.web.background import BackgroundProcess, WorkerReport
 from labelwise.web.errors import add_error_handlers
 from labelwise.web.security import AccessPolicy, AllowedHosts, RequestGuard, check_token, refuse
-from labelwise.web.serve import make_address, make_server_config, open_listener
+from labelwise.web.serve import AnnouncingServer, make_address, open_listener
 
 USER = "labelwise"
 """User name in Basic authentication; the backend accepts any."""
@@ -400,17 +399,4 @@ def serve_backend(
             threading.Thread(target=register, daemon=True).start()
 
     with listener:
-        _BackendServer(make_server_config(app), announce).run([listener])
-
-
-class _BackendServer(uvicorn.Server):
-    """A server that calls a function once it is ready."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        await super().startup(sockets)  # type: ignore[arg-type]
-        if not self.should_exit:
-            self._on_ready()
+        AnnouncingServer(app, on_ready=announce).run([listener])

@@ -242,14 +242,14 @@ def choose_columns(
 
 
 def join_texts(table: Columns, names: Sequence[str]) -> list[str]:
-    """Join the text columns of every row with spaces.
+    """Join the text columns of every row with spaces; spaces within a text stay.
 
     Example:
         >>> join_texts({"title": ["A", None], "body": ["first", "second"]}, ["title", "body"])
         ['A first', 'second']
     """
     parts = [["" if value is None else str(value) for value in table[name]] for name in names]
-    return [" ".join(row).strip() for row in zip(*parts, strict=True)]
+    return [" ".join(text for text in row if text) for row in zip(*parts, strict=True)]
 
 
 def iterate_rows(table: Columns) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from difflib import get_close_matches
 from functools import cache
 
 from labelwise.errors import UnknownName
@@ -17,7 +18,9 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Strategy:
     """The strategy of that name; an unknown name is an error that lists all names."""
     if name not in names():
-        raise UnknownName(f"no strategy is called {name!r}; choose from {', '.join(names())}")
+        close = get_close_matches(str(name), names(), 1)
+        hint = f"did you mean {close[0]}? or " if close else ""
+        raise UnknownName(f"no strategy is called {name!r}; {hint}choose from {', '.join(names())}")
     strategy: Strategy = importlib.import_module(f"{__name__}.{name}").STRATEGY
     return strategy
 

@@ -204,7 +204,8 @@ async def state(
 def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Items:
     """Items for this annotator; nobody else gets them until the lease expires.
 
-    Items that the annotator holds already come first. There are fewer, or none, if no more wait.
+    Items that the annotator holds already come first. There are fewer, or none, if no more wait;
+    a large request gets at most half of the waiting items.
     """
     accepted = site.accept_answers(by, (), body.count, lambda ledger, settings, now: ())
     if accepted.items:

@@ -6,6 +6,7 @@ closed pages. This is in memory only: after a restart, a page returns the items 
 and all other leases expire.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from labelwise.campaign.settings import Settings
 from labelwise.record.events import Event, Lent
 from labelwise.record.ledger import Ledger
 
+SMALL_LEASE = 8
+"""Number of items that a page can lease even if they are more than half of the waiting ones."""
 MOST_PAGES = 10_000
 """Number of open and of closed pages that are remembered; the oldest are forgotten first."""
 
@@ -86,8 +89,12 @@ class PageLeases:
         now: float,
         answered: Collection[int] = (),
     ) -> tuple[list[Event], list[int]]:
-        """Lease items to a page, without those that it answers in the same step."""
-        wanted = 0 if by in self._closed else count
+        """Lease items to a page, without those that it answers in the same step.
+
+        A page gets at most half of the waiting items, so that a large grid leaves some to others.
+        """
+        half = math.ceil((len(ledger.waiting) - len(answered)) / 2)
+        wanted = 0 if by in self._closed else min(count, max(half, SMALL_LEASE))
         events, ids = operations.lease_items(
             ledger, settings, by=by.name, count=wanted, now=now, without=answered
         )

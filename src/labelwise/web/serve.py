@@ -16,11 +16,12 @@ from typing import Any
 from urllib.parse import quote
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
-from labelwise.web.app import LabellingApp, create_app
+from labelwise.web.app import create_app
 from labelwise.web.errors import log
 
 SHUTDOWN_SECONDS = 3
@@ -69,23 +70,42 @@ def serve(
     app = create_app(project, token=token, host=host, allow_hosts=allow_hosts, trains=trains)
     listener = open_listener(host, port)
     address = make_address(host, listener.getsockname()[1], token)
-    config = make_server_config(app)
+    server = AnnouncingServer(
+        app,
+        on_ready=lambda: ready(address) if ready else None,
+        on_shutdown=app.site.watch.close,  # releases waiting requests
+    )
     with listener:
-        _LabellingServer(config, app, lambda: ready(address) if ready else None).run([listener])
+        server.run([listener])
 
 
 def make_address(host: str, port: int, token: str | None = None) -> str:
-    """The page's address for a browser on this machine.
+    """The page's address for a browser; for a server on all addresses, one that others can open.
 
-    >>> make_address("0.0.0.0", 8600, "open-sesame")
+    >>> make_address("127.0.0.1", 8600, "open-sesame")
     'http://127.0.0.1:8600/?token=open-sesame'
     """
-    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    name = find_own_address(host) if host in ("0.0.0.0", "::") else host
     name = f"[{name}]" if ":" in name else name
     return f"http://{name}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
 
 
-def make_server_config(app: Any) -> uvicorn.Config:
+def find_own_address(wildcard: str) -> str:
+    """The address of this machine in its network; loopback without a network."""
+    family, elsewhere, loopback = (
+        (socket.AF_INET6, "2001:db8::1", "::1")
+        if ":" in wildcard
+        else (socket.AF_INET, "192.0.2.1", "127.0.0.1")
+    )
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((elsewhere, 9))  # chooses a route; nothing is sent
+            return str(probe.getsockname()[0])
+    except OSError:
+        return loopback
+
+
+def make_server_config(app: ASGIApp) -> uvicorn.Config:
     """The settings of a server: limits, logs and headers."""
     logging.getLogger("labelwise.web").addHandler(logging.StreamHandler())
     raise_file_limit()
@@ -104,22 +124,28 @@ def make_server_config(app: Any) -> uvicorn.Config:
     )
 
 
-class _LabellingServer(uvicorn.Server):
-    """A server that reports when it is ready, and releases waiting requests when it ends."""
+class AnnouncingServer(uvicorn.Server):
+    """A server that calls functions when it is ready and when it ends."""
 
     def __init__(
-        self, config: uvicorn.Config, app: LabellingApp, ready: Callable[[], None]
+        self,
+        app: ASGIApp,
+        *,
+        on_ready: Callable[[], None],
+        on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(config)
-        self._labelling_app, self._ready = app, ready
+        super().__init__(make_server_config(app))
+        self._on_ready, self._on_shutdown = on_ready, on_shutdown
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen."""
         await super().startup(sockets)
         if not self.should_exit:
-            self._ready()
+            self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._labelling_app.site.watch.close()
+        """Stop listening."""
+        self._on_shutdown()
         await super().shutdown(sockets)
 
 

@@ -7,6 +7,8 @@ from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import numpy as np
+
 from labelwise.campaign import stopping
 from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.evaluation import FEWEST_EVALUATED, ModelEvaluation, learning_curve
@@ -54,7 +56,7 @@ def show_item(project: Project, place: ItemPlace) -> bodies.Item:
         kind=str(about.get("kind", project.kind)),
         name=about.get("name"),
         text=about.get("text"),
-        columns=about.get("columns"),
+        columns=_shorten_floats(about.get("columns")),
     )
     if project.kind == "images":
         shown.image = f"/api/items/{quote(str(place.id))}/image"
@@ -63,6 +65,22 @@ def show_item(project: Project, place: ItemPlace) -> bodies.Item:
         if place.rank < len(place.asked.ids):
             shown.why = explain_pick(place.asked, place.rank)
     return shown
+
+
+def _shorten_floats(columns: dict[str, object] | None) -> dict[str, object] | None:
+    """Show values that were stored in single precision with their own digits.
+
+    >>> _shorten_floats({"height": 7.300000190734863, "age": 7, "share": 0.1})
+    {'height': 7.3, 'age': 7, 'share': 0.1}
+    """
+    if columns is None:
+        return None
+    return {
+        name: float(str(np.float32(value)))
+        if isinstance(value, float) and abs(value) < 1e38 and float(np.float32(value)) == value
+        else value
+        for name, value in columns.items()
+    }
 
 
 def show_guess(place: ItemPlace) -> bodies.Guess | None:

@@ -138,7 +138,7 @@ def _find_problem(entry: Mapping[str, Any], value: Any) -> str:
     """The problem with a row, or an empty text."""
     if "text" not in entry:
         return "" if np.isfinite(value).all() else "an infinite number"
-    if not entry["text"]:
+    if not entry["text"].strip():
         return "an empty text"
     try:
         entry["text"].encode()
@@ -148,8 +148,9 @@ def _find_problem(entry: Mapping[str, Any], value: Any) -> str:
 
 
 def _hash_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
-    """The identity of an item of a table."""
-    known = entry["text"] if chosen.text else [entry["row"].get(name) for name in chosen.numeric]
+    """The identity of an item of a table; spaces around a text do not count."""
+    numbers = [] if chosen.text else [entry["row"].get(name) for name in chosen.numeric]
+    known = entry["text"].strip() if chosen.text else numbers
     return hashlib.sha256(json.dumps(known).encode()).digest()
 
 
