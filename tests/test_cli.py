@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["nofile.npy", "-s", "k_center"], "there is no file nofile.npy"),
-        (["f.npy", "-s", "k_centre"], "no strategy is called 'k_centre'; choose from"),
+        (["f.npy", "-s", "k_centre"], "'k_centre'; did you mean k_center? or choose from"),
         (
             ["f.npy", "-s", "margin"],
             "margin needs probabilities, or member_probabilities; got features; "
@@ -59,7 +59,7 @@ def folder(tmp_path, monkeypatch):
             "option p of lewis takes a number; got 'two'",
         ),
         (["f.npy", "-s", "lewis", "--labelled", "no.txt"], "there is no file no.txt to read ids"),
-        (["f.npy", "-s", "k_center", "--labelled", "bad.txt"], "labelled has id"),
+        (["f.npy", "-s", "k_center", "--labelled", "bad.txt"], "line 2 of bad.txt must be an id"),
         (["f.npy", "-s", "k_center", "--labelled", "bad.csv"], "bad.csv has no column called id"),
         (["f.npy", "-s", "k_center", "--labelled", "far.txt"], "has id 999"),
     ],

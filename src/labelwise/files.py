@@ -16,6 +16,8 @@ from labelwise.arrays import is_array, to_numpy
 from labelwise.errors import BadInput
 
 PathLike = TypeVar("PathLike", str, Path)
+JsonObject = dict[str, Any]
+"""A JSON object, as it is read from a file or a response."""
 
 
 @contextmanager

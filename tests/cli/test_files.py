@@ -97,8 +97,9 @@ def test_ids_come_from_the_column_id_of_a_csv_file(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("ids.txt", "1\n2.5\n", "line 2 of .*ids.txt must be an id, a whole .*; got '2.5'"),
-        ("ids.csv", "id,weight\n1,2\n,3\n", "line 3 of .*ids.csv must be an id, .*; got ''"),
+        ("ids.txt", "1\n2.5\n", "line 2 of .*ids.txt must be an id, a whole number; got '2.5'"),
+        ("ids.csv", "id\n1\nx\n", "line 3 of .*ids.csv must be an id, a whole number; got 'x'"),
+        ("ids.csv", "id,weight\nx,2\n,3\n", "line 3 of .*ids.csv must be an id, a text; got ''"),
         ("ids.csv", "item\n1\n", "has no column called id"),
     ],
 )
@@ -133,7 +134,7 @@ def test_a_mark_of_utf_8_is_no_part_of_the_text(tmp_path: Path, name, text):
     ("text", "message"),
     [
         ('{"id": 3}\n\n{"id": 2.5}\n', "line 3 of .* must be an id, a whole .*; got '2.5'"),
-        ('{"id": true}\n', "must be an id, a whole number or a text; got 'True'"),
+        ('{"id": true}\n', "must be an id, a text; got 'True'"),
         ('{"weight": 2}\n', r"line 1 of .* is not a pick, a JSON object with an id \('id'\)"),
         ("3\n", "line 1 of .* is not a pick, a JSON object with an id"),
         ('{"id": 3', "line 1 of .* is not a pick"),

@@ -1,5 +1,6 @@
 """What the page is told about the background process."""
 
+from labelwise.campaign.settings import Settings
 from labelwise.record.events import Started, Training, TrainingFailed
 from labelwise.record.ledger import replay
 from labelwise.web import bodies
@@ -8,7 +9,7 @@ from labelwise.web.views import _show_training, add_report
 
 
 def told(progress, *events):
-    training = _show_training(replay([Started(0.0, {}, 9), *events]))
+    training = _show_training(replay([Started(0.0, {}, 9), *events]), Settings())
     state = bodies.State.model_construct(training=training, batch=object())
     return add_report(state, progress, trains=True, version="1").training
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Ids, largest, row_noise
+from labelwise.arrays import Array, Floats, Ids, largest, row_noise
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.settings import BATCHES, Settings
 from labelwise.campaign.training import CampaignModel
@@ -217,7 +217,7 @@ def _interleave(picked: Selection, holdout: Ids) -> Selection:
     mask = np.zeros(total, dtype=bool)
     mask[places] = True
 
-    def merge(values: Any, others: Any) -> Any:
+    def merge(values: Array | None, others: Array | float) -> Any:
         if values is None:
             return None
         result = np.zeros(total, dtype=np.asarray(values).dtype)
@@ -233,7 +233,7 @@ def _interleave(picked: Selection, holdout: Ids) -> Selection:
     )
 
 
-def _to_numbers(values: Any) -> tuple[float, ...] | None:
+def _to_numbers(values: Floats | None) -> tuple[float, ...] | None:
     """Values as the record holds them; None if some are not finite."""
     if values is None or not np.isfinite(values).all():
         return None

@@ -15,6 +15,7 @@ from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.operations import ItemIds, Seconds, check_annotator, normalize_ids
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import JsonObject
 from labelwise.record.events import Added, Changed, Event, Label, Started
 from labelwise.record.group_commit import SharedRecord
 from labelwise.record.ledger import Ledger
@@ -46,7 +47,7 @@ class CampaignRecord(SharedRecord):
             clock: returns the seconds since the epoch.
         """
         super().__init__(name, storage, clock)
-        self._settings: tuple[dict[str, Any], Settings] | None = None
+        self._settings: tuple[JsonObject, Settings] | None = None
 
     @property
     def settings(self) -> Settings:
@@ -196,14 +197,14 @@ class CampaignRecord(SharedRecord):
         """The label of every item that has one, by the campaign's resolution rule."""
         return self.look(lambda ledger: resolve_labels(ledger, self.settings_of(ledger)))
 
-    def labelled(self) -> list[dict[str, Any]]:
+    def labelled(self) -> list[JsonObject]:
         """One row per labelled item, by id.
 
         ``weight`` is the number of pool items that the pick represents, or None;
         ``validation`` marks items that are used only for evaluation.
         """
 
-        def rows(ledger: Ledger) -> list[dict[str, Any]]:
+        def rows(ledger: Ledger) -> list[JsonObject]:
             labels = resolve_labels(ledger, self.settings_of(ledger))
             return [
                 {
@@ -241,13 +242,13 @@ class CampaignRecord(SharedRecord):
         return known[1]
 
 
-def _match_class_types(ledger: Ledger, old: Settings, settings: dict[str, Any]) -> dict[str, Any]:
+def _match_class_types(ledger: Ledger, old: Settings, settings: JsonObject) -> JsonObject:
     """Use the types of recorded classes: the text 3 and the number 3 are one class."""
     wanted = settings.get("classes")
     if not isinstance(wanted, list | tuple):
         return settings
     given = {label for votes in ledger.votes.values() for label in votes.values()}
-    known: dict[str, Any] = {str(label): label for label in (*given, *(old.classes or ()))}
+    known: JsonObject = {str(label): label for label in (*given, *(old.classes or ()))}
     kinds = {type(label) for label in known.values()}
     if kinds == {int} and all(str(name).isdecimal() for name in wanted):
         known = {str(name): int(name) for name in wanted} | known

@@ -15,6 +15,7 @@ Starting a campaign ingests all items of the source; a refresh ingests the new o
 steps. The folder is created completely or not at all.
 """
 
+import json
 import os
 import re
 import shlex
@@ -224,6 +225,17 @@ class Project:
     def items(self) -> CampaignItems:
         """The items of the campaign."""
         return CampaignItems(self.home, self.kind, self.source)
+
+    def describe_item(self, item: int) -> str:
+        """An item as text: its text, path or columns; empty if it has been removed."""
+        try:
+            about = self.items.describe(item)
+        except LookupError:
+            return ""
+        for key in ("text", "name"):
+            if key in about:
+                return str(about[key])
+        return json.dumps(about.get("columns", {}), ensure_ascii=False)
 
     @property
     def inputs(self) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import JsonObject
 from labelwise.record.events import Label
 from labelwise.strategies import get
 
@@ -102,7 +103,7 @@ class Settings:
                 )
         return cls(**values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """All settings as JSON values."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         values["classes"] = None if self.classes is None else list(self.classes)
@@ -124,7 +125,7 @@ class Settings:
             raise BadInput(f"seed must be a whole number, 0 or more; got {given!r}")
         return int(given)
 
-    def normalize_label(self, given: Any, item: int | None = None) -> Label:
+    def normalize_label(self, given: object, item: int | None = None) -> Label:
         """Convert a label to one of the classes, or to a finite number in a regression.
 
         A class can be given as itself, as its text (``"3"`` for 3), or, if classes have names, as
@@ -166,24 +167,24 @@ class Settings:
         return {str(name): name for name in self.classes or ()}
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
+def _check_whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise BadInput(f"{name} must be a whole number, {least} or more; got {value!r}")
 
 
-def _check_positive(name: str, value: Any, *, above: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= above:
+def _check_positive(name: str, value: object, *, above: float) -> None:
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not math.isfinite(number) or number <= above:
         raise BadInput(f"{name} must be a number above {above}; got {value!r}")
 
 
-def _check_share(name: str, value: Any) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1:
+def _check_share(name: str, value: object) -> None:
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not 0 <= number < 1:
         raise BadInput(f"{name} is a share from 0 to below 1; got {value!r}")
 
 
-def _check_classes(given: Any, regression: bool) -> tuple[Label, ...] | None:
+def _check_classes(given: object, regression: bool) -> tuple[Label, ...] | None:
     if given is None:
         return None
     if regression:
@@ -203,11 +204,11 @@ def _check_classes(given: Any, regression: bool) -> tuple[Label, ...] | None:
     return classes
 
 
-def _check_options(given: Any) -> dict[str, Any]:
+def _check_options(given: object) -> JsonObject:
     if not isinstance(given, Mapping):
         raise BadInput(f"options must be a mapping from names to values; got {given!r}")
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(dict(given), allow_nan=False))
+        plain: JsonObject = json.loads(json.dumps(dict(given), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise BadInput(f"options must be JSON values: {error}") from error
     return plain

@@ -35,16 +35,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from labelwise.arrays import Floats
+from labelwise.arrays import Array, Floats
 from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
 from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
+
+if TYPE_CHECKING:
+    from labelwise.pool.blocks import Shards
+    from labelwise.theory.spectrum import Spectrum
 
 BUDGET, STABLE, FLAT, SPECTRUM = "budget", "stable", "flat", "spectrum"
 
@@ -77,7 +82,7 @@ class Advice:
 def advise(
     ledger: Ledger,
     settings: Settings,
-    spectrum: Any = None,
+    spectrum: "Spectrum | JsonObject | None" = None,
     *,
     least: float = 0.99,
     worth: float = 0.02,
@@ -337,7 +342,7 @@ def _need_models(models: int, wanted: int) -> Advice:
 # Spectrum
 
 
-def spectrum_advice(spectrum: Any) -> Advice:
+def spectrum_advice(spectrum: "Spectrum | JsonObject | None") -> Advice:
     """Judge whether the labelled items represent the pool in every direction of the features.
 
     Args:
@@ -367,7 +372,7 @@ def spectrum_advice(spectrum: Any) -> Advice:
     return Advice(SPECTRUM, not unseen and least <= lower and upper <= most, says)
 
 
-def spectrum_summary(spectrum: Any) -> dict[str, Any]:
+def spectrum_summary(spectrum: "Spectrum") -> JsonObject:
     """The parts of a spectrum that the rule uses, as JSON values for the record.
 
     >>> import numpy as np
@@ -385,7 +390,7 @@ def spectrum_summary(spectrum: Any) -> dict[str, Any]:
     }
 
 
-def labelled_spectrum(ledger: Ledger, features: Any) -> Any:
+def labelled_spectrum(ledger: Ledger, features: "Array | Shards") -> "Spectrum | None":
     """The spectrum of the training items relative to the pool.
 
     Weights are those of training: mean 1 in every batch, and 1 where a batch has none.

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from labelwise.campaign.labels import TrainingSet, make_training_set, read_guess
 from labelwise.campaign.settings import TRAININGS, Settings
 from labelwise.campaign.stopping import spectrum_summary
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning, StorageFailed
+from labelwise.files import JsonObject
 from labelwise.learner import Learner
 from labelwise.pool.pool import Pool
 from labelwise.record.agreement import cohen_kappa
@@ -55,7 +55,7 @@ class TrainingPlan:
     data: TrainingSet
     seed: int
     before: Trained | None
-    metrics: dict[str, Any]
+    metrics: JsonObject
 
     @property
     def labels(self) -> int:
@@ -86,7 +86,7 @@ def plan_training(ledger: Ledger, settings: Settings, seed: int | None) -> Train
     )
 
 
-def _measure_guesses(ledger: Ledger, data: TrainingSet, regression: bool) -> dict[str, Any]:
+def _measure_guesses(ledger: Ledger, data: TrainingSet, regression: bool) -> JsonObject:
     """Prequential measure: how well the last model predicted its batch before it was labelled.
 
     Picks are harder than the pool, so this does not estimate the accuracy on the pool.
@@ -114,7 +114,7 @@ class CampaignModel(Round):
         """Drop the model."""
         self.number, self.trained = None, False
 
-    def run_training(self, plan: TrainingPlan) -> tuple[float, dict[str, Any]]:
+    def run_training(self, plan: TrainingPlan) -> tuple[float, JsonObject]:
         """Train and measure; the learner holds the previous model, if there is one.
 
         Returns:
@@ -145,7 +145,7 @@ class CampaignModel(Round):
             metrics |= _compare(before, after, regression)
         return seconds, metrics | self._measure_spectrum(plan)
 
-    def _measure_spectrum(self, plan: TrainingPlan) -> dict[str, Any]:
+    def _measure_spectrum(self, plan: TrainingPlan) -> JsonObject:
         """How well the weighted labels represent the pool, or a sample of it."""
         if not self.offers(["features"]):
             return {}
@@ -230,7 +230,7 @@ def sample_pool(pool: Pool, seed: int, most: int) -> Ids:
     return pool.ids[largest(noise, min(most, len(noise)), pool.ids)]
 
 
-def _compare(before: Predictions, after: Predictions, regression: bool) -> dict[str, Any]:
+def _compare(before: Predictions, after: Predictions, regression: bool) -> JsonObject:
     agreement = measure_agreement(before.labels, after.labels, regression=regression)
     if regression:
         return {"agreement": agreement}

@@ -1,8 +1,7 @@
 """``labelwise ask``: write the batch to label to a file."""
 
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from labelwise.campaign.campaign_record import CampaignRecord
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
+    from labelwise.learner import Label
     from labelwise.record.events import Asked
     from labelwise.record.ledger import Ledger
 
@@ -161,7 +161,7 @@ def _limit_batch(ledger: "Ledger", settings: "Settings") -> int | None:
     return left
 
 
-def find_guess(asked: "Asked", rank: int) -> tuple[Any, float | None]:
+def find_guess(asked: "Asked", rank: int) -> "tuple[Label | None, float | None]":
     """Find the model's prediction for a pick, and its confidence; a number has none."""
     if asked.guesses is not None:
         label, confidence = asked.guesses[rank]
@@ -170,11 +170,10 @@ def find_guess(asked: "Asked", rank: int) -> tuple[Any, float | None]:
     return (predicted[rank] if rank < len(predicted) else None), None
 
 
-def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list[dict[str, Any]]:
+def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list[dict[str, object]]:
     """Make a row per item, in the order of picking."""
     from labelwise.campaign.explanations import explain_pick
 
-    describe = make_item_describer(project)
     rows = []
     for item in ids:
         batch, rank = ledger.batch_of(item), ledger.rank_of(item)
@@ -184,7 +183,7 @@ def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list
         rows.append(
             {
                 "id": item,
-                "item": describe(item),
+                "item": project.describe_item(item),
                 "label": None,
                 "rank": rank,
                 "weight": ledger.weight_of(item),
@@ -194,19 +193,3 @@ def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list
             }
         )
     return rows
-
-
-def make_item_describer(project: "Project") -> Callable[[int], str]:
-    """Make a function that describes an item by its path, text or columns."""
-
-    def describe(item: int) -> str:
-        try:
-            about = project.items.describe(item)
-        except LookupError:
-            return ""  # the item was removed from the folder after it was labelled
-        for key in ("text", "name"):
-            if key in about:
-                return str(about[key])
-        return json.dumps(about.get("columns", {}), ensure_ascii=False)
-
-    return describe

@@ -12,7 +12,6 @@ from labelwise.cli.app import (
     complete_commands,
     open_project,
 )
-from labelwise.cli.ask import make_item_describer
 from labelwise.cli.console import format_count, warn_about_formulas
 from labelwise.cli.files import check_output_file
 from labelwise.errors import BadInput
@@ -74,7 +73,7 @@ def export_labels(
             "--spreadsheet"
         )
     project = open_project(campaign)
-    record, describe = project.open_record(), make_item_describer(project)
+    record, describe = project.open_record(), project.describe_item
     ledger = record.ledger()
     events = project.storage().read(project.name)
     if votes:

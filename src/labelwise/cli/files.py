@@ -176,7 +176,7 @@ def read_picks(path: Path) -> "Selection":
 def read_ids(path: Path) -> list[int] | list[str]:
     """Read ids from a text file with one per line, or from a file of ``labelwise select``.
 
-    They are integers if all of them are whole numbers, otherwise texts.
+    They are whole numbers if the first one is, otherwise texts.
     """
     return _parse_keys(list(_read_entries(path)), path)
 
@@ -185,16 +185,13 @@ def _parse_keys(
     entries: Sequence[tuple[int, Mapping[str, Any]]], path: Path
 ) -> list[int] | list[str]:
     keys = [str(entry["id"]).strip() for _, entry in entries]
+    numbers = bool(keys) and re.fullmatch(r"[+-]?\d+", keys[0]) is not None
+    pattern, words = (r"[+-]?\d+", "a whole number") if numbers else (r".+", "a text")
     for (number, entry), key in zip(entries, keys, strict=True):
-        is_key = isinstance(entry["id"], str | int) and not isinstance(entry["id"], bool)
-        if not key or not is_key or re.fullmatch(r"[+-]?\d*\.\d*", key):
-            raise BadInput(
-                f"line {number} of {path} must be an id, a whole number or a text; got {key!r}"
-            )
-    try:
-        return [int(key) for key in keys]
-    except ValueError:
-        return keys
+        scalar = isinstance(entry["id"], str | int) and not isinstance(entry["id"], bool)
+        if not scalar or not re.fullmatch(pattern, key):
+            raise BadInput(f"line {number} of {path} must be an id, {words}; got {key!r}")
+    return [int(key) for key in keys] if numbers else keys
 
 
 def _parse_weight(value: Any, path: Path) -> float | None:

@@ -17,7 +17,6 @@ from labelwise.cli.app import (
     complete_commands,
     open_project,
 )
-from labelwise.cli.ask import make_item_describer
 from labelwise.cli.console import (
     escape_text,
     format_count,
@@ -30,7 +29,17 @@ from labelwise.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from labelwise.campaign.campaign_record import CampaignRecord
-    from labelwise.record.events import Event
+    from labelwise.learner import Label
+    from labelwise.record.events import (
+        Asked,
+        Changed,
+        Event,
+        Skipped,
+        Started,
+        Told,
+        Trained,
+        Training,
+    )
 
 ItemIds = Annotated[list[int], Argument(help="Items.", metavar="ID...")]
 
@@ -121,7 +130,7 @@ def resolve_labels(
     print(f"{format_count(len(given), 'item')} settled")
 
 
-def _parse_labels(texts: Sequence[str]) -> dict[int, Any]:
+def _parse_labels(texts: Sequence[str]) -> "dict[int, Label]":
     from labelwise.cli.tell import parse_label
 
     found = {}
@@ -158,12 +167,11 @@ def list_disagreements(
     from labelwise.campaign.export import write_table
 
     project = open_project(campaign)
-    describe = make_item_describer(project)
     found = project.open_record().look(lambda ledger: ledger.disagreements())
     rows = [
         {
             "id": entry.id,
-            "item": describe(entry.id),
+            "item": project.describe_item(entry.id),
             "label": None,
             "votes": [{"by": by, "label": label} for by, label in entry.votes.items()],
         }
@@ -183,7 +191,7 @@ def list_disagreements(
                 f"{format_person(by)}: {escape_text(label, 40)}"
                 for by, label in entry.votes.items()
             )
-            print(f"{entry.id:>8}  {escape_text(describe(entry.id), 60)}  {votes}")
+            print(f"{entry.id:>8}  {escape_text(project.describe_item(entry.id), 60)}  {votes}")
         settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
         print(f"{count}{settle}")
 
@@ -262,7 +270,7 @@ def describe_events(events: "Sequence[Event]") -> Iterator[tuple[float, str]]:
         yield run[-1].at, _describe_labels(run)
 
 
-def _describe_labels(run: Sequence[Any]) -> str:
+def _describe_labels(run: Sequence["Told"]) -> str:
     who = format_person(run[0].by)
     if len(run) == 1:
         words = f"{who} labelled item {run[0].id} {escape_text(run[0].label, 40)}"
@@ -275,20 +283,20 @@ def _describe_labels(run: Sequence[Any]) -> str:
     return f"{words} in {format_duration(sum(seconds))}" if seconds else words
 
 
-def _format_author(event: Any) -> str:
+def _format_author(event: "Started | Changed | Training") -> str:
     """Format " by NAME"; the background process is not named."""
     named = event.by and not event.by.startswith("background process ")
     return f" by {format_person(event.by)}" if named else ""
 
 
-def _describe_change(event: Any) -> str:
+def _describe_change(event: "Changed") -> str:
     changes = ", ".join(
         f"{name}={escape_text(value, 60)}" for name, value in event.settings.items()
     )
     return f"settings changed{_format_author(event)}: {changes}"
 
 
-def _describe_batch(event: Any) -> str:
+def _describe_batch(event: "Asked") -> str:
     count = format_count(len(dict.fromkeys(event.ids + event.validation)), "item")
     words = f"batch {event.batch}: {count} asked for, chosen by {escape_text(event.strategy)}"
     if event.validation:
@@ -296,14 +304,14 @@ def _describe_batch(event: Any) -> str:
     return words + (f", with model {event.model}" if event.model is not None else "")
 
 
-def _describe_model(event: Any) -> str:
+def _describe_model(event: "Trained") -> str:
     from labelwise.campaign.evaluation import ModelEvaluation
 
     found = ModelEvaluation.from_training(event).describe()
     return f"model {event.number} ({format_duration(event.seconds)}): {found}"
 
 
-def _describe_skip(event: Any) -> str:
+def _describe_skip(event: "Skipped") -> str:
     reason = f" ({escape_text(event.reason, 80)})" if event.reason else ""
     return f"{format_person(event.by)} skipped item {event.id}{reason}"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -220,7 +220,7 @@ def _save_picks(picks: Selection, out: Path, checkpoint: str | None) -> None:
         ) from error
 
 
-def _check_needs(strategy: Strategy, given: Mapping[str, Any]) -> None:
+def _check_needs(strategy: Strategy, given: Mapping[str, object]) -> None:
     """Name the missing options if the given files are not enough for a strategy."""
     from labelwise.selection.plan import check_needs
 

@@ -25,6 +25,7 @@ from labelwise.files import write_text
 if TYPE_CHECKING:
     from labelwise.benchmark.protocol import Protocol
     from labelwise.simulate.own_data import OwnData
+    from labelwise.simulate.savings import LabelSaving
 
 _SIMULATE = """Hide the labels you have, replay, and estimate how many labels each strategy saves.
 
@@ -197,15 +198,20 @@ def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None
     print(f"strategies: {', '.join(entry.label for entry in plan.entrants)}", flush=True)
 
 
-def _print_savings(found: Any, plan: "Protocol", seeds: int) -> None:
+def _print_savings(found: "tuple[LabelSaving, ...]", plan: "Protocol", seeds: int) -> None:
     from labelwise.benchmark.report.texts import MetricUnit
-    from labelwise.simulate.savings import describe_conclusion, format_interval, list_caveats
+    from labelwise.simulate.savings import (
+        BASELINE,
+        describe_conclusion,
+        format_interval,
+        list_caveats,
+    )
 
     console = make_table_console()
     if found:
         unit, first = MetricUnit(plan.metric), found[0]
         head = ("strategy", "labels needed", "saved", "95 % interval", f"last {unit.name}")
-        rows = [("random", f"{first.baseline:,.0f}", "", "", unit.format(first.target), "")]
+        rows = [(BASELINE, f"{first.baseline:,.0f}", "", "", unit.format(first.target), "")]
         for entry in found:
             cells = (*entry.cells, format_interval(entry.saved), unit.format(entry.final))
             rows.append((entry.strategy, *cells, entry.verdict.replace("unclear", "no evidence")))

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -254,7 +254,7 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
     return "labelwise label (or labelwise ask --out batch.csv)"
 
 
-def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, Any]:
+def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> dict[str, object]:
     from labelwise.campaign.costs import campaign_cost
     from labelwise.campaign.evaluation import ModelEvaluation, learning_curve
     from labelwise.campaign.folder.missing_items import annotators, closed_items
@@ -296,6 +296,6 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
     }
 
 
-def _score_as_dict(score: "ModelScore") -> dict[str, Any]:
+def _score_as_dict(score: "ModelScore") -> dict[str, object]:
     fields = score._asdict()
     return {"accuracy" if name == "value" else name: value for name, value in fields.items()}

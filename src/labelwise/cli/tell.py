@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from labelwise.campaign.campaign_record import CampaignRecord
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
+    from labelwise.learner import Label
     from labelwise.record.events import Event
     from labelwise.record.ledger import Ledger
 
@@ -57,7 +58,7 @@ class LabelLine:
 
     where: str
     id: int
-    label: Any
+    label: "Label | None"
     by: str = ""
     seconds: float | None = None
     reason: str = ""
@@ -157,7 +158,7 @@ def _check_item(item: int, ledger: "Ledger", known: Container[int], anything: bo
         raise UnknownName(f"the campaign has no item {item}; check the id")
 
 
-def _classify_line(line: LabelLine, new: Sequence[Any], ledger: "Ledger") -> str:
+def _classify_line(line: LabelLine, new: Sequence[object], ledger: "Ledger") -> str:
     if line.label is None:
         return "skipped"
     if not new:
@@ -211,7 +212,7 @@ def read_labels(path: Path, project: "Project") -> tuple[list[LabelLine], int]:
     return lines, blank
 
 
-def parse_label(value: Any) -> Any:
+def parse_label(value: "Label") -> "Label":
     """Convert a text that is a plain integer to one, because a .csv file has only texts."""
     if not isinstance(value, str):
         return value
@@ -220,7 +221,7 @@ def parse_label(value: Any) -> Any:
     return int(text) if whole else text
 
 
-def match_class(label: Any, settings: "Settings") -> Any:
+def match_class(label: "Label", settings: "Settings") -> "Label":
     """Convert a label from a file to the name of a class.
 
     A number in a file is a name too: it could otherwise be mistaken for the position of a class.
@@ -327,7 +328,7 @@ def _parse_annotation(where: str, item: int, annotation: dict[str, Any]) -> Labe
     return LabelLine(where, item, parse_label(value["choices"][0]), str(by), seconds)
 
 
-def _name_user(given: Any) -> str:
+def _name_user(given: object) -> str:
     """Name a Label Studio user, which is a number or an entry with an e-mail address."""
     if isinstance(given, dict):
         return str(given.get("email") or given.get("id") or "")

@@ -242,7 +242,7 @@ def _split_labels(
     return labels[[where[int(item)] for item in shards.ids]], {**rows, "labels": before}
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -18,7 +18,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio.to_thread
 from fastapi import Body, FastAPI
@@ -29,6 +29,7 @@ from starlette.types import Scope
 from labelwise.campaign.folder.items import MANIFEST
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.files import JsonObject
 from labelwise.label_studio.client import LabelStudioClient, read_token
 from labelwise.label_studio.formats import ProjectLayout, make_region, read_layout
 from labelwise.label_studio.sync import find_guesses, make_tasks_path
@@ -39,6 +40,7 @@ from labelwise.label_studio.tasks import (
     TaskFolder,
     TaskIndex,
 )
+from labelwise.learner import Label
 from labelwise.web.background import BackgroundProcess, WorkerReport
 from labelwise.web.errors import add_error_handlers
 from labelwise.web.security import AccessPolicy, AllowedHosts, RequestGuard, check_token, refuse
@@ -102,21 +104,21 @@ class LabelStudioBackend:
                 self._index = (stamp, self.tasks.index_tasks(self._project.items))
             return self._index[1]
 
-    def describe_health(self) -> dict[str, Any]:
+    def describe_health(self) -> JsonObject:
         """Describe the background process, without reading any file."""
         reported = self._get_progress()
         about = {"stage": reported.stage, "error": reported.error}
         shown = {name: words for name, words in about.items() if words}
         return {"status": "UP", "model_class": "labelwise", **shown}
 
-    def check_project(self, given: Any) -> None:
+    def check_project(self, given: object) -> None:
         """Reject calls about another project: its number, also as ``NUMBER.TIME``."""
         number = given.get("id") if isinstance(given, dict) else str(given).partition(".")[0]
         own = self.tasks.facts.project
         if str(number) != str(own):
             raise BadInput(f"this backend is for project {own}, not {str(number)[:20]!r}")
 
-    def handle_event(self, body: dict[str, Any]) -> bool:
+    def handle_event(self, body: JsonObject) -> bool:
         """Start a sync after an event; return False if the event does not matter."""
         if not EVENTS.fullmatch(str(body.get("action"))):
             return False
@@ -127,11 +129,11 @@ class LabelStudioBackend:
         self._send(f"tasks {' '.join(map(str, tasks))}" if few else "look")
         return True
 
-    def predict(self, tasks: Sequence[Any], layout: ProjectLayout | None) -> list[dict[str, Any]]:
+    def predict(self, tasks: Sequence[object], layout: ProjectLayout | None) -> list[JsonObject]:
         """Predict a score for every task, and a label if guesses are shown and there is one."""
         order, index = self.order, self.index
         numbers = [_get_task_number(task) for task in tasks]
-        found: dict[int, tuple[Any, float]] = {}
+        found: dict[int, tuple[Label, float]] = {}
         if self._guesses and layout is not None:
             items = [index.items[number] for number in numbers if number in index.items]
             found = self._record.look(lambda ledger: find_guesses(ledger, items))
@@ -192,22 +194,22 @@ def create_backend_app(
     )
 
 
-RequestBody = Annotated[dict[str, Any], Body()]
+RequestBody = Annotated[JsonObject, Body()]
 
 
 def _add_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
     @app.get("/")
     @app.get("/health")
-    async def get_health() -> dict[str, Any]:
+    async def get_health() -> JsonObject:
         return backend.describe_health()
 
     @app.post("/setup")
-    def set_up(body: RequestBody) -> dict[str, Any]:
+    def set_up(body: RequestBody) -> JsonObject:
         backend.check_project(body.get("project"))
         return {"model_version": backend.order.version}
 
     @app.post("/predict")
-    def predict(body: RequestBody) -> dict[str, Any]:
+    def predict(body: RequestBody) -> JsonObject:
         tasks = body.get("tasks")
         if not isinstance(tasks, list):
             raise BadInput("tasks must be a list of tasks, each with its id")
@@ -217,16 +219,16 @@ def _add_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
         return {"results": answers, "model_version": backend.order.version}
 
     @app.post("/webhook")
-    def receive_event(body: RequestBody) -> dict[str, Any]:
+    def receive_event(body: RequestBody) -> JsonObject:
         return {"status": "taken" if backend.handle_event(body) else "ignored"}
 
     @app.post("/train")
-    def start_training(body: RequestBody) -> dict[str, Any]:
+    def start_training(body: RequestBody) -> JsonObject:
         backend.handle_event({**body, "action": "START_TRAINING"})
         return {"status": "taken"}
 
     @app.get("/versions")
-    def list_versions() -> dict[str, Any]:
+    def list_versions() -> JsonObject:
         order = backend.order
         names = [f"{VERSION_PREFIX}{number}" for number in range(order.number, 0, -1)]
         return {"versions": names, "model_version": order.version}
@@ -269,7 +271,7 @@ def find_password(header: str) -> str:
     return pair.partition(":")[2]
 
 
-def _read_given_layout(config: Any) -> ProjectLayout | None:
+def _read_given_layout(config: object) -> ProjectLayout | None:
     """Read the layout in a request; without one there are no guesses."""
     try:
         return read_layout(config) if isinstance(config, str) and config else None
@@ -277,14 +279,14 @@ def _read_given_layout(config: Any) -> ProjectLayout | None:
         return None
 
 
-def _get_task_number(task: Any) -> int:
+def _get_task_number(task: object) -> int:
     number = task.get("id") if isinstance(task, dict) else None
     if isinstance(number, bool) or not isinstance(number, int):
         raise BadInput("every task must have its number as id")
     return number
 
 
-def _list_event_tasks(body: dict[str, Any]) -> list[int]:
+def _list_event_tasks(body: JsonObject) -> list[int]:
     """List the tasks of an event; a deletion does not name them."""
     found: dict[int, None] = {}
     annotations = body.get("annotation")
@@ -319,7 +321,7 @@ def connect_backend(
         ``"connected"`` or ``"connected again"``.
     """
     address = address.rstrip("/")
-    body: dict[str, Any] = {"url": address, "project": project, "title": "labelwise"}
+    body: JsonObject = {"url": address, "project": project, "title": "labelwise"}
     if token is not None:
         body |= {"auth_method": "BASIC_AUTH", "basic_auth_user": USER, "basic_auth_pass": token}
     found = client.request("GET", "/api/ml", project=project)

@@ -28,6 +28,7 @@ from labelwise.errors import (
     UnknownName,
     first_line,
 )
+from labelwise.files import JsonObject
 
 try:
     import httpx
@@ -99,7 +100,13 @@ class LabelStudioClient:
             )
 
     def request(
-        self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT, **query: Any
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        timeout: float = TIMEOUT,
+        **query: object,
     ) -> Any:
         """Call the API and return the JSON answer; calls that only read are retried."""
         address = self.url + path + (f"?{urlencode(query, doseq=True)}" if query else "")
@@ -122,7 +129,7 @@ class LabelStudioClient:
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def read_project(self, number: int) -> dict[str, Any]:
+    def read_project(self, number: int) -> JsonObject:
         """Read the settings of a project."""
         try:
             found = self.request("GET", f"/api/projects/{number}/")
@@ -186,7 +193,7 @@ class LabelStudioClient:
         return {str(name): int(count) for name, count in dict(found or {}).items()}
 
     def add_predictions(
-        self, project: int, predictions: Sequence[Mapping[str, Any]], *, per_call: int = 5000
+        self, project: int, predictions: Sequence[JsonObject], *, per_call: int = 5000
     ) -> None:
         """Write predictions, thousands in a call."""
         path = f"/api/projects/{project}/import/predictions"
@@ -284,7 +291,7 @@ class LabelStudioClient:
         except ValueError:
             raise self._make_unknown_server_error() from None
 
-    def _check_list(self, found: Any) -> list[Any]:
+    def _check_list(self, found: object) -> list[Any]:
         if not isinstance(found, list):
             raise self._make_unknown_server_error()
         return found

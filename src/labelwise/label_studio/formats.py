@@ -8,10 +8,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from xml.etree import ElementTree
 
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
+from labelwise.learner import Label
 
 KINDS = {"Image": "images", "Text": "texts"}
 """Tags that show an item, and the kind of campaign for each."""
@@ -143,7 +144,7 @@ class TaskVotes:
 
 
 def read_annotations(
-    annotations: Iterable[Mapping[str, Any]], layout: ProjectLayout, people: Mapping[int, str]
+    annotations: Iterable[JsonObject], layout: ProjectLayout, people: Mapping[int, str]
 ) -> TaskVotes:
     """Reduce the annotations of a task to the last vote of each annotator and the last skip.
 
@@ -180,7 +181,7 @@ def read_annotations(
     return TaskVotes(votes, skip, dict(unread))
 
 
-def name_annotator(given: Any, people: Mapping[int, str]) -> str:
+def name_annotator(given: object, people: Mapping[int, str]) -> str:
     """Name the annotator of an annotation.
 
     Example:
@@ -197,21 +198,22 @@ def name_annotator(given: Any, people: Mapping[int, str]) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:200]
 
 
-def _get_sort_key(annotation: Mapping[str, Any]) -> tuple[str, int]:
+def _get_sort_key(annotation: JsonObject) -> tuple[str, int]:
     """Get the time and number of an annotation; all times have one format and sort as texts."""
     at = annotation.get("updated_at") or annotation.get("created_at") or ""
     number = annotation.get("id")
     return str(at), number if isinstance(number, int) else 0
 
 
-def _read_seconds(value: Any) -> float | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) and value >= 0 else None
+def _read_seconds(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None
 
 
-def _read_label(result: Any, layout: ProjectLayout) -> tuple[str | None, str]:
+def _read_label(result: object, layout: ProjectLayout) -> tuple[str | None, str]:
     """Read the label of an annotation; without one, None and the reason."""
-    chosen: list[Any] = []
+    chosen: list[object] = []
     for part in result if isinstance(result, list) else ():
         if isinstance(part, Mapping) and part.get("from_name") == layout.control:
             value = part.get("value")
@@ -231,8 +233,8 @@ def make_prediction(
     score: float,
     version: str,
     layout: ProjectLayout,
-    guess: tuple[Any, float] | None = None,
-) -> dict[str, Any]:
+    guess: tuple[Label, float] | None = None,
+) -> JsonObject:
     """Make a prediction for Label Studio.
 
     The queue serves the lowest score first. Without a guess the result is empty, and annotators
@@ -249,7 +251,7 @@ def make_prediction(
     return {"task": task, "result": result, "score": score, "model_version": version}
 
 
-def make_region(layout: ProjectLayout, label: Any, confidence: float) -> dict[str, Any]:
+def make_region(layout: ProjectLayout, label: Label, confidence: float) -> JsonObject:
     """Make the part of a prediction that shows a label and its confidence."""
     return {
         "from_name": layout.control,

@@ -8,15 +8,15 @@ changes nothing, and after an interruption it continues.
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.campaign.project import SUFFIX, Project
 from labelwise.campaign.runner import CampaignRunner
 from labelwise.errors import BadInput, Conflict, LabelwiseWarning
+from labelwise.files import JsonObject
 from labelwise.label_studio.client import BULK_TIMEOUT, LabelStudioClient
 from labelwise.label_studio.formats import (
     ProjectLayout,
@@ -34,6 +34,7 @@ from labelwise.label_studio.tasks import (
     lock_tasks,
 )
 from labelwise.label_studio.votes import ImportedVotes, import_votes, remove_items
+from labelwise.learner import Label
 from labelwise.pool.blocks import Progress
 from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
@@ -195,7 +196,7 @@ class _SyncRun:
 
     client: LabelStudioClient
     options: SyncOptions
-    server: Mapping[str, Any]  # the project as the server describes it
+    server: JsonObject  # the project as the server describes it
     layout: ProjectLayout
     tasks: TaskFolder
     result: SyncResult
@@ -252,7 +253,7 @@ class _SyncRun:
         now = record.settings
         classes = now.classes or ()
         known = {str(name) for name in classes}
-        wanted: dict[str, Any] = {
+        wanted: JsonObject = {
             "classes": (*classes, *(name for name in self.layout.classes if name not in known)),
             "overlap": count_annotators_per_task(self.server),
             "strategy": self.options.strategy or now.strategy,
@@ -371,7 +372,7 @@ def _run_steps(runner: CampaignRunner, result: SyncResult) -> None:
         result.failure = error
 
 
-def find_guesses(ledger: Ledger, items: Sequence[int]) -> dict[int, tuple[Any, float]]:
+def find_guesses(ledger: Ledger, items: Sequence[int]) -> dict[int, tuple[Label, float]]:
     """Find the model's prediction and confidence for items when they were picked."""
     found = {}
     for item in items:
@@ -383,7 +384,7 @@ def find_guesses(ledger: Ledger, items: Sequence[int]) -> dict[int, tuple[Any, f
     return found
 
 
-def count_annotators_per_task(server: Mapping[str, Any]) -> int:
+def count_annotators_per_task(server: JsonObject) -> int:
     """Read how many annotators a project wants for each task.
 
     >>> count_annotators_per_task({"maximum_annotations": 3, "overlap_cohort_percentage": 100})

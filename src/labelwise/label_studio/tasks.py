@@ -25,10 +25,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.files import lock_file, read_json, write_atomically, write_json
+from labelwise.files import JsonObject, lock_file, read_json, write_atomically, write_json
 from labelwise.label_studio.client import LabelStudioClient
 from labelwise.pool.blocks import Progress
 
@@ -167,7 +167,7 @@ class TaskFolder:
     def add_tasks(
         self,
         client: LabelStudioClient,
-        new: Sequence[Mapping[str, Any]],
+        new: Sequence[JsonObject],
         *,
         skip_broken: bool = False,
         progress: Progress | None = None,
@@ -214,7 +214,7 @@ class TaskFolder:
     def _add_images(
         self,
         client: LabelStudioClient,
-        tasks: Mapping[int, Mapping[str, Any]],
+        tasks: Mapping[int, JsonObject],
         progress: Progress | None,
     ) -> dict[int, str]:
         broken: dict[int, str] = {}
@@ -242,9 +242,7 @@ class TaskFolder:
                 raise
         return broken
 
-    def _add_texts(
-        self, tasks: Mapping[int, Mapping[str, Any]], skip_broken: bool
-    ) -> dict[int, str]:
+    def _add_texts(self, tasks: Mapping[int, JsonObject], skip_broken: bool) -> dict[int, str]:
         broken, lines = {}, []
         for number, task in tasks.items():
             try:
@@ -303,7 +301,7 @@ def find_image_suffix(body: bytes) -> str:
     raise BadInput("it is not an image (.png, .jpg, .gif, .bmp, .tif or .webp)")
 
 
-def _get_value(task: Mapping[str, Any], name: str) -> str:
+def _get_value(task: JsonObject, name: str) -> str:
     data = task.get("data")
     value = data.get(name) if isinstance(data, Mapping) else None
     if value is None:

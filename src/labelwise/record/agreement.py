@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -177,7 +177,9 @@ def _count_pairs(shared: Shared) -> dict[tuple[str, str], Counter[tuple[Label, L
     return tables
 
 
-def _estimate_agreement(shared: Shared, tables: dict[tuple[str, str], Counter[Any]]) -> _Estimate:
+def _estimate_agreement(
+    shared: Shared, tables: dict[tuple[str, str], Counter[tuple[Label, Label]]]
+) -> _Estimate:
     """Cohen's kappa for two annotators, Fleiss' for more."""
     if not shared:
         return _Estimate("cohen", None, None, None)

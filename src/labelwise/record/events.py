@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from labelwise.errors import BadInput, StorageFailed
+from labelwise.files import JsonObject
 from labelwise.learner import Label as Label
 
 FORMAT = 1
 """Format number that this version writes."""
 
-Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+Upgrade = Callable[[JsonObject], JsonObject]
 
 UPGRADES: dict[int, Upgrade] = {}
 """By old format number: converts an event's JSON to the next format."""
@@ -29,7 +30,7 @@ class Started:
     """The campaign began with a pool of ``items`` items."""
 
     at: float
-    settings: dict[str, Any]
+    settings: JsonObject
     items: int
     by: str = ""
 
@@ -39,7 +40,7 @@ class Changed:
     """Settings changed; ``settings`` holds only the changed ones."""
 
     at: float
-    settings: dict[str, Any]
+    settings: JsonObject
     by: str = ""
 
 
@@ -77,11 +78,11 @@ class Asked:
     scores: tuple[float, ...] | None = None
     strategy: str = ""
     seed: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     model: int | None = None
     validation: tuple[int, ...] = ()
     guesses: tuple[tuple[Label, float], ...] | None = None
-    info: dict[str, Any] = field(default_factory=dict)
+    info: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ class Trained:
     number: int
     labels: int
     seconds: float
-    metrics: dict[str, Any]
+    metrics: JsonObject
     checkpoint: str | None = None
     seed: int = 0
 
@@ -227,7 +228,7 @@ def kind_of(event: Event) -> str:
     return _NAMES[type(event)]
 
 
-def event_to_json(event: Event) -> dict[str, Any]:
+def event_to_json(event: Event) -> JsonObject:
     """Convert an event to the JSON object that the record stores.
 
     Raises:
@@ -240,7 +241,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
     kind = type(event)
     if kind not in _NAMES:
         raise BadInput(f"a record holds events; got {kind.__name__}")
-    result: dict[str, Any] = {"kind": _NAMES[kind], "format": FORMAT}
+    result: JsonObject = {"kind": _NAMES[kind], "format": FORMAT}
     for name in _FIELDS[kind]:
         value = getattr(event, name)
         expected, words = _FIELD_TYPES[name]
@@ -313,7 +314,7 @@ def decode_event(text: str) -> Event:
     return event_from_json(value)
 
 
-def _upgrade_format(entries: dict[str, Any], upgrades: Mapping[int, Upgrade]) -> dict[str, Any]:
+def _upgrade_format(entries: JsonObject, upgrades: Mapping[int, Upgrade]) -> JsonObject:
     """Convert an event's JSON to the current format, one format at a time."""
     number = entries.get("format")
     if type(number) is not int:

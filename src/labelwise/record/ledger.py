@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from dataclasses import dataclass
 from typing import Any
 
+from labelwise.files import JsonObject
 from labelwise.record.events import (
     Added,
     Asked,
@@ -181,7 +182,7 @@ class Ledger(ItemVotes):
     def __init__(self) -> None:
         super().__init__()
         self.length = 0
-        self.settings: dict[str, Any] = {}
+        self.settings: JsonObject = {}
         self.overlap = 1
         self.items = 0
         self.batches: list[Batch] = []
@@ -269,14 +270,14 @@ class Ledger(ItemVotes):
     def _apply_changed(self, event: Changed) -> None:
         self._change_settings({**self.settings, **event.settings})
 
-    def _change_settings(self, settings: dict[str, Any]) -> None:
+    def _change_settings(self, settings: JsonObject) -> None:
         before = (self.overlap, self._regression)
         self.use_settings(settings)
         if (self.overlap, self._regression) != before:
             for id in {**self.waiting.positions, **self.votes}:
                 self._update_item(id)
 
-    def use_settings(self, settings: dict[str, Any]) -> None:
+    def use_settings(self, settings: JsonObject) -> None:
         """Store the settings; the ledger itself uses two of them."""
         self.settings = settings
         self.overlap = int(settings.get("overlap", 1))

@@ -16,6 +16,7 @@ from dataclasses import astuple
 from typing import Any
 
 from labelwise.errors import StorageFailed
+from labelwise.files import JsonObject
 from labelwise.record.events import Asked, event_from_json, event_to_json
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
@@ -116,7 +117,7 @@ def decode_ledger(body: bytes) -> Ledger:
         ValueError, KeyError, TypeError, AttributeError, zlib.error, StorageFailed: if the bytes
             have another format or are damaged.
     """
-    content: dict[str, Any] = json.loads(zlib.decompress(body))
+    content: JsonObject = json.loads(zlib.decompress(body))
     if content["format"] != FORMAT:
         raise ValueError(f"the snapshot has format {content['format']}, not {FORMAT}")
     ledger = Ledger()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi import Path as InPath
@@ -21,6 +21,7 @@ from starlette.responses import Response
 from labelwise.campaign import operations
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import JsonObject
 from labelwise.record.events import Event
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
@@ -62,7 +63,7 @@ _ERRORS = {
 }
 
 
-def _describe_errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+def _describe_errors(*codes: int) -> dict[int | str, JsonObject]:
     return {code: {"model": bodies.Error, "description": _ERRORS[code]} for code in codes}
 
 

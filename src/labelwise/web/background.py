@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from labelwise.errors import LabelwiseWarning
 
@@ -186,7 +186,7 @@ def connect_to_server() -> tuple[Callable[..., None], "queue.Queue[WorkerOrder]"
     if hasattr(os, "nice"):
         os.nice(10)  # the server has priority
 
-    def report(**fields: Any) -> None:
+    def report(**fields: object) -> None:
         output.write(json.dumps(fields) + "\n")
         output.flush()
 

@@ -1,13 +1,11 @@
 """State shared by all handlers: the campaign, its leases and the background process."""
 
 import asyncio
-import json
 import secrets
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
@@ -59,7 +57,7 @@ class CampaignSite:
         self.boot = secrets.token_hex(4)
         self._next_search = 0.0
         self._state: bodies.State | None = None  # this and the forecast: under the record's lock
-        self._forecast: tuple[Any, bodies.ForecastState] | None = None
+        self._forecast: tuple[object, bodies.ForecastState] | None = None
 
     def start(self) -> None:
         """Start the background process."""
@@ -131,7 +129,9 @@ class CampaignSite:
             answer: Gives the events of the answers, or raises.
         """
 
-        def decide(ledger: Ledger, now: float) -> tuple[list[Event], tuple[int, list[Any]]]:
+        def decide(
+            ledger: Ledger, now: float
+        ) -> tuple[list[Event], tuple[int, list[views.ItemPlace]]]:
             settings = self.record.settings_of(ledger)
             events = [*answer(ledger, settings, now)]
             leases, leased = self.leases.lease_items(
@@ -180,22 +180,11 @@ class CampaignSite:
         events = self.record.storage.read(self.record.name)
         ledger = replay(events)
         labels = resolve_labels(ledger, self.record.settings_of(ledger))
-        rows = export.label_rows(ledger, labels, events, self._describe_item)
+        rows = export.label_rows(ledger, labels, events, self.project.describe_item)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"labels.{format}"
             export.write_table(path, export.COLUMNS, rows, spreadsheet=spreadsheet)
             return path.read_bytes()
-
-    def _describe_item(self, item: int) -> str:
-        """An item as text; empty if it has been removed since it was labelled."""
-        try:
-            about = self.project.items.describe(item)
-        except LookupError:
-            return ""
-        for key in ("text", "name"):
-            if key in about:
-                return str(about[key])
-        return json.dumps(about.get("columns", {}), ensure_ascii=False)
 
 
 def _log_missing(gone: Collection[int]) -> None:

@@ -18,6 +18,7 @@ from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
+from labelwise.learner import Label
 from labelwise.record.events import Asked, Event, kind_of
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import AnnotatorWork
@@ -112,7 +113,7 @@ def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]
     """
     if settings.regression:
         return []
-    classes: Sequence[Any] = settings.classes or ()
+    classes: Sequence[Label] = settings.classes or ()
     if settings.classes is None:
         classes = sorted(set(ledger.labels.values()), key=str)[:50]
     names = [str(value) for value in classes]
