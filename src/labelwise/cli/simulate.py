@@ -200,12 +200,8 @@ def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None
 
 def _print_savings(found: "tuple[LabelSaving, ...]", plan: "Protocol", seeds: int) -> None:
     from labelwise.benchmark.report.texts import MetricUnit
-    from labelwise.simulate.savings import (
-        BASELINE,
-        describe_conclusion,
-        format_interval,
-        list_caveats,
-    )
+    from labelwise.rounds.default_strategies import BASELINE
+    from labelwise.simulate.savings import describe_conclusion, format_interval, list_caveats
 
     console = make_table_console()
     if found:
