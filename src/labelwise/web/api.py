@@ -211,7 +211,7 @@ def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Items:
     accepted = site.accept_answers(by, (), body.count, lambda ledger, settings, now: ())
     if accepted.items:
         return bodies.Items(items=accepted.items)
-    held = site.desk.look(lambda ledger: views.count_held(ledger, by.name, time.time()))
+    held = site.record.look(lambda ledger: views.count_held(ledger, by.name, time.time()))
     return bodies.Items(items=[], held=held)
 
 

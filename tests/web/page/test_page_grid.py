@@ -66,8 +66,8 @@ def test_an_open_grid_leaves_items_to_others(make, visit):
     labelling = make(20, batch=20)
     page = open_grid(labelling, visit)
     assert len(ids(page)) >= 8
-    with labelling.desk() as desk:
-        assert len(desk.lend("Bob", 20)) >= 8
+    with labelling.open_record() as record:
+        assert len(record.lend("Bob", 20)) >= 8
 
 
 def test_a_class_without_a_selection_labels_nothing(make, visit):
