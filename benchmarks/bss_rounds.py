@@ -17,8 +17,9 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from labelwise.kernels.linear.bss import budget_gamma
 from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
-from labelwise.kernels.linear.leverage import read_features, whiten
+from labelwise.kernels.linear.leverage import whiten
 from labelwise.pool.blocks import LocalShards
+from labelwise.pool.rows import read_features
 
 N, SIZES, OUR_ROUNDS, SEED = 50_000, ((128, 40), (512, 12)), 400, 0
 

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 import labelwise
-from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.distance.farthest import nearest_distances
 from labelwise.kernels.distance.farthest import squared_norms as norms_of
 from labelwise.kernels.linear import leverage, lewis
@@ -38,10 +38,9 @@ from labelwise.kernels.sparse import greedy_ahead, iht
 from labelwise.kernels.sparse.greedy import GainRule
 from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import ObjectiveTerms, pose_problem
-from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.device_blocks import COPIERS, move_to_device
+from labelwise.pool.blocks import LocalShards, Shard, open_shards
 from labelwise.pool.representations import open_sources
-from labelwise.pool.shards import open_shards
+from labelwise.pool.sources.device_blocks import COPIERS, move_to_device
 
 warnings.simplefilter("ignore")
 N, D, K, BATCH, CENTRES, REPEATS, CALLS, SEED = (47_000, 512, 10, 3_000, 256, 7, 5, 0)
@@ -248,13 +247,12 @@ class Iteration:
             iht.SparsePoint(*state[:3]), iht.SparsePoint(*state[3:6]), state[6]
         )
         residual = between.image - constants[0]
-        given = (shard, self.problem, between, residual, True, self.place)
+        given = (shard, self.problem, between, residual, self.place)
         return state, (iht.find_gradient(*given)[1],)
 
     def iterations(self) -> Callable[[], Any]:
         """Ten whole iterations."""
-        rules = iht.ThresholdingRules()
-        step = partial(iht._iterate, self.shards, self.problem, rules, self.place)
+        step = partial(iht._iterate, self.shards, self.problem, 1, self.place)
         scan, state = Scan(step, 1), iht._empty_state(self.problem, self.place)
         constants = (self.target, self.target.sum())
         return lambda: scan(constants, state, rounds=iht.REPLAYED)

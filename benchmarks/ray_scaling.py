@@ -35,7 +35,7 @@ import numpy as np
 from one_run import circumstances, write_line
 from workloads import Workload, blocks
 
-from labelwise.pool.shards import BLOCK_BYTES
+from labelwise.pool.blocks import BLOCK_BYTES
 
 COLUMNS, CLASSES, BUDGET = 64, 10, 1_000
 SIZES = (62_500, 250_000, 1_000_000)
@@ -190,7 +190,7 @@ def look(shard: Any) -> None:
 
 def processor_seconds(actors: Any) -> float:
     """Processor time of all actors since they were started."""
-    from labelwise.pool.part_worker import unpack_answer
+    from labelwise.pool.parts import unpack_answer
 
     ask = actors.dumps((time.process_time, ()))
     sent = [actors.send(number, "run", ask) for number in range(len(actors))]

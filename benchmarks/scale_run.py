@@ -143,7 +143,7 @@ class Reads:
         from labelwise.kernels.distance import farthest
         from labelwise.kernels.distance import kmeans_plus_plus as seeding
         from labelwise.pool.blocks import LocalShards
-        from labelwise.pool.sources import NpySource
+        from labelwise.pool.sources.source import NpySource
 
         read, take = NpySource.read, NpySource.take
         NpySource.read = lambda source, *ends: self._reading(source, read, *ends)

@@ -153,8 +153,8 @@ def mapped(path: str) -> Any:
 def leverage(path: str) -> None:
     """Leverage scores over the blocks that `labelwise.select` reads a file by."""
     from labelwise.kernels.linear.leverage import leverage_scores
+    from labelwise.pool.blocks import open_shards
     from labelwise.pool.representations import open_sources
-    from labelwise.pool.shards import open_shards
 
     shards, _ = open_shards(open_sources({"features": path}))
     leverage_scores(shards)

@@ -4,7 +4,7 @@ Rows (features, probabilities, ...) may live in any array library and on any dev
 picks and everything of size ``(n,)`` that decides a pick are NumPy arrays on the host.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import array_api_compat
@@ -18,9 +18,10 @@ Array = Any
 
 HostArray = NDArray[Any]
 """A NumPy array of any dtype."""
-
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Positions = NDArray[np.integer[Any] | np.bool_]
+"""Positions of rows, or a mask of them, on the host."""
 
 
 def namespace(*arrays: Array) -> Any:
@@ -50,14 +51,14 @@ def is_array(value: object) -> bool:
     return bool(array_api_compat.is_array_api_obj(value))
 
 
-def to_numpy(array: Array) -> NDArray[Any]:
+def to_numpy(array: Array) -> HostArray:
     """The same values as a NumPy array on the host (no copy where none is needed)."""
     if array_api_compat.is_torch_array(array):
         return np.asarray(array.detach().cpu())
     return np.asarray(array)
 
 
-def like(values: Any, other: Array, *, dtype: Any = None) -> Array:
+def like(values: Array, other: Array, *, dtype: object = None) -> Array:
     """Bring host ``values`` to the library and device of ``other``, in ``dtype`` if given."""
     xp = namespace(other)
     return xp.asarray(values, dtype=dtype, device=device(other))
@@ -107,14 +108,14 @@ def precision(rows: Array) -> float:
     return float(xp.finfo(rows.dtype).eps)
 
 
-def take(array: Array, positions: NDArray[Any]) -> Array:
+def take(array: Array, positions: Positions) -> Array:
     """The rows at ``positions`` (host integers or a host boolean mask), in that order."""
     if isinstance(array, np.ndarray):
         return array[positions]
     return array[like(np.ascontiguousarray(positions), array)]
 
 
-def put(array: Array, positions: NDArray[Any], values: Any) -> None:
+def put(array: Array, positions: Positions, values: Array | float) -> None:
     """Overwrite the rows at ``positions`` (host integers) in place."""
     array[positions if isinstance(array, np.ndarray) else like(positions, array)] = values
 
@@ -157,12 +158,12 @@ def row_products(rows: Array, points: Array) -> Array:
     more than it saves, and on a busy machine a hundred times more.
     """
     n, m = len(rows), len(points)
+    if n < _FLAT <= m and isinstance(rows, np.ndarray):  # BLAS does the transposed product faster
+        return np.ascontiguousarray(row_products(points, rows).T)
     if not _is_small(rows, points):
         return _matmul(rows, points)
     if min(n, m) == 1:
         return np.vecdot(rows[:, None, :], points[None, :, :])
-    if n < _FLAT <= m:  # the transposed product takes half the time
-        return np.ascontiguousarray(row_products(points, rows).T)
     out = np.empty((n, m), dtype=np.result_type(rows, points))
     for some, others, tile in _tiles(rows, points):
         out[some, others] = tile
@@ -240,7 +241,7 @@ def squared_distances(rows: Array, points: Array) -> Array:
     return xp.clip(distances, 0, None, out=distances)
 
 
-def largest(scores: NDArray[Any], count: int, ids: Ids) -> NDArray[np.intp]:
+def largest(scores: HostArray, count: int, ids: Ids) -> NDArray[np.intp]:
     """Positions of the ``count`` largest scores, largest first, equal scores by smaller id.
 
     Args:
@@ -259,7 +260,7 @@ def largest(scores: NDArray[Any], count: int, ids: Ids) -> NDArray[np.intp]:
     return chosen[np.lexsort((ids[chosen], -scores[chosen]))]
 
 
-def comparable(scores: Any) -> Floats:
+def comparable(scores: Array) -> Floats:
     """Scores as float64, rounded to 9 digits (30 bits), so that equal rows tie.
 
     The same row gives scores that differ in the last bits from one array library, block split
@@ -275,39 +276,29 @@ _WORD = 2**64 - 1
 _SCRAMBLE = tuple(np.uint64(word) for word in (30, _FIRST, 27, _SECOND, 31))
 
 
-def _scramble(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser, in place."""
-    high, first, middle, second, low = _SCRAMBLE
-    words ^= words >> high
-    words *= first
-    words ^= words >> middle
-    words *= second
-    words ^= words >> low
-    return words
+def row_noise(seed: int, ids: Ids, *stream: int) -> Floats:
+    """Uniform noise in (0, 1), one number per item: a function of (seed, stream, id) alone.
 
-
-def _noise_key(words: Iterable[int], key: int = 0) -> int:
-    """Hash words such as a seed and a stream to a 64-bit key, starting from ``key``."""
-    for word in words:
+    It depends neither on the order nor on the split of the items, nor on the array library. Two
+    rounds of SplitMix64, keyed by a SplitMix64 hash of the seed and the stream.
+    """
+    key, keys = 0, []
+    for word in (seed, *stream, 1):
+        keys.append(key)
         key = (key + int(word) + _GOLDEN) & _WORD
         key = ((key ^ (key >> 30)) * _FIRST) & _WORD
         key = ((key ^ (key >> 27)) * _SECOND) & _WORD
         key ^= key >> 31
-    return key
-
-
-def row_noise(seed: int, ids: Ids, *stream: int) -> Floats:
-    """Uniform noise in (0, 1), one number per item: a function of (seed, stream, id) alone.
-
-    It depends neither on the order nor on the split of the items, nor on the array library.
-    """
     words = np.asarray(ids).astype(np.uint64)
     words *= np.uint64(_GOLDEN)
-    key = _noise_key((seed, *stream))
-    words += np.uint64(key)
-    _scramble(words)
-    words += np.uint64(_noise_key((1,), key))
-    _scramble(words)
+    high, first, middle, second, low = _SCRAMBLE
+    for one in (keys[-1], key):
+        words += np.uint64(one)
+        words ^= words >> high
+        words *= first
+        words ^= words >> middle
+        words *= second
+        words ^= words >> low
     words >>= np.uint64(12)
     noise = words.astype(np.float64)
     noise += 0.5

@@ -16,7 +16,9 @@ from labelwise.arrays import is_array, to_numpy
 from labelwise.errors import BadInput
 
 PathLike = TypeVar("PathLike", str, Path)
-JsonObject = dict[str, Any]
+Json = Any
+"""A value that JSON can hold."""
+JsonObject = dict[str, Json]
 """A JSON object, as it is read from a file or a response."""
 
 
@@ -67,14 +69,14 @@ def write_text(path: str | Path, text: str, *, durable: bool = False) -> None:
 
 
 def write_json(
-    path: str | Path, value: Any, *, indent: int | None = None, durable: bool = False
+    path: str | Path, value: object, *, indent: int | None = None, durable: bool = False
 ) -> None:
     """Write a JSON file atomically; see `to_json` for values that JSON does not have."""
     text = json.dumps(to_json(value), ensure_ascii=False, indent=indent, allow_nan=False)
     write_text(path, text + "\n", durable=durable)
 
 
-def read_json(path: str | Path) -> dict[str, Any]:
+def read_json(path: str | Path) -> JsonObject:
     """Read a JSON file that holds an object.
 
     Raises:
@@ -89,7 +91,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def to_json(value: Any, *, non_finite: Callable[[float], str | None] = str) -> Any:
+def to_json(value: object, *, non_finite: Callable[[float], str | None] = str) -> Json:
     """Convert a value to what strict JSON can hold.
 
     Arrays become lists. Other objects become their ``str``.
@@ -102,6 +104,8 @@ def to_json(value: Any, *, non_finite: Callable[[float], str | None] = str) -> A
         >>> to_json({"gamma": np.inf, "ranks": np.array([3, 4]), "loss": (0.5, np.nan)})
         {'gamma': 'inf', 'ranks': [3, 4], 'loss': [0.5, 'nan']}
     """
+    if value is None or isinstance(value, bool | int | str):
+        return value
     if isinstance(value, Mapping):
         return {str(name): to_json(entry, non_finite=non_finite) for name, entry in value.items()}
     if isinstance(value, np.generic):
@@ -112,7 +116,7 @@ def to_json(value: Any, *, non_finite: Callable[[float], str | None] = str) -> A
         return [to_json(entry, non_finite=non_finite) for entry in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else non_finite(value)
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+    return value if isinstance(value, bool | int | str) else str(value)
 
 
 @contextmanager

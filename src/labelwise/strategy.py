@@ -18,17 +18,25 @@ pick.
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from labelwise.arrays import Array, Floats, Ids
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import Json
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
+from labelwise.pool.sources.source import Values
 
 S = TypeVar("S", bound="Strategy")
+Options = Mapping[str, Any]
+"""Options of a strategy by name."""
+Plan = Any
+"""Global facts of a greedy strategy; only the strategy knows their type."""
+BlockState = Any
+"""State of a greedy strategy for some rows: its own NamedTuple of arrays with first axis n."""
 
 
 class Choice(NamedTuple):
@@ -38,7 +46,7 @@ class Choice(NamedTuple):
     weights: Floats | None = None
     counts: Ids | None = None
     scores: Floats | None = None
-    info: Mapping[str, Any] = {}
+    info: Mapping[str, Json] = {}
 
 
 class Job(NamedTuple):
@@ -56,7 +64,7 @@ class Job(NamedTuple):
     items: int
     budget: int
     shapes: Mapping[str, tuple[tuple[int, ...], ...]]
-    options: Mapping[str, Any]
+    options: Options
     block_bytes: int = 64 << 20
     labelled: int = 0
 
@@ -109,9 +117,9 @@ class PastBatch(NamedTuple):
     """An earlier batch, as the record or the benchmark holds it."""
 
     strategy: str
-    options: Mapping[str, Any]
+    options: Options
     ids: tuple[int, ...]
-    info: Mapping[str, Any]
+    info: Mapping[str, Json]
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,7 @@ class History:
             models that were not trained on them; None if the learner does not cross-validate.
     """
 
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     trained: bool = False
     batches: tuple[PastBatch, ...] = ()
     labelled: tuple[int, ...] = ()
@@ -160,7 +168,7 @@ class PickFacts:
     score: float | None = None
     weight: float | None = None
     confidence: float | None = None
-    info: Mapping[str, Any] = field(default_factory=dict)
+    info: Mapping[str, Json] = field(default_factory=dict)
 
     def describe_doubt(self) -> str:
         """The model's confidence in parentheses, or nothing where the model is sure."""
@@ -216,20 +224,22 @@ class Strategy(ABC):
     good_for: str
     reference: str
     cost: Callable[[Job], Cost] | None = None
-    check: Callable[[Job], None] = field(default=lambda job: None)
-    adapt: Callable[[History], dict[str, Any]] = field(default=lambda history: {})
+    check: Callable[[Job], None] | None = None
+    adapt: Callable[[History], Options] = field(default=lambda history: {})
     repeats_batches: bool = False
     explain: str | Callable[[PickFacts], str] = ""
 
+    main_name: ClassVar[str]
+
     @property
-    @abstractmethod
     def main(self) -> Callable[..., Any]:
         """The function whose keyword-only parameters are the options."""
+        return getattr(self, self.main_name)  # type: ignore[no-any-return]
 
     @property
     def options(self) -> dict[str, Any]:
         """The options with their current values."""
-        parameters = inspect.signature(self.main).parameters.values()
+        parameters = inspect.signature(getattr(self, self.main_name)).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     @property
@@ -237,17 +247,26 @@ class Strategy(ABC):
         """The sets of representations it can read, the preferred one first."""
         return (self.needs, *self.or_needs)
 
-    def match_needs(self, given: Collection[str]) -> tuple[str, ...]:
+    def match_needs(self, given: Values) -> tuple[str, ...]:
         """The first set of representations it can read that is given.
 
         Raises:
-            BadInput: none is; the message names what is needed.
+            BadInput: none is, or one is a list that it cannot read.
         """
         for names in (self.needs, *self.or_needs):
             if all(name in given for name in names):
-                return names
-        needed = ", or ".join(" and ".join(names) for names in self.input_sets)
-        raise BadInput(f"{self.name} needs {needed}; got {' and '.join(given) or 'none'}")
+                break
+        else:
+            needed = ", or ".join(" and ".join(names) for names in self.input_sets)
+            raise BadInput(f"{self.name} needs {needed}; got {' and '.join(given) or 'none'}")
+        for name in () if self.several else names:
+            if isinstance(given[name], list | tuple):
+                raise BadInput(
+                    f"{self.name} takes one array of {name}; got a list of {len(given[name])}: "
+                    "concatenate their columns, or use a strategy for several models; if they are "
+                    "parts of one pool, give their folder, or a pattern in quotes"
+                )
+        return names
 
     def with_options(self: S, **options: Any) -> S:
         """The same strategy with some options set; an unknown option is an error."""
@@ -256,7 +275,10 @@ class Strategy(ABC):
             if name not in known:
                 choices = f"choose from {', '.join(known)}" if known else "it has none"
                 raise UnknownName(f"{self.name} has no option {name!r}; {choices}")
-        return self._with_main(partial(self.main, **options)) if options else self
+        if not options:
+            return self
+        changes: dict[str, Any] = {self.main_name: partial(self.main, **options)}
+        return replace(self, **changes)
 
     def explain_pick(self, facts: PickFacts) -> str:
         """One sentence on why an item was picked, from what its batch recorded."""
@@ -265,10 +287,6 @@ class Strategy(ABC):
         if self.explain:
             return self.explain.format(doubt=facts.describe_doubt(), weight=facts.describe_weight())
         return f"Pick {facts.rank + 1} of {facts.batch_size} by {self.name} ({self.good_for})."
-
-    @abstractmethod
-    def _with_main(self: S, main: Callable[..., Any]) -> S:
-        """The same strategy with another main function."""
 
     def costs(self, job: Job) -> Cost:
         """Passes and memory of a job: as declared, or typical for the form."""
@@ -302,13 +320,7 @@ class ScoreStrategy(Strategy):
     score: Callable[..., Array]
     summarise: Callable[..., Any] | None = None
 
-    @property
-    def main(self) -> Callable[..., Any]:
-        """`score`."""
-        return self.score
-
-    def _with_main(self, main: Callable[..., Any]) -> "ScoreStrategy":
-        return replace(self, score=main)
+    main_name = "score"
 
     def _usual_cost(self, job: Job) -> Cost:
         """One pass, after one for the summary; only items that could be picked are kept."""
@@ -326,7 +338,7 @@ class CertainPicks(NamedTuple):
 class AheadPicker(Protocol):
     """Makes many greedy picks on the device of the rows; see `GreedyStrategy`."""
 
-    def pick_ahead(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
+    def pick_ahead(self, plan: Plan, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
         """The next picks, at most ``most``; the plan counts them.
 
         Args:
@@ -365,25 +377,19 @@ class GreedyStrategy(Strategy):
     of the rows where the plan uses others.
     """
 
-    begin: Callable[..., Any]
-    start: Callable[..., Any]
+    begin: Callable[..., Plan]
+    start: Callable[..., BlockState]
     score: Callable[..., Array]
-    add: Callable[..., Any]
-    advance: Callable[..., Any] = field(default=lambda plan, picked: plan)
+    add: Callable[..., BlockState]
+    advance: Callable[..., Plan] = field(default=lambda plan, picked: plan)
     finish: Callable[..., Choice] | None = None
     bounded: bool = False
     slack: Callable[..., Array] | None = None
     exact: Callable[..., Floats] | None = None
     ahead: Callable[["GreedyStrategy", Shards, Rows | None], AheadPicker] | None = None
-    rescale: Callable[[Any, Floats], Floats] | None = None
+    rescale: Callable[[Plan, Floats], Floats] | None = None
 
-    @property
-    def main(self) -> Callable[..., Any]:
-        """`begin`."""
-        return self.begin
-
-    def _with_main(self, main: Callable[..., Any]) -> "GreedyStrategy":
-        return replace(self, begin=main)
+    main_name = "begin"
 
     def _usual_cost(self, job: Job) -> Cost:
         """A pass for the first scores and one per pick, or a few passes if bounded."""
@@ -403,13 +409,7 @@ class PassStrategy(Strategy):
 
     choose: Callable[[Shards, Rows | None, int, int], Choice]
 
-    @property
-    def main(self) -> Callable[..., Any]:
-        """`choose`."""
-        return self.choose
-
-    def _with_main(self, main: Callable[..., Any]) -> "PassStrategy":
-        return replace(self, choose=main)
+    main_name = "choose"
 
     def _usual_cost(self, job: Job) -> Cost:
         return Cost(passes=(1, math.inf), columns=job.budget)

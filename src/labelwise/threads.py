@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from typing import Any, TypeVar
+from typing import TypeVar
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -33,7 +34,7 @@ def is_worker_thread() -> bool:
     return _in_worker.get()
 
 
-def run_in_threads(function: Callable[[Any], T], parts: Iterable[Any]) -> list[T]:
+def run_in_threads(function: Callable[[P], T], parts: Iterable[P]) -> list[T]:
     """``function(part)`` for every part, on several threads; the results are in order.
 
     An error of an earlier part is raised before that of a later one. Settings such as
@@ -48,7 +49,7 @@ def run_in_threads(function: Callable[[Any], T], parts: Iterable[Any]) -> list[T
     if threads < 2 or is_worker_thread():
         return [function(part) for part in parts]
 
-    def run_part(part: Any) -> T:
+    def run_part(part: P) -> T:
         _in_worker.set(True)
         return function(part)
 

@@ -130,22 +130,15 @@ class Twin:
             w = np.maximum(w, 0)
         return support, w
 
-    def threshold(self, iterations, printed=False, scale="step", active_half=False):
+    def threshold(self, iterations):
         """Algorithm 2, with dense vectors; returns the best support, weights and objective."""
         n, b = self.phi.shape[1], self.budget
         w, z, best = np.zeros(n), np.zeros(n), None
         for _ in range(iterations):
             before, gradient = w, self.gradient(z)
-            direction = gradient.copy()
-            if active_half:
-                steepest = np.argsort(-np.abs(gradient), kind="stable")[:b]
-                outside = np.setdiff1d(np.arange(n), np.union1d(steepest, np.flatnonzero(z)))
-                direction[outside] = 0
-            length = self.line_search(direction, z) * (0.5 if active_half else 1)
+            length = self.line_search(gradient, z)
             s = z - length * gradient
-            kappa = length if scale == "step" else 1.0
-            lost = np.zeros(n) if printed else s**2 / 2
-            worth = lost - np.minimum(s, 0) ** 2 / 2 + kappa * self.c
+            worth = s**2 / 2 - np.minimum(s, 0) ** 2 / 2 + length * self.c
             support = np.argsort(-worth, kind="stable")[:b]
             w = np.zeros(n)
             w[support] = np.maximum(s[support], 0)

@@ -20,8 +20,9 @@ from labelwise.kernels.linear.bss import (
     theory_gamma,
 )
 from labelwise.kernels.linear.bss_sampler import FETCHED, Barriers, Candidates
-from labelwise.kernels.linear.leverage import leverage_scores, read_features, whiten
+from labelwise.kernels.linear.leverage import leverage_scores, whiten
 from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.rows import read_features
 
 
 def make_pool(kind, n, d, seed):

@@ -5,11 +5,15 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.centering import MovedReader, move_near_origin
-from labelwise.kernels.distance.factored import Factored, split_embedding
+from labelwise.kernels.distance.embedding import (
+    Factored,
+    MovedReader,
+    move_near_origin,
+    split_embedding,
+)
 from labelwise.kernels.distance.kmeans import kmeans
-from labelwise.kernels.linear.leverage import read_features
 from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.rows import read_features
 
 
 def far_rows(spread, n=300, d=40):

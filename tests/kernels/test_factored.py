@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from labelwise import arrays
 from labelwise.arrays import to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.distance import factored
-from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance import embedding as factored
+from labelwise.kernels.distance.embedding import Factored
+from labelwise.kernels.distance.kmeans_plus_plus import kmeans_plus_plus
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 
@@ -95,8 +96,8 @@ def test_zero_and_repeated_rows_have_no_distance_below_zero(n, k, d, seed):
 
 @pytest.mark.parametrize("shapes", [((3, 2), (4, 2)), ((3,), (3, 2)), ((3, 2), (3, 2, 1))])
 def test_factors_that_do_not_fit_are_refused(shapes):
-    with pytest.raises(BadInput, match="factors must be"):
-        Factored(np.zeros(shapes[0]), np.zeros(shapes[1]))
+    with pytest.raises(BadInput, match="factors of rows must be"):
+        kmeans_plus_plus(Factored(np.zeros(shapes[0]), np.zeros(shapes[1])), 1, 0)
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])

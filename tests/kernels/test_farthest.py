@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import farthest
-from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.distance.farthest import farthest_first, nearest_distances
-from labelwise.kernels.linear.leverage import read_features
 from labelwise.kernels.loop import block_scores, picking
 from labelwise.pool.blocks import Shard
+from labelwise.pool.rows import read_features
 from tests.conftest import make_features
 
 
@@ -114,7 +114,7 @@ def test_factored_rows_are_measured_as_if_multiplied_out():
 
 
 def test_nearest_distances_in_chunks_match_all_at_once(monkeypatch):
-    monkeypatch.setattr("labelwise.kernels.distance.farthest.CHUNK", 100)
+    monkeypatch.setattr("labelwise.kernels.distance.embedding.CHUNK", 100)
     rows, points = make_features(300, 5), make_features(7, 5, 9)
     expected = ((rows[:, None] - points[None]) ** 2).sum(axis=2).min(axis=1)
     found = nearest_distances(rows, (rows**2).sum(axis=1), points)

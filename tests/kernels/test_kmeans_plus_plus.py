@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 
 from labelwise.errors import BadInput
 from labelwise.kernels.distance import kmeans_plus_plus as seeding
-from labelwise.kernels.distance.factored import Factored, split_embedding
+from labelwise.kernels.distance.embedding import Factored, split_embedding
 from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus, kmeans_plus_plus
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features

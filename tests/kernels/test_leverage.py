@@ -11,12 +11,9 @@ from hypothesis.extra.numpy import arrays
 
 from labelwise.errors import BadInput
 from labelwise.kernels.linear import leverage
-from labelwise.kernels.linear.leverage import (
-    leverage_scores,
-    read_features,
-    whiten,
-)
+from labelwise.kernels.linear.leverage import leverage_scores, whiten
 from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.rows import read_features
 
 
 def slow_leverage(rows):

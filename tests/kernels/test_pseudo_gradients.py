@@ -9,7 +9,7 @@ from scipy import stats
 
 from labelwise.errors import BadInput
 from labelwise.kernels import pseudo_gradients as module
-from labelwise.kernels.distance.factored import Factored, concat_embeddings
+from labelwise.kernels.distance.embedding import Factored, concat_embeddings
 from labelwise.kernels.pseudo_gradients import (
     PseudoLabels,
     check_labels,

@@ -86,12 +86,12 @@ def test_row_numbers_are_found_as_listed_ids_are(sizes, gaps, left_out, wanted):
     ours, theirs = LocalShards(numbered), LocalShards(listed)
     assert len(ours) == len(theirs) and ours.ids.tolist() == theirs.ids.tolist()
     known = np.array([i for i in wanted if i in set(theirs.ids.tolist())], dtype=np.int64)
-    assert ours.positions(known).tolist() == theirs.positions(known).tolist()
+    assert ours.index.find_positions(known).tolist() == theirs.index.find_positions(known).tolist()
     if len(known):
         assert ours.rows(known)["x"][:, 0].tolist() == known.tolist()
     for unknown in set(wanted) - set(known.tolist()):
         with pytest.raises(UnknownName, match=f"no item of the pool has id {unknown}"):
-            ours.positions(np.array([unknown]))
+            ours.index.find_positions(np.array([unknown]))
 
 
 def test_row_numbers_in_blocks_out_of_order_are_found_too():
@@ -106,7 +106,7 @@ def test_row_numbers_of_a_hundred_million_items_take_no_memory():
     tracemalloc.start()
     blocks = [RowNumbers(first, first + 10**6) for first in range(0, 10**8, 10**6)]
     shards = LocalShards(Shard(block, {"x": np.empty((0, 1))}) for block in blocks)
-    found = shards.positions(np.array([99_999_999, 0, 1_000_000]))
+    found = shards.index.find_positions(np.array([99_999_999, 0, 1_000_000]))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.tolist() == [99_999_999, 0, 1_000_000] and len(shards) == 10**8

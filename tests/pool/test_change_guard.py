@@ -7,8 +7,8 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.pool.change_guard import FileState, Machine, find_files
 from labelwise.pool.parts import MappedFile
+from labelwise.pool.sources.change_guard import FileState, Machine, find_files
 
 HERE, THERE = Machine("a", "1"), Machine("b", "2")
 

@@ -7,10 +7,10 @@ torch = pytest.importorskip("torch")
 
 import labelwise  # noqa: E402
 from labelwise.errors import BadInput  # noqa: E402
-from labelwise.pool.device_blocks import DeviceSource, join_tensors, move_to_device  # noqa: E402
+from labelwise.pool.blocks import open_shards  # noqa: E402
 from labelwise.pool.representations import open_sources  # noqa: E402
-from labelwise.pool.shards import open_shards  # noqa: E402
-from labelwise.pool.sources import ArraySource  # noqa: E402
+from labelwise.pool.sources.device_blocks import DeviceSource, join_tensors, move_to_device  # noqa: E402
+from labelwise.pool.sources.source import ArraySource  # noqa: E402
 from tests.conftest import make_features  # noqa: E402
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import sort_naturally
-from labelwise.pool import file_patterns as many_files
+from labelwise.pool.blocks import open_shards
 from labelwise.pool.representations import open_source, open_sources
-from labelwise.pool.shards import open_shards
-from labelwise.pool.sources import JoinedSource
+from labelwise.pool.sources import file_patterns as many_files
+from labelwise.pool.sources.source import JoinedSource
 from tests.conftest import make_features
 from tests.pool.test_shards import write_parquet
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.pool import parquet as parquet_rows
 from labelwise.pool.representations import open_source, open_sources
+from labelwise.pool.sources import parquet as parquet_rows
 from tests.conftest import make_features, make_probabilities
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -339,7 +339,7 @@ def test_a_large_row_group_is_not_in_memory(tmp_path):
     assert parquet.read_metadata(path).num_row_groups == 1
     script = (
         "import re, labelwise, pyarrow.parquet\n"
-        "from labelwise.pool import parquet as parquet_rows\n"
+        "from labelwise.pool.sources import parquet as parquet_rows\n"
         "from labelwise.pool.representations import open_source\n"
         "parquet_rows.KEPT_WHOLE = 0\n"
         "def resident():\n"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.pool import part_worker as worker
-from labelwise.pool.part_worker import (
+from labelwise.pool import parts as worker
+from labelwise.pool.parts import (
     LARGE,
     PartWorker,
     count_answer_bytes,

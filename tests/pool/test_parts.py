@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, UnknownName
-from labelwise.pool import part_worker as worker
 from labelwise.pool import parts as division_module
-from labelwise.pool.blocks import LocalShards
+from labelwise.pool import parts as worker
+from labelwise.pool.blocks import LocalShards, find_item_ids
 from labelwise.pool.parts import Division, MappedFile, PartHolder, cut_part, prepare_values
 from labelwise.pool.representations import open_source, open_sources
-from labelwise.pool.shards import find_item_ids
-from labelwise.pool.sources import SourceSlice
+from labelwise.pool.sources.source import SourceSlice
 from tests.conftest import make_features
 from tests.pool.test_shards import write_parquet
 
@@ -82,7 +81,7 @@ def test_a_slice_reads_its_range_and_no_more(features):
     assert cut.shape == (40, 4) and cut.bytes_per_row == 16
     assert cut.precision == whole.precision and cut.in_memory
     np.testing.assert_array_equal(cut.read(30, 99), features[50:60])
-    np.testing.assert_array_equal(cut.take([3, 0]), features[[23, 20]])
+    np.testing.assert_array_equal(cut.take(np.array([3, 0])), features[[23, 20]])
 
 
 def test_a_slice_beyond_the_last_row_is_refused(features):
@@ -114,8 +113,6 @@ def test_items_are_found_as_in_one_process(data):
     owners = [int(np.flatnonzero(division.cuts <= row)[-1]) for row in rows]
     assert division.rows_of(asked).tolist() == rows
     assert division.owners(asked).tolist() == owners
-    if left:
-        assert division.positions(np.array(left)).tolist() == list(range(len(left)))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 6))
@@ -131,11 +128,9 @@ def test_cuts_are_made_at_the_edges_alone(lengths, parts):
 @pytest.mark.parametrize("ids", [None, np.array([5, 3, 8, 1])])
 def test_an_unknown_id_is_an_error(ids):
     division = Division(4, 2, ids=ids, labelled=np.array([3]))
-    for ask in (division.owners, division.rows_of, division.positions):
+    for ask in (division.owners, division.rows_of):
         with pytest.raises(UnknownName, match="no item of the pool has id -2"):
             ask(np.array([1, -2]))
-    with pytest.raises(UnknownName, match="no item of the pool has id 3"):
-        division.positions(np.array([1, 3]))  # labelled, and so no candidate
     with pytest.raises(UnknownName, match="no item of the pool has id 77"):
         Division(4, 2, ids=ids, labelled=np.array([77]))
 

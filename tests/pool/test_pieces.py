@@ -9,9 +9,9 @@ import labelwise
 from labelwise import threads
 from labelwise.errors import BadInput
 from labelwise.pool import rows as pieces
+from labelwise.pool.blocks import open_shards
 from labelwise.pool.representations import open_sources
 from labelwise.pool.rows import map_pieces
-from labelwise.pool.shards import open_shards
 from tests.conftest import make_features, make_probabilities
 
 

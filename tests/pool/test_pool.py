@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.pool import ids as ids_module
 from labelwise.pool.ids import IdIndex, RowNumbers, encode_keys
@@ -37,8 +38,7 @@ def test_ids_are_unique_whole_numbers():
 @pytest.mark.parametrize(
     ("ids", "told"),
     [
-        ([0.0, 1.5], r"whole numbers below 2\*\*63, .*; got 1\.5$"),
-        ([0.0, np.nan], r"got nan$"),
+        ([0.0, np.nan], r"numbers \(whole ones below 2\*\*63\), .*; got nan$"),
         ([0.0, np.inf], r"got inf$"),
         (np.array([1, 2**63], np.uint64), r"got 9223372036854775808$"),
         (np.array([None, 1]), r"got None$"),
@@ -72,6 +72,8 @@ def test_an_unknown_id_is_an_error():
         [date(2024, 5, day) for day in (1, 2, 3)],
         np.array(["2024-05-01", "2024-05-02", "2024-05-03"], "datetime64[ns]"),
         ["a", 7, uuid.UUID(int=7)],
+        [0.5, 2.0, 3.25],
+        np.array([0.5, 7.25, 1e-300], np.float64),
     ],
 )
 def test_keys_of_other_types_find_their_items(keys):
@@ -87,6 +89,25 @@ def test_integers_stay_as_they_are_among_other_keys():
     ids, keys = encode_keys(["7", 7, np.int64(8)])
     assert ids.tolist()[1:] == [7, 8] and ids[0] not in (7, 8) and keys == ["7", 7, 8]
     assert encode_keys(np.array([5, 6], dtype=object))[1] is None
+
+
+def test_whole_numbers_have_one_id_whatever_their_type():
+    assert encode_keys([2.0, 3.0])[0].tolist() == [2, 3] and encode_keys([2.0, 3.0])[1] is None
+    ids, keys = encode_keys([2.0, 0.5, -0.0])
+    assert ids[[0, 2]].tolist() == [2, 0] and ids[1] not in (0, 2) and keys == [2.0, 0.5, -0.0]
+    assert encode_keys(np.array([0.5, 0.5], np.float32))[0].tolist() == [ids[1]] * 2
+
+
+def test_a_selection_from_fractions_names_them(tmp_path):
+    keys = [0.25, 1.5, 3.0, 7.75]
+    features = np.array([[0.0], [1.4], [1.0], [3.0]])
+    picks = labelwise.select("k_center", 2, features=features, ids=keys, labelled=[0.25])
+    assert picks.keys == [7.75, 1.5]
+    with pytest.raises(UnknownName, match=r"no item of the pool has id 0\.3; check"):
+        labelwise.select("k_center", 1, features=features, ids=keys, labelled=[0.3])
+    for kind in ("csv", "jsonl", "parquet"):
+        picks.save(tmp_path / f"picks.{kind}")
+    assert (tmp_path / "picks.csv").read_text().splitlines()[1].startswith("7.75,")
 
 
 def test_the_same_moment_has_one_id_whatever_its_type():
@@ -133,7 +154,7 @@ def test_an_index_of_row_numbers_is_that_of_their_array(first, gaps):
     index, listed = IdIndex(numbers), IdIndex(numbers.to_array())
     wanted = np.arange(-6, 16)
     assert index.contains(wanted).tolist() == listed.contains(wanted).tolist()
-    assert index.find_positions(listed.ids).tolist() == list(range(len(listed)))
+    assert index.find_positions(listed.ids).tolist() == list(range(len(listed.ids)))
 
 
 def test_the_examples_hold():

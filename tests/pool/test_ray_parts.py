@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.part_worker import PartWorker
+from labelwise.pool.parts import PartWorker
 from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, LostAnswer
 from labelwise.selection import run
 from tests.conftest import make_features
@@ -215,7 +215,6 @@ def test_sums_and_rows_are_those_of_the_same_blocks_in_one_process():
     assert shards.rows(ids[:0])["features"].shape == (0, 3)
     np.testing.assert_array_equal(shards.labelled["features"], features[labelled])
     assert shards.ids.tolist() == left.tolist() and len(shards) == 697
-    assert shards.positions(ids).tolist() == local.positions(ids).tolist()
     for wrong in (700, 3):  # not there, labelled
         with pytest.raises(UnknownName, match=f"no item of the pool has id {wrong}"):
             shards.rows(np.array([1, wrong]))

@@ -14,9 +14,9 @@ SILENT = r"^the head of the Ray cluster, node:6379, has not answered for \d+ s; 
 
 
 @contextmanager
-def joined(*watches, leave=lambda: None):
+def joined(watch, leave=lambda: None):
     known = {"is_joined": lambda: True, "leave": leave, "answers": LookupError}
-    connection = ClusterConnection("node:6379", *watches, **known)
+    connection = ClusterConnection("node:6379", watch, **known)
     yield connection
     connection.close()
 
@@ -42,17 +42,6 @@ def test_a_question_that_a_lost_head_never_answers_is_given_up():
         with pytest.raises(ClusterFailed, match=SILENT):
             connection.ask(over.wait)
     over.set()
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_one_of_several_watches_is_enough(number):
-    watches = [answering()]
-    watches.insert(number, silent())
-    with joined(*watches) as connection:
-        wait_until(lambda: watches[number].is_lost)
-        with pytest.raises(ClusterFailed, match=SILENT):
-            connection.check()
-    assert not any(each._thread.is_alive() for each in watches)
 
 
 def test_an_answer_that_takes_a_while_is_waited_for(monkeypatch):

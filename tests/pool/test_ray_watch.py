@@ -83,7 +83,7 @@ def waited(condition):
 
 def looking():
     """Whether anyone looks just now."""
-    return "labelwise-look" in [thread.name for thread in threading.enumerate()]
+    return "labelwise-ask" in [thread.name for thread in threading.enumerate()]
 
 
 def test_nobody_looks_after_it_was_stopped():

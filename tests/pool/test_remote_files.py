@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput, MissingDependency, UnknownName
-from labelwise.pool import remote_files
 from labelwise.pool.parts import Division, cut_part, prepare_values
-from labelwise.pool.remote_files import open_remote
+from labelwise.pool.sources import remote_files
+from labelwise.pool.sources.remote_files import open_remote
 from tests.conftest import make_features
 from tests.pool.object_store import object_store
 from tests.pool.test_shards import write_parquet

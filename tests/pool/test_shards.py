@@ -9,8 +9,8 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput, UnknownName
+from labelwise.pool.blocks import open_shards
 from labelwise.pool.representations import find_tensor_device, open_source, open_sources
-from labelwise.pool.shards import open_shards
 from labelwise.selection import run
 from tests.conftest import make_features, make_probabilities
 
@@ -188,7 +188,8 @@ def test_a_text_column_is_refused(tmp_path):
     ("labelled", "words"),
     [
         ([3, 3], "labelled names item 3 2 times"),
-        ([0.5], "labelled must be a list of item ids"),
+        ([0.5], "no item of the pool has id 0.5"),
+        ([True, False], "labelled must be a list of item ids"),
         ([77], "no item of the pool has id 77"),
     ],
 )

@@ -14,10 +14,9 @@ import pytest
 import labelwise
 from labelwise.errors import StorageFailed
 from labelwise.pool import spill
-from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.blocks import LocalShards, Shard, open_shards
 from labelwise.pool.representations import open_sources
 from labelwise.pool.rows import GrowingRows
-from labelwise.pool.shards import open_shards
 from labelwise.pool.spill import LEAST, Spill
 from labelwise.selection import run
 from tests.conftest import make_features, make_probabilities

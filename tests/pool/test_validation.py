@@ -5,8 +5,8 @@ import pytest
 
 import labelwise
 from labelwise.errors import BadInput
+from labelwise.pool.blocks import open_shards
 from labelwise.pool.representations import open_source, open_sources
-from labelwise.pool.shards import open_shards
 from tests.conftest import make_features, make_probabilities
 
 pyarrow = pytest.importorskip("pyarrow")

@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 import labelwise
-from labelwise.pool.blocks import LocalShards
+from labelwise.pool.blocks import LocalShards, open_shards
 from labelwise.pool.representations import open_sources
-from labelwise.pool.shards import open_shards
 from labelwise.selection import checkpoint, run
 
 

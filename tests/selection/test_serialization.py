@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.linear.leverage import MatrixSum
 from labelwise.kernels.loop.block_scores import Proposal
 from labelwise.pool.rows import GrowingRows

@@ -52,18 +52,15 @@ CHOICES = [
     ("sparse_greedy", "gain", {}),
     ("sparse_greedy", "label_law", {}),
     ("sparse_greedy", "sigma_scale", {}),
-    ("sparse_iht", "projection", {}),
-    ("sparse_iht", "prox_scale", {}),
-    ("sparse_iht", "step", {}),
 ]
 
 
 def check(name, *, budget=3, labelled=0, shapes=None, **options):
     strategy = get(name).with_options(**options)
     needed = {key: SHAPES[key] for key in strategy.needs}
-    strategy.check(
-        Job(30, budget, needed if shapes is None else shapes, strategy.options, labelled=labelled)
-    )
+    given = needed if shapes is None else shapes
+    if strategy.check is not None:
+        strategy.check(Job(30, budget, given, strategy.options, labelled=labelled))
 
 
 @pytest.mark.parametrize("name", labelwise.strategies())

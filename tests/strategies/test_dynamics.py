@@ -8,10 +8,9 @@ import torch
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.blocks import LocalShards, Shard, open_shards
 from labelwise.pool.representations import open_sources
 from labelwise.pool.rows import take_rows
-from labelwise.pool.shards import open_shards
 from labelwise.selection.run import select
 from labelwise.strategies import dynamics
 from labelwise.strategies.dynamics import STRATEGY

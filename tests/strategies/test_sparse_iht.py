@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.pool import shards
+from labelwise.pool import blocks as shards
 from labelwise.selection.run import select
 from labelwise.strategies.sparse_iht import STRATEGY
 from tests.kernels.sparse_twin import make_members, make_rows, shards_of, twin_of
@@ -22,23 +22,13 @@ def picked(rows, budget, blocks=1, order=None, **options):
     return select(STRATEGY.with_options(**options), shards_of(rows, blocks, order), budget)
 
 
-@pytest.mark.parametrize(
-    ("rules", "twin_rules"),
-    [
-        ({}, {}),
-        ({"prox_scale": "one"}, {"scale": "one"}),
-        ({"projection": "printed", "prox_scale": "one"}, {"printed": True, "scale": "one"}),
-        ({"step": "active_half"}, {"active_half": True}),
-    ],
-    ids=["corrected", "scale one", "printed", "active half"],
-)
 @pytest.mark.parametrize("make", [make_rows, make_members])
-def test_picks_and_weights_are_those_of_the_dense_twin(make, rules, twin_rules):
+def test_picks_and_weights_are_those_of_the_dense_twin(make):
     for seed, iterations in enumerate([1, 2, 15]):
         rows = make(60, 6, 4, seed)
-        options = {"alpha": 1e-3, "beta": 1e-4, "iterations": iterations, "polish": False, **rules}
+        options = {"alpha": 1e-3, "beta": 1e-4, "iterations": iterations, "polish": False}
         selection = picked(rows, 8, 3, **options)
-        support, w, f = twin_of(rows, 8, 1e-3, 1e-4).threshold(iterations, **twin_rules)
+        support, w, f = twin_of(rows, 8, 1e-3, 1e-4).threshold(iterations)
         assert selection.ids.tolist() == support.tolist()
         np.testing.assert_allclose(selection.weights, 60 * w[support] / 8, atol=1e-7)
         assert selection.info["f"] == pytest.approx(f, abs=1e-11)
@@ -88,10 +78,9 @@ def test_polished_weights_are_the_best_of_the_set():
     assert selection.info["f"] == pytest.approx(f, abs=1e-12)
 
 
-@pytest.mark.parametrize("step", ["exact", "active_half"])
-def test_empty_blocks_do_no_harm(step):
+def test_empty_blocks_do_no_harm():
     rows = make_rows(5, 4, 3)
-    whole, split = (picked(rows, 3, blocks, step=step, iterations=5) for blocks in (1, 8))
+    whole, split = (picked(rows, 3, blocks, iterations=5) for blocks in (1, 8))
     assert whole.ids.tolist() == split.ids.tolist()
 
 
@@ -136,15 +125,14 @@ def test_at_temperature_one_the_variances_decide_and_a_warning_says_so():
     assert "temperature 1" in selection.info["fallback"]
 
 
-@pytest.mark.parametrize("step", ["exact", "active_half"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("make", [make_rows, make_members])
-def test_blocks_order_and_library_do_not_matter(make, dtype, step):
+def test_blocks_order_and_library_do_not_matter(make, dtype):
     torch = pytest.importorskip("torch")
     rows = {name: array.astype(dtype) for name, array in make(120, 6, 4).items()}
     for array in rows.values():
         array[60:80] = array[:20]
-    options = {"alpha": 1e-3, "beta": 1e-6, "iterations": 20, "step": step}
+    options = {"alpha": 1e-3, "beta": 1e-6, "iterations": 20}
     expected = picked(rows, 25, **options)
     order = np.random.default_rng(0).permutation(120)
     there = {name: torch.from_numpy(array) for name, array in rows.items()}
@@ -174,8 +162,8 @@ def test_iterates_that_are_level_do_not_change_places_with_the_blocks(seed, gree
         assert (found.scores is None) == (expected.scores is None)
 
 
-@given(st.integers(0, 10_000), st.sampled_from(["exact", "active_half"]))
-def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, step):
+@given(st.integers(0, 10_000))
+def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed):
     generator = np.random.default_rng(seed)
     n, d, k = generator.integers(1, 9), generator.integers(1, 12), generator.integers(2, 4)
     rows = make_rows(int(n), int(d), int(k), seed)
@@ -185,7 +173,7 @@ def test_degenerate_pools_give_distinct_picks_and_finite_weights(seed, step):
     rows["features"][0] = 1.0
     rows["logits"][0, 0] += 1.0
     budget = int(generator.integers(1, n + 1))
-    selection = picked(rows, budget, 1 + seed % 3, step=step, iterations=10, beta=1e-6)
+    selection = picked(rows, budget, 1 + seed % 3, iterations=10, beta=1e-6)
     assert len(set(selection.ids.tolist())) == budget
     assert np.isfinite(selection.weights).all()
     assert selection.weights.min() >= 0
@@ -207,16 +195,13 @@ def test_features_of_any_size_give_the_picks_of_ordinary_ones(
     assert selection.info["f"] / size**2 == pytest.approx(expected.info["f"], rel=1e-3)
 
 
-@pytest.mark.parametrize("rules", [{}, {"prox_scale": "one"}, {"step": "active_half"}])
 @pytest.mark.parametrize("power", [-40, 40])
-def test_features_in_other_units_match_the_dense_twin(rules, power):
+def test_features_in_other_units_match_the_dense_twin(power):
     size = 2.0**power
     rows = resized(make_rows(60, 6, 4), size, np.float64)
-    alpha, beta = 1e-3 * (size**-2 if rules.get("prox_scale") else 1), 1e-4 * size**2
-    rounds = 1 if rules.get("prox_scale") else 10  # f2 then drowns f1, by which iterates differ
-    selection = picked(rows, 8, alpha=alpha, beta=beta, iterations=rounds, polish=False, **rules)
-    twin_rules = {"scale": rules.get("prox_scale", "step"), "active_half": "step" in rules}
-    support, w, f = twin_of(rows, 8, alpha, beta).threshold(rounds, **twin_rules)
+    alpha, beta = 1e-3, 1e-4 * size**2
+    selection = picked(rows, 8, alpha=alpha, beta=beta, iterations=10, polish=False)
+    support, w, f = twin_of(rows, 8, alpha, beta).threshold(10)
     assert selection.ids.tolist() == support.tolist()
     np.testing.assert_allclose(selection.weights, 60 * w[support] / 8, atol=1e-7)
     assert selection.info["f"] == pytest.approx(f, rel=1e-6)

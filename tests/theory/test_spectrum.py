@@ -6,8 +6,9 @@ import pytest
 import labelwise
 from labelwise import Selection
 from labelwise.errors import BadInput, UnknownName
-from labelwise.kernels.linear.leverage import read_features, whiten
+from labelwise.kernels.linear.leverage import whiten
 from labelwise.pool.blocks import LocalShards, Shard
+from labelwise.pool.rows import read_features
 from labelwise.theory import spectrum
 from labelwise.theory.spectrum import near_orthonormality, weighted_spectrum
 from tests.conftest import make_features

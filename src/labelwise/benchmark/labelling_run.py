@@ -126,7 +126,7 @@ def buy_labels(
         weighted: whether training uses the weights of picks, scaled to mean 1 per batch.
     """
     learner = make_learner()
-    items = Pool(pool.inputs, pool.ids)  # type: ignore[arg-type]  # an array is a sequence of rows
+    items = Pool(pool.inputs, pool.ids)  # an array is a sequence of rows
     round_ = Round(items, learner)
     labels: dict[int, Label] = {}
     shares = np.empty(0)

@@ -56,7 +56,7 @@ class ItemPool(Pool):
 
     def __init__(self, items: Items, ids: Ids) -> None:
         """Hold items under their ids."""
-        super().__init__(items, ids)  # type: ignore[arg-type]  # items have a length
+        super().__init__(items, ids)
 
     def take(self, keys: Any) -> ItemSubset:
         """The given items, without a copy."""

@@ -83,7 +83,7 @@ def check_inputs(out: Path | None, given: GivenFiles, *others: Path | None) -> N
         given: Files, folders and patterns by representation, as `collect_files` returns them.
         *others: Further files that are read.
     """
-    from labelwise.pool.file_patterns import KINDS, find_row_files
+    from labelwise.pool.sources.file_patterns import KINDS, find_row_files
 
     places = list(_find_local_files(given))
     read = [part for name, path in places for part in find_row_files(path, name)]
@@ -119,9 +119,9 @@ def open_pool(
     would otherwise count as directions.
     """
     from labelwise.kernels.linear.leverage import rank_tolerance
+    from labelwise.pool.blocks import open_shards
     from labelwise.pool.ids import encode_keys, encode_labelled
     from labelwise.pool.representations import open_sources
-    from labelwise.pool.shards import open_shards
 
     sources = open_sources(given)
     features = sources["features"]
@@ -248,7 +248,7 @@ def _read_json_entries(file: TextIO, path: Path) -> NumberedEntries:
 
 
 def _read_parquet_entries(path: Path) -> NumberedEntries:
-    from labelwise.pool.parquet import import_parquet
+    from labelwise.pool.sources.parquet import import_parquet
 
     library = import_parquet(path.name)
     try:

@@ -209,7 +209,7 @@ def _plan_request(request: "SelectionRequest", *, timed: bool = False) -> "Selec
     return plan
 
 
-def _save_picks(picks: Selection, out: Path, checkpoint: str | None) -> None:
+def _save_picks(picks: Selection, out: Path, checkpoint: str | Path | None) -> None:
     try:
         picks.save(out)
     except OSError as error:
@@ -222,11 +222,9 @@ def _save_picks(picks: Selection, out: Path, checkpoint: str | None) -> None:
 
 def _check_needs(strategy: Strategy, given: Mapping[str, object]) -> None:
     """Name the missing options if the given files are not enough for a strategy."""
-    from labelwise.selection.plan import check_needs
-
     gaps = [set(names) - set(given) for names in strategy.input_sets]
     try:
-        check_needs(strategy, given)
+        strategy.match_needs(given)
     except BadInput as error:
         missing = min(gaps, key=len)
         if not missing:  # enough files, but of too many models
@@ -247,7 +245,7 @@ def _note_several_models(files: Sequence[str]) -> None:
 
 
 @contextmanager
-def _note_checkpoint(folder: str | None) -> Iterator[None]:
+def _note_checkpoint(folder: str | Path | None) -> Iterator[None]:
     """After an interruption, print whether the selection can be continued."""
     try:
         yield

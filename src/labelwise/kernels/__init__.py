@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "Factored": "distance.factored",
+    "Factored": "distance.embedding",
     "approximate_leverage_scores": "linear.leverage",
     "arm_probabilities": "bandit",
     "calibrate_temperature": "calibration",

@@ -24,18 +24,19 @@ Guarantees", AISTATS 2011 (Exp4.P).
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from labelwise.arrays import Floats, to_numpy
 from labelwise.errors import BadInput
+from labelwise.files import Json
 
 FIELDS = ("arm", "probability", "reward")
 
 
 def arm_probabilities(
-    rounds: Sequence[Mapping[str, Any]],
+    rounds: Sequence[Mapping[str, Json]],
     arms: Sequence[str],
     *,
     p_min: float | None = None,
@@ -70,7 +71,7 @@ def arm_probabilities(
 
 
 def _check_round(
-    past: Mapping[str, Any], number: int, arms: Sequence[str]
+    past: Mapping[str, Json], number: int, arms: Sequence[str]
 ) -> tuple[int, float, float]:
     """Position, probability and reward of the arm of a past round."""
     if not isinstance(past, Mapping) or set(past) != set(FIELDS):
@@ -90,7 +91,7 @@ def _check_round(
     return list(arms).index(past["arm"]), probability, reward
 
 
-def importance_weighted_accuracy(correct: Any, probabilities: Any) -> float:
+def importance_weighted_accuracy(correct: ArrayLike, probabilities: ArrayLike) -> float:
     """The reward of a round: ``mean(correct / probability)`` over all labelled items.
 
     Args:

@@ -13,11 +13,10 @@ Reference: C. Guo, G. Pleiss, Y. Sun, K. Weinberger, "On Calibration of Modern N
 ICML 2017.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
-from labelwise.arrays import Array, Floats, Ids, namespace, to_numpy
+from labelwise.arrays import Array, Floats, HostArray, Ids, namespace, to_numpy
 from labelwise.errors import BadInput
 
 COLDEST, HOTTEST = 0.05, 20.0
@@ -34,7 +33,7 @@ def softmax(logits: Array, temperature: float = 1.0) -> Array:
     return powers / xp.sum(powers, axis=-1, keepdims=True)
 
 
-def calibrate_temperature(logits: Any, labels: Any) -> float:
+def calibrate_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     """The temperature with the smallest negative log-likelihood, within `COLDEST` and `HOTTEST`.
 
     Args:
@@ -74,7 +73,7 @@ def _differentiate_likelihood(inverse: float, scores: Floats, classes: Ids) -> f
     return float(np.mean(expected - scores[np.arange(len(scores)), classes]))
 
 
-def _check_inputs(scores: Any, classes: Any) -> tuple[Floats, Ids]:
+def _check_inputs(scores: HostArray, classes: HostArray) -> tuple[Floats, Ids]:
     if scores.ndim != 2 or not scores.size:
         raise BadInput(f"logits must be (items, classes), not empty; got shape {scores.shape}")
     if classes.shape != scores.shape[:1]:

@@ -3,17 +3,17 @@
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import TypeGuard
 
 from labelwise.errors import BadInput
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a real number; booleans are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def check_integer(name: str, value: Any, least: int) -> None:
+def check_integer(name: str, value: object, least: int) -> None:
     """Reject anything but an integer of at least ``least``; booleans are rejected too.
 
     Example:
@@ -25,7 +25,7 @@ def check_integer(name: str, value: Any, least: int) -> None:
         raise BadInput(f"{name} must be a whole number, {least} or more; got {value!r}")
 
 
-def check_positive(name: str, value: Any) -> None:
+def check_positive(name: str, value: object) -> None:
     """Reject anything but a finite number above 0.
 
     Example:
@@ -37,7 +37,7 @@ def check_positive(name: str, value: Any) -> None:
         raise BadInput(f"{name} must be a number above 0; got {value!r}")
 
 
-def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Reject a value that is not one of the choices.
 
     Example:

@@ -7,7 +7,6 @@ of a float32 pass and hardly any memory.
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from labelwise.arrays import Array, device, float64, namespace
 
@@ -17,7 +16,7 @@ DEVICE_CHUNK = 1 << 26
 """Numbers per chunk on a GPU, where every operation must be launched (0.5 GB in float64)."""
 
 
-def iterate_float64_chunks(*arrays: Array) -> Iterator[tuple[Any, ...]]:
+def iterate_float64_chunks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     """The same rows of every ``(n, ...)`` array in float64; one empty chunk if ``n`` is 0."""
     xp = namespace(*arrays)
     width = max(math.prod(array.shape[1:]) for array in arrays)

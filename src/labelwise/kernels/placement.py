@@ -1,13 +1,12 @@
 """Where computations on a pool run: on the host, or on the GPU that holds its rows."""
 
 import math
-from typing import Any
 
 import numpy as np
 
 from labelwise.arrays import Array, Ids, workplace
 from labelwise.pool.blocks import LocalShards, Shard, Shards
-from labelwise.pool.rows import join_rows
+from labelwise.pool.rows import ArrayDict, join_rows
 
 JOINED_BYTES = 4 << 30
 """Blocks on a GPU up to this total size are joined."""
@@ -54,11 +53,11 @@ def count_resident_bytes(shard: Shard) -> int:
     return total
 
 
-def _list_arrays(value: Any) -> list[Array]:
+def _list_arrays(value: Array) -> list[Array]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _read_rows(shard: Shard) -> dict[str, Any]:
+def _read_rows(shard: Shard) -> ArrayDict:
     return dict(shard.rows)
 
 

@@ -1,7 +1,7 @@
 r"""Last-layer gradients of items with a pseudo-label, and of items with a label.
 
 The gradient of the loss of item :math:`i` with respect to a last linear layer is
-:math:`g_i = a_i h_i^\top` (`labelwise.kernels.distance.factored`), with
+:math:`g_i = a_i h_i^\top` (`labelwise.kernels.distance.embedding`), with
 
 * classification, cross-entropy: :math:`a_i = p_i - e_{y_i}`. The pseudo-label is the most likely
   class, or a class drawn from :math:`p_i`;
@@ -13,7 +13,7 @@ Gradients are float64, some rows at a time: those of labelled items nearly cance
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,10 +29,12 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.rows import Rows
 
+Labels = Array | list[float] | None
+"""Classes ``(m,)``, or values ``(m,)`` or ``(m, k)``, of labelled items."""
 KINDS = ("argmax", "sample")
 NOISE_STREAM = 23
 
@@ -91,7 +93,7 @@ def pseudo_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Fac
     return _iterate_gradients(residuals, rows, pseudo.bias)
 
 
-def labelled_gradient(labelled: Rows, labels: Any, bias: bool) -> Floats:
+def labelled_gradient(labelled: Rows, labels: Labels, bias: bool) -> Floats:
     """The gradient of the labelled items' summed loss, ``(K, d)`` on the host.
 
     Args:
@@ -103,7 +105,7 @@ def labelled_gradient(labelled: Rows, labels: Any, bias: bool) -> Floats:
     >>> labelled_gradient(rows, [0, 1], bias=True).tolist()
     [[-0.5, 0.0], [0.5, 0.0]]
     """
-    total: Any = 0.0
+    total: Array = 0.0
     for rows in _iterate_gradients(_compute_labelled_residuals(labelled, labels), labelled, bias):
         xp = namespace(rows.h)
         total = total + to_numpy(xp.matmul(xp.matrix_transpose(rows.a), rows.h))
@@ -149,7 +151,7 @@ def _compute_output_residuals(
     return xp.sum(gaps * share[:, :, None], axis=1)
 
 
-def _compute_labelled_residuals(labelled: Rows, labels: Any) -> Array:
+def _compute_labelled_residuals(labelled: Rows, labels: Labels) -> Array:
     """``p_i - e_{y_i}`` or ``f(x_i) - y_i`` of the labelled items, ``(m, K)``."""
     regression = "outputs" in labelled
     if regression:
@@ -163,7 +165,7 @@ def _compute_labelled_residuals(labelled: Rows, labels: Any) -> Array:
     return _subtract_one_hot(given, like(values.astype(np.int64), given))
 
 
-def check_labels(labels: Any, count: int, width: int, *, regression: bool) -> None:
+def check_labels(labels: Labels, count: int, width: int, *, regression: bool) -> None:
     """Reject labels that do not fit the labelled items.
 
     Args:

@@ -6,7 +6,7 @@ power of two rounds nothing, so features of extreme size are scaled to about 1. 
 
 * the sum of squares, where a pass computes it anyway (`find_scale`), and the largest number only if
   that sum is extreme; the rows are then read in float64 (`apply_scale`);
-* a sample of rows, where distances are measured (`labelwise.kernels.distance.centering`); the rows
+* a sample of rows, where distances are measured (`labelwise.kernels.distance.embedding`); the rows
   keep their precision.
 
 Cost: none for features of ordinary size; otherwise one more pass and a copy of the rows read.

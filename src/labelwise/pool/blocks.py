@@ -5,28 +5,52 @@ are all blocks of a pool. Rows stay where they are (memory, a file, a GPU, a wor
 functions are sent to them, and only sums, small results and picked rows come back.
 """
 
-from collections.abc import Callable, Iterable
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from threading import Lock
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.arrays import Ids, detached, is_array
+from labelwise.arrays import Array, Ids, Positions, detached, device, is_array, take
 from labelwise.errors import BadInput
-from labelwise.pool.ids import IdIndex, RowNumbers
-from labelwise.pool.rows import Rows, join_rows, take_rows
+from labelwise.pool.ids import IdIndex, Keys, RowNumbers, check_ids, encode_labelled
+from labelwise.pool.representations import (
+    check_rows,
+    convert_rows,
+    flatten_sources,
+    read_stored_ids,
+)
+from labelwise.pool.rows import ArrayDict, CutsRows, Rows, join_rows, map_models, take_rows
+from labelwise.pool.sources.source import Sources
+
+BLOCK_BYTES = 64 << 20
+"""Approximate memory of the rows of one block."""
+BLOCK_BYTES_ON_DEVICE = 8 << 30
+"""The same for rows on a GPU, where small blocks would cost many kernel launches."""
+LEAST_ROW = 64
+"""Least bytes that a row counts for; the results of narrow rows need memory too."""
+FEW_BLOCKS = 16
+"""A pool of at most this many blocks keeps the array of its row numbers."""
 
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(stage, done, total)`` during a long selection."""
 
+ArrayOrShards = Any
+"""An array ``(n, d)``, a list of such arrays with one block each, or `Shards`."""
+
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class Shard:
     """A block of rows.
 
     Attributes:
+        block_ids: the items' stable ids.
         rows: their representations; a mapping that may read a file on access.
         state: values that a strategy keeps for these rows between calls of `Shards.map`.
 
@@ -36,14 +60,9 @@ class Shard:
         array([10, 20])
     """
 
-    __slots__ = ("block_ids", "rows", "state")
-
-    def __init__(
-        self, ids: Ids | RowNumbers, rows: Rows, state: dict[str, Any] | None = None
-    ) -> None:
-        """Hold the rows of the items ``ids``."""
-        self.block_ids, self.rows = ids, rows
-        self.state: dict[str, Any] = {} if state is None else state
+    block_ids: Ids | RowNumbers
+    rows: Rows
+    state: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ids(self) -> Ids:
@@ -51,7 +70,7 @@ class Shard:
         ids = self.block_ids
         return ids.to_array() if isinstance(ids, RowNumbers) else ids
 
-    def ids_at(self, positions: Any) -> Ids:
+    def ids_at(self, positions: Positions) -> Ids:
         """The ids of the rows at some positions (whole numbers)."""
         return self.block_ids.take(positions)
 
@@ -69,13 +88,13 @@ class Shards(Protocol):
     def __len__(self) -> int:
         """Number of rows in all blocks together."""
 
-    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+    def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every block, in the order of the blocks."""
 
-    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The results of `map` added up; tuples are added field by field."""
 
-    def rows(self, ids: Ids) -> dict[str, Any]:
+    def rows(self, ids: Ids) -> ArrayDict:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""
 
     def progress(self, stage: str, done: int, total: int) -> None:
@@ -116,7 +135,7 @@ class LocalShards:
         self._progress, self._spill = progress, spill
 
     @classmethod
-    def of(cls, **representations: Any) -> "LocalShards":
+    def of(cls, **representations: Array) -> "LocalShards":
         """Create one block of the given arrays, with row numbers as ids."""
         first = next(iter(representations.values()))
         first = first[0] if isinstance(first, list | tuple) else first
@@ -126,25 +145,22 @@ class LocalShards:
         return sum(len(shard) for shard in self._shards)
 
     @cached_property
-    def _index(self) -> IdIndex:
+    def index(self) -> IdIndex:
+        """Positions of items by id, among all rows."""
         return IdIndex.from_blocks([shard.block_ids for shard in self._shards])
 
     @property
     def ids(self) -> Ids:
         """``(n,)`` ids of all rows, block after block; row numbers are made on every access."""
-        ids = self._index.ids
+        ids = self.index.ids
         return ids.to_array() if isinstance(ids, RowNumbers) else ids
-
-    @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        return np.cumsum([len(shard) for shard in self._shards])
 
     def progress(self, stage: str, done: int, total: int) -> None:
         """Report progress to the caller of the selection."""
         if self._progress is not None:
             self._progress(stage, done, total)
 
-    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+    def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every block, in the order of the blocks."""
         results = []
         for shard in self._shards:
@@ -153,28 +169,27 @@ class LocalShards:
                 self._spill.settle(shard.state)
         return results
 
-    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The results of `map` added up; tuples are added field by field."""
-        total: Any = None
+        total: T | None = None
         for shard in self._shards:
             part = function(shard, *arguments)
             if self._spill is not None:
                 self._spill.settle(shard.state)
             total = part if total is None else add_results(total, part)
-        return total
+        return cast(T, total)  # None without blocks
 
-    def positions(self, ids: Any) -> NDArray[np.intp]:
-        """Return the positions of items among all rows; an unknown id is an error."""
-        return self._index.find_positions(ids)
-
-    def rows(self, ids: Ids) -> dict[str, Any]:
+    def rows(self, ids: Ids) -> ArrayDict:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""
-        positions = self.positions(ids)
-        owners = np.searchsorted(self._ends, positions, side="right")
+        positions = self.index.find_positions(ids)
+        if len(self._shards) == 1:
+            return take_rows(self._shards[0].rows, positions)
+        ends = np.cumsum([len(shard) for shard in self._shards])
+        owners = np.searchsorted(ends, positions, side="right")
         parts, order = [], []
         for owner in np.unique(owners).tolist() or [0]:
             shard, mine = self._shards[owner], np.flatnonzero(owners == owner)
-            start = int(self._ends[owner]) - len(shard)
+            start = int(ends[owner]) - len(shard)
             parts.append(take_rows(shard.rows, positions[mine] - start))
             order.append(mine)
         if len(parts) == 1:
@@ -182,14 +197,14 @@ class LocalShards:
         return take_rows(join_rows(parts), np.argsort(np.concatenate(order)))
 
 
-def add_results(left: Any, right: Any) -> Any:
+def add_results(left: Array, right: Array) -> Array:
     """Add the results of two blocks; tuples are added field by field."""
     if isinstance(left, tuple):
         return tuple(add_results(a, b) for a, b in zip(left, right, strict=True))
     return left + right
 
 
-def as_shards(rows: Any, name: str = "rows") -> Shards:
+def as_shards(rows: ArrayOrShards, name: str = "rows") -> Shards:
     """Shards of an array, or of a list of arrays with one block each; shards are returned as is.
 
     Kernels that take "array or blocks" start with this.
@@ -209,3 +224,223 @@ def as_shards(rows: Any, name: str = "rows") -> Shards:
         raise BadInput(f"{name} must be an array, a list of arrays or shards; got {kind}")
     shards: Shards = rows
     return shards
+
+
+def rows_per_block(row_bytes: int, block_bytes: int = BLOCK_BYTES) -> int:
+    """The number of rows of a block.
+
+    >>> rows_per_block(512), rows_per_block(8)
+    (131072, 1048576)
+    """
+    return max(block_bytes // max(row_bytes, LEAST_ROW), 256)
+
+
+@dataclass(eq=False)
+class BlockRows(CutsRows):
+    """The rows of one block, read on access and checked the first time.
+
+    Attributes:
+        sources: opened representations.
+        first: the block's first row in them.
+        ids: of all rows of the block.
+        without: sorted positions in the block of labelled items, which are left out, or None.
+    """
+
+    sources: Sources
+    first: int
+    ids: Ids | RowNumbers
+    without: Ids | None = None
+    _checked: set[str] = field(default_factory=set, init=False)
+    _compact: ArrayDict = field(default_factory=dict, init=False)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sources)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.sources  # the inherited method reads the block
+
+    def __getitem__(self, name: str) -> Array:
+        rows = self.read_unchecked(name)
+        if name not in self._checked:
+            check_rows(name, rows, self.list_ids)
+            self._checked.add(name)
+        return rows
+
+    def read_unchecked(self, name: str) -> Array:
+        """The rows, converted for computing but not checked."""
+        if name in self._compact:
+            return self._compact[name]
+        source, last = self.sources[name], self.first + len(self.ids)
+        parts = source if isinstance(source, list) else [source]
+        arrays = [convert_rows(name, part.read(self.first, last)) for part in parts]
+        if self.without is not None:
+            keep = np.delete(np.arange(len(self.ids)), self.without)
+            arrays = [take(array, keep) for array in arrays]
+        rows = arrays if parts is source else arrays[0]
+        if self.without is not None and all(part.in_memory for part in parts):
+            self._compact[name] = rows  # one copy instead of one in every pass
+        return rows
+
+    def list_ids(self) -> Ids:
+        """The ids of the rows."""
+        ids = self.ids.to_array() if isinstance(self.ids, RowNumbers) else self.ids
+        return ids if self.without is None else np.delete(ids, self.without)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The number of rows, and of numbers per row if they are NumPy arrays (0 otherwise)."""
+        count = len(self.ids) - (0 if self.without is None else len(self.without))
+        sources = [source for _, source in flatten_sources(self.sources)]
+        if not all(source.is_numpy for source in sources):
+            return count, 0
+        return count, sum(math.prod(source.shape[1:]) for source in sources)
+
+    def cut(self, ranges: Sequence[slice]) -> list[Rows]:
+        """The rows in pieces, for the time of one visit; together they are read once."""
+        visit = _BlockVisit(self, self._checked)
+        return [_BlockPiece(visit, span) for span in ranges]
+
+    def take(self, positions: Positions) -> ArrayDict:
+        """Some rows of the block, without reading the others."""
+        wanted = np.flatnonzero(positions) if positions.dtype == bool else positions
+        if self.without is not None:  # skip the labelled items before each row
+            gaps = self.without - np.arange(len(self.without))
+            wanted = wanted + np.searchsorted(gaps, wanted, side="right")
+        taken = {}
+        for name, source in self.sources.items():
+            parts = source if isinstance(source, list) else [source]
+            rows = [convert_rows(name, part.take(wanted + self.first)) for part in parts]
+            taken[name] = rows if parts is source else rows[0]
+            if name not in self._checked:
+                check_rows(name, taken[name], lambda: self.ids.take(wanted))
+        return taken
+
+
+@dataclass(eq=False)
+class LabelledRows(Mapping[str, Array]):
+    """The rows of the items ``labelled``, in that order, read when a strategy asks for them."""
+
+    sources: Sources
+    index: IdIndex
+    labelled: Ids
+    _rows: ArrayDict = field(default_factory=dict, init=False)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sources)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._rows:
+            block = BlockRows({name: self.sources[name]}, 0, self.index.ids)
+            self._rows.update(block.take(self.index.find_positions(self.labelled)))
+        return self._rows[name]
+
+
+@dataclass(eq=False)
+class _BlockVisit:
+    """State shared by the pieces of a block: the rows read so far, and the checked ones."""
+
+    block: BlockRows
+    checked: set[str]
+    rows: ArrayDict = field(default_factory=dict)
+    seen: Counter[str] = field(default_factory=Counter)
+    lock: Lock = field(default_factory=Lock)
+
+
+@dataclass(eq=False)
+class _BlockPiece(Mapping[str, Array]):
+    """Some rows of a block, checked unless an earlier visit has done so."""
+
+    visit: _BlockVisit
+    span: slice
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.visit.block)
+
+    def __len__(self) -> int:
+        return len(self.visit.block)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.visit.block
+
+    def __getitem__(self, name: str) -> Array:
+        visit, span = self.visit, self.span
+        with visit.lock:
+            if name not in visit.rows:
+                visit.rows[name] = visit.block.read_unchecked(name)
+        rows = map_models(visit.rows[name], lambda array: array[span])
+        if name not in visit.checked:
+            check_rows(name, rows, lambda: visit.block.list_ids()[span])
+            with visit.lock:
+                visit.seen[name] += span.stop - span.start
+                if visit.seen[name] == visit.block.extent[0]:
+                    visit.checked.add(name)
+        return rows
+
+
+def open_shards(
+    sources: Sources,
+    *,
+    ids: Keys | IdIndex = None,
+    labelled: Keys = None,
+    progress: Progress | None = None,
+    block_bytes: int | None = None,
+    spill: StateSpill | None = None,
+) -> tuple[LocalShards, Rows | None]:
+    """Cut a pool into blocks of the unlabelled items, and separate the rows of the labelled ones.
+
+    Args:
+        sources: opened representations.
+        ids: ``(n,)`` the items' keys; row numbers (or a Parquet file's column ``id``) if None. An
+            index is used as it is.
+        labelled: keys of the labelled items; ids if there is an index.
+        progress: receives the progress of a selection.
+        block_bytes: approximate memory of one block; None chooses it by the place of the rows.
+        spill: moves states that do not fit out of memory.
+    """
+    every = [source for _, source in flatten_sources(sources)]
+    count = every[0].shape[0]
+    if isinstance(ids, IdIndex):
+        index, taken = ids, np.empty(0, dtype=np.int64) if labelled is None else labelled
+    else:
+        index, taken = IdIndex(find_item_ids(ids, sources, count)), encode_labelled(labelled)
+    if block_bytes is None:
+        on_gpu = all(
+            not s.is_numpy and s.in_memory and str(device(s.read(0, 1))) != "cpu" for s in every
+        )
+        block_bytes = BLOCK_BYTES_ON_DEVICE if on_gpu else BLOCK_BYTES
+    step = rows_per_block(sum(source.bytes_per_row for source in every), block_bytes)
+    starts = range(0, max(count, 1), step)
+    keep = len(starts) <= FEW_BLOCKS
+    labelled_rows = np.sort(index.find_positions(taken)) if len(taken) else taken
+    candidates: list[Shard] = []
+    for start in starts:
+        stop = min(start + step, count)
+        # Positions in the block of its labelled items.
+        mine = labelled_rows[slice(*np.searchsorted(labelled_rows, [start, stop]))] - start
+        block: Ids | RowNumbers
+        rest: Ids | RowNumbers
+        if isinstance(index.ids, RowNumbers):
+            first, last = index.ids.first + start, index.ids.first + stop
+            block = RowNumbers(first, last, keep=keep)
+            rest = RowNumbers(first, last, mine + first, keep=keep) if len(mine) else block
+        else:
+            block = index.ids[start:stop]
+            rest = np.delete(block, mine) if len(mine) else block
+        if len(mine) < stop - start or not candidates:
+            rows = BlockRows(sources, start, block, mine if len(mine) else None)
+            candidates.append(Shard(rest, rows))
+    left = candidates[1:] if len(candidates) > 1 and not len(candidates[0]) else candidates
+    known = LabelledRows(sources, index, taken) if len(taken) else None
+    return LocalShards(left, progress, spill), known
+
+
+def find_item_ids(ids: Keys, sources: Sources, count: int) -> Ids | RowNumbers:
+    """The int64 ids of the items: given, from Parquet files, or row numbers."""
+    found = read_stored_ids(sources) if ids is None else ids
+    return RowNumbers(0, count) if found is None else check_ids(found, count)[0]

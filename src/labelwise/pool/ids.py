@@ -1,35 +1,42 @@
 """Item ids: keys of any scalar type as int64, and the positions of items by id.
 
-Integer keys are ids as they are. Any other key (text, bytes, UUID, date or time) becomes a stable
-63-bit hash, so that noise, ties and samples do not depend on the order of the rows.
+Whole numbers are ids as they are. Any other key (text, bytes, fraction, UUID, date or time) becomes
+a stable 63-bit hash, so that noise, ties and samples do not depend on the order of the rows.
 """
 
+import math
+import struct
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from labelwise.arrays import Ids
+from labelwise.arrays import Ids, Positions
 from labelwise.errors import BadInput, UnknownName
 
-EXPECTED = "whole numbers below 2**63, texts, UUIDs or dates"
+EXPECTED = "numbers (whole ones below 2**63), texts, UUIDs or dates"
+Key = Any
+"""A key of an item as the user gave it: any scalar but NaN and None."""
+Keys = Any
+"""Several keys: a list, an array or a pandas column."""
 
 
-def encode_keys(keys: Any, what: str = "pool ids") -> tuple[Ids, list[Any] | None]:
+def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | None]:
     """Convert keys to int64 ids.
 
     Args:
-        keys: one key per item: integers, texts, bytes, UUIDs, dates or times.
+        keys: one key per item: numbers, texts, bytes, UUIDs, dates or times.
         what: the name of the argument in error messages.
 
     Returns:
-        The ids ``(n,)``, and the keys as a list, or None if all of them are integers.
+        The ids ``(n,)``, and the keys as a list, or None if all of them are whole numbers.
 
     Example:
         >>> encode_keys([7, 3])
@@ -45,30 +52,30 @@ def encode_keys(keys: Any, what: str = "pool ids") -> tuple[Ids, list[Any] | Non
     if given.ndim != 1:
         raise BadInput(f"{what} must be a list with one id per item; got shape {given.shape}")
     if given.dtype.kind in "biuf":
-        return _check_integers(given, what), None
+        with np.errstate(invalid="ignore"):
+            ids: Ids = given.astype(np.int64)
+        wrong = (ids != given) | ((given > 0) != (ids > 0))  # too large a number wraps around
+        if not wrong.any():
+            return ids, None
+        if given.dtype.kind != "f":
+            raise BadInput(f"{what} must be {EXPECTED}; got {given[wrong][0]}")
     listed = list(given) if given.dtype.kind == "M" else given.tolist()
     ids = np.fromiter((_encode_key(key, what) for key in listed), np.int64, len(listed))
     return ids, (None if all(isinstance(key, int) for key in listed) else listed)
 
 
-def _check_integers(given: NDArray[Any], what: str) -> Ids:
-    """Convert numbers to int64; reject fractions and numbers that do not fit."""
-    with np.errstate(invalid="ignore"):
-        ids: Ids = given.astype(np.int64)
-    wrong = (ids != given) | ((given > 0) != (ids > 0))  # too large a number wraps around
-    if np.any(wrong):
-        raise BadInput(f"{what} must be {EXPECTED}; got {given[wrong][0]}")
-    return ids
-
-
-def _encode_key(key: Any, what: str) -> int:
-    """Return an integer as it is, and the 63-bit hash of any other key."""
+def _encode_key(key: Key, what: str) -> int:
+    """Return a whole number as it is, and the 63-bit hash of any other key."""
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
     if isinstance(key, int | np.integer) and -(2**63) <= key < 2**63:
         return int(key)
     if isinstance(key, str):
         text = b"str:" + key.encode()
     elif isinstance(key, bytes):
         text = b"bytes:" + key
+    elif isinstance(key, float) and math.isfinite(key):
+        text = b"float:" + struct.pack("<d", key)
     elif isinstance(key, UUID):
         text = b"uuid:" + key.bytes
     elif isinstance(key, date | np.datetime64) and not np.isnat(moment := _to_datetime64(key)):
@@ -79,14 +86,14 @@ def _encode_key(key: Any, what: str) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest()) >> 1
 
 
-def _to_datetime64(key: Any) -> np.datetime64:
+def _to_datetime64(key: Key) -> np.datetime64:
     """Convert dates, times and pandas timestamps; a time with a zone is converted to UTC."""
     if isinstance(key, datetime) and key.tzinfo is not None:
         key = key.astimezone(UTC).replace(tzinfo=None)
     return key.to_datetime64() if hasattr(key, "to_datetime64") else np.datetime64(key)
 
 
-def check_ids(keys: Any, count: int, what: str = "items") -> tuple[Ids, list[Any] | None]:
+def check_ids(keys: Keys, count: int, what: str = "items") -> tuple[Ids, list[Key] | None]:
     """Convert the keys of a pool's items as `encode_keys` does; reject repeats and collisions.
 
     Args:
@@ -110,13 +117,13 @@ def check_ids(keys: Any, count: int, what: str = "items") -> tuple[Ids, list[Any
     return ids, listed
 
 
-def encode_labelled(labelled: Any) -> Ids:
+def encode_labelled(labelled: Keys) -> Ids:
     """Convert the keys of the labelled items; reject repeats and values that are not keys."""
     if labelled is None or len(labelled) == 0:
         return np.empty(0, dtype=np.int64)
     if getattr(labelled, "dtype", None) is not None or isinstance(labelled, list | tuple):
         given = np.asarray(labelled)
-        if given.ndim != 1 or given.dtype.kind in "bfc":
+        if given.ndim != 1 or given.dtype.kind in "bc":
             raise BadInput(
                 f"labelled must be a list of item ids; got {given.dtype} of shape {given.shape}"
             )
@@ -131,26 +138,26 @@ def encode_labelled(labelled: Any) -> Ids:
     return ids
 
 
+@dataclass(slots=True, eq=False)
 class RowNumbers:
     """Ids that are the row numbers ``first`` to ``last - 1`` without some; they are not stored.
+
+    Attributes:
+        first: the first number.
+        last: the number after the last one.
+        without: sorted numbers of the range that are left out.
+        keep: store the array once made, for pools of few blocks, where it is asked for often.
 
     Example:
         >>> RowNumbers(3, 8, without=np.array([5])).to_array()
         array([3, 4, 6, 7])
     """
 
-    __slots__ = ("_array", "_keep", "first", "last", "without")
-
-    def __init__(
-        self, first: int, last: int, without: Ids | None = None, *, keep: bool = False
-    ) -> None:
-        """Leave out ``without``, sorted numbers of the range; ``keep`` stores the array once made.
-
-        Keep it in pools of few blocks, where it is asked for often.
-        """
-        self.first, self.last, self._keep = first, last, keep
-        self.without = np.empty(0, dtype=np.int64) if without is None else without
-        self._array: Ids | None = None
+    first: int
+    last: int
+    without: Ids = field(default_factory=partial(np.array, (), np.int64))
+    keep: bool = False
+    _array: Ids | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return self.last - self.first - len(self.without)
@@ -161,19 +168,23 @@ class RowNumbers:
             return self._array
         ids = np.arange(self.first, self.last, dtype=np.int64)
         ids = np.delete(ids, self.without - self.first) if len(self.without) else ids
-        if self._keep:
+        if self.keep:
             self._array = ids
         return ids
 
-    def take(self, positions: Any) -> Ids:
+    def take(self, positions: Positions) -> Ids:
         """The ids at some positions; the whole array is made only if it has gaps."""
         if len(self.without) or self._array is not None:
             return np.asarray(self.to_array()[positions])
         return np.asarray(positions, dtype=np.int64) + self.first
 
 
+@dataclass(eq=False)
 class IdIndex:
     """Positions of items by id: a binary search in the sorted ids, which are made when needed.
+
+    Attributes:
+        ids: of all items, which must be unique; row numbers are not sorted.
 
     Example:
         >>> index = IdIndex(np.array([30, 10, 20]))
@@ -181,9 +192,7 @@ class IdIndex:
         (array([1, 0]), array([ True, False]))
     """
 
-    def __init__(self, ids: Ids | RowNumbers) -> None:
-        """Index the ids of all items, which must be unique; row numbers are not sorted."""
-        self.ids = ids
+    ids: Ids | RowNumbers
 
     @classmethod
     def from_blocks(cls, blocks: Sequence[Ids | RowNumbers]) -> "IdIndex":
@@ -200,9 +209,6 @@ class IdIndex:
             without += [np.arange(block.last, after.first), after.without]
         return cls(RowNumbers(numbers[0].first, numbers[-1].last, np.concatenate(without)))
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.intp], Ids]:
         """The positions in the order of the ids, and the sorted ids."""
@@ -210,33 +216,54 @@ class IdIndex:
         order = np.argsort(self.ids, kind="stable")
         return order, self.ids[order]
 
-    def _locate(self, wanted: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Positions, and which of the ids exist; the position of an unknown id means nothing."""
-        if isinstance(self.ids, RowNumbers):
-            before = np.searchsorted(self.ids.without, wanted)
-            inside = (wanted >= self.ids.first) & (wanted < self.ids.last)
-            if len(self.ids.without):
-                nearest = np.minimum(before, len(self.ids.without) - 1)
-                inside &= self.ids.without[nearest] != wanted
-            return wanted - self.ids.first - before, inside
-        if not len(self.ids):
-            return np.zeros(len(wanted), dtype=np.intp), np.zeros(len(wanted), dtype=bool)
-        order, ascending = self._sorted
-        found = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
-        return order[found], ascending[found] == wanted
-
-    def contains(self, ids: Any) -> NDArray[np.bool_]:
-        """Which of some ids belong to an item."""
-        return self._locate(np.asarray(ids, dtype=np.int64).reshape(-1))[1]
-
-    def find_positions(self, ids: Any) -> NDArray[np.intp]:
+    def find_positions(self, ids: ArrayLike, *, missing: int | None = None) -> NDArray[np.intp]:
         """The positions of some items, in that order.
+
+        Args:
+            ids: of the items.
+            missing: position of an id that belongs to no item; an error if None.
 
         Raises:
             UnknownName: an id belongs to no item.
         """
         wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
-        positions, known = self._locate(wanted)
-        if not known.all():
+        if isinstance(self.ids, RowNumbers):
+            without = self.ids.without
+            before = np.searchsorted(without, wanted)
+            known = (wanted >= self.ids.first) & (wanted < self.ids.last)
+            if len(without):
+                known &= without[np.minimum(before, len(without) - 1)] != wanted
+            positions = wanted - self.ids.first - before
+        elif len(self.ids):
+            order, ascending = self._sorted
+            found = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+            positions, known = order[found], ascending[found] == wanted
+        else:
+            positions, known = np.zeros_like(wanted), np.zeros(len(wanted), dtype=bool)
+        if known.all():
+            return positions
+        if missing is None:
             raise UnknownName(f"no item of the pool has id {wanted[~known][0]}; check the ids")
-        return positions
+        return np.where(known, positions, missing)
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Which of some ids belong to an item."""
+        return self.find_positions(ids, missing=-1) >= 0
+
+
+def find_members(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
+    """Positions of the wanted items among a block's, in increasing order; others are left out.
+
+    Args:
+        ids: ``(n,)`` of the block.
+        wanted: ``(m,)``, most of which are usually in other blocks.
+
+    Example:
+        >>> find_members(np.array([3, 7, 5]), np.array([5, 3, 90])).tolist()
+        [0, 2]
+    """
+    if len(wanted) == 1:
+        return np.flatnonzero(ids == wanted[0])
+    if len(ids):  # a search for few items, or none, is much faster
+        wanted = wanted[(wanted >= ids.min()) & (wanted <= ids.max())]
+    return np.flatnonzero(np.isin(ids, wanted)) if len(wanted) else np.empty(0, dtype=np.intp)

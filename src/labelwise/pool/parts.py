@@ -1,32 +1,48 @@
-"""Cut a pool into parts that other processes open.
+"""Parts of a pool in other processes: cut it, open a part, answer calls on its rows.
 
 A part is a range of rows. Its process opens the same files by path and reads only these rows;
 arrays in memory are sent once, part by part. With a learner, the rows are raw inputs, and the
-process that holds them computes their representations. `PartHolder` keeps the blocks of one part
+process that holds them computes their representations. `PartWorker` keeps the blocks of its parts
 and the state of the strategy.
+
+An answer is pickled bytes plus the large arrays as out-of-band buffers, so that the transport need
+not copy them. Unpacked arrays are writable.
 """
 
 import mmap
-from collections.abc import Callable, Mapping, Sequence
+import pickle
+import socket
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from labelwise.arrays import Ids, to_numpy
+from labelwise.arrays import Array, Ids, to_numpy
+from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
-from labelwise.pool.blocks import LocalShards
+from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Shard, open_shards
 from labelwise.pool.ids import IdIndex, RowNumbers
-from labelwise.pool.remote_files import is_remote
 from labelwise.pool.representations import open_source
-from labelwise.pool.rows import Rows, copy_to_host, join_rows, map_models
-from labelwise.pool.shards import BLOCK_BYTES, open_shards
-from labelwise.pool.sources import Source, SourceSlice
+from labelwise.pool.rows import ArrayDict, Rows, copy_to_host, join_rows, map_models
+from labelwise.pool.sources.change_guard import FileState, find_files
+from labelwise.pool.sources.remote_files import is_remote
+from labelwise.pool.sources.source import Given, MappedFile, Source, SourceSlice, Values
 
-Values = Mapping[str, Any]
-"""Representations by name: a path, a `MappedFile` or an array each, or a list of them."""
+T = TypeVar("T")
+LARGE = 1 << 16
+"""Arrays of at least this many bytes are sent out of band."""
+
+Dumps = Callable[..., bytes]
+"""A serializer with the arguments of `pickle.dumps`; `pickle.loads` reads its output."""
+Answer = bytes | tuple[bytes, list[NDArray[np.uint8]]]
+"""Pickled bytes, with the out-of-band arrays if there are any."""
 
 
 class Division:
@@ -103,35 +119,12 @@ class Division:
         """Return the labelled items of a part in the given order."""
         return np.asarray(self.labelled[self._labelled_owners == part])
 
-    def positions(self, ids: Ids) -> Ids:
-        """Return the positions of items among the candidates."""
-        return self._candidates.find_positions(ids).astype(np.int64)
-
-    @cached_property
-    def _candidates(self) -> IdIndex:
-        if self.ids is None:
-            return IdIndex(RowNumbers(0, self.count, self._labelled_rows))
-        return IdIndex(np.delete(self.ids, self._labelled_rows))
-
     @property
     def candidates(self) -> Ids:
         """``(n,)`` ids of all items that are not labelled, in the order of the rows."""
-        ids = self._candidates.ids
-        return ids.to_array() if isinstance(ids, RowNumbers) else ids
-
-
-@dataclass(frozen=True)
-class MappedFile:
-    """The parameters of a memory-mapped array, with which another process can map it."""
-
-    path: str
-    dtype: Any
-    offset: int
-    shape: tuple[int, ...]
-
-    def open(self) -> Any:
-        """Map the array."""
-        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+        if self.ids is None:
+            return RowNumbers(0, self.count, self._labelled_rows).to_array()
+        return np.delete(self.ids, self._labelled_rows)
 
 
 @dataclass(frozen=True)
@@ -175,7 +168,7 @@ class PoolPart:
         }
         return open_shards(sources, ids=ids, labelled=self.labelled, block_bytes=self.block_bytes)
 
-    def _source(self, name: str, value: Any) -> Source:
+    def _source(self, name: str, value: Given) -> Source:
         if isinstance(value, MappedFile):
             whole = open_source(value.open(), name)
         elif isinstance(value, str):
@@ -184,7 +177,7 @@ class PoolPart:
             return open_source(value, name)  # arrays hold only the rows of this part
         return SourceSlice(whole, self.first, self.last)
 
-    def _represent_inputs(self, learner: Learner, values: Values) -> dict[str, Any]:
+    def _represent_inputs(self, learner: Learner, values: Values) -> ArrayDict:
         """Compute the learner's representations of the inputs block by block."""
         source = self._source("inputs", values["inputs"])
         step, count = max(self.block_bytes // source.bytes_per_row, 256), self.last - self.first
@@ -192,7 +185,7 @@ class PoolPart:
         return join_rows([copy_to_host(learner.represent(block, self.names)) for block in blocks])
 
 
-def _join_pieces(pieces: Sequence[Rows]) -> dict[str, Any]:
+def _join_pieces(pieces: Sequence[Rows]) -> ArrayDict:
     """Concatenate pieces; the id column is left out."""
     return join_rows(
         [{k: v for k, v in copy_to_host(piece).items() if k != "id"} for piece in pieces]
@@ -218,24 +211,24 @@ def cut_part(
     """
     first, last = int(division.cuts[number]), int(division.cuts[number + 1])
 
-    def rows(value: Any) -> Any:
+    def cut_rows(value: Array) -> Array:
         return value if isinstance(value, str | MappedFile) else value[first:last]
 
     mine = division.labelled_in(number)
     ids = None if division.ids is None else division.ids[first:last]
-    return PoolPart(_map_values(values, rows), first, last, ids, mine, names, block_bytes)
+    return PoolPart(_map_values(values, cut_rows), first, last, ids, mine, names, block_bytes)
 
 
-def _map_values(values: Values, function: Callable[[Any], Any]) -> dict[str, Any]:
+def _map_values(values: Values, function: Callable[[Given], Given]) -> dict[str, Given]:
     return {name: map_models(value, function) for name, value in values.items()}
 
 
-def prepare_values(values: Values) -> dict[str, Any]:
+def prepare_values(values: Values) -> dict[str, Given]:
     """Prepare representations for other processes: absolute file paths and host arrays."""
     return _map_values(values, _prepare_value)
 
 
-def _prepare_value(value: Any) -> Any:
+def _prepare_value(value: Given) -> Given:
     if is_remote(value):
         return value
     if isinstance(value, str | Path):
@@ -263,9 +256,10 @@ class PartHolder:
         self.labelled = None if known is None else dict(known)
         self.shards = shards if len(shards) else LocalShards([])
 
-    def call(self, kind: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    def call(self, kind: str, function: Callable[..., T], arguments: Sequence[object]) -> object:
         """`Shards.map` or `Shards.sum` over the part."""
-        return getattr(self.shards, kind)(function, *arguments)
+        call: Callable[..., object] = getattr(self.shards, kind)
+        return call(function, *arguments)
 
     @property
     def remembers(self) -> bool:
@@ -273,5 +267,164 @@ class PartHolder:
         return any(self.shards.map(_remembers))
 
 
-def _remembers(shard: Any) -> bool:
+def _remembers(shard: Shard) -> bool:
     return bool(shard.state)
+
+
+class PartWorker:
+    """A worker that holds one part of every open pool."""
+
+    def __init__(self, dumps: Dumps) -> None:
+        """Start without pools; ``dumps`` serializes the answers."""
+        self._dumps = dumps
+        self._held: dict[int, PartHolder] = {}
+        self._seen: dict[int, FileState] = {}
+
+    def open(self, key: int, part: PoolPart, learner: bytes | None, *pieces: Rows) -> Answer:
+        """Open a part of the pool ``key``, with a learner or pieces as in `PoolPart.open`."""
+        return self._pack_result(lambda: self._open_part(key, part, learner, pieces))
+
+    def seen(self, key: int) -> Answer:
+        """Return the current `FileState` of the part's files."""
+        return self._pack_result(lambda: FileState.read(self._seen[key].files))
+
+    def labelled(self, key: int) -> Answer:
+        """Return the rows of the part's labelled items, or None."""
+        return self._pack_result(lambda: self._held[key].labelled)
+
+    def rows(self, key: int, ids: Ids) -> Answer:
+        """Return the rows of the given items."""
+        return self._pack_result(lambda: self._held[key].shards.rows(ids), key)
+
+    def call(self, key: int, kind: str, payload: bytes) -> Answer:
+        """Return the result of `Shards.map` or `sum`, whether state is kept, and the CPU time."""
+        return self._pack_result(lambda: self._call_part(key, kind, payload), key)
+
+    def replay(self, key: int, kind: str, payload: bytes) -> Answer:
+        """Repeat a call on a restarted worker to restore its state; the result is discarded."""
+        with suppress(Exception):  # an original call that failed fails again
+            self._call_part(key, kind, payload)
+        return self._pack_result(lambda: None)
+
+    def run(self, payload: bytes) -> Answer:
+        """Call a function without rows."""
+        return self._pack_result(lambda: _call_function(payload))
+
+    def close(self, key: int) -> None:
+        """Release the pool."""
+        self._held.pop(key, None)
+        self._seen.pop(key, None)
+
+    def _open_part(
+        self, key: int, part: PoolPart, learner: bytes | None, pieces: Sequence[Rows]
+    ) -> FileState:
+        try:
+            model = None if learner is None else _load_payload(learner)
+            self._seen[key] = FileState.read(find_files(part.values))
+            self._held[key] = PartHolder(part, model, pieces)
+            return self._seen[key]
+        except LabelwiseError as error:
+            raise type(error)(f"{error} (as seen from {socket.gethostname()})") from error
+
+    def _call_part(self, key: int, kind: str, payload: bytes) -> tuple[object, bool, float]:
+        begin = time.process_time()
+        function, arguments = _load_payload(payload)
+        holder = self._held[key]
+        result = holder.call(kind, function, arguments)
+        return result, holder.remembers, time.process_time() - begin
+
+    def _pack_result(self, function: Callable[[], object], key: int = -1) -> Answer:
+        """Pack the result or the error of a function that reads rows of the pool ``key``."""
+        try:
+            return self._pack_value((True, function()))
+        except Exception as error:
+            if changed := self._describe_change(key):
+                return self._pack_value((False, BadInput(changed)))
+            trace = f"on {socket.gethostname()}:\n{traceback.format_exc()}"
+            if not isinstance(error, LabelwiseError):
+                error.add_note(trace)
+            try:
+                return self._pack_value((False, error))
+            except Exception:  # the error cannot be pickled
+                return self._pack_value((False, RuntimeError(trace)))
+
+    def _describe_change(self, key: int) -> str:
+        """Describe a file that changed since the pool was opened; empty if none did."""
+        before = self._seen.get(key)
+        return "" if before is None else FileState.read(before.files).describe_difference(before)
+
+    def _pack_value(self, value: object) -> Answer:
+        large: list[NDArray[np.uint8]] = []
+
+        def keep(buffer: pickle.PickleBuffer) -> bool:
+            """Collect a large array; return True for a small one, which is pickled in band."""
+            raw = buffer.raw()
+            if raw.nbytes >= LARGE:
+                large.append(np.frombuffer(raw, dtype=np.uint8))
+            return raw.nbytes < LARGE
+
+        head = self._dumps(value, protocol=5, buffer_callback=keep)
+        return (head, large) if large else head
+
+
+def _call_function(payload: bytes) -> object:
+    function, arguments = _load_payload(payload)
+    return function(*arguments)
+
+
+def _load_payload(payload: bytes) -> Any:
+    try:
+        return pickle.loads(payload)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(
+            f"what was sent cannot be loaded on {socket.gethostname()} ({error}); install the "
+            "module that it is from on every node, or write it in the script that selects"
+        ) from error
+
+
+def describe_function(function: object) -> str:
+    """Return the name of a function, or the type name of another callable."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def pack_payload(dumps: Dumps, value: object, what: str) -> bytes:
+    """Serialize a value for a worker; ``what`` names the value in the error message.
+
+    Example:
+        >>> pack_payload(pickle.dumps, lambda rows: rows, "the strategy")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        labelwise.errors.BadInput: the strategy cannot be sent to other processes (Can't pickle ...
+    """
+    try:
+        return dumps(value)
+    except (TypeError, AttributeError, ValueError, pickle.PicklingError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(
+            f"{what} cannot be sent to other processes ({why}); give one without open files, "
+            "locks, connections and the like"
+        ) from error
+
+
+def unpack_answer(answer: Answer) -> Any:
+    """Return the result of a call, or raise its error."""
+    if isinstance(answer, bytes):
+        good, value = pickle.loads(answer)
+    else:
+        head, large = answer
+        good, value = pickle.loads(head, buffers=[np.array(array) for array in large])
+    if not good:
+        raise value
+    return value
+
+
+def count_answer_bytes(answer: Answer) -> int:
+    """Return the size of an answer in bytes.
+
+    Example:
+        >>> count_answer_bytes((b"head", [np.zeros(100, dtype=np.uint8)]))
+        104
+    """
+    if isinstance(answer, bytes):
+        return len(answer)
+    return len(answer[0]) + sum(array.nbytes for array in answer[1])

@@ -10,9 +10,17 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids, is_array, take
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import REPRESENTATIONS
-from labelwise.pool.ids import IdIndex, RowNumbers, check_ids, encode_keys
-from labelwise.pool.representations import count_rows, open_sources, read_stored_ids
-from labelwise.pool.sources import Sources
+from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, check_ids, encode_keys
+from labelwise.pool.representations import (
+    count_rows,
+    flatten_sources,
+    open_sources,
+    read_stored_ids,
+)
+from labelwise.pool.sources.source import Given, Sources
+
+Inputs = Any
+"""What a learner takes, one entry per item: an array, a list of paths, a dataset."""
 
 
 class Pool:
@@ -36,20 +44,20 @@ class Pool:
     """
 
     def __init__(
-        self, inputs: Sequence[Any] | None = None, ids: Any = None, **representations: Any
+        self, inputs: Inputs | None = None, ids: Keys = None, **representations: Given
     ) -> None:
         """Hold the items.
 
         Args:
             inputs: one entry per item, or None.
-            ids: one unique key per item: integers, texts, UUIDs, dates or times. Row numbers (or
-                the column ``id`` of a Parquet file) if None.
+            ids: one unique key per item: numbers, texts, UUIDs, dates or times. Row numbers (or the
+                column ``id`` of a Parquet file) if None.
             **representations: ``features``, ``probabilities`` and so on, one row per item.
         """
-        self.inputs: Any = inputs
+        self.inputs: Inputs = inputs
         self.representations = {k: v for k, v in representations.items() if v is not None}
         self._given_ids = ids
-        self._checked_ids: tuple[Ids, list[Any] | None] | None = None
+        self._checked_ids: tuple[Ids, list[Key] | None] | None = None
         for name in self.representations:
             if name not in REPRESENTATIONS:
                 known = ", ".join(REPRESENTATIONS)
@@ -84,14 +92,15 @@ class Pool:
         """Whether the items are known without representations."""
         return self.inputs is not None or self._given_ids is not None
 
-    def resolve_ids(self, sources: Sources) -> tuple[Ids | RowNumbers, list[Any] | None]:
+    def resolve_ids(self, sources: Sources) -> tuple[Ids | RowNumbers, list[Key] | None]:
         """The int64 ids, and the original keys unless they are integers.
 
         Args:
             sources: opened representations, which may store ids.
         """
         stored = read_stored_ids(sources)  # files in different orders are rejected in any case
-        given, count = self._given_ids, count_rows(sources) if sources else len(self)
+        shapes = [source.shape for _, source in flatten_sources(sources)]
+        given, count = self._given_ids, shapes[0][0] if shapes else len(self)
         if isinstance(given, range) and given.step == 1 and len(given) == count:
             return RowNumbers(given.start, given.stop), None
         if given is None:
@@ -103,7 +112,7 @@ class Pool:
         return self._checked_ids
 
     @cached_property
-    def _resolved(self) -> tuple[Ids, list[Any] | None]:
+    def _resolved(self) -> tuple[Ids, list[Key] | None]:
         ids, keys = self.resolve_ids({} if self.inputs is not None else self.open_sources())
         return ids.to_array() if isinstance(ids, RowNumbers) else ids, keys
 
@@ -113,7 +122,7 @@ class Pool:
         return self._resolved[0]
 
     @property
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[Key]:
         """The keys of the items as they were given: their ids if these are integers."""
         ids, keys = self._resolved
         return ids.tolist() if keys is None else keys
@@ -123,11 +132,11 @@ class Pool:
         """Positions of items by id."""
         return IdIndex(self.ids)
 
-    def find_positions(self, keys: Any) -> NDArray[np.intp]:
+    def find_positions(self, keys: Keys) -> NDArray[np.intp]:
         """The positions of the given items; an unknown key is an error."""
         return self.index.find_positions(encode_keys(keys)[0])
 
-    def take(self, keys: Any) -> Any:
+    def take(self, keys: Keys) -> Inputs:
         """The inputs of the given items, in that order, in the form the pool has them."""
         if self.inputs is None:
             raise BadInput("the pool has no inputs; give them to Pool")

@@ -6,22 +6,24 @@ A mapping of rows is a dictionary of arrays, or reads a file on access.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Array, device, like, namespace, take, to_numpy
+from labelwise.arrays import Array, Positions, device, like, namespace, take, to_numpy
+from labelwise.errors import BadInput
 from labelwise.threads import run_in_threads, split_range, thread_count
 
-Rows = Mapping[str, Any]
+Rows = Mapping[str, Array]
 """Representations by name; their first axis is the item. A list has one array per model."""
+ArrayDict = dict[str, Array]
+"""Rows that are in memory."""
 
 
-class TakesRows(Mapping[str, Any]):
+class TakesRows(Mapping[str, Array]):
     """A mapping of rows that can read some rows without the others."""
 
     @abstractmethod
-    def take(self, positions: Any) -> dict[str, Any]:
+    def take(self, positions: Positions) -> ArrayDict:
         """The rows at the given positions, for every representation."""
 
 
@@ -38,14 +40,24 @@ class CutsRows(TakesRows):
         """The rows in pieces, for the time of one visit; together they are read once."""
 
 
-def map_models(value: Any, function: Callable[[Array], Array]) -> Any:
+def map_models(value: Array, function: Callable[[Array], Array]) -> Array:
     """Apply ``function`` to an array, or to every array of a list with one per model."""
     if isinstance(value, list | tuple):
         return [function(part) for part in value]
     return function(value)
 
 
-def take_rows(rows: Rows, positions: Any) -> dict[str, Any]:
+def read_features(rows: Rows, model: int | None = None) -> Array:
+    """The ``(n, d)`` features of a block; those of one model if there are several."""
+    features = rows["features"]
+    if not isinstance(features, list | tuple):
+        return features
+    if model is None:
+        raise BadInput(f"features holds {len(features)} models; give the array of one of them")
+    return features[model]
+
+
+def take_rows(rows: Rows, positions: Positions) -> ArrayDict:
     """The rows at the given positions, for every representation.
 
     A mapping that `TakesRows` (a block of a file) reads only those.
@@ -58,23 +70,23 @@ def take_rows(rows: Rows, positions: Any) -> dict[str, Any]:
     }
 
 
-def copy_to_host(rows: Rows) -> dict[str, Any]:
+def copy_to_host(rows: Rows) -> ArrayDict:
     """The same rows as NumPy arrays."""
     return {name: map_models(rows[name], to_numpy) for name in rows}
 
 
-def move_rows(rows: Rows, other: Array) -> dict[str, Any]:
+def move_rows(rows: Rows, other: Array) -> ArrayDict:
     """The same rows in the library and on the device of another array."""
     if isinstance(other, np.ndarray):
         return copy_to_host(rows)
     return {name: map_models(rows[name], lambda array: like(array, other)) for name in rows}
 
 
-def join_rows(parts: Sequence[Rows]) -> dict[str, Any]:
+def join_rows(parts: Sequence[Rows]) -> ArrayDict:
     """Blocks of rows one after the other, for every representation."""
     if len(parts) == 1:
         return dict(parts[0])
-    joined: dict[str, Any] = {}
+    joined: ArrayDict = {}
     for name, value in parts[0].items():
         if isinstance(value, list | tuple):
             models = range(len(value))
@@ -92,7 +104,7 @@ class GrowingRows:
     """Rows of picks, appended one by one or many at a time, in buffers that double."""
 
     def __init__(self) -> None:
-        self._buffers: dict[str, Any] = {}
+        self._buffers: ArrayDict = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -113,7 +125,7 @@ class GrowingRows:
         first = next(iter(rows.values()))
         self._count += len(first[0] if isinstance(first, list | tuple) else first)
 
-    def since(self, first: int) -> dict[str, Any]:
+    def since(self, first: int) -> ArrayDict:
         """The picks from number ``first`` on."""
         last = self._count
         return {
@@ -180,7 +192,7 @@ def _find_extent(rows: Rows) -> tuple[int, int]:
     """The number of rows, and of numbers per row if they are NumPy arrays (0 otherwise)."""
     if isinstance(rows, TakesRows):
         return 0, 0
-    arrays: list[Any] = []
+    arrays: list[Array] = []
     for value in rows.values():
         arrays += value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(array, np.ndarray) for array in arrays):

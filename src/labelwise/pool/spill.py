@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.arrays import HostArray
 from labelwise.errors import StorageFailed
 
 LEAST = 1 << 16
@@ -42,14 +43,14 @@ class Spill:
         self._maps: dict[int, list[weakref.ref[mmap.mmap]]] = {}
         self.written = 0
 
-    def settle(self, state: dict[str, Any]) -> None:
+    def settle(self, state: dict[str, object]) -> None:
         """Keep a block's state in memory or spill it, after a visit that may have changed it.
 
         Args:
             state: of one block; the same dictionary every time.
         """
         key = id(state)
-        own: dict[int, Any] = {}
+        own: dict[int, HostArray] = {}
         _map_arrays(state, lambda array: own.setdefault(id(array), array))
         self._in_memory[key] = sum(array.nbytes for array in own.values())
         if sum(self._in_memory.values()) > self._limit and own:
@@ -58,7 +59,7 @@ class Spill:
             self._in_memory[key] = 0
         self._release_pages(key)
 
-    def _map_to_file(self, array: Any, key: int) -> Any:
+    def _map_to_file(self, array: HostArray, key: int) -> HostArray:
         """Write an array to a file and map it."""
         try:
             with tempfile.TemporaryFile(dir=self._folder, prefix="labelwise-") as file:
@@ -86,7 +87,7 @@ class Spill:
                 pages.madvise(mmap.MADV_DONTNEED)
 
 
-def _map_arrays(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_arrays(value: Any, change: Callable[[HostArray], HostArray]) -> Any:
     """Replace every large array of a nested value by ``change(array)``; views are kept."""
     if isinstance(value, np.ndarray):
         plain = value.flags.owndata and value.flags.c_contiguous and not value.dtype.hasobject

@@ -16,7 +16,7 @@ from labelwise.pool.pool import Pool
 from labelwise.pool.rows import take_rows
 from labelwise.rounds.label_encoding import LabelEncoding
 from labelwise.rounds.measures import measure_predictions
-from labelwise.selection.entry import select
+from labelwise.selection.request import select
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
 from labelwise.strategy import History, PastBatch, Strategy

@@ -22,20 +22,21 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from mmap import ALLOCATIONGRANULARITY, mmap
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from labelwise.arrays import Ids, is_array, like, to_numpy
+from labelwise.arrays import Array, HostArray, Ids, is_array, like, to_numpy
 from labelwise.errors import BadInput, StorageFailed
-from labelwise.files import lock_file, to_json, write_atomically, write_json
+from labelwise.files import Json, JsonObject, lock_file, to_json, write_atomically, write_json
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.file_patterns import find_row_files
-from labelwise.pool.part_worker import describe_function
-from labelwise.pool.remote_files import is_remote, remote_facts
-from labelwise.pool.sources import Source, Sources
+from labelwise.pool.parts import describe_function
+from labelwise.pool.rows import ArrayDict
+from labelwise.pool.sources.file_patterns import find_row_files
+from labelwise.pool.sources.remote_files import is_remote, remote_facts
+from labelwise.pool.sources.source import Given, Source, Sources
 from labelwise.selection.result import Selection
-from labelwise.selection.serialization import read_value, write_value
+from labelwise.selection.serialization import Near, Value, read_value, write_value
 
 SECONDS = 20.0
 """Least seconds between two writes of the blocks' state."""
@@ -75,7 +76,7 @@ class RecordedShards:
     def __init__(self, shards: LocalShards, folder: Path, seconds: float = SECONDS) -> None:
         """Continue from the folder's content, or start if it has none."""
         self._shards, self._folder, self._seconds = shards, folder, seconds
-        self.progress, self.positions = shards.progress, shards.positions
+        self.progress = shards.progress
         self.replayed = self._calls = 0
         snapshot = _read_snapshot(folder)
         self._known, self._states = snapshot.calls, snapshot.states
@@ -93,21 +94,21 @@ class RecordedShards:
         """``(n,)`` ids of all rows, block after block."""
         return self._shards.ids
 
-    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+    def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every block, in the order of the blocks."""
         answers: list[T] = self._call("map", function, *arguments)
         return answers
 
-    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The results of `map` added up; tuples are added field by field."""
-        return self._call("sum", function, *arguments)
+        return cast(T, self._call("sum", function, *arguments))
 
-    def rows(self, ids: Ids) -> dict[str, Any]:
+    def rows(self, ids: Ids) -> ArrayDict:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""
-        found: dict[str, Any] = self._call("rows", ids)
+        found: ArrayDict = self._call("rows", ids)
         return found
 
-    def _call(self, kind: str, *arguments: Any) -> Any:
+    def _call(self, kind: str, *arguments: object) -> Value:
         name = kind if kind == "rows" else f"{kind} {describe_function(arguments[0])}"
         if self._calls < self._known:
             return self._replay(name)
@@ -121,7 +122,7 @@ class RecordedShards:
             self.write_snapshot()
         return answer
 
-    def _replay(self, name: str) -> Any:
+    def _replay(self, name: str) -> Value:
         self._calls += 1
         self.replayed += 1
         with _report_damage(self._folder / ANSWERS):
@@ -133,7 +134,7 @@ class RecordedShards:
             )
         return answer
 
-    def _move_to_rows(self, array: Any) -> Any:
+    def _move_to_rows(self, array: HostArray) -> Array:
         """Bring a host array to the library and device of the rows."""
         rows = self._shards.rows(self._shards.ids[:1])
         first = next(iter(rows.values()))
@@ -178,14 +179,14 @@ def _save_state(shard: Shard, file: BinaryIO) -> None:
     write_value(file, shard.state)
 
 
-def _load_state(shard: Shard, file: BinaryIO, move: Callable[[Any], Any]) -> None:
+def _load_state(shard: Shard, file: BinaryIO, move: Near) -> None:
     shard.state.clear()
     shard.state.update(read_value(file, move))
 
 
 @contextmanager
 def record_calls(
-    shards: LocalShards, folder: Path, facts: Mapping[str, Any], seconds: float = SECONDS
+    shards: LocalShards, folder: Path, facts: Mapping[str, Json], seconds: float = SECONDS
 ) -> Iterator[RecordedShards]:
     """The blocks with their results recorded in a folder that is removed when all is done.
 
@@ -236,7 +237,7 @@ def load_or_select(folder: Path, select: Callable[[], Selection]) -> Selection:
     return picks
 
 
-def check_folder(folder: Path, facts: Mapping[str, Any]) -> None:
+def check_folder(folder: Path, facts: Mapping[str, Json]) -> None:
     """Reject a folder that a selection cannot use, and leave nothing in it.
 
     Args:
@@ -253,7 +254,7 @@ def check_folder(folder: Path, facts: Mapping[str, Any]) -> None:
         file.flush()
 
 
-def _belongs_to(folder: Path, facts: Mapping[str, Any]) -> bool:
+def _belongs_to(folder: Path, facts: Mapping[str, Json]) -> bool:
     """Whether the folder belongs to this selection or to none; another's is rejected."""
     before = _read_object(folder / FACTS)
     if before is None:
@@ -286,7 +287,7 @@ def _clear_folder(folder: Path) -> None:
     (folder / LOCK).unlink()
 
 
-def _find_difference(before: Any, given: Any) -> tuple[str, Any, Any]:
+def _find_difference(before: Json, given: Json) -> tuple[str, Json, Json]:
     """The first place where two descriptions differ, and the values there.
 
     >>> _find_difference({"pool": {"rows": 5, "columns": 2}}, {"pool": {"rows": 5, "columns": 3}})
@@ -301,7 +302,7 @@ def _find_difference(before: Any, given: Any) -> tuple[str, Any, Any]:
     return ", ".join(filter(None, [str(name), rest])), old, new
 
 
-def _shorten(value: Any) -> str:
+def _shorten(value: Json) -> str:
     text = str(value)
     return text if len(text) <= 80 else f"{text[:60]}..."
 
@@ -319,7 +320,7 @@ def _read_snapshot(folder: Path) -> Snapshot:
         return Snapshot(int(found["calls"]), int(found["bytes"]), str(found["states"]))
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
+def _read_object(path: Path) -> JsonObject | None:
     """The JSON object in a file; None if there is no file."""
     with _report_damage(path):
         if not path.exists():
@@ -361,14 +362,14 @@ def _report_damage(path: Path) -> Iterator[None]:
         ) from error
 
 
-def describe_pool(values: Mapping[str, Any], sources: Sources) -> dict[str, Any]:
+def describe_pool(values: Mapping[str, Json], sources: Sources) -> JsonObject:
     """Describe the identity of a pool: names, shapes, and files or a checksum of the numbers.
 
     Args:
         values: representations by name, as given.
         sources: the same, opened.
     """
-    facts: dict[str, Any] = {}
+    facts: JsonObject = {}
     for name, opened in sources.items():
         value = values[name]
         pairs = zip(value, opened, strict=True) if isinstance(opened, list) else [(value, opened)]
@@ -376,8 +377,8 @@ def describe_pool(values: Mapping[str, Any], sources: Sources) -> dict[str, Any]
     return facts
 
 
-def _describe_value(value: Any, source: Source, name: str) -> dict[str, Any]:
-    facts: dict[str, Any] = {"shape": source.shape, "precision": source.precision}
+def _describe_value(value: Given, source: Source, name: str) -> JsonObject:
+    facts: JsonObject = {"shape": source.shape, "precision": source.precision}
     if is_remote(value):
         return facts | {"files": remote_facts(value, name)}
     if isinstance(value, np.memmap):
@@ -391,7 +392,7 @@ def _describe_value(value: Any, source: Source, name: str) -> dict[str, Any]:
     return facts | _describe_files([path] if path.is_file() else find_row_files(path, name))
 
 
-def _describe_map(rows: Any) -> dict[str, Any]:
+def _describe_map(rows: Array) -> JsonObject:
     """The file of a map, and the place of its numbers in the file."""
     begin = rows.offset - rows.offset % ALLOCATIONGRANULARITY  # pages start at multiples of it
     into = rows.ctypes.data - np.frombuffer(_find_pages(rows), dtype=np.uint8).ctypes.data
@@ -399,7 +400,7 @@ def _describe_map(rows: Any) -> dict[str, Any]:
     return _describe_files([Path(str(rows.filename))]) | place
 
 
-def _find_pages(rows: Any) -> Any:
+def _find_pages(rows: Array) -> Array | mmap:
     """The buffer of an array and of all arrays that it is a view of."""
     while isinstance(rows, np.ndarray):
         rows = rows.base
@@ -414,7 +415,7 @@ def _sum_rows(source: Source) -> int:
     return total
 
 
-def _describe_files(paths: list[Path]) -> dict[str, Any]:
+def _describe_files(paths: list[Path]) -> JsonObject:
     facts = {}
     for path in paths:
         status = path.stat()
@@ -427,7 +428,7 @@ def _describe_files(paths: list[Path]) -> dict[str, Any]:
     return {"files": facts}
 
 
-def describe_ids(ids: Any) -> str | None:
+def describe_ids(ids: Ids | None) -> str | None:
     """The number and a checksum of ids; None for none."""
     if ids is None:
         return None

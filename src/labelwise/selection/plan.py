@@ -8,17 +8,16 @@ few of the pool's own blocks and multiplying them once, times the passes.
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from labelwise.arrays import float64, namespace, to_numpy
+from labelwise.arrays import Array, float64, namespace, to_numpy
 from labelwise.errors import BadInput, LabelwiseError
+from labelwise.pool.blocks import BLOCK_BYTES, LEAST_ROW, BlockRows, rows_per_block
 from labelwise.pool.ids import RowNumbers
 from labelwise.pool.representations import flatten_sources, open_sources
-from labelwise.pool.shards import BLOCK_BYTES, LEAST_ROW, BlockRows, rows_per_block
-from labelwise.pool.sources import Sources
+from labelwise.pool.sources.source import Sources, Values
 from labelwise.strategies import strategies
 from labelwise.strategy import Cost, Job, ScoreStrategy, Strategy
 
@@ -59,7 +58,7 @@ class SelectionPlan:
         items: number of rows of the pool.
         columns: by representation, the shape of one row: ``features 64``.
         row_bytes: bytes of one row of all representations.
-        block_bytes: approximate bytes of one block.
+        block_rows: rows per block.
         cost: as the strategy declares it.
         speed: measured, or None.
         reader_bytes: memory of file readers besides the block.
@@ -70,15 +69,10 @@ class SelectionPlan:
     items: int
     columns: str
     row_bytes: int
-    block_bytes: int
+    block_rows: int
     cost: Cost
     speed: ReadSpeed | None = None
     reader_bytes: int = 0
-
-    @property
-    def block_rows(self) -> int:
-        """Rows per block."""
-        return min(rows_per_block(self.row_bytes, self.block_bytes), max(self.items, 1))
 
     @property
     def blocks(self) -> int:
@@ -149,22 +143,7 @@ class SelectionPlan:
         return f"at most {format_size(high)}{usual}"
 
 
-def check_needs(strategy: Strategy, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The representations that the strategy will read; an error if they are missing or lists."""
-    names = strategy.match_needs(given)
-    for name in names:
-        if isinstance(given[name], list | tuple) and not strategy.several:
-            raise BadInput(
-                f"{strategy.name} takes one array of {name}; got a list of {len(given[name])}: "
-                "concatenate their columns, or use a strategy for several models; if they are "
-                "parts of one pool, give their folder, or a pattern in quotes"
-            )
-    return names
-
-
-def plan_selection(
-    strategy: Strategy, given: Mapping[str, Any], budget: int
-) -> SelectionPlan | None:
+def plan_selection(strategy: Strategy, given: Values, budget: int) -> SelectionPlan | None:
     """Plan a selection from the shapes of arrays and files; None without any.
 
     Args:
@@ -172,7 +151,7 @@ def plan_selection(
         given: representations by name, as `labelwise.select` takes them.
         budget: number of items to pick.
     """
-    names = check_needs(strategy, given) or tuple(given)[:1]
+    names = strategy.match_needs(given) or tuple(given)[:1]
     if not names:
         return None
     return plan_sources(strategy, open_sources({name: given[name] for name in names}), budget)
@@ -216,7 +195,7 @@ def plan_sources(
         items,
         ", ".join(columns),
         row_bytes,
-        block_bytes,
+        min(rows_per_block(row_bytes, block_bytes), max(items, 1)),
         cost,
         measure_speed(sources, items, row_bytes, block_bytes) if timed else None,
         sum(source.held_bytes for source in every),
@@ -254,7 +233,7 @@ def measure_speed(
     return ReadSpeed(read * share, column * share, blocks)
 
 
-def _time_product(array: Any) -> float:
+def _time_product(array: Array) -> float:
     """Seconds to multiply the rows of an array with one column of several."""
     xp = namespace(array)
     rows = xp.reshape(array, (len(array), -1))
@@ -269,7 +248,7 @@ def _time_product(array: Any) -> float:
     return (time.perf_counter() - begin) / float(count)
 
 
-def check_memory(plan: SelectionPlan, limit: float, given: Mapping[str, Any]) -> None:
+def check_memory(plan: SelectionPlan, limit: float, given: Values) -> None:
     """Reject a selection that does not fit in memory, and name ways that do.
 
     Args:
@@ -298,7 +277,7 @@ def check_memory(plan: SelectionPlan, limit: float, given: Mapping[str, Any]) ->
     )
 
 
-def _find_alternatives(plan: SelectionPlan, limit: float, given: Mapping[str, Any]) -> list[str]:
+def _find_alternatives(plan: SelectionPlan, limit: float, given: Values) -> list[str]:
     """At most two strategies that read nothing else, keep less per item and fit.
 
     Those that read most of the same representations come first, then those with few passes.
@@ -315,7 +294,7 @@ def _find_alternatives(plan: SelectionPlan, limit: float, given: Mapping[str, An
     return [name for *_, name in sorted(found)[:2]]
 
 
-def _fits(strategy: Strategy, budget: int, limit: float, given: Mapping[str, Any]) -> bool:
+def _fits(strategy: Strategy, budget: int, limit: float, given: Values) -> bool:
     """Whether a strategy works with the given representations within the limit."""
     try:
         other = plan_selection(strategy, given, budget)

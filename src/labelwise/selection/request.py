@@ -1,7 +1,7 @@
-"""A selection request: validated when it is made, planned, checked against the pool, then run."""
+"""`select`, and the request behind it: validated when it is made, planned, checked, then run."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from labelwise.errors import BadInput, LabelwiseError
-from labelwise.files import to_json
+from labelwise.files import JsonObject, to_json
 from labelwise.kernels.linear.leverage import rank_tolerance
-from labelwise.pool.blocks import LocalShards, Progress, Shard, Shards
-from labelwise.pool.change_guard import guard_files
-from labelwise.pool.ids import IdIndex, RowNumbers, encode_keys, encode_labelled
+from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Progress, Shard, Shards, open_shards
+from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, encode_keys, encode_labelled
 from labelwise.pool.pool import Pool
-from labelwise.pool.representations import find_tensor_device
+from labelwise.pool.representations import find_tensor_device, flatten_sources
 from labelwise.pool.rows import Rows
-from labelwise.pool.shards import BLOCK_BYTES, open_shards
-from labelwise.pool.sources import Sources
+from labelwise.pool.sources.change_guard import guard_files
+from labelwise.pool.sources.source import Given, Sources
 from labelwise.pool.spill import Spill
 from labelwise.selection import run
 from labelwise.selection.checkpoint import (
@@ -32,21 +31,25 @@ from labelwise.selection.checkpoint import (
 from labelwise.selection.plan import (
     SelectionPlan,
     check_memory,
-    check_needs,
     find_free_memory,
     plan_sources,
     row_shapes,
 )
 from labelwise.selection.result import Selection
+from labelwise.strategies import get
 from labelwise.strategy import Job, Strategy
 
 SMALL = 1 << 30
 """A selection that needs at most this many bytes is not compared with the free memory."""
+Cluster = Any
+"""None, the address of a Ray cluster, or `labelwise.pool.ray.shards.RayActors`."""
+Device = Any
+"""None, or what torch takes for a device."""
 
 
 @dataclass
 class SelectionRequest:
-    """The arguments of `labelwise.select`, which explains them, and the state of the request.
+    """The arguments of `select`, which explains them, and the state of the request.
 
     Making it rejects arguments that do not fit together and opens the files. `prepare` makes every
     check that does not read a candidate's row. `run` picks.
@@ -59,18 +62,18 @@ class SelectionRequest:
     strategy: Strategy
     budget: int
     pool: Pool
-    labelled: Any = None
+    labelled: Keys = None
     seed: int = 0
     progress: Progress | None = None
-    on: Any = None
+    on: Cluster = None
     actors: int | None = None
-    device: Any = None
+    device: Device = None
     memory: float | None = None
-    resume: Any = None
+    resume: str | Path | None = None
 
     def __post_init__(self) -> None:
         given = self.pool.representations
-        names = check_needs(self.strategy, given) or tuple(given)[:1]
+        names = self.strategy.match_needs(given) or tuple(given)[:1]
         run.check_budget(self.budget)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
             raise BadInput(f"seed must be a whole number; got {self.seed!r}")
@@ -89,9 +92,14 @@ class SelectionRequest:
         self.seed = int(self.seed)
         self.values = {name: given[name] for name in names}
         self.sources: Sources = self.pool.open_sources(names) if names else {}
-        self.strategy = _fit_tolerance(self.strategy, self.sources)
+        # Rows of float16 are computed with in float32, where their rounding would count as
+        # independent directions.
+        features = [s for name, s in flatten_sources(self.sources) if name.startswith("features")]
+        coarsest = max((source.precision for source in features), default=0.0)
+        if coarsest > 1e-5 and self.strategy.options.get("rtol", 0.0) is None:
+            self.strategy = self.strategy.with_options(rtol=rank_tolerance(coarsest, 1, 1))
         self._index: IdIndex | None = None
-        self._keys: list[Any] | None = None
+        self._keys: list[Key] | None = None
         self._taken = np.empty(0, dtype=np.int64)
         self._shards: LocalShards | None = None
         self._known: Rows | None = None
@@ -108,7 +116,7 @@ class SelectionRequest:
         return find_free_memory() if self.memory is None else self.memory * 2**30
 
     def prepare(self) -> int:
-        """Make every check that does not read a candidate's row.
+        """Make every check that does not read a candidate's row, and open the blocks.
 
         Returns:
             The number of candidates.
@@ -117,24 +125,20 @@ class SelectionRequest:
             raise BadInput(f"{self.strategy.name} needs a pool: give features, or ids")
         ids, self._keys = self.pool.resolve_ids(self.sources)
         self._index, self._taken = IdIndex(ids), encode_labelled(self.labelled)
+        left = len(ids) - len(self._taken)
         try:
-            return self._check_pool(self._index)
+            rows = self._index.find_positions(self._taken)
+            run.check_budget(self.budget, left)
+            if self.budget and self.strategy.check is not None:
+                shapes, options = row_shapes(self.sources), self.strategy.options
+                self.strategy.check(Job(left, self.budget, shapes, options, labelled=len(rows)))
+            if not self.sources:
+                listed = ids.to_array() if isinstance(ids, RowNumbers) else ids
+                self._shards = LocalShards([Shard(np.delete(listed, rows), {})], self.progress)
+            elif self.on is None:
+                self._open_blocks(self._index)
         except LabelwiseError as error:
             raise self._name_keys(error) from error
-
-    def _check_pool(self, index: IdIndex) -> int:
-        """Check the labelled items, the budget, the options and the memory; open the blocks."""
-        rows = index.find_positions(self._taken)
-        left = len(index) - len(self._taken)
-        run.check_budget(self.budget, left)
-        if self.budget:
-            shapes, options = row_shapes(self.sources), self.strategy.options
-            self.strategy.check(Job(left, self.budget, shapes, options, labelled=len(self._taken)))
-        if not self.sources:
-            ids = index.ids.to_array() if isinstance(index.ids, RowNumbers) else index.ids
-            self._shards = LocalShards([Shard(np.delete(ids, rows), {})], self.progress)
-        elif self.on is None:
-            self._open_blocks(index)
         return left
 
     def _open_blocks(self, index: IdIndex) -> None:
@@ -150,7 +154,7 @@ class SelectionRequest:
         sources = self.sources
         place = find_tensor_device(sources) if self.device is None else self.device
         if place is not None:
-            from labelwise.pool.device_blocks import join_tensors, move_to_device
+            from labelwise.pool.sources.device_blocks import join_tensors, move_to_device
 
             sources = (join_tensors if self.device is None else move_to_device)(sources, place)
         self._shards, self._known = open_shards(
@@ -162,30 +166,31 @@ class SelectionRequest:
         """Pick; once the caller has saved the picks, the folder to resume from is removed."""
         if self._index is None:
             self.prepare()
-        try:
-            if self.on is not None:
-                picks = self._run_on_ray()
-            elif self.resume is None:
-                assert self._shards is not None
-                with guard_files(self.values):
+        assert self._index is not None
+        with ExitStack() as stack:
+            try:
+                if self.on is not None:
+                    picks = self._run_on_ray(self._index)
+                elif self.resume is not None:
+                    assert self._shards is not None
+                    folder = Path(self.resume)
+                    recorded = record_calls(self._shards, folder, self._describe())
+                    shards = stack.enter_context(recorded)
+                    picks = load_or_select(folder, lambda: self._pick(shards, self._known))
+                else:
+                    assert self._shards is not None
                     picks = self._pick(self._shards, self._known)
-            else:
-                assert self._shards is not None
-                folder = Path(self.resume)
-                with record_calls(self._shards, folder, self._describe()) as pool:
-                    with guard_files(self.values):
-                        picks = load_or_select(folder, lambda: self._pick(pool, self._known))
-                    yield self._add_keys(picks)
-                return
-        except LabelwiseError as error:
-            raise self._name_keys(error) from error
-        yield self._add_keys(picks)
+            except LabelwiseError as error:
+                raise self._name_keys(error) from error
+            if self._keys is not None:  # the keys are not whole numbers
+                rows = self._index.find_positions(picks.ids)
+                picks = replace(picks, keys=[self._keys[row] for row in rows.tolist()])
+            yield picks
 
-    def _run_on_ray(self) -> Selection:
+    def _run_on_ray(self, index: IdIndex) -> Selection:
         from labelwise.pool.ray.shards import open_ray_shards
 
-        assert self._index is not None
-        ids = self._index.ids
+        ids = index.ids
         if isinstance(ids, RowNumbers) and ids.first:
             ids = ids.to_array()
         with open_ray_shards(
@@ -200,35 +205,30 @@ class SelectionRequest:
             return self._pick(shards, shards.labelled)
 
     def _pick(self, shards: Shards, labelled: Rows | None) -> Selection:
-        if self.sources and not self.strategy.needs:
-            shards.map(_read_rows)  # invalid rows are rejected even if the strategy reads none
-        return run.select(self.strategy, shards, self.budget, labelled=labelled, seed=self.seed)
-
-    def _add_keys(self, picks: Selection) -> Selection:
-        """Attach the original keys of a pool whose keys are not integers."""
-        if self._keys is None or self._index is None:
-            return picks
-        rows = self._index.find_positions(picks.ids)
-        return replace(picks, keys=[self._keys[row] for row in rows.tolist()])
+        from_files = any(not source.in_memory for _, source in flatten_sources(self.sources))
+        with guard_files(self.values) if from_files and self.on is None else nullcontext():
+            if self.sources and not self.strategy.needs:
+                shards.map(_read_rows)  # invalid rows are rejected even if the strategy reads none
+            return run.select(self.strategy, shards, self.budget, labelled=labelled, seed=self.seed)
 
     def _name_keys(self, error: LabelwiseError) -> LabelwiseError:
         """The same error with keys in place of the hashes of keys."""
-        if self._keys is None or self._index is None:
+        ids, listed = encode_keys([] if self.labelled is None else self.labelled)
+        if self._index is None or (self._keys is None and listed is None):
             return error
-        ids, keys = encode_keys([] if self.labelled is None else self.labelled)
-        hashes = dict(zip(ids.tolist(), keys or [], strict=False))
+        hashes = dict(zip(ids.tolist(), listed or [], strict=False))
         text = str(error)
         for word in set(text.replace(";", " ").replace(",", " ").split()):
             if not word.isdecimal() or len(word) < 10:
                 continue
-            if self._index.contains([int(word)])[0]:
-                row = int(self._index.find_positions([int(word)])[0])
+            (row,) = self._index.find_positions([int(word)], missing=-1).tolist()
+            if self._keys is not None and row >= 0:
                 hashes[int(word)] = self._keys[row]
             if int(word) in hashes:
                 text = text.replace(word, repr(hashes[int(word)]))
         return type(error)(text)
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self) -> JsonObject:
         """Describe the identity of this selection for the folder to resume from."""
         ids = self._index.ids if self._index is not None else None
         return {
@@ -250,15 +250,111 @@ def _read_rows(shard: Shard) -> None:
         shard.rows[name]
 
 
-def _fit_tolerance(strategy: Strategy, sources: Sources) -> Strategy:
-    """Set the rank tolerance of a strategy that has one if features have half precision.
+def select(
+    strategy: str | Strategy,
+    budget: int,
+    *,
+    pool: Pool | None = None,
+    features: Given = None,
+    probabilities: Given = None,
+    logits: Given = None,
+    member_probabilities: Given = None,
+    member_votes: Given = None,
+    outputs: Given = None,
+    gradient_norms: Given = None,
+    gradient_products: Given = None,
+    duals: Given = None,
+    ids: Keys = None,
+    labelled: Keys = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    on: Cluster = None,
+    actors: int | None = None,
+    device: Device = None,
+    memory: float | None = None,
+    resume: str | Path | None = None,
+    **options: Any,
+) -> Selection:
+    """Pick the items of a pool that are worth labelling.
 
-    Rows are computed with in float32 or float64, in which the rounding of float16 would count as
-    independent directions.
+    Each representation is a NumPy array, a torch tensor (on any device), or the path of a .npy or
+    .parquet file, of a folder of them or a pattern (``"pool-*.npy"``); a list has one per model.
+    Give those that the strategy needs, or a pool that holds them. If some are tensors, the
+    computation runs where they are.
+
+    Args:
+        strategy: a name from `labelwise.strategies`, or a strategy.
+        budget: number of items to pick.
+        pool: ids and representations; instead of ``ids`` and the representations below.
+        features: ``(n, d)``, usually the last hidden layer.
+        probabilities: ``(n, K)`` class probabilities.
+        logits: ``(n, K)`` class scores before the softmax.
+        member_probabilities: ``(n, m, K)`` from posterior draws, dropout, an ensemble or models.
+        member_votes: ``(n, m)`` the prediction of each member.
+        outputs: ``(n, k)`` predicted values of a regression.
+        gradient_norms: ``(n,)`` squared norms of the items' gradients over the whole network.
+        gradient_products: ``(n,)`` their products with the sum of the labelled items' gradients.
+        duals: ``(n,)`` predicted dual variables.
+        ids: ``(n,)`` the items' keys: numbers, texts, UUIDs, dates or times; row numbers if None.
+        labelled: keys of the items that are labelled already; context, never picked again.
+        seed: determines every draw.
+        progress: called as ``progress(stage, done, total)`` during the selection.
+        on: where the rows are read: in this process if None; ``"ray"`` on a Ray cluster started
+            here, ``"ray:HOST:PORT"`` or ``"ray://HOST:PORT"`` on a running one, or
+            `labelwise.pool.ray.shards.RayActors` that serve several calls. The picks are the same.
+        actors: number of processes of the cluster that hold the rows; one per CPU if None.
+        device: where to compute with rows of files and host arrays, such as ``"cuda"``: one block
+            at a time is copied there. Where the rows are if None.
+        memory: GiB that the selection may use; the free memory if None. If it needs more, state
+            goes to temporary files; if that does not suffice, it is rejected before it starts.
+        resume: a folder for checkpoints. After an interruption the same call continues from there;
+            the folder is removed at the end.
+        **options: the strategy's own options, by name; an unknown one is an error.
+
+    Returns:
+        The picks in order, with weights if the method provides them.
+
+    Example:
+        >>> import numpy as np
+        >>> features = np.arange(5.0)[:, None]  # 0 1 2 3 4 on a line
+        >>> select("k_center", 3, features=features).ids
+        array([0, 4, 2])
+        >>> select("k_center", 2, features=features, labelled=[4]).ids
+        array([0, 2])
+        >>> select("k_center", 2, features=features, ids=list("abcde"), labelled=["e"]).keys
+        ['a', 'c']
     """
-    features = sources.get("features", [])
-    parts = features if isinstance(features, list) else [features]
-    coarsest = max((source.precision for source in parts), default=0.0)
-    if coarsest < 1e-5 or strategy.options.get("rtol", 0.0) is not None:
-        return strategy
-    return strategy.with_options(rtol=rank_tolerance(coarsest, 1, 1))
+    chosen = get(strategy) if isinstance(strategy, str) else strategy
+    given = {
+        "features": features,
+        "probabilities": probabilities,
+        "logits": logits,
+        "member_probabilities": member_probabilities,
+        "member_votes": member_votes,
+        "outputs": outputs,
+        "gradient_norms": gradient_norms,
+        "gradient_products": gradient_products,
+        "duals": duals,
+        "ids": ids,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if pool is not None and not isinstance(pool, Pool):
+        kind = type(pool).__name__
+        raise BadInput(f"pool must be a labelwise.Pool; got {kind}: give arrays as features=...")
+    if pool is not None and given:
+        raise BadInput(f"give either a pool or representations and ids; got pool and {min(given)}")
+    request = SelectionRequest(
+        chosen.with_options(**options) if options else chosen,
+        budget,
+        Pool(**given) if pool is None else pool,
+        labelled,
+        seed,
+        progress,
+        on,
+        actors,
+        device,
+        memory,
+        resume,
+    )
+    with request.run() as picks:
+        return picks

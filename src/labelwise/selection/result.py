@@ -12,8 +12,11 @@ import numpy as np
 
 from labelwise.arrays import Floats, Ids
 from labelwise.errors import BadInput, MissingDependency
-from labelwise.files import to_json, write_atomically
+from labelwise.files import Json, to_json, write_atomically
+from labelwise.pool.ids import Key
 
+Table = dict[str, list[Any]]
+"""Columns of equal length by name."""
 FORMATS = (".csv", ".jsonl", ".parquet")
 
 
@@ -43,8 +46,8 @@ class Selection:
     weights: Floats | None = None
     counts: Ids | None = None
     scores: Floats | None = None
-    info: Mapping[str, Any] = field(default_factory=dict)
-    keys: list[Any] | None = None
+    info: Mapping[str, Json] = field(default_factory=dict)
+    keys: list[Key] | None = None
 
     def __post_init__(self) -> None:
         if len(np.unique(self.ids)) != len(self.ids):
@@ -72,9 +75,9 @@ class Selection:
         squares = float(weights @ weights)
         return float(weights.sum()) ** 2 / squares if squares else 0.0
 
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> Table:
         """The table that `save` writes: id, weight, count, score and rank, one entry per pick."""
-        table: dict[str, list[Any]] = {"id": self.ids.tolist() if self.keys is None else self.keys}
+        table: Table = {"id": self.ids.tolist() if self.keys is None else self.keys}
         given = {"weight": self.weights, "count": self.counts, "score": self.scores}
         for name, values in given.items():
             table[name] = [None] * len(self.ids) if values is None else values.tolist()
@@ -105,20 +108,20 @@ def check_format(path: Path) -> None:
         raise BadInput(f"cannot write {path.name!r}; end the name in {', '.join(FORMATS)}")
 
 
-def _write_csv(table: dict[str, list[Any]], path: Path) -> None:
+def _write_csv(table: Table, path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(table)
         writer.writerows(zip(*table.values(), strict=True))
 
 
-def _write_jsonl(table: dict[str, list[Any]], path: Path) -> None:
+def _write_jsonl(table: Table, path: Path) -> None:
     with path.open("w") as file:
         for line in zip(*table.values(), strict=True):
             file.write(json.dumps(to_json(dict(zip(table, line, strict=True)))) + "\n")
 
 
-def _write_parquet(table: dict[str, list[Any]], path: Path) -> None:
+def _write_parquet(table: Table, path: Path) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -127,7 +130,8 @@ def _write_parquet(table: dict[str, list[Any]], path: Path) -> None:
             "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
         ) from error
     ids = table["id"]
-    if not all(isinstance(key, int | str | bytes | date) for key in ids):
+    kinds = {type(key) for key in ids}
+    if len(kinds) > 1 or not all(isinstance(key, int | float | str | bytes | date) for key in ids):
         table = {**table, "id": [str(key) for key in ids]}
     schema = pyarrow.schema(
         [

@@ -13,14 +13,17 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from labelwise.arrays import is_array, to_numpy
+from labelwise.arrays import Array, HostArray, is_array, to_numpy
 from labelwise.errors import BadInput
+from labelwise.files import Json
 
-Near = Callable[[Any], Any]
+Value = Any
+"""A value that strategies and blocks exchange."""
+Near = Callable[[HostArray], Array]
 """Moves a host array to the device of the rows."""
 
 
-def write_value(file: BinaryIO, value: Any) -> None:
+def write_value(file: BinaryIO, value: Value) -> None:
     """Write a value at the end of an open file.
 
     Example:
@@ -31,21 +34,21 @@ def write_value(file: BinaryIO, value: Any) -> None:
         >>> read_value(file)
         {'scores': (array([0., 1., 2.]), None, [1, 'a'])}
     """
-    arrays: list[Any] = []
+    arrays: list[HostArray] = []
     tree = _to_tree(value, arrays, {})
     file.write(json.dumps([len(arrays), tree]).encode() + b"\n")
     for array in arrays:
         npy.write_array(file, array, allow_pickle=False)
 
 
-def read_value(file: BinaryIO, near: Near | None = None) -> Any:
+def read_value(file: BinaryIO, near: Near | None = None) -> Value:
     """Read the next value of a file; ``near`` converts arrays that were tensors."""
     count, tree = json.loads(file.readline())
     arrays = [npy.read_array(file, allow_pickle=False) for _ in range(count)]
     return _from_tree(tree, arrays, near or (lambda array: array))
 
 
-def _to_tree(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
+def _to_tree(value: Value, arrays: list[HostArray], known: dict[int, int]) -> Json:
     """Convert a value to JSON; append its arrays to ``arrays``, each one once."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -71,7 +74,7 @@ def _to_tree(value: Any, arrays: list[Any], known: dict[int, int]) -> Any:
     return ["object", f"{kind.__module__}:{kind.__name__}", _to_tree(fields, arrays, known)]
 
 
-def _from_tree(tree: Any, arrays: list[Any], near: Near) -> Any:
+def _from_tree(tree: Json, arrays: list[HostArray], near: Near) -> Value:
     if not isinstance(tree, list):
         return tree
     kind, *rest = tree
@@ -88,7 +91,7 @@ def _from_tree(tree: Any, arrays: list[Any], near: Near) -> Any:
     return tuple(entries) if kind == "tuple" else entries
 
 
-def _make_object(name: str, fields: Any) -> Any:
+def _make_object(name: str, fields: Value) -> Value:
     """Create an object of one of labelwise's classes from its fields."""
     module, _, kind = name.partition(":")
     found = getattr(importlib.import_module(module), kind) if _is_own_module(module) else None

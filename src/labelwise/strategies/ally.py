@@ -28,7 +28,7 @@ Baseline for Deep Active Learning", TMLR 2023.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,14 +47,13 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import JsonObject
 from labelwise.kernels.checks import check_integer
-from labelwise.kernels.distance.centering import move_near_origin
-from labelwise.kernels.distance.factored import DISTANCE_ROUNDING
+from labelwise.kernels.distance.embedding import DISTANCE_ROUNDING, MovedReader, move_near_origin
 from labelwise.kernels.distance.farthest import farthest_first
 from labelwise.kernels.distance.kmeans import kmeans
-from labelwise.kernels.linear.leverage import read_features
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import Rows
+from labelwise.pool.rows import Rows, read_features
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 KEY = "ally"
@@ -78,7 +77,7 @@ class AllyOptions(NamedTuple):
     seed: int
 
 
-Picks = tuple[NDArray[np.intp], dict[str, Any]]
+Picks = tuple[NDArray[np.intp], JsonObject]
 """Positions in `RankedItems`, in the order of the picks, and diagnostics."""
 
 
@@ -240,7 +239,7 @@ def _draw_apart(
 
 
 def _find_next(
-    shard: Shard, read: Any, center: Array | None, seed: int, pick: int
+    shard: Shard, read: MovedReader, center: Array | None, seed: int, pick: int
 ) -> tuple[float, int]:
     """The shortest waiting time of a block, and its item."""
     if not len(shard):

@@ -18,12 +18,10 @@ Reference: J. Ash, C. Zhang, A. Krishnamurthy, J. Langford, A. Agarwal, "Deep Ba
 by Diverse, Uncertain Gradient Lower Bounds", ICLR 2020.
 """
 
-from typing import Any
-
 import numpy as np
 
-from labelwise.arrays import Array, device, namespace
-from labelwise.kernels.distance.factored import Factored
+from labelwise.arrays import device, namespace
+from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
@@ -39,27 +37,26 @@ def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) 
 
 
 def compute_gradients(rows: Rows) -> Factored:
-    """Last-layer gradients at the predicted label; ``a`` is ``(n, K)`` and ``h`` ``(n, d)``."""
-    features = rows["features"]
-    return Factored(_compute_residuals(rows["probabilities"], features.dtype), features)
+    """Last-layer gradients at the predicted label; ``a`` is ``(n, K)`` and ``h`` ``(n, d)``.
 
-
-def _compute_residuals(probabilities: Array, dtype: Any) -> Array:
-    """The probabilities, with 1 subtracted from the highest of each row (the first of ties)."""
-    xp = namespace(probabilities)
+    ``a`` holds the probabilities, with 1 subtracted from the highest of each row (the first of
+    ties).
+    """
+    features, probabilities = rows["features"], rows["probabilities"]
     if isinstance(probabilities, np.ndarray):
         # Class by class takes a third of the time of an argmax over short rows.
-        by_class = np.array(probabilities.T, dtype=dtype, order="C")
+        by_class = np.array(probabilities.T, dtype=features.dtype, order="C")
         highest = by_class == by_class.max(axis=0)
         if np.count_nonzero(highest) == len(probabilities):  # without ties
             by_class -= highest
-            return by_class.T
-    residuals = xp.astype(probabilities, dtype, copy=True)
+            return Factored(by_class.T, features)
+    xp = namespace(probabilities)
+    residuals = xp.astype(probabilities, features.dtype, copy=True)
     n, classes = probabilities.shape
     flat = xp.reshape(residuals, (-1,), copy=False)  # one index is twice as fast as two
     starts = xp.arange(n, device=device(probabilities)) * classes
     flat[starts + xp.argmax(probabilities, axis=1)] -= 1
-    return residuals
+    return Factored(residuals, features)
 
 
 def estimate_cost(job: Job) -> Cost:

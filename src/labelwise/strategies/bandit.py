@@ -44,6 +44,7 @@ import numpy as np
 
 from labelwise.arrays import row_noise
 from labelwise.errors import BadInput
+from labelwise.files import Json
 from labelwise.kernels.bandit import arm_probabilities, importance_weighted_accuracy
 from labelwise.kernels.loop.picking import pick
 from labelwise.pool.blocks import Shard, Shards
@@ -54,6 +55,7 @@ from labelwise.strategy import (
     Cost,
     History,
     Job,
+    Options,
     PassStrategy,
     PickFacts,
     Strategy,
@@ -64,7 +66,7 @@ NAME = "bandit"
 ARMS = ("k_center", "confidence")
 NOISE_STREAM = 22
 
-Arms = str | Sequence[str] | Mapping[str, Mapping[str, Any]]
+Arms = str | Sequence[str] | Mapping[str, Options]
 
 
 def choose_batch(
@@ -74,7 +76,7 @@ def choose_batch(
     seed: int,
     *,
     arms: Arms = ARMS,
-    rounds: Sequence[Mapping[str, Any]] | str = (),
+    rounds: Sequence[Mapping[str, Json]] | str = (),
     delta: float = 0.1,
     p_min: float | None = None,
 ) -> Choice:
@@ -121,10 +123,11 @@ def check_job(job: Job) -> None:
             wanted = ", or ".join(" and ".join(names) for names in sets)
             given = " and ".join(job.shapes)
             raise BadInput(f"bandit's arm {arm.name} needs {wanted}; got {given}")
-        arm.check(job._replace(options=arm.options))
+        if arm.check is not None:
+            arm.check(job._replace(options=arm.options))
 
 
-def adapt_options(history: History) -> dict[str, Any]:
+def adapt_options(history: History) -> Options:
     """The rounds of this bandit so far, with the reward of the last one.
 
     The reward is the accuracy of the current model on all labelled items, each divided by the
@@ -143,7 +146,7 @@ def adapt_options(history: History) -> dict[str, Any]:
     return {"rounds": [*last.options.get("rounds", []), {**latest, "reward": reward}]}
 
 
-def _read_rounds(rounds: Sequence[Mapping[str, Any]] | str) -> Sequence[Mapping[str, Any]]:
+def _read_rounds(rounds: Sequence[Mapping[str, Json]] | str) -> Sequence[Mapping[str, Json]]:
     if isinstance(rounds, str):
         try:
             rounds = json.loads(rounds)

@@ -27,12 +27,12 @@ Acquisition for Deep Bayesian Active Learning", NeurIPS 2019.
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, comparable, float64, largest, take, to_numpy
 from labelwise.errors import LabelwiseWarning
+from labelwise.files import JsonObject
 from labelwise.kernels.checks import check_integer
 from labelwise.kernels.information.mutual_information import (
     Outcomes,
@@ -104,7 +104,7 @@ def choose_batch(
         )
         picked.append(position)
         gains.append(gain)
-    info: dict[str, Any] = {
+    info: JsonObject = {
         "joint_information": sum(gains),
         "picks_from_all_configurations": len(picked) - drawn,
         "picks_from_drawn_configurations": drawn,

@@ -66,7 +66,7 @@ def choose_batch(
     grid = IntegerGrid.of(entropy_weight)
     vectors, sizes = shards.sum(_project_block, entropy_weight, grid)
     total, sigma = grid.to_floats(vectors), grid.to_floats(sizes)
-    reached, picked, forced, repeats = np.zeros_like(total), WeightedPicks(), 0, 0
+    reached, picked, forced, repeats = np.zeros_like(total), CoresetPicks(), 0, 0
     while len(picked.ids) < budget:
         left = total - reached
         arrived = np.linalg.norm(left) <= NEGLIGIBLE * np.linalg.norm(total)
@@ -121,7 +121,7 @@ class IntegerGrid(NamedTuple):
         return np.asarray((whole[0] + whole[1] * 2.0**-BITS) * self.step)
 
 
-class WeightedPicks:
+class CoresetPicks:
     """The picks, their vectors and their weights."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ def _drop_vectors(shard: Shard) -> None:
 
 
 def _make_choice(
-    picked: WeightedPicks, n: int, left: Floats, total: Floats, forced: int, repeats: int
+    picked: CoresetPicks, n: int, left: Floats, total: Floats, forced: int, repeats: int
 ) -> Choice:
     if forced:
         warnings.warn(

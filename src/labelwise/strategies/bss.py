@@ -19,10 +19,10 @@ Sparsification", COLT 2019.
 """
 
 import warnings
-from typing import Any
 
 from labelwise.arrays import Floats
 from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.files import JsonObject
 from labelwise.kernels.checks import check_choice
 from labelwise.kernels.linear.bases import (
     ModelColumns,
@@ -83,7 +83,7 @@ def choose_batch(
     shards = SubdividedShards(shards)
     columns = _make_columns(shards, basis, bias, degree, frequencies, length_scale, seed)
     transform = whiten(shards, columns, rtol=rtol, principal=True).transform
-    info: dict[str, Any] = {"mode": mode, "basis": basis, "columns": len(transform)}
+    info: JsonObject = {"mode": mode, "basis": basis, "columns": len(transform)}
     if mode == "theory":
         gamma = theory_gamma(epsilon)
         draws = draw_by_theory(shards, columns, transform, gamma=gamma, most=budget, seed=seed)
@@ -128,7 +128,7 @@ def _make_columns(
     return ModelColumns(None, bias)
 
 
-def _limit_directions(transform: Floats, budget: int, n: int) -> tuple[Floats, dict[str, Any]]:
+def _limit_directions(transform: Floats, budget: int, n: int) -> tuple[Floats, JsonObject]:
     """The directions that the budget can cover, and diagnostics."""
     rank = transform.shape[1]
     if rank <= budget or budget == n:
@@ -144,7 +144,7 @@ def _limit_directions(transform: Floats, budget: int, n: int) -> tuple[Floats, d
     return transform[:, :kept], {"reduced_from_rank": rank}
 
 
-def _summarize_draws(draws: BssDraws) -> dict[str, Any]:
+def _summarize_draws(draws: BssDraws) -> JsonObject:
     """The kernel's diagnostics without those that have an entry per round."""
     kept = dict(draws.info)
     upper, lower = kept.pop("barriers")

@@ -21,7 +21,7 @@ Reference: K. Yu, J. Bi, V. Tresp, "Active Learning via Transductive Experimenta
 ICML 2006.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class DesignPlan:
         self.start: tuple[Floats, Floats] | None = (self._inverse, left)
         self.update = DesignUpdate(np.zeros((len(gram), 2)), 1.0, 0.0)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def add(self, feature: Floats) -> None:

@@ -44,20 +44,22 @@ Leveraging Training Dynamics", NeurIPS 2022.
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids, comparable, largest, like, namespace, to_numpy
+from labelwise.arrays import Array, Floats, Ids, comparable, largest, like, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import Json
 from labelwise.kernels.checks import check_choice, check_integer, is_number
-from labelwise.kernels.distance.factored import (
+from labelwise.kernels.distance.embedding import (
     Factored,
     inner_products,
     inner_products_with_matrix,
     squared_norms,
 )
 from labelwise.kernels.pseudo_gradients import (
+    Labels,
     PseudoLabels,
     check_labels,
     get_single_array,
@@ -102,10 +104,10 @@ def choose_batch(
     seed: int,
     *,
     gamma: float = 2.0,
-    labels: Any = None,
+    labels: Labels = None,
     pseudo: str = "argmax",
     bias: bool = False,
-    redundancy: Mapping[str, Any] | None = None,
+    redundancy: Mapping[str, Json] | None = None,
 ) -> Choice:
     """Pick the highest scores.
 
@@ -165,7 +167,7 @@ def _split_gamma(gamma: float) -> tuple[float, float]:
     return (0.0, 1.0) if math.isinf(gamma) else (1.0, float(gamma))
 
 
-def _check_redundancy(given: Mapping[str, Any]) -> None:
+def _check_redundancy(given: Mapping[str, Json]) -> None:
     if not isinstance(given, Mapping):
         raise BadInput(f"redundancy must be None or a mapping; got {given!r}")
     for name in given:
@@ -281,7 +283,7 @@ def _count_in_block(
     for rows in pseudo_gradients(shard.rows, shard.ids, plan.pseudo):
         xp = namespace(rows.h)
         if few:
-            change: Any = sum(xp.sum(inner_products(rows, picks), axis=1) for picks in taken)
+            change: Array = sum(xp.sum(inner_products(rows, picks), axis=1) for picks in taken)
         else:
             change = inner_products_with_matrix(rows, like(total, rows.h))
         changes.append(to_numpy(change))

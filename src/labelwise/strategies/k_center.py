@@ -15,7 +15,7 @@ Approach", ICLR 2018, Algorithm 1.
 """
 
 from labelwise.kernels.distance.farthest import make_farthest_strategy
-from labelwise.kernels.linear.leverage import read_features
+from labelwise.pool.rows import read_features
 from labelwise.strategy import read_reference
 
 STRATEGY = make_farthest_strategy(

@@ -9,11 +9,10 @@ Reference: Z. Xu, K. Yu, V. Tresp, X. Xu, J. Wang, "Representative Sampling for 
 Using Support Vector Machines", ECIR 2003.
 """
 
-from typing import Any
-
 import numpy as np
 
 from labelwise.arrays import row_noise
+from labelwise.files import JsonObject
 from labelwise.kernels.checks import check_integer
 from labelwise.kernels.distance.kmeans import find_central_items, kmeans
 from labelwise.pool.blocks import Shards
@@ -35,7 +34,7 @@ def choose_batch(
     sizes = sizes[sizes > 0]
     order = np.lexsort((ids, -sizes))
     ids, distances = ids[order], distances[order]
-    info: dict[str, Any] = {
+    info: JsonObject = {
         "clusters": len(ids),
         "inertia": clusters.inertia,
         "rounds": clusters.rounds,

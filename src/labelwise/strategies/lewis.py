@@ -25,15 +25,15 @@ Sampling for Multiple Deep Models", ICLR 2024, Algorithm 1 and Appendix B.
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Floats, comparable
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
 from labelwise.kernels.checks import check_choice, is_number
 from labelwise.kernels.linear import draws
-from labelwise.kernels.linear.leverage import read_features
 from labelwise.kernels.linear.lewis import (
     WEIGHTS,
     LewisSettings,
@@ -42,7 +42,7 @@ from labelwise.kernels.linear.lewis import (
 )
 from labelwise.kernels.placement import read_first_id
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import Rows
+from labelwise.pool.rows import Rows, read_features
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 KEY = "lewis_scores"
@@ -110,7 +110,7 @@ class ScoreSummary(NamedTuple):
     support: int
 
 
-def _store_scores(shards: Shards, settings: LewisSettings) -> tuple[ScoreSummary, dict[str, Any]]:
+def _store_scores(shards: Shards, settings: LewisSettings) -> tuple[ScoreSummary, JsonObject]:
     """Store the largest Lewis weight of every item over all models; returns diagnostics."""
     first = next(item for item in shards.map(read_first_id) if item is not None)
     features = shards.rows(np.array([first]))["features"]
@@ -191,7 +191,7 @@ def _keep_items(shard: Shard, seed: int, rate: float) -> draws.ClockRings:
     return draws.keep_items(shard.state[KEY], shard.ids, seed, rate)
 
 
-def _add_diagnostics(choice: Choice, info: dict[str, Any]) -> Choice:
+def _add_diagnostics(choice: Choice, info: JsonObject) -> Choice:
     """Add the number of draws and the effective sample size."""
     weights = np.asarray(choice.weights)
     squares = float(weights @ weights)

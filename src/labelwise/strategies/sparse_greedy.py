@@ -23,7 +23,7 @@ Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from t
 Sparse Approximation", 2022, Algorithm 1.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,6 +60,7 @@ from labelwise.strategy import (
     GreedyStrategy,
     History,
     Job,
+    Options,
     read_reference,
 )
 
@@ -138,7 +139,7 @@ def check_problem(job: Job) -> None:
     ObjectiveTerms(*(options[name] for name in ObjectiveTerms._fields)).check()
 
 
-def adapt_label_law(history: History) -> dict[str, Any]:
+def adapt_label_law(history: History) -> Options:
     """The temperature that fits held-out labels; without enough of them, smoothed labels.
 
     Under the model's own softmax all expected gradients vanish, so that nothing could be picked by

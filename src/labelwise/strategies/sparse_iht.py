@@ -3,12 +3,10 @@ r"""Sparse approximation by iterative hard thresholding: all picks are optimized
 Solves the same problem as ``sparse_greedy`` (`kernels.sparse.problem`) by proximal gradient
 steps: after a step to the point ``s`` of length :math:`\mu`, the ``b`` items with the largest
 
-.. math:: \tfrac12 [s_j]_+^2 + \kappa \, \alpha \sigma_j^2
+.. math:: \tfrac12 [s_j]_+^2 + \mu \, \alpha \sigma_j^2
 
-are kept, with :math:`\kappa = \mu` (``prox_scale="step"``) or 1 (``"one"``). The rule printed in
-the paper (``projection="printed"``) keeps the ``b`` smallest :math:`\frac12 [-s_j]_+^2 - \alpha
-\sigma_j^2`, which ignores the cost of leaving an item out; it serves replication. The best iterate
-is returned, with the best weights for its items (``polish``).
+are kept (the rule printed in the paper omits the cost of leaving an item out). The best iterate is
+returned, with the best weights for its items (``polish``).
 
 Thresholding needs a small ``beta``: a strong pull of all weights towards 1 hides the gradients, and
 greedy picks are better. With ``compare_with_greedy`` the greedy batch is computed too (by exact
@@ -22,10 +20,10 @@ Sparse Approximation", 2022, Algorithm 2.
 
 import numpy as np
 
-from labelwise.kernels.checks import check_choice, check_integer
+from labelwise.kernels.checks import check_integer
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.placement import join_resident_blocks
-from labelwise.kernels.sparse.iht import ThresholdingRules, is_lower_objective, run_thresholding
+from labelwise.kernels.sparse.iht import is_lower_objective, run_thresholding
 from labelwise.kernels.sparse.label_gradients import LabelLaw
 from labelwise.kernels.sparse.problem import (
     ObjectiveTerms,
@@ -45,11 +43,6 @@ from labelwise.strategies.sparse_greedy import STRATEGY as GREEDY
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 DEFAULTS = {"last_layer": (1e-8, 1e-6), "bayesian": (1.0, 1e-6)}
-CHOICES = {
-    "projection": ("corrected", "printed"),
-    "prox_scale": ("step", "one"),
-    "step": ("exact", "active_half"),
-}
 
 
 def choose_batch(
@@ -62,9 +55,6 @@ def choose_batch(
     relative_alpha: float | None = None,
     beta: float | None = None,
     iterations: int = 100,
-    projection: str = "corrected",
-    prox_scale: str = "step",
-    step: str = "exact",
     debias_steps: int = 1,
     polish: bool = True,
     compare_with_greedy: bool = False,
@@ -81,9 +71,6 @@ def choose_batch(
             a fraction of the objective without picks.
         beta: pull of the weights towards 1; None for the default.
         iterations: at most; it stops earlier on convergence.
-        projection: rule for the kept items: "corrected", or "printed" as in the paper.
-        prox_scale: factor of the uncertainty: the length of the "step", or "one".
-        step: length of a step: "exact", or "active_half" as in the paper.
         debias_steps: gradient steps on the weights after every iteration.
         polish: whether the weights are optimized at the end.
         compare_with_greedy: whether to compute the greedy batch too and return the better one.
@@ -92,7 +79,6 @@ def choose_batch(
         rho: probability mass that smoothing spreads evenly over the classes.
         sigma_scale: "none", or "paper" to divide the deviations by the number of items.
     """
-    rules = ThresholdingRules(projection, prox_scale, step, debias_steps)
     shards = join_resident_blocks(shards)
     law = LabelLaw(label_law, temperature, rho)
     problem = pose_problem(
@@ -104,7 +90,7 @@ def choose_batch(
         picked = compute_vectors(shards.rows(ids), problem.law)
         return build_choice(problem, ids, picked, np.ones(budget), {"polished": False})
     check_beta(problem, "sparse_iht")
-    best, made = run_thresholding(shards, problem, rules, iterations)
+    best, made = run_thresholding(shards, problem, iterations, debias_steps=debias_steps)
     picked = compute_vectors(shards.rows(best.ids), problem.law)
     weights = solve_best_weights(picked[0], best.weights, problem) if polish else best.weights
     facts = {"iterations": made, "polished": polish, "returned": "thresholding"}
@@ -114,8 +100,6 @@ def choose_batch(
 
 def check_job(job: Job) -> None:
     """Reject options out of range."""
-    for name, known in CHOICES.items():
-        check_choice(name, job.options[name], known)
     check_integer("iterations", job.options["iterations"], 1)
     check_integer("debias_steps", job.options["debias_steps"], 0)
     check_problem(job)
@@ -149,9 +133,9 @@ def _choose_better(
 
 
 def estimate_cost(job: Job) -> Cost:
-    """Passes to set up, one or two per iteration, and those of the greedy batch if computed."""
+    """Passes to set up, one per iteration, and those of the greedy batch if computed."""
     options, classes = job.options, max(job.width("logits"), job.width("probabilities"))
-    rounds = options["iterations"] * (1 if options["step"] == "exact" else 2)
+    rounds = options["iterations"]
     more = job.budget + 4 if options["compare_with_greedy"] else 0
     members = sum(map(sum, job.shapes.get("member_probabilities", ())))
     kept = 8.0 * (members or classes)

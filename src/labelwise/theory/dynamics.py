@@ -39,8 +39,8 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, row_noise, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.distance import factored
-from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance import embedding as factored
+from labelwise.kernels.distance.embedding import Factored
 from labelwise.theory.coverage import class_counts
 
 

@@ -18,11 +18,10 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, row_noise, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.factored import Factored, weighted_sum
-from labelwise.kernels.linear.leverage import read_features
+from labelwise.kernels.distance.embedding import Factored, weighted_sum
 from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
-from labelwise.pool.rows import Rows
+from labelwise.pool.rows import Rows, read_features
 from labelwise.selection.result import Selection
 from labelwise.theory.alignment_bounds import generalisation_bound, generalisation_bounds
 from labelwise.theory.coverage import (

@@ -8,10 +8,10 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, float64, is_array, namespace, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.linear.leverage import RowReader, read_features
+from labelwise.kernels.linear.leverage import RowReader
 from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.pool.blocks import LocalShards, Shard, Shards
-from labelwise.pool.rows import Rows
+from labelwise.pool.rows import Rows, read_features
 from labelwise.selection.result import Selection
 
 Features = Array | Sequence[Array] | Shards

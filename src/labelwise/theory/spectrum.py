@@ -31,8 +31,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from labelwise.arrays import Array, Floats, to_numpy
-from labelwise.kernels.linear.leverage import RowReader, read_features, whiten
+from labelwise.kernels.linear.leverage import RowReader, whiten
 from labelwise.pool.blocks import LocalShards, Shards
+from labelwise.pool.rows import read_features
 from labelwise.selection.result import Selection
 from labelwise.theory.pool import (
     Features,

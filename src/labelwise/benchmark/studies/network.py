@@ -33,7 +33,7 @@ from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.studies.lines import make_line
-from labelwise.selection.entry import select
+from labelwise.selection.request import select
 from labelwise.strategies import get
 
 STREAM = 29

@@ -73,7 +73,7 @@ def query_batch(
         _kept["key"] = key
     pool: RepresentedPool = _kept["pool"]
     strategy = get(entrant.strategy).with_options(**entrant.options)
-    names = strategy.match_needs(NAMES) if strategy.needs else ()
+    names = strategy.match_needs(dict.fromkeys(NAMES)) if strategy.needs else ()
     rows = {name: pool.rows[name] for name in names}
     clock = DeviceClock(device)
     picked = BatchSelector(protocol, entrant, pool.split, pool.items).select(

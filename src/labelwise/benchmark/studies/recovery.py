@@ -32,7 +32,7 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
 from labelwise.benchmark.studies.lines import make_line
-from labelwise.selection.entry import select
+from labelwise.selection.request import select
 from labelwise.strategies import get
 
 GROUP_RATIO = 1.5

@@ -50,9 +50,8 @@ from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_choice, check_positive
 from labelwise.kernels.distance.farthest import sum_block
 from labelwise.kernels.distance.gaussian import median_distance
-from labelwise.kernels.linear.leverage import read_features
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import Rows
+from labelwise.pool.rows import Rows, read_features
 from labelwise.strategy import Choice, Cost, Job, PickFacts
 from labelwise.threads import run_in_threads, split_range
 

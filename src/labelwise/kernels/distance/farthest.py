@@ -22,16 +22,19 @@ import numpy as np
 
 from labelwise import arrays
 from labelwise.arrays import Array, Floats, Ids, device, like, namespace, row_dots, to_numpy
-from labelwise.kernels.distance.centering import MovedReader, move_near_origin
-from labelwise.kernels.distance.factored import (
+from labelwise.kernels.distance.embedding import (
     DISTANCE_ROUNDING,
     Embedding,
     Factored,
+    MovedReader,
+    Read,
     concat_embeddings,
     count_numbers,
     inner_products,
     inner_products_with_matrix,
     make_single_block,
+    move_near_origin,
+    nearest_distances,
     split_embedding,
     squared_distances,
     squared_norms,
@@ -43,11 +46,9 @@ from labelwise.kernels.loop.block_scores import KEY, BlockScores, Proposal, upda
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.loop.scan import Arrays, Scan, count_certain
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import Rows, map_models, map_pieces, take_rows
+from labelwise.pool.rows import ArrayDict, Rows, map_models, map_pieces, take_rows
 from labelwise.strategy import CertainPicks, GreedyStrategy
 
-CHUNK, DEVICE_CHUNK = 1 << 22, 1 << 24
-"""Products held at a time, on a CPU (16 MB in float32, which stay in cache) and on a GPU."""
 PAIRS = 1 << 20
 """Numbers held at a time when pairs are measured in float64."""
 WIDTH, MAX_WIDTH, FEW_PICKS = 4096, 8192, 16
@@ -89,45 +90,7 @@ class FarthestPlan:
         return self.moved(rows)
 
 
-def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Array:
-    """Squared distance of every row to its nearest center.
-
-    Args:
-        rows: ``(n, d)`` or `Factored`.
-        norms: ``(n,)`` squared norms of the rows.
-        centres: ``(m, d)`` or `Factored`, ``m >= 1``.
-
-    Returns:
-        ``(n,)``, never negative.
-    """
-    xp = namespace(norms)
-    if not len(norms):
-        return xp.zeros_like(norms)
-    centre_norms, doubled = squared_norms(centres)[:, None], _scale_rows(centres, -2.0)
-    chunk = CHUNK if str(device(norms)) == "cpu" else DEVICE_CHUNK
-    step = max(chunk // len(centre_norms), 64)
-    parts = []
-    for first in range(0, len(norms), step):
-        # One row per center, so that the minimum runs along contiguous memory.
-        block = inner_products(doubled, _slice_rows(rows, first, first + step), centre_norms)
-        parts.append(xp.min(block, axis=0))
-    nearest = xp.concat(parts) if len(parts) > 1 else parts[0]
-    nearest += norms
-    return nearest.clip(min=0)
-
-
-def _scale_rows(rows: Embedding, factor: float) -> Embedding:
-    """The rows multiplied by a number; a power of two rounds nothing."""
-    return Factored(factor * rows.a, rows.h) if isinstance(rows, Factored) else factor * rows
-
-
-def _slice_rows(rows: Embedding, first: int, last: int) -> Embedding:
-    if isinstance(rows, Factored):
-        return Factored(rows.a[first:last], rows.h[first:last])
-    return rows[first:last]
-
-
-def begin_traversal(shards: Shards, labelled: Rows | None, embed: Any) -> FarthestPlan:
+def begin_traversal(shards: Shards, labelled: Rows | None, embed: Read) -> FarthestPlan:
     """Choose the shift and, without labelled rows, compute the mean in one pass."""
     moved = move_near_origin(shards, embed)
     plan = FarthestPlan(moved, moved.without_shift())
@@ -138,17 +101,17 @@ def begin_traversal(shards: Shards, labelled: Rows | None, embed: Any) -> Farthe
     return replace(plan, mean=mean) if np.isfinite(mean).all() else plan
 
 
-def sum_block(shard: Shard, embed: Any) -> Floats:
+def sum_block(shard: Shard, embed: Read) -> Floats:
     """The sum of a block's rows in float64."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(to_numpy(map_pieces(partial(_sum_rows, embed), shard.rows)).sum(axis=0))
 
 
-def _sum_rows(embed: Any, some: Rows) -> Array:
+def _sum_rows(embed: Read, some: Rows) -> Array:
     """The sum of some rows, with a leading axis of length 1 to concatenate pieces."""
     rows = embed(some)
     if isinstance(rows, Factored):
-        xp: Any = namespace(rows.h)
+        xp = namespace(rows.h)
         both = iterate_float64_chunks(rows.a, rows.h)
         return sum(xp.matmul(xp.matrix_transpose(a), h) for a, h in both)[None]
     if isinstance(rows, np.ndarray):  # converts while adding, in half the time of chunks
@@ -258,7 +221,7 @@ def _unscale_scores(plan: FarthestPlan, scores: Floats) -> Floats:
     return plan.moved.unscale_squares(scores)
 
 
-def make_farthest_strategy(embed: Any, **facts: Any) -> GreedyStrategy:
+def make_farthest_strategy(embed: Read, **facts: Any) -> GreedyStrategy:
     """The greedy strategy that picks farthest-first by an embedding ``embed(rows)``."""
     return GreedyStrategy(
         ahead=FarthestAhead,
@@ -307,7 +270,7 @@ class FarthestAhead:
         self._width, self._scan = WIDTH, Scan(_pick_farthest, RECORDED_STEPS)
         self._shard_count = len(shards.map(len))
 
-    def pick_ahead(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
+    def pick_ahead(self, plan: FarthestPlan, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
         """Pick from one window as long as the picks are certain."""
         width = -(-self._width // self._shard_count)
         given = (self._strategy, plan, self._labelled, new, new_ids, width)
@@ -315,11 +278,11 @@ class FarthestAhead:
         ids = np.concatenate([part.ids for part in parts])
         rows = concat_embeddings([part.state for part in parts])
         xp = namespace(parts[0].scores)
-        scores: Any = xp.concat([part.scores for part in parts])
+        scores = xp.concat([part.scores for part in parts])
         slack, outside = max(float(p.slack) for p in parts), max(part.outside for part in parts)
         index, lowest = xp.arange(len(ids), device=device(scores)), xp.full_like(scores, -xp.inf)
         constants, state = (squared_distances(rows, rows), index, lowest), (scores,)
-        picks: list[Any] = []
+        picks: list[Floats] = []
         while sum(map(len, picks)) < most:
             state, out = self._scan(constants, state, ROUNDS)
             where, best, second = map(to_numpy, out)
@@ -337,7 +300,7 @@ class FarthestAhead:
 def _propose_window(
     shard: Shard,
     strategy: GreedyStrategy,
-    plan: Any,
+    plan: FarthestPlan,
     labelled: Rows | None,
     new: Rows,
     new_ids: Ids,
@@ -361,7 +324,7 @@ def _propose_window(
     return Proposal(shard.ids[top], {}, plan(rows), scores, largest, outside)
 
 
-def _convert_rows(rows: Rows) -> dict[str, Any]:
+def _convert_rows(rows: Rows) -> ArrayDict:
     return {name: map_models(rows[name], arrays.float64) for name in rows}
 
 

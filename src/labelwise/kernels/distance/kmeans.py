@@ -12,21 +12,18 @@ Reference: S. Lloyd, "Least Squares Quantization in PCM", IEEE Transactions on I
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.arrays import Array, Floats, Ids, largest, like, namespace, squared_norms, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.centering import MovedReader, move_near_origin
-from labelwise.kernels.distance.farthest import CHUNK
+from labelwise.kernels.distance.embedding import CHUNK, MovedReader, move_near_origin
 from labelwise.kernels.distance.kmeans_plus_plus import draw_kmeans_plus_plus
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
-from labelwise.kernels.linear.leverage import read_features
 from labelwise.kernels.scaling import binary_exponent
-from labelwise.pool.blocks import Shard, Shards, as_shards
-from labelwise.pool.rows import Rows
+from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
+from labelwise.pool.rows import Rows, read_features
 
 KEY = "kmeans"
 
@@ -60,7 +57,7 @@ class KMeansClusters:
 
 
 def kmeans(
-    rows: Any,
+    rows: ArrayOrShards,
     k: int,
     seed: int,
     *,

@@ -19,30 +19,31 @@ Reference: D. Arthur, S. Vassilvitskii, "k-means++: The Advantages of Careful Se
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from labelwise.arrays import Floats, Ids, largest, row_clocks, row_noise, to_numpy
+from labelwise.arrays import Array, Floats, Ids, largest, row_clocks, row_noise, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.centering import move_near_origin
-from labelwise.kernels.distance.factored import (
+from labelwise.kernels.distance.embedding import (
     DISTANCE_ROUNDING,
     Embedding,
+    MovedReader,
+    Read,
+    concat_embeddings,
     count_numbers,
     make_single_block,
-    split_embedding,
+    move_near_origin,
+    nearest_distances,
     squared_distances,
     squared_norms,
     take_embedding,
 )
-from labelwise.kernels.distance.farthest import nearest_distances
-from labelwise.kernels.linear.leverage import read_features
-from labelwise.kernels.loop.block_scores import find_positions
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import GrowingRows, Rows, join_rows, map_pieces, take_rows
+from labelwise.pool.ids import find_members
+from labelwise.pool.rows import ArrayDict, Rows, join_rows, map_pieces, take_rows
 from labelwise.threads import run_in_threads, split_range
 
 FIRST_RINGS, RINGS, MAX_RINGS = 96, 512, 8192
@@ -102,7 +103,7 @@ def kmeans_plus_plus(
 
 def draw_kmeans_plus_plus(
     shards: Shards,
-    embed: Callable[[Rows], Embedding],
+    embed: Read,
     k: int,
     seed: int,
     *,
@@ -123,16 +124,17 @@ def draw_kmeans_plus_plus(
 
     Returns:
         ids ``(k,)`` in the order drawn, and their D^2 at that moment (the first: its norm, of the
-        rows as `labelwise.kernels.distance.centering` moves them).
+        rows as `labelwise.kernels.distance.embedding` moves them).
     """
     # A shift would change the norms, by which the largest is chosen.
     moved = move_near_origin(shards, embed, shifted=first != "largest")
     best = shards.map(measure_norms, moved, seed, first)
     draw = SeedingRun(shards, moved, seed, k, name)
     if centres is None:
-        _, norm, item = max(best, key=lambda entry: (entry[0], -entry[2]))
+        _, last, norm = max(best)
+        item = -last
         draw.add_centers([item], [norm], moved(shards.rows(np.array([item]))))
-        draw.start_bounded_clocks(norm)
+        draw.restart_clocks(bound_rates, norm)  # no row but the first pick has been measured yet
     else:
         draw.measure_all_rows(moved.move(centres))
     draw.run_clocks()
@@ -147,47 +149,58 @@ class RingBatch:
     ``ids``, which like ``rates``, ``rounding`` and ``rows`` has one entry per item.
     """
 
-    owners: Any
+    owners: NDArray[np.intp]
     times: Floats
     accept: Floats
     ids: Ids
-    rates: Any
-    rounding: Any
-    rows: dict[str, Any]
+    rates: Array
+    rounding: Array
+    rows: ArrayDict
 
 
+@dataclass
 class SeedingRun:
-    """The picks so far, and the centers added since all rows were last measured."""
+    """A seeding in progress.
 
-    def __init__(self, shards: Shards, embed: Any, seed: int, k: int, name: str) -> None:
-        """Start without picks."""
-        self.shards, self.embed, self.seed, self.k, self.name = shards, embed, seed, k, name
-        self.ids: list[int] = []
-        self.scores: list[float] = []
-        self._centres = GrowingRows()
-        self._restore: Callable[[Rows], Embedding] = read_features
-        self._epoch, self._turn, self._measured = 0, 0, 0
-        self._now, self._mass = 0.0, 0.0
-        self._known: tuple[Ids, Any] = np.empty(0, dtype=np.int64), np.empty(0)
+    Attributes:
+        shards: the rows.
+        embed: reads them.
+        seed: determines all draws.
+        k: number of picks wanted.
+        name: label of the progress reports.
+        ids: the picks so far.
+        scores: their D^2 when they were drawn.
+    """
+
+    shards: Shards
+    embed: MovedReader
+    seed: int
+    k: int
+    name: str
+    ids: list[int] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    _added: list[Embedding] = field(default_factory=list)  # since all rows were measured
+    _measured: int = 0  # number of picks that the rates of all rows count
+    _epoch: int = 0
+    _turn: int = 0
+    _now: float = 0.0
+    _mass: float = 0.0
+    _known: tuple[Ids, Array] = field(default_factory=lambda: (np.empty(0, np.int64), np.empty(0)))
 
     def add_centers(self, ids: list[int], scores: list[float], embedding: Embedding) -> None:
         """Count picks as centers."""
         self.ids += ids
         self.scores += scores
-        rows, self._restore = split_embedding(embedding)
-        self._centres.append(rows)
+        self._added.append(embedding)
         self.shards.progress(self.name, len(self.ids), self.k)
-
-    def start_bounded_clocks(self, norm: float) -> None:
-        """Start the clocks at bounds of D^2: no row but the first pick has been measured yet."""
-        self._restart_clocks(bound_rates, norm)
 
     def measure_all_rows(self, centres: Embedding | None) -> None:
         """Measure all rows against the centers added since the last time; restart the clocks."""
-        self._restart_clocks(measure_rates, self.embed, centres)
-        self._measured = len(self.ids)
+        self.restart_clocks(measure_rates, self.embed, centres)
+        self._measured, self._added = len(self.ids), []
 
-    def _restart_clocks(self, function: Callable[..., float], *arguments: Any) -> None:
+    def restart_clocks(self, function: Callable[..., float], *arguments: object) -> None:
+        """Start all clocks at the rates that ``function`` sets block by block."""
         self._epoch += 1
         self._turn, self._now = 0, 0.0
         taken = np.array(self.ids, dtype=np.int64)
@@ -209,9 +222,7 @@ class SeedingRun:
             rate = (len(self.ids) - before + 1) / (len(rings.owners) + 2)
             # Without any ring the mass may be a rounding residue; measuring sums it again.
             if not len(rings.owners) or self._is_measuring_cheaper(rate):
-                self.measure_all_rows(
-                    self._added_centers() if len(self.ids) > self._measured else None
-                )
+                self.measure_all_rows(concat_embeddings(self._added) if self._added else None)
                 rate = 1.0
 
     def _is_measuring_cheaper(self, rate: float) -> bool:
@@ -226,10 +237,6 @@ class SeedingRun:
         measuring = len(self.shards) * (added + ROW_COST) + 2 * left * (left / 2 + RING_COST)
         return added > 0 and continuing > PATIENCE * measuring
 
-    def _added_centers(self) -> Embedding:
-        """The centers added since all rows were measured, at least one."""
-        return self._restore(self._centres.since(self._measured))
-
     def _next_rings(self, rate: float) -> RingBatch:
         """The next rings of all clocks in the order of time; ``rate`` is the acceptance rate."""
         wanted = min(WANTED, self.k - len(self.ids)) / rate
@@ -240,16 +247,25 @@ class SeedingRun:
         self._turn += 1
         turn = (self._epoch, self._turn)
         parts = self.shards.map(ring_clocks, since, self._now, self._known, self.seed, turn)
-        return _join_batches(parts)
+        parts = [part for part in parts if len(part.ids)] or parts[:1]
+        starts = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
+        owners = np.concatenate([part.owners + at for part, at in zip(parts, starts, strict=True)])
+        times, accept, ids, rates, rounding = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("times", "accept", "ids", "rates", "rounding")
+        )
+        order = np.lexsort((ids[owners], times))
+        rows = join_rows([part.rows for part in parts])
+        return RingBatch(owners[order], times[order], accept[order], ids, rates, rounding, rows)
 
     def _accept_rings(self, rings: RingBatch) -> None:
         """Accept rings in the order of time, each with its D^2 at that moment."""
         if not len(rings.ids):
             return
         now, embedding = rings.rates.copy(), self.embed(rings.rows)
-        if len(self.ids) > self._measured:
-            norms = squared_norms(embedding)
-            distances = nearest_distances(embedding, norms, self._added_centers())
+        if self._added:
+            self._added = [concat_embeddings(self._added)]
+            distances = nearest_distances(embedding, squared_norms(embedding), self._added[0])
             now = np.minimum(now, to_numpy(distances))
         now[now <= rings.rounding] = 0
         bars = rings.accept * rings.rates[rings.owners]
@@ -281,7 +297,7 @@ class SeedingRun:
 
 
 def _accept_in_order(
-    now: Any, embedding: Embedding, owners: Any, bars: Floats, most: int
+    now: Array, embedding: Embedding, owners: NDArray[np.intp], bars: Floats, most: int
 ) -> list[tuple[int, float]]:
     """The accepted items in the order of their rings, and their D^2 at that moment.
 
@@ -318,19 +334,24 @@ class ClockBlock:
     """
 
     embedding: Embedding | None
-    norms: Any
-    rates: Any
+    norms: Array
+    rates: Array
     rings: Floats
-    rung: Any
+    rung: NDArray[np.intp]
 
-    def bound_rounding(self, positions: Any = slice(None)) -> Any:
+    def bound_rounding(self, positions: NDArray[np.intp] | slice = slice(None)) -> Array:
         """Distances up to these may be rounding alone: copies of a center are never drawn."""
         norms = to_numpy(self.norms)[positions]
         return norms * (DISTANCE_ROUNDING * np.finfo(norms.dtype).eps)
 
 
-def measure_norms(shard: Shard, embed: Any, seed: int, first: str) -> tuple[float, float, int]:
-    """Measure the norms of a block; return its candidate for the first pick."""
+def measure_norms(
+    shard: Shard, embed: MovedReader, seed: int, first: str
+) -> tuple[float, int, float]:
+    """Measure the norms of a block; return its candidate for the first pick.
+
+    That is what it is chosen by, the negative id, which breaks ties, and the squared norm.
+    """
     kept: list[Embedding] = []
     norms = map_pieces(partial(_embed_norms, embed, len(shard), kept), shard.rows)
     host = to_numpy(norms)
@@ -342,27 +363,28 @@ def measure_norms(shard: Shard, embed: Any, seed: int, first: str) -> tuple[floa
     embedding = kept[0] if kept else None
     shard.state[KEY] = ClockBlock(embedding, norms, None, np.empty(0), np.empty(0, dtype=np.intp))
     if not len(shard):
-        return -np.inf, 0.0, 0
+        return -np.inf, 0, 0.0
     ids = shard.ids
     order = host if first == "largest" else row_noise(seed, ids, PICK)
     best = largest(order, 1, ids)[0]
-    return float(order[best]), float(host[best]), int(ids[best])
+    return float(order[best]), -int(ids[best]), float(host[best])
 
 
-def _embed_norms(embed: Any, count: int, kept: list[Embedding], rows: Rows) -> Any:
+def _embed_norms(embed: MovedReader, count: int, kept: list[Embedding], rows: Rows) -> Array:
     """The squared norms; a small embedding of all ``count`` rows of the block is kept."""
     embedding = embed(rows)
-    if len(embedding) == count and count_numbers(embedding) <= KEPT_NUMBERS:
+    norms = squared_norms(embedding)
+    if len(norms) == count and count_numbers(embedding) <= KEPT_NUMBERS:
         kept.append(embedding)
-    return squared_norms(embedding)
+    return norms
 
 
-def _embed_distances(embed: Any, centres: Embedding, rows: Rows, norms: Any) -> Any:
+def _embed_distances(embed: MovedReader, centres: Embedding, rows: Rows, norms: Array) -> Array:
     return nearest_distances(embed(rows), norms, centres)
 
 
 def measure_rates(
-    shard: Shard, embed: Any, centres: Embedding | None, taken: Ids, seed: int, epoch: int
+    shard: Shard, embed: MovedReader, centres: Embedding | None, taken: Ids, seed: int, epoch: int
 ) -> float:
     """Measure every row against new centers and restart its clock; return the sum of D^2."""
     part: ClockBlock = shard.state[KEY]
@@ -388,7 +410,7 @@ def bound_rates(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) ->
     return _start_clocks(shard, rates, taken, seed, epoch)
 
 
-def _bound_distances(norm: float, norms: Any) -> Any:
+def _bound_distances(norm: float, norms: Array) -> Array:
     """Upper bound of the squared distance to a center, by the triangle inequality."""
     finest = np.finfo(norms.dtype)
     bounds = np.sqrt(norms, dtype=np.float64)
@@ -398,34 +420,34 @@ def _bound_distances(norm: float, norms: Any) -> Any:
     return np.minimum(bounds, float(finest.max), out=bounds).astype(norms.dtype)
 
 
-def _start_clocks(shard: Shard, rates: Any, taken: Ids, seed: int, epoch: int) -> float:
+def _start_clocks(shard: Shard, rates: Array, taken: Ids, seed: int, epoch: int) -> float:
     part: ClockBlock = shard.state[KEY]
     ids = shard.ids
-    rates[find_positions(ids, taken)] = 0
+    rates[find_members(ids, taken)] = 0
     part.rates, part.rung = rates, part.rung[:0]
-    part.rings = _map_spans(
-        lambda some, theirs: _waiting_times(some, seed, theirs, RING, epoch), rates, ids
-    )
+    part.rings = _map_spans(partial(_waiting_times, seed, (RING, epoch)), rates, ids)
     return float(rates.sum(dtype=np.float64))
 
 
-def _map_spans(function: Callable[..., Any], *arrays: Any) -> Any:
+def _map_spans(function: Callable[..., Array], *arrays: Array) -> Array:
     """``function(*arrays)``, ``(n,)``, of host arrays with one entry per row, span by span."""
+    if len(arrays[0]) <= SPAN:
+        return function(*arrays)
 
-    def apply_to_span(span: slice) -> Any:
+    def apply_to_span(span: slice) -> Array:
         return function(*(array[span] for array in arrays))
 
     return np.concatenate(run_in_threads(apply_to_span, split_range(len(arrays[0]), SPAN)))
 
 
-def _waiting_times(rates: Any, seed: int, ids: Ids, *stream: int) -> Floats:
+def _waiting_times(seed: int, stream: tuple[int, ...], rates: Array, ids: Ids) -> Floats:
     """Times until the next ring of clocks; infinite at rate 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(row_clocks(seed, ids, *stream) / rates)
 
 
 def ring_clocks(
-    shard: Shard, since: float, until: float, known: tuple[Ids, Any], seed: int, turn: Turn
+    shard: Shard, since: float, until: float, known: tuple[Ids, Array], seed: int, turn: Turn
 ) -> RingBatch:
     """All rings of the block's clocks up to a time; the clocks then show their next ring.
 
@@ -436,7 +458,7 @@ def ring_clocks(
     everyone = shard.ids
     ids = everyone[part.rung]
     part.rates[part.rung] = known[1][np.searchsorted(known[0], ids)]
-    waits = _waiting_times(part.rates[part.rung], seed, ids, AGAIN, *turn)
+    waits = _waiting_times(seed, (AGAIN, *turn), part.rates[part.rung], ids)
     part.rings[part.rung] = since + waits
     positions = part.rung = np.flatnonzero(part.rings <= until)
     owners, times, accept = [positions[:0]], [np.empty(0)], [np.empty(0)]
@@ -446,7 +468,7 @@ def ring_clocks(
         owners.append(np.searchsorted(part.rung, positions))
         times.append(part.rings[positions])
         accept.append(row_noise(seed, ids, ACCEPT, *turn, repeat))
-        waits = _waiting_times(part.rates[positions], seed, ids, RING, *turn, repeat)
+        waits = _waiting_times(seed, (RING, *turn, repeat), part.rates[positions], ids)
         part.rings[positions] += waits
         positions = positions[part.rings[positions] <= until]
         repeat += 1
@@ -459,17 +481,3 @@ def ring_clocks(
         part.bound_rounding(part.rung),
         take_rows(shard.rows, part.rung),
     )
-
-
-def _join_batches(parts: list[RingBatch]) -> RingBatch:
-    """The rings of all blocks, in the order of time."""
-    parts = [part for part in parts if len(part.ids)] or parts[:1]
-    starts = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
-    owners = np.concatenate([part.owners + at for part, at in zip(parts, starts, strict=True)])
-    times, accept, ids, rates, rounding = (
-        np.concatenate([getattr(part, field) for part in parts])
-        for field in ("times", "accept", "ids", "rates", "rounding")
-    )
-    order = np.lexsort((ids[owners], times))
-    rows = join_rows([part.rows for part in parts])
-    return RingBatch(owners[order], times[order], accept[order], ids, rates, rounding, rows)

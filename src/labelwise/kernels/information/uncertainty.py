@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.arrays import Array, Floats, like, namespace, row_dots, to_numpy
+from labelwise.arrays import Array, Floats, HostArray, like, namespace, row_dots, to_numpy
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.pool.blocks import Shard
 from labelwise.pool.rows import Rows, map_pieces, take_rows
@@ -37,7 +36,7 @@ def entropy(probabilities: Array) -> Array:
     return -row_dots(probabilities, xp.log(logs, out=logs))
 
 
-def vote_entropy(votes: NDArray[Any]) -> Floats:
+def vote_entropy(votes: HostArray) -> Floats:
     """The entropy in nats of the votes in every row of ``(n, M)``, for any kind of values.
 
     Cost ``O(n M log M)``, whatever the number of classes.

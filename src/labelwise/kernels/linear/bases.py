@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import comb
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -116,23 +116,23 @@ class SubdividedShards:
     def __len__(self) -> int:
         return len(self._shards)
 
-    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+    def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every small block."""
         parts = self._shards.map(_map_chunks, function, arguments)
         return [result for part in parts for result in part]
 
-    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """The sum of the results of `map`, first within each block."""
-        return self._shards.sum(_sum_chunks, function, arguments)
+        return cast(T, self._shards.sum(_sum_chunks, function, arguments))
 
 
-class _ChunkRows(Mapping[str, Any]):
+class _ChunkRows(Mapping[str, Array]):
     """The features of some rows of a block, read lazily."""
 
-    def __init__(self, whole: Callable[[], Any], part: slice) -> None:
+    def __init__(self, whole: Callable[[], Array], part: slice) -> None:
         self._whole, self._part = whole, part
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         if name != "features":
             raise KeyError(name)
         return map_models(self._whole(), lambda array: array[self._part])
@@ -154,11 +154,11 @@ def _split_block(shard: Shard) -> LocalShards:
     return LocalShards(Shard(ids[part], _ChunkRows(whole, part)) for part in parts)
 
 
-def _map_chunks(shard: Shard, function: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:
+def _map_chunks(shard: Shard, function: Callable[..., T], arguments: tuple[object, ...]) -> list[T]:
     return _split_block(shard).map(function, *arguments)
 
 
-def _sum_chunks(shard: Shard, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _sum_chunks(shard: Shard, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
     return _split_block(shard).sum(function, *arguments)
 
 

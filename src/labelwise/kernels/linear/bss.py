@@ -30,14 +30,17 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from labelwise.arrays import Floats, Ids, comparable, is_array, largest, like, to_numpy
 from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.files import JsonObject
 from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
-from labelwise.kernels.linear.leverage import RowReader, read_features, whiten
+from labelwise.kernels.linear.leverage import RowReader, whiten
 from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.kernels.placement import find_placement
-from labelwise.pool.blocks import Shard, Shards, as_shards
+from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
+from labelwise.pool.rows import read_features
 
 WIDEST = 0.1165
 """The largest gamma at which the theory's spectrum stays within [3/4, 5/4]."""
@@ -62,17 +65,17 @@ class BssDraws:
     ids: Ids
     weights: Floats
     counts: Ids
-    info: dict[str, Any]
+    info: JsonObject
 
 
 def randomized_bss(
-    V: Any,
+    V: ArrayOrShards,
     *,
     gamma: float | None = None,
     budget: int | None = None,
-    distribution: Any = None,
+    distribution: ArrayLike | None = None,
     seed: int,
-) -> tuple[Ids, Floats, dict[str, Any]]:
+) -> tuple[Ids, Floats, JsonObject]:
     r"""Draw rows by randomized BSS.
 
     Exactly one of ``gamma`` and ``budget`` is given. With ``gamma`` the run ends when the
@@ -277,7 +280,7 @@ class BssRun:
         return BssDraws(ids, weights, np.fromiter(self.counts.values(), dtype=np.int64), info)
 
 
-def _describe_spectrum(values: Floats, lowest: float, highest: float) -> dict[str, Any]:
+def _describe_spectrum(values: Floats, lowest: float, highest: float) -> JsonObject:
     return {
         "spectrum": values.tolist(),
         "spectrum_min": float(np.min(values, initial=np.inf)),
@@ -289,7 +292,7 @@ def _describe_spectrum(values: Floats, lowest: float, highest: float) -> dict[st
 def _take_all_rows(ids: Ids, rank: int) -> BssDraws:
     """All rows, each with weight 1."""
     ones = np.ones(len(ids))
-    info: dict[str, Any] = {"gamma": None, "rounds": 0, "rank": rank, "normaliser": 1.0}
+    info: JsonObject = {"gamma": None, "rounds": 0, "rank": rank, "normaliser": 1.0}
     info |= {"barriers": [[], []], "potentials": [], "betas": [], "condition": 0.0, "filled": 0}
     info |= _describe_spectrum(np.ones(rank), 1.0, 1.0)
     return BssDraws(np.sort(ids), ones, ones.astype(np.int64), info)
@@ -334,7 +337,7 @@ def _fill_up(
     )
 
 
-def deterministic_bss(V: Any, k: int) -> tuple[Ids, Floats, dict[str, Any]]:
+def deterministic_bss(V: ArrayOrShards, k: int) -> tuple[Ids, Floats, JsonObject]:
     r"""Pick rows by the deterministic barrier method.
 
     Every round takes the row whose share of the lower barrier exceeds that of the upper one most,

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from labelwise.arrays import Floats, Ids, row_clocks, row_noise
@@ -43,7 +44,9 @@ class ClockRings(NamedTuple):
         return ClockRings(*(column[positions] for column in self))
 
 
-def draw_until_distinct(p: Any, k: int, seed: int, ids: Ids | None = None) -> tuple[Ids, Ids, int]:
+def draw_until_distinct(
+    p: ArrayLike, k: int, seed: int, ids: Ids | None = None
+) -> tuple[Ids, Ids, int]:
     """Draw with replacement until ``k`` items are distinct.
 
     Args:
@@ -138,7 +141,7 @@ def _poisson_quantile(levels: Floats, means: Floats) -> Ids:
     return np.asarray(counts, dtype=np.int64)
 
 
-def poisson_rate(t: Any, k: float) -> float:
+def poisson_rate(t: ArrayLike, k: float) -> float:
     r"""The :math:`\beta` with :math:`\sum_i \min(1, \beta t_i) = k`.
 
     Args:
@@ -180,7 +183,7 @@ def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
     return float(rates[fits.argmax()] if fits.any() else 1 / largest[-1])
 
 
-def poisson_draw(t: Any, k: float, seed: int, ids: Ids | None = None) -> tuple[Ids, Floats]:
+def poisson_draw(t: ArrayLike, k: float, seed: int, ids: Ids | None = None) -> tuple[Ids, Floats]:
     """Keep each item independently, about ``k`` in total.
 
     Args:
@@ -217,7 +220,7 @@ def _iterate_weights(weights: Floats, ids: Ids | None) -> Iterator[tuple[Floats,
         yield part, np.asarray(known, dtype=np.int64)
 
 
-def _check_weights(p: Any, k: float, ids: Ids | None) -> Floats:
+def _check_weights(p: ArrayLike, k: float, ids: Ids | None) -> Floats:
     """The weights in float64 if they, their ids and ``k`` are valid."""
     weights = np.asarray(p, dtype=np.float64)
     if weights.ndim != 1:

@@ -25,7 +25,6 @@ linear algebra algorithms via sparser subspace embeddings", FOCS 2013.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -47,8 +46,8 @@ from labelwise.kernels.linear.row_chunks import (
     squared_lengths,
 )
 from labelwise.kernels.placement import find_placement
-from labelwise.pool.blocks import Shard, Shards, as_shards
-from labelwise.pool.rows import Rows
+from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
+from labelwise.pool.rows import Rows, read_features
 
 RowReader = Callable[[Rows], Array]
 """Makes the ``(n, d)`` array of a block from its representations."""
@@ -94,18 +93,8 @@ class Whitening:
         return self.amplification < 20 and self.fits_float32
 
 
-def read_features(rows: Rows, model: int | None = None) -> Array:
-    """The ``(n, d)`` features of a block; those of one model if there are several."""
-    features = rows["features"]
-    if not isinstance(features, list | tuple):
-        return features
-    if model is None:
-        raise BadInput(f"features holds {len(features)} models; give the array of one of them")
-    return features[model]
-
-
 def leverage_scores(
-    A: Any, *, ridge: float = 0.0, rtol: float | None = None, double: bool = False
+    A: ArrayOrShards, *, ridge: float = 0.0, rtol: float | None = None, double: bool = False
 ) -> Floats:
     r"""Leverage of every row, ``(n,)``, in the order of the blocks.
 
@@ -179,7 +168,7 @@ class QrFactor:
 
 def _factor_stacked(above: Floats, below: Floats) -> Floats:
     """The factor ``R`` of two matrices, one on top of the other."""
-    factor: Any = np.linalg.qr(np.concatenate([above, below]), mode="r")
+    factor = np.linalg.qr(np.concatenate([above, below]), mode="r")
     return np.asarray(factor)
 
 
@@ -271,7 +260,7 @@ def _whiten_by_cholesky(part: MatrixSum, rtol: float) -> Whitening | None:
     gram, d = part.matrix, part.matrix.shape[0]
     if not d:
         return None
-    xp: Any = namespace(gram)
+    xp = namespace(gram)
     squares = xp.linalg.diagonal(gram)
     with np.errstate(over="ignore", invalid="ignore"):  # non-finite values fail the test below
         scale = xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
@@ -295,7 +284,7 @@ def invert_triangle(factor: Array) -> Array:
     if isinstance(factor, np.ndarray):
         # NumPy and SciPy use separate BLAS thread pools; alternating makes them compete for cores.
         return np.linalg.inv(factor)
-    xp: Any = namespace(factor)
+    xp = namespace(factor)
     unit = xp.eye(factor.shape[0], dtype=factor.dtype, device=device(factor))
     return xp.linalg.solve_triangular(factor, unit, upper=False)
 
@@ -351,7 +340,7 @@ def _build_whitening(
 
 
 def approximate_leverage_scores(
-    A: Any, *, seed: int = 0, oversampling: float = 4.0, rtol: float | None = None
+    A: ArrayOrShards, *, seed: int = 0, oversampling: float = 4.0, rtol: float | None = None
 ) -> Floats:
     r"""Leverage of every row up to a constant factor, ``(n,)``, for ``d`` in the thousands.
 

@@ -24,7 +24,7 @@ derived here.
 
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,12 +45,12 @@ from labelwise.kernels.linear.leverage import (
     Whitening,
     invert_triangle,
     project_block,
-    read_features,
     whiten,
 )
 from labelwise.kernels.linear.row_chunks import multiply_chunks, squared_lengths
 from labelwise.kernels.placement import find_placement
-from labelwise.pool.blocks import Shard, Shards, as_shards
+from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
+from labelwise.pool.rows import read_features
 
 WEIGHTS = "lewis_weights"
 """Key of a block's state for its weights."""
@@ -107,7 +107,9 @@ class LewisWeights:
     rank: int
 
 
-def lewis_weights(A: Any, p: float, tol: float = 1e-6, max_iterations: int = 500) -> Floats:
+def lewis_weights(
+    A: ArrayOrShards, p: float, tol: float = 1e-6, max_iterations: int = 500
+) -> Floats:
     """Lewis weight of every row, ``(n,)``, in the order of the blocks.
 
     Args:
@@ -128,7 +130,7 @@ def lewis_weights(A: Any, p: float, tol: float = 1e-6, max_iterations: int = 500
 
 
 def iterate_lewis_weights(
-    A: Any, settings: LewisSettings, read: RowReader = read_features
+    A: ArrayOrShards, settings: LewisSettings, read: RowReader = read_features
 ) -> LewisWeights:
     """Lewis weights with the number of rounds and the residual.
 
@@ -216,7 +218,7 @@ def _run_rounds(
 
 def _invert_root(gram: Array) -> Array:
     """``S`` with ``S^T G S = I``, ``(r, r)``; directions lost to rounding are bounded."""
-    xp: Any = namespace(gram)
+    xp = namespace(gram)
     try:
         return xp.matrix_transpose(invert_triangle(xp.linalg.cholesky(gram)))
     except (np.linalg.LinAlgError, RuntimeError):  # NumPy's and torch's error
@@ -264,7 +266,7 @@ def update_logarithms(
     after = xp.empty((n,), **kind)
     powers = xp.empty((n,), **kind) if step.p > 2 else after
     residual = xp.zeros((), **kind)
-    rows_xp: Any = namespace(block)
+    rows_xp = namespace(block)
     gram = rows_xp.zeros((rank, rank), dtype=rows_xp.float64, device=device(block))
     for start, rows in multiply_chunks(block, step.transform, double=step.double):
         part = slice(start, start + rows.shape[0])

@@ -9,14 +9,14 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from labelwise.arrays import (
     Array,
     Floats,
+    HostArray,
     device,
     float64,
     like,
@@ -45,7 +45,7 @@ _buffers = _ThreadBuffers()
 
 
 @contextmanager
-def scratch_buffer(shape: tuple[int, ...], dtype: Any) -> Iterator[NDArray[Any]]:
+def scratch_buffer(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[HostArray]:
     """An uninitialized array that is reused after the ``with`` block.
 
     Example:

@@ -10,7 +10,6 @@ all blocks.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,9 @@ from numpy.typing import NDArray
 from labelwise.arrays import Array, Floats, Ids, float64, namespace, put, take, to_numpy
 from labelwise.errors import BadInput
 from labelwise.pool.blocks import Shard
+from labelwise.pool.ids import find_members
 from labelwise.pool.rows import (
+    ArrayDict,
     GrowingRows,
     Rows,
     copy_to_host,
@@ -27,7 +28,7 @@ from labelwise.pool.rows import (
     move_rows,
     take_rows,
 )
-from labelwise.strategy import GreedyStrategy
+from labelwise.strategy import BlockState, GreedyStrategy, Plan
 from labelwise.threads import run_in_threads, split_range
 
 KEY = "greedy"
@@ -55,7 +56,7 @@ class BlockScores:
         picked: rows of the picks, on the device of the rows.
     """
 
-    state: Any
+    state: BlockState
     bounds: Floats
     taken: Array
     seen: NDArray[np.int32]
@@ -67,7 +68,7 @@ class BlockScores:
         if not len(new_ids):
             return
         self.picked.append(move_rows(new, self.taken))
-        here = find_positions(ids, new_ids)
+        here = find_members(ids, new_ids)
         put(self.taken, here, True)
         self.bounds[here] = -np.inf
 
@@ -92,45 +93,27 @@ class Proposal:
     """
 
     ids: Ids
-    rows: dict[str, Any]
-    state: Any
+    rows: ArrayDict
+    state: BlockState
     scores: Floats
     slack: Floats
     outside: float = -np.inf
     updated: int = 0
 
 
-def find_positions(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
-    """Positions of the wanted items among a block's, in increasing order; others are left out.
-
-    Args:
-        ids: ``(n,)`` of the block.
-        wanted: ``(m,)``, most of which are usually in other blocks.
-
-    Example:
-        >>> find_positions(np.array([3, 7, 5]), np.array([5, 3, 90])).tolist()
-        [0, 2]
-    """
-    if len(wanted) == 1:
-        return np.flatnonzero(ids == wanted[0])
-    if len(ids):  # a search for few items, or none, is much faster
-        wanted = wanted[(wanted >= ids.min()) & (wanted <= ids.max())]
-    return np.flatnonzero(np.isin(ids, wanted)) if len(wanted) else np.empty(0, dtype=np.intp)
-
-
-def take_state(state: Any, positions: NDArray[np.intp]) -> Any:
+def take_state(state: BlockState, positions: NDArray[np.intp]) -> BlockState:
     """The state of the rows at some positions."""
     return type(state)(*(take(part, positions) for part in state))
 
 
-def put_state(state: Any, positions: NDArray[np.intp], new: Any) -> None:
+def put_state(state: BlockState, positions: NDArray[np.intp], new: BlockState) -> None:
     """Overwrite the state of the rows at some positions, in place."""
     for whole, part in zip(state, new, strict=True):
         put(whole, positions, part)
 
 
 def score_rows(
-    strategy: GreedyStrategy, state: Any, plan: Any, ids: Callable[[], Ids]
+    strategy: GreedyStrategy, state: BlockState, plan: Plan, ids: Callable[[], Ids]
 ) -> tuple[Floats, Floats]:
     """Scores and their slack on the host; NaN and infinity are rejected.
 
@@ -146,7 +129,9 @@ def score_rows(
     return scores, slack
 
 
-def _score_on_device(strategy: GreedyStrategy, state: Any, plan: Any) -> tuple[Array, Array]:
+def _score_on_device(
+    strategy: GreedyStrategy, state: BlockState, plan: Plan
+) -> tuple[Array, Array]:
     """Scores and their slack in float64, on the device of the rows."""
     scores = float64(strategy.score(state, plan))
     if strategy.slack is not None:
@@ -154,12 +139,14 @@ def _score_on_device(strategy: GreedyStrategy, state: Any, plan: Any) -> tuple[A
     return scores, 1e-9 * namespace(scores).abs(scores)
 
 
-def _bound_rows(strategy: GreedyStrategy, state: Any, plan: Any, ids: Callable[[], Ids]) -> Floats:
+def _bound_rows(
+    strategy: GreedyStrategy, state: BlockState, plan: Plan, ids: Callable[[], Ids]
+) -> Floats:
     """Upper bounds of the scores."""
     return np.add(*score_rows(strategy, state, plan, ids))
 
 
-def start_block(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, plan: Any) -> None:
+def start_block(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, plan: Plan) -> None:
     """Score a block's rows for the first time."""
     state = strategy.start(shard.rows, labelled, plan)
     if strategy.bounded:  # its arrays are overwritten later, and may be views of the rows
@@ -170,7 +157,7 @@ def start_block(shard: Shard, strategy: GreedyStrategy, labelled: Rows | None, p
     shard.state[KEY] = BlockScores(state, bounds, taken, np.zeros(len(shard), dtype=np.int32))
 
 
-def count_picks(block: BlockScores, shard: Shard, strategy: GreedyStrategy, plan: Any) -> bool:
+def count_picks(block: BlockScores, shard: Shard, strategy: GreedyStrategy, plan: Plan) -> bool:
     """Count new picks in every row; whether there were any."""
     if block.base == len(block.picked):
         return False
@@ -179,7 +166,7 @@ def count_picks(block: BlockScores, shard: Shard, strategy: GreedyStrategy, plan
     return True
 
 
-def _refresh_block(block: BlockScores, shard: Shard, strategy: GreedyStrategy, plan: Any) -> None:
+def _refresh_block(block: BlockScores, shard: Shard, strategy: GreedyStrategy, plan: Plan) -> None:
     """Count all picks in every row, and update the bounds."""
     if count_picks(block, shard, strategy, plan):
         block.bounds = _bound_rows(strategy, block.state, plan, lambda: shard.ids)
@@ -187,7 +174,7 @@ def _refresh_block(block: BlockScores, shard: Shard, strategy: GreedyStrategy, p
 
 
 def update_block(
-    shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids
+    shard: Shard, strategy: GreedyStrategy, plan: Plan, new: Rows, new_ids: Ids
 ) -> None:
     """Count the new picks in every row."""
     block: BlockScores = shard.state[KEY]
@@ -196,7 +183,7 @@ def update_block(
 
 
 def propose_best(
-    shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids
+    shard: Shard, strategy: GreedyStrategy, plan: Plan, new: Rows, new_ids: Ids
 ) -> Proposal:
     """Count the new picks in every row; propose the rows that tie for the best score."""
     block: BlockScores = shard.state[KEY]
@@ -220,7 +207,7 @@ def _update_rows(
     block: BlockScores,
     shard: Shard,
     strategy: GreedyStrategy,
-    plan: Any,
+    plan: Plan,
     stale: NDArray[np.intp],
     threshold: float,
 ) -> None:
@@ -241,14 +228,14 @@ def _update_rows(
             some, theirs = some[above], take_rows(theirs, above)
 
 
-def _slice_picks(picked: GrowingRows, first: int, count: int) -> dict[str, Any]:
+def _slice_picks(picked: GrowingRows, first: int, count: int) -> ArrayDict:
     """At most ``count`` picks, from number ``first`` on."""
     rows = picked.since(first)
     return {name: map_models(value, lambda array: array[:count]) for name, value in rows.items()}
 
 
 def sample_bounds(
-    shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids, stride: int
+    shard: Shard, strategy: GreedyStrategy, plan: Plan, new: Rows, new_ids: Ids, stride: int
 ) -> Floats:
     """Remember new picks; the bounds of every ``stride``-th row after it has counted them."""
     block: BlockScores = shard.state[KEY]
@@ -271,7 +258,7 @@ def choose_threshold(bounds: Floats, share: float, least: float = -np.inf) -> fl
     return float(max(threshold, min(least, bounds.max())))
 
 
-def propose_rows(shard: Shard, strategy: GreedyStrategy, plan: Any, threshold: float) -> Proposal:
+def propose_rows(shard: Shard, strategy: GreedyStrategy, plan: Plan, threshold: float) -> Proposal:
     """Propose all rows whose updated bounds reach the threshold."""
     block: BlockScores = shard.state[KEY]
     stale = block.find_stale(np.flatnonzero(block.bounds >= threshold))
@@ -300,7 +287,7 @@ class CandidateWindow:
     of which row ``i`` has counted the first ``_seen[i]`` picks.
     """
 
-    def __init__(self, parts: list[Proposal], strategy: GreedyStrategy, plan: Any) -> None:
+    def __init__(self, parts: list[Proposal], strategy: GreedyStrategy, plan: Plan) -> None:
         """Join the proposals."""
         self._outside = max(part.outside for part in parts)
         parts = [part for part in parts if len(part.ids)] or parts[:1]
@@ -313,10 +300,10 @@ class CandidateWindow:
         self._seen = np.zeros(len(self.ids), dtype=np.int64)
         self._picked = GrowingRows()
         self._strategy, self._size = strategy, max(HOT_ROWS, len(self.ids) // HOT_SHARE)
-        self._hot_state: Any = None
+        self._hot_state: BlockState = None
         self._choose_hot_rows(plan)
 
-    def find_contenders(self, plan: Any) -> tuple[NDArray[np.intp], Floats] | None:
+    def find_contenders(self, plan: Plan) -> tuple[NDArray[np.intp], Floats] | None:
         """The rows that may be best, and their scores; None if a row outside may be better."""
         while True:
             best = (self._scores - self._slack).max(initial=-np.inf)
@@ -333,24 +320,24 @@ class CandidateWindow:
                 ties = np.flatnonzero(self._scores + self._slack >= best)
                 return self._hot[ties], self._scores[ties]
 
-    def remove_row(self, winner: int) -> dict[str, Any]:
+    def remove_row(self, winner: int) -> ArrayDict:
         """Mark a row as picked; its representations are returned."""
         self._upper[winner] = -np.inf
         return take_rows(self.rows, np.array([winner]))
 
-    def count_pick(self, row: Rows, plan: Any) -> None:
+    def count_pick(self, row: Rows, plan: Plan) -> None:
         """Count a pick in all hot rows."""
         self._picked.append(row)
         self._hot_state = self._strategy.add(self._hot_state, self._hot_rows, row, plan)
         self._score_hot_rows(plan)
 
-    def _score_hot_rows(self, plan: Any) -> None:
+    def _score_hot_rows(self, plan: Plan) -> None:
         scores, self._slack = score_rows(
             self._strategy, self._hot_state, plan, lambda: self.ids[self._hot]
         )
         self._scores = np.where(self._upper[self._hot] == -np.inf, -np.inf, scores)
 
-    def _choose_hot_rows(self, plan: Any) -> bool:
+    def _choose_hot_rows(self, plan: Plan) -> bool:
         """Choose the rows with the highest bounds; whether any of them had to be updated."""
         self._hot, self._cold = np.arange(len(self.ids)), -np.inf
         if self._size < len(self.ids):

@@ -20,7 +20,6 @@ Scores that rounding cannot tell apart are ties, and the smaller id wins.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +38,13 @@ from labelwise.kernels.loop.block_scores import (
 )
 from labelwise.kernels.placement import find_placement, join_resident_blocks
 from labelwise.pool.blocks import Shard, Shards
-from labelwise.pool.rows import GrowingRows, Rows, copy_to_host, take_rows
+from labelwise.pool.rows import ArrayDict, GrowingRows, Rows, copy_to_host, take_rows
 from labelwise.strategy import (
     AheadPicker,
     Choice,
     GreedyStrategy,
     PassStrategy,
+    Plan,
     ScoreStrategy,
     Strategy,
 )
@@ -124,7 +124,11 @@ def _pick_highest(
 
 
 def _score_block(
-    shard: Shard, strategy: ScoreStrategy, labelled: Rows | None, summary: list[Any], budget: int
+    shard: Shard,
+    strategy: ScoreStrategy,
+    labelled: Rows | None,
+    summary: list[list[object]],
+    budget: int,
 ) -> BestItems:
     """Ids and scores of a block's items, without most of those that cannot be picked."""
     scores = np.asarray(to_numpy(strategy.score(shard.rows, labelled, *summary)), dtype=np.float64)
@@ -204,7 +208,7 @@ class GreedyLoop:
         strategy: GreedyStrategy,
         shards: Shards,
         labelled: Rows | None,
-        plan: Any,
+        plan: Plan,
         budget: int,
         *,
         on_device: bool = False,
@@ -217,17 +221,17 @@ class GreedyLoop:
         self._picked = GrowingRows()
         # Batches of picks are made on the host, from a few rows; ahead, on the device.
         fetch = copy_to_host if strategy.bounded and not on_device else dict
-        self._fetch: Callable[[Rows], dict[str, Any]] = fetch
+        self._fetch: Callable[[Rows], ArrayDict] = fetch
         self._labelled = None if labelled is None else fetch(labelled)
 
-    def _add_pick(self, item: int, score: float, row: dict[str, Any]) -> None:
+    def _add_pick(self, item: int, score: float, row: ArrayDict) -> None:
         self.ids.append(item)
         self.scores.append(score)
         self._picked.append(self._fetch(row))
         self.plan = self.strategy.advance(self.plan, row)
         self.shards.progress(self.strategy.name, len(self.ids), self.budget)
 
-    def _take_new_picks(self) -> tuple[dict[str, Any], Ids]:
+    def _take_new_picks(self) -> tuple[ArrayDict, Ids]:
         """Rows and ids of the picks that were not reported to the blocks yet."""
         rows, ids = self._picked.since(self._reported), self.ids[self._reported :]
         self._reported = len(self.ids)

@@ -35,7 +35,7 @@ class Scan:
     def __init__(self, step: Step, length: int) -> None:
         """Record ``length`` calls of ``step`` together."""
         self._step, self._length = step, length
-        self._graphs: dict[Any, StepGraph] = {}
+        self._graphs: dict[tuple[object, ...], StepGraph] = {}
 
     def __call__(self, constants: Arrays, state: Arrays, rounds: int = 1) -> tuple[Arrays, Arrays]:
         """The last state, and the outputs of all steps stacked: ``(length * rounds, ...)`` each."""

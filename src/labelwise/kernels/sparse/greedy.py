@@ -31,7 +31,7 @@ from labelwise.arrays import (
     namespace,
     to_numpy,
 )
-from labelwise.kernels.distance.factored import (
+from labelwise.kernels.distance.embedding import (
     Factored,
     inner_products,
     inner_products_with_matrix,
@@ -100,7 +100,7 @@ class PursuitResidual(NamedTuple):
 
     matrix: Array | None
     weights: Array
-    scale: Any
+    scale: Array
     pick: Factored | None = None
 
 
@@ -119,7 +119,7 @@ class GreedyPursuit:
         self.problem, self.gain, self.steps, self.count = problem, gain, steps, 0
         # On a GPU recomputing the products is as fast as one column, and needs no memory.
         self.columns = limit_columns(problem) if isinstance(placement, np.ndarray) else 0
-        xp: Any = namespace(placement)
+        xp = namespace(placement)
 
         def allocate(*shape: int) -> Array:
             return xp.zeros(shape, dtype=placement.dtype, device=device(placement))

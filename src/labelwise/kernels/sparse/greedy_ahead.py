@@ -16,12 +16,12 @@ inner_products, and :math:`O(k (t + w)^2)` for ``t`` earlier picks and a window 
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, device, float64, like, namespace, to_numpy
-from labelwise.kernels.distance.factored import (
+from labelwise.kernels.distance.embedding import (
     Factored,
     concat_embeddings,
     inner_products,
@@ -43,7 +43,7 @@ from labelwise.kernels.sparse.greedy import (
 from labelwise.kernels.sparse.weights import TINY
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import CertainPicks, GreedyStrategy
+from labelwise.strategy import CertainPicks, GreedyStrategy, Plan
 
 WIDTH, MAX_WIDTH = 512, 4096
 """Number of rows in the windows of all blocks, at first and at most."""
@@ -59,7 +59,7 @@ WINDOW = "pursuit_window"
 """Key of a block's state for the positions of its window rows."""
 
 
-class CandidateWindow(NamedTuple):
+class PursuitWindow(NamedTuple):
     """Rows of highest score of one block: vectors, rewards, and which can still be picked."""
 
     first_id: int | None
@@ -108,7 +108,7 @@ class LookaheadPursuit:
         self._block = FIRST_BLOCK
         self._scan: Scan | None = None
 
-    def pick_ahead(self, plan: Any, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
+    def pick_ahead(self, plan: Plan, new: Rows, new_ids: Ids, most: int) -> CertainPicks:
         """Make a block of picks and keep those that are certain."""
         pursuit: GreedyPursuit = plan.pursuit
         if pursuit.problem.degenerate:
@@ -135,7 +135,7 @@ class LookaheadPursuit:
         return CertainPicks(ids[:count].astype(np.int64), shown)
 
     def _make_picks(
-        self, pursuit: GreedyPursuit, windows: list[CandidateWindow], vectors: Factored, count: int
+        self, pursuit: GreedyPursuit, windows: list[PursuitWindow], vectors: Factored, count: int
     ) -> TentativePicks:
         """Make picks from the windows alone."""
         known, capacity = pursuit.count, -(-(pursuit.count + 1) // CAPACITY) * CAPACITY
@@ -144,13 +144,13 @@ class LookaheadPursuit:
         self._scan = self._scan or Scan(step, RECORDED_STEPS)
         rounds = -(-count // RECORDED_STEPS)
         state, (index, before) = self._scan(constants, state, rounds=rounds)
-        every: Any = namespace(before).concat([before, state[0][None, :]])[: count + 1, :]
+        every = namespace(before).concat([before, state[0][None, :]])[: count + 1, :]
         return TentativePicks(index[:count] - capacity, every[:, :known], every[:, capacity:])
 
     def _check_blocks(
         self,
         pursuit: GreedyPursuit,
-        windows: list[CandidateWindow],
+        windows: list[PursuitWindow],
         index: Array,
         matrices: Array,
         lower: Array,
@@ -168,7 +168,7 @@ class LookaheadPursuit:
 
 
 def _arrange_step(
-    pursuit: GreedyPursuit, windows: list[CandidateWindow], vectors: Factored, capacity: int
+    pursuit: GreedyPursuit, windows: list[PursuitWindow], vectors: Factored, capacity: int
 ) -> tuple[Arrays, Arrays]:
     """Constants and state of `pick_and_reweight`: earlier picks, spare space, then the window.
 
@@ -290,8 +290,8 @@ def _read_vectors(shard: Shard, state: GreedySparseState) -> Factored:
 
 
 def _open_window(
-    shard: Shard, strategy: GreedyStrategy, plan: Any, new: Rows, new_ids: Ids, width: int
-) -> CandidateWindow:
+    shard: Shard, strategy: GreedyStrategy, plan: Plan, new: Rows, new_ids: Ids, width: int
+) -> PursuitWindow:
     """Count the new picks in a block; return its rows of highest score."""
     part: BlockScores = shard.state[KEY]
     part.add_picks(new, new_ids, shard.ids)
@@ -303,7 +303,7 @@ def _open_window(
     shard.state[WINDOW] = best
     vectors = _read_vectors(shard, state)
     near = Factored(float64(vectors.a[best]), float64(vectors.h[best]))
-    return CandidateWindow(read_first_id(shard), near, state.costs[best], ~part.taken[best])
+    return PursuitWindow(read_first_id(shard), near, state.costs[best], ~part.taken[best])
 
 
 def _check_block(

@@ -19,13 +19,13 @@ Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from t
 Sparse Approximation", 2022, Algorithm 2 and Appendix E.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from labelwise import arrays
 from labelwise.arrays import (
     Array,
     Floats,
@@ -39,12 +39,10 @@ from labelwise.arrays import (
     row_dots,
     to_numpy,
 )
-from labelwise.kernels.distance.factored import (
+from labelwise.kernels.distance.embedding import (
     Factored,
     concat_embeddings,
-    take_embedding,
     to_float64,
-    weighted_sum,
 )
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.loop.scan import Arrays, Scan, run_steps
@@ -66,23 +64,6 @@ REPLAYED = 10
 """Iterations that are replayed between two checks for convergence."""
 FLOAT64_BYTES = 4 << 30
 """Blocks on a GPU up to this size are stored in float64 as well."""
-
-
-class ThresholdingRules(NamedTuple):
-    """Variants of an iteration.
-
-    Attributes:
-        projection: ``corrected``, or ``printed`` as in the paper.
-        prox_scale: weight of the variances in it: ``step`` (the step length) or ``one``.
-        step: ``exact`` line search along the whole gradient, or ``active_half``: half the exact
-            step along its part on the current items and the ``b`` steepest others.
-        debias_steps: exact gradient steps on the kept items.
-    """
-
-    projection: str = "corrected"
-    prox_scale: str = "step"
-    step: str = "exact"
-    debias_steps: int = 1
 
 
 class ThresholdingResult(NamedTuple):
@@ -116,22 +97,13 @@ class MomentumPoint(NamedTuple):
         """Its image under Phi, ``(K, d)``."""
         return self.new.image + self.factor * (self.new.image - self.old.image)
 
-    def find_support(self) -> Ids:
-        """Ids of the items at which the point is not zero."""
-        (new, values, _), (old, others, _) = (map(to_numpy, point) for point in self[:2])
-        factor = float(self.factor)
-        ids = np.union1d(new, old)
-        total = np.zeros(len(ids))
-        total[np.searchsorted(ids, new)] = (1 + factor) * values
-        total[np.searchsorted(ids, old)] -= factor * others
-        return np.asarray(ids[(total != 0) & (ids >= 0)])
-
 
 def run_thresholding(
     shards: Shards,
     problem: SparseProblem,
-    rules: ThresholdingRules,
     iterations: int,
+    *,
+    debias_steps: int = 1,
     placement: Array | None = None,
 ) -> tuple[ThresholdingResult, int]:
     """The best iterate, and the number of iterations until convergence.
@@ -139,16 +111,17 @@ def run_thresholding(
     Args:
         shards: the candidates.
         problem: the objective.
-        rules: variant of the iteration.
         iterations: maximum number.
+        debias_steps: exact gradient steps on the kept items.
         placement: an empty float64 array on the device to compute on; by default that of the rows.
     """
     placement = find_placement(shards) if placement is None else placement
     shards.map(_prepare_block, problem)
-    step = partial(_iterate, shards, problem, rules, placement)
-    recorded = not isinstance(placement, np.ndarray) and rules.step == "exact"
-    recorded = recorded and all(shards.map(count_resident_bytes))
-    scan: Any = Scan(step, 1) if recorded else partial(run_steps, step)
+    step = partial(_iterate, shards, problem, debias_steps, placement)
+    recorded = not isinstance(placement, np.ndarray) and all(shards.map(count_resident_bytes))
+    scan: Callable[..., tuple[Arrays, Arrays]] = (
+        Scan(step, 1) if recorded else partial(run_steps, step)
+    )
     rounds = REPLAYED if recorded else 1
     tolerance = np.array(CONVERGED * _objective_scale(problem))
     constants = bring(problem.target, placement), bring(tolerance, placement)
@@ -195,7 +168,7 @@ def _empty_state(problem: SparseProblem, placement: Array) -> Arrays:
 def _iterate(
     shards: Shards,
     problem: SparseProblem,
-    rules: ThresholdingRules,
+    debias_steps: int,
     placement: Array,
     constants: Arrays,
     state: Arrays,
@@ -207,11 +180,14 @@ def _iterate(
     """
     target, tolerance = constants
     point = MomentumPoint(SparsePoint(*state[:3]), SparsePoint(*state[3:6]), state[6])
-    length = _find_step_length(shards, problem, point, target, rules, placement)
-    ids, stepped, vectors, variances = _keep_best_items(shards, problem, length, rules, placement)
     xp = namespace(target)
+    # Along the gradient g the objective falls at the rate |g|^2, and its second derivative is
+    # 2 |Phi g|^2 + 2 beta |g|^2.
+    image, squared = shards.sum(find_gradient, problem, point, point.image - target, placement)
+    length = divide_or_zero(squared / 2, xp.sum(image * image) + problem.beta * squared)
+    ids, stepped, vectors, variances = _keep_best_items(shards, problem, length, placement)
     fit = WeightFit(vectors, target, problem.budget, problem.beta)
-    weights = debias_and_clip(fit, stepped.clip(min=0.0), rules.debias_steps)
+    weights = debias_and_clip(fit, stepped.clip(min=0.0), debias_steps)
     image = fit.image(weights)
     f = xp.sum((image - target) ** 2) + problem.beta * xp.sum((weights - 1) ** 2)
     f = f - problem.alpha * xp.sum(variances)
@@ -222,41 +198,15 @@ def _iterate(
     return (*new, *point.new, factor, f), (f, converged, ids, weights)
 
 
-def _find_step_length(
-    shards: Shards,
-    problem: SparseProblem,
-    point: MomentumPoint,
-    target: Array,
-    rules: ThresholdingRules,
-    placement: Array,
-) -> Array:
-    """Compute the gradient ``g`` in all blocks; return the exact step length along it.
-
-    Along ``g`` the objective falls at the rate ``|g|^2``, and its second derivative is
-    ``2 |Phi g|^2 + 2 beta |g|^2``.
-    """
-    whole, residual = rules.step == "exact", point.image - target
-    image, squared = shards.sum(find_gradient, problem, point, residual, whole, placement)
-    if not whole:
-        parts = shards.map(_find_steepest, problem.budget)
-        ids = np.concatenate([part[0] for part in parts])
-        best = largest(np.concatenate([part[1] for part in parts]), problem.budget, ids)
-        active = np.union1d(ids[best], point.find_support())
-        image, squared = shards.sum(_restrict_gradient, problem, active, placement)
-    curvature = namespace(image).sum(image * image) + problem.beta * squared
-    return divide_or_zero(squared * (0.5 if whole else 0.25), curvature)
-
-
 def _keep_best_items(
     shards: Shards,
     problem: SparseProblem,
     length: Array,
-    rules: ThresholdingRules,
     placement: Array,
 ) -> tuple[Array, Array, Factored, Array]:
     """The b items of highest value after a step: ids, values, vectors and variances."""
-    parts = shards.map(_keep_block_items, problem, length, rules, placement)
-    xp: Any = namespace(placement)
+    parts = shards.map(_keep_block_items, problem, length, placement)
+    xp = namespace(placement)
     if len(parts) == 1 and parts[0].vectors is not None and parts[0].variances is not None:
         return parts[0].ids, parts[0].stepped, parts[0].vectors, parts[0].variances
     ids, value, stepped = (xp.concat([part[j] for part in parts]) for j in range(3))
@@ -290,21 +240,12 @@ def _find_momentum(new: SparsePoint, old: SparsePoint, target: Array, beta: floa
     return -divide_or_zero(slope, xp.sum(moved * moved) + beta * squared)
 
 
-def projection_scores(point: Array, costs: Array, scale: Any, rule: str) -> Array:
-    r"""Value of keeping each item when a point ``s`` is made b-sparse; the highest are kept.
+def projection_scores(point: Array, costs: Array, scale: Array) -> Array:
+    r"""Value of keeping each item when a point ``s`` is made b-sparse, ``(n,)``.
 
-    Leaving ``j`` out costs :math:`\frac12 s_j^2`, keeping it :math:`\frac12 [-s_j]_+^2 - \kappa
-    c_j`, so keeping gains :math:`\frac12 [s_j]_+^2 + \kappa c_j`. The ``printed`` rule of the paper
-    omits the cost of leaving out; it exists to reproduce its experiments.
-
-    Args:
-        point: ``(n,)``, ``s``.
-        costs: ``(n,)``, ``c``.
-        scale: ``kappa``.
-        rule: ``corrected`` or ``printed``.
+    Leaving ``j`` out costs :math:`\frac12 s_j^2`, keeping it :math:`\frac12 [-s_j]_+^2 - \mu c_j`,
+    so keeping gains :math:`\frac12 [s_j]_+^2 + \mu c_j`, with the step length :math:`\mu`.
     """
-    if rule == "printed":
-        return scale * costs - point.clip(max=0.0) ** 2 / 2
     return scale * costs + point.clip(min=0.0) ** 2 / 2
 
 
@@ -334,7 +275,7 @@ class ThresholdingBlock:
         """The mean vectors of the block."""
         return Factored(self.a, shard.rows["features"] if self.h is None else self.h)
 
-    def add_point(self, values: Array, point: SparsePoint, factor: Any) -> None:
+    def add_point(self, values: Array, point: SparsePoint, factor: Array) -> None:
         """Add a sparse point to ``(n + 1,)`` values; foreign items go to the last entry."""
         xp, n = namespace(values), self.ids.shape[0]
         wanted = like(point.ids, self.ids)
@@ -382,14 +323,12 @@ def find_gradient(
     problem: SparseProblem,
     point: MomentumPoint,
     residual: Array,
-    with_image: bool,
     placement: Array,
 ) -> tuple[Array, Array]:
     """Compute the gradient ``g`` of f1 at a point and store it in the block.
 
     Returns:
-        The block's part of the image of ``g`` (zeros without ``with_image``) and of ``|g|^2``, on
-        the device of ``placement``.
+        The block's part of the image of ``g`` and of ``|g|^2``, on the device of ``placement``.
     """
     part: ThresholdingBlock = shard.state[KEY]
     vectors, n = part.vectors(shard), len(shard)
@@ -409,41 +348,20 @@ def find_gradient(
         last = first + a.shape[0]
         slopes = row_dots(xp.matmul(h, local), a) / problem.budget
         parts.append(2 * slopes + 2 * problem.beta * pull[first:last])
-        if with_image:
-            image += sum_weighted(Factored(a, h), parts[-1]) / problem.budget
+        image += sum_weighted(Factored(a, h), parts[-1]) / problem.budget
         first = last
     part.gradient = gradient = xp.concat(parts) if len(parts) > 1 else parts[0]
     return bring(image, placement), bring(gradient @ gradient, placement)
 
 
-def _find_steepest(shard: Shard, budget: int) -> tuple[Ids, Floats]:
-    """Ids of the items of a block with the largest gradients, and their sizes."""
-    sizes = comparable(np.abs(to_numpy(shard.state[KEY].gradient)))
-    best = largest(sizes, min(budget, len(shard)), shard.ids)
-    return shard.ids[best], sizes[best]
-
-
-def _restrict_gradient(
-    shard: Shard, problem: SparseProblem, active: Ids, placement: Array
-) -> tuple[Array, Array]:
-    """The sums of `find_gradient` for the gradient restricted to the active items."""
-    part: ThresholdingBlock = shard.state[KEY]
-    here = np.flatnonzero(np.isin(shard.ids, active))
-    gradient = arrays.take(part.gradient, here)
-    vectors = to_float64(take_embedding(part.vectors(shard), here))
-    image = weighted_sum(vectors, gradient) / problem.budget
-    return bring(image, placement), bring(gradient @ gradient, placement)
-
-
 def _keep_block_items(
-    shard: Shard, problem: SparseProblem, length: Array, rules: ThresholdingRules, placement: Array
+    shard: Shard, problem: SparseProblem, length: Array, placement: Array
 ) -> BlockCandidates:
     """The items of a block that may be among those kept."""
     part: ThresholdingBlock = shard.state[KEY]
     length = like(length, part.gradient)
     stepped = part.point - length * part.gradient
-    scale = length if rules.prox_scale == "step" else 1 / problem.squared_scale
-    value = projection_scores(stepped, problem.alpha * part.variances, scale, rules.projection)
+    value = projection_scores(stepped, problem.alpha * part.variances, length)
     if isinstance(placement, np.ndarray):
         rounded = comparable(value)
         best = largest(rounded, min(problem.budget, len(shard)), shard.ids)

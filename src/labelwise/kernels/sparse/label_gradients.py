@@ -16,7 +16,7 @@ smoothed prediction.
 *Log-likelihoods under m members*: :math:`g_i(y)` holds the members' losses at label :math:`y`,
 centered over the members and divided by :math:`\sqrt m`; :math:`q_i` is the members' mean.
 
-Both are Kronecker rows (`kernels.distance.factored`); the first factor of the second kind is 1.
+Both are Kronecker rows (`kernels.distance.embedding`); the first factor of the second kind is 1.
 
 Cost: one pass, ``O(n (K + d))``, in float64 chunks.
 Reference: M. Shen, B. Jiang, J. Zhang, O. Koyejo, "Batch Active Learning from the Perspective of
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from labelwise.arrays import Array, device, float64, namespace, row_dots
 from labelwise.errors import BadInput
-from labelwise.kernels.distance.factored import Factored
+from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.scaling import apply_scale
 from labelwise.pool.rows import Rows

@@ -26,14 +26,15 @@ Sparse Approximation", 2022, Problem 2.
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats, Ids, bring, comparable, largest, namespace, to_numpy
 from labelwise.arrays import workplace as find_row_placement
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.distance.factored import Factored, squared_norms, weighted_sum
+from labelwise.files import Json
+from labelwise.kernels.distance.embedding import Factored, squared_norms, weighted_sum
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.scaling import binary_exponent, find_scale
 from labelwise.kernels.sparse.label_gradients import (
@@ -248,7 +249,7 @@ def build_choice(
     ids: Ids,
     found: tuple[Factored, Array],
     weights: Floats,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, Json],
 ) -> Choice:
     """The picks, their weights on the sum scale, and the value of the objective.
 

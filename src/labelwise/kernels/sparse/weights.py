@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from labelwise.arrays import Array, Floats, bring, device, namespace, to_numpy
-from labelwise.kernels.distance.factored import (
+from labelwise.kernels.distance.embedding import (
     Factored,
     inner_products,
     inner_products_with_matrix,

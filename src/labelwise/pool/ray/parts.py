@@ -1,6 +1,6 @@
 """Blocks of rows held by worker processes, which may be lost and restarted.
 
-In a `WorkerPool` each worker holds one part of the rows (`labelwise.pool.part_worker`). Functions
+In a `WorkerPool` each worker holds one part of the rows (`labelwise.pool.parts`). Functions
 are sent to the workers, and only proposals, sums and picked rows come back. Every worker adds up
 its sums first; they are then added here in the order of the parts, so that the result does not
 depend on the order of the answers.
@@ -16,31 +16,35 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from labelwise.arrays import Ids
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.learner import Learner
-from labelwise.pool.blocks import Progress, add_results
-from labelwise.pool.change_guard import FileState, Machine, find_files
-from labelwise.pool.part_worker import (
+from labelwise.pool.blocks import BLOCK_BYTES, Progress, add_results
+from labelwise.pool.parts import (
     Answer,
+    Division,
     Dumps,
     count_answer_bytes,
+    cut_part,
     describe_function,
     pack_payload,
+    prepare_values,
     unpack_answer,
 )
-from labelwise.pool.parts import Division, Values, cut_part, prepare_values
-from labelwise.pool.rows import Rows, join_rows, take_rows
-from labelwise.pool.shards import BLOCK_BYTES
+from labelwise.pool.rows import ArrayDict, Rows, join_rows, take_rows
+from labelwise.pool.sources.change_guard import FileState, Machine, find_files
+from labelwise.pool.sources.source import Values
 
 RESTORES = 3
 """Most restarts of a worker for one call."""
 
 T = TypeVar("T")
+Reference = Any
+"""What stands for an answer, a stored payload or a piece of rows in the transport."""
 _KEYS = itertools.count()
 
 
@@ -67,19 +71,19 @@ class WorkerPool(Protocol):
         """Serializer of functions and arguments; `pickle.loads` reads its output."""
 
     @property
-    def steady(self) -> AbstractContextManager[Any]:
+    def steady(self) -> AbstractContextManager[object]:
         """Context manager that prevents restarts of workers; hold it only briefly."""
 
     def __len__(self) -> int:
         """Number of workers."""
 
-    def store(self, payload: bytes) -> Any:
+    def store(self, payload: bytes) -> Reference:
         """Store a payload once; return a reference to send to several workers."""
 
-    def send(self, number: int, method: str, *arguments: Any) -> Any:
+    def send(self, number: int, method: str, *arguments: object) -> Reference:
         """Call a method of a worker without waiting; a worker answers its calls in order."""
 
-    def collect(self, answers: Sequence[Any]) -> list[Answer | LostAnswer]:
+    def collect(self, answers: Sequence[Reference]) -> list[Answer | LostAnswer]:
         """Wait until each answer has arrived or is lost; return them."""
 
     def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
@@ -120,7 +124,7 @@ class HeldShards:
         labelled: Ids | None = None,
         learner: Learner | None = None,
         names: Sequence[str] = (),
-        pieces: Sequence[tuple[int, Any]] = (),
+        pieces: Sequence[tuple[int, Reference]] = (),
         progress: Progress | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
@@ -146,7 +150,7 @@ class HeldShards:
             block_bytes,
             tuple(names),
         )
-        self._learner: Any = None
+        self._learner: Reference = None
         if learner is not None:
             self._learner = workers.store(pack_payload(workers.dumps, learner, "the learner"))
         self._pieces = [piece for _, piece in pieces]
@@ -178,22 +182,18 @@ class HeldShards:
         if self._progress is not None:
             self._progress(stage, done, total)
 
-    def positions(self, ids: Ids) -> Ids:
-        """Return the positions of items among all rows; an unknown id is an error."""
-        return self._division.positions(ids)
-
-    def map(self, function: Callable[..., T], *arguments: Any) -> list[T]:
+    def map(self, function: Callable[..., T], *arguments: object) -> list[T]:
         """``function(shard, *arguments)`` for every block, in the order of the blocks."""
         parts = self._call_workers("map", function, arguments)
         return [result for part in parts for result in part]
 
-    def sum(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def sum(self, function: Callable[..., T], *arguments: object) -> T:
         """Add up the results of `map`, on each worker first; tuples field by field."""
         found = self._call_workers("sum", function, arguments)
         parts = [part for part in found if part is not None]
-        return reduce(add_results, parts) if parts else None
+        return cast(T, reduce(add_results, parts) if parts else None)
 
-    def rows(self, ids: Ids) -> dict[str, Any]:
+    def rows(self, ids: Ids) -> ArrayDict:
         """The rows of the given items, in the order of ``ids``, brought to the caller."""
         ids = np.asarray(ids, dtype=np.int64)
         owners = self._division.owners(ids)
@@ -219,14 +219,16 @@ class HeldShards:
         owners = self._division.owners(self._division.labelled)
         return self._in_order(some, owners) if some else None
 
-    def _in_order(self, parts: Sequence[Rows], owners: Ids) -> dict[str, Any]:
+    def _in_order(self, parts: Sequence[Rows], owners: Ids) -> ArrayDict:
         """Restore the requested order of rows that were returned part by part."""
         joined = join_rows(parts)
         if len(parts) == 1:
             return joined
         return take_rows(joined, np.argsort(np.argsort(owners, kind="stable")))
 
-    def _call_workers(self, kind: str, function: Callable[..., Any], arguments: Any) -> list[Any]:
+    def _call_workers(
+        self, kind: str, function: Callable[..., object], arguments: tuple[object, ...]
+    ) -> list[Any]:
         name = describe_function(function)
         payload = pack_payload(self._workers.dumps, (function, arguments), f"the strategy's {name}")
         sent = self._workers.store(payload)
@@ -244,7 +246,7 @@ class HeldShards:
         self,
         method: str,
         numbers: Sequence[int],
-        arguments: Callable[[int], tuple[Any, ...]],
+        arguments: Callable[[int], tuple[object, ...]],
         name: str = "",
     ) -> list[Answer]:
         """Return the answers of workers in order; lost workers are restarted and called again."""
@@ -275,12 +277,17 @@ class HeldShards:
             f"({why}); look for what ends it, such as a node without enough memory"
         )
 
-    def _open_part(self, number: int) -> list[Any]:
+    def _open_part(self, number: int) -> list[Reference]:
         """Let a worker without its part open it and repeat the calls so far."""
         if self._opened[number] == self._workers.generations[number]:
             return []
-        facts: Any = {"names": self._names, "block_bytes": self._block_bytes}
-        part = cut_part(self._division, number, self._values, **facts)
+        part = cut_part(
+            self._division,
+            number,
+            self._values,
+            names=self._names,
+            block_bytes=self._block_bytes,
+        )
         pieces = self._pieces
         if self._edges is not None:
             pieces = pieces[slice(*np.searchsorted(self._edges, [part.first, part.last]))]

@@ -6,10 +6,12 @@ A lost process is restarted, and its current call is repeated from the start.
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from labelwise.pool.part_worker import describe_function, pack_payload, unpack_answer
+from labelwise.pool.parts import describe_function, pack_payload, unpack_answer
 from labelwise.pool.ray.parts import RESTORES, ClusterFailed, LostAnswer, WorkerPool
+
+T = TypeVar("T")
 
 
 class RayProcess:
@@ -20,7 +22,7 @@ class RayProcess:
         self._workers, self._number = workers, number
         self._waiter = ThreadPoolExecutor(1, thread_name_prefix="labelwise-ray")
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
         """Run ``function(*arguments)`` in the process; calls run one after the other."""
         what = f"the call of {describe_function(function)}"
         payload = pack_payload(self._workers.dumps, (function, arguments), what)

@@ -23,27 +23,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Ids
-from labelwise.errors import BadInput, MissingDependency, first_line
+from labelwise.arrays import HostArray, Ids
+from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency, first_line
 from labelwise.pool.blocks import Progress
-from labelwise.pool.part_worker import Answer, Dumps, PartWorker
-from labelwise.pool.parts import Values
-from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, LostAnswer
+from labelwise.pool.parts import Answer, Dumps, PartWorker
+from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, LostAnswer, Reference
 from labelwise.pool.ray.supervision import (
     CLIENT,
-    ClusterAddress,
     ClusterConnection,
     HeadMonitor,
     StartPatience,
     check_joined,
     check_listens,
-    check_version,
-    describe_failed_start,
     describe_full_cluster,
-    describe_slow_cluster,
     find_address,
-    warn_slow_cluster,
 )
+from labelwise.pool.rows import Rows
+from labelwise.pool.sources.source import Values
 
 try:
     import ray
@@ -60,12 +56,14 @@ TRIES = 2
 """Attempts to start or join Ray after transient errors."""
 PATIENCE_SECONDS = 5.0
 """Wait for answers between two checks of the cluster."""
-HEAD_SECONDS = 20.0
-"""Longest absence of the head; Ray would end this process after a minute."""
 SILENT_SECONDS = 35.0
-"""Longest silence of the head; Ray's client tries to reconnect for 30 seconds."""
+"""Longest silence of the head: Ray's client tries to reconnect for 30 seconds, and Ray would end
+this process after a minute."""
 INLINE = 100_000
 """Ray sends arguments up to this many bytes with the call; larger ones are stored once."""
+
+Actor = Any
+"""A handle of Ray for a `_Actor` in another process."""
 
 _dumps: Dumps = cloudpickle.dumps
 _resources: Any = ray.cluster_resources
@@ -103,6 +101,7 @@ def _join(address: str) -> None:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Ray Client connection timed out")
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            _joined_as[:] = [address]
             return
         except Exception as error:  # Ray raises many types, including plain Exception
             # The server process for Ray's client sometimes ends during its start.
@@ -156,6 +155,10 @@ def _why_not_started(processes: int) -> str:
     return ""
 
 
+_joined_as: list[str] = []
+"""The address by which this process joined a cluster last; Ray's client does not tell it."""
+
+
 def _client() -> Any:
     """Return Ray's client if this process joined a cluster through it, else None."""
     stub: Any = ray.util.client.ray
@@ -164,37 +167,35 @@ def _client() -> Any:
 
 def _joined() -> str:
     """Return the address of the joined cluster."""
-    client = _client()
-    if client is not None:
-        return f"{CLIENT}{client.client_worker._conn_str}"
+    if _client() is not None:
+        return _joined_as[0] if _joined_as else CLIENT
     return str(ray.get_runtime_context().gcs_address)
 
 
-def _watches(address: str) -> list[HeadMonitor]:
-    """Start monitors of the head; without it Ray may wait forever."""
-    client, place = _client(), ClusterAddress.of(address)
-    # Only the head can answer a query for the resources of the cluster.
-    answers: Any = lambda: ray.is_initialized() and bool(_resources())  # noqa: E731
-    if client is None:
-        asked = HeadMonitor(answers, patience=SILENT_SECONDS)
-        return (
-            [asked] if place is None else [asked, HeadMonitor(place.listens, patience=HEAD_SECONDS)]
-        )
-    connection = client.client_worker
-
-    def hang_up() -> None:
-        """Cancel pending requests; closing the connection would wait for an answer."""
-        connection._in_shutdown = True
-        if connection.channel is not None:
-            connection.channel.close()
-
-    return [HeadMonitor(answers, patience=SILENT_SECONDS, lost=hang_up)]
+def _head_answers() -> bool:
+    """Whether the head answers: only it knows the resources of the cluster."""
+    return ray.is_initialized() and bool(_resources())
 
 
 def _connection() -> ClusterConnection:
-    address = _joined()
-    known: Any = {"is_joined": ray.is_initialized, "leave": ray.shutdown, "answers": RayError}
-    return ClusterConnection(address, *_watches(address), **known)
+    """Monitor the head of the joined cluster, without which Ray may wait forever."""
+    client, hang_up = _client(), None
+    if client is not None:
+        worker = client.client_worker
+
+        def hang_up() -> None:
+            """Cancel pending requests; closing the connection would wait for an answer."""
+            worker._in_shutdown = True
+            if worker.channel is not None:
+                worker.channel.close()
+
+    return ClusterConnection(
+        _joined(),
+        HeadMonitor(_head_answers, patience=SILENT_SECONDS, lost=hang_up),
+        is_joined=ray.is_initialized,
+        leave=ray.shutdown,
+        answers=RayError,
+    )
 
 
 class ActorProcess(NamedTuple):
@@ -256,7 +257,7 @@ class RayActors:
         self.steady, self._replacing = threading.RLock(), threading.Lock()
         self.generations: list[int] = []
         self.processes: list[ActorProcess] = []
-        self._handles: list[Any] = []
+        self._handles: list[Actor] = []
         try:
             count = count or max(int(self._connection.ask(_resources).get("CPU", 1)), 1)
             self._handles = [self._connection.ask(self._start) for _ in range(count)]
@@ -282,19 +283,19 @@ class RayActors:
         self._end_all(handles)
         self._connection.close()
 
-    def _end_all(self, handles: Sequence[Any]) -> None:
+    def _end_all(self, handles: Sequence[Actor]) -> None:
         with suppress(ClusterFailed):  # without a cluster, Ray would look for another
             self._connection.check()
             for handle in handles:
                 _end(handle)
 
-    def send(self, number: int, method: str, *arguments: Any) -> Any:
+    def send(self, number: int, method: str, *arguments: object) -> Reference:
         """Call a method of an actor without waiting for the answer."""
         handle = self._open()[number]
         with self._sending():
             return getattr(handle, method).remote(*arguments)
 
-    def store(self, payload: bytes) -> Any:
+    def store(self, payload: bytes) -> Reference:
         """Put a large payload in the object store, one copy per node; return a small one as is."""
         if len(payload) <= INLINE:
             return payload
@@ -302,7 +303,7 @@ class RayActors:
         with self._sending():
             return ray.put(payload)
 
-    def collect(self, answers: Sequence[Any]) -> list[Answer | LostAnswer]:
+    def collect(self, answers: Sequence[Reference]) -> list[Answer | LostAnswer]:
         """Wait until each answer has arrived or is lost; return them."""
         while True:
             self._open()
@@ -348,7 +349,7 @@ class RayActors:
             if handles is not self._handles:  # closed by another thread
                 _end(made)
 
-    def _open(self) -> list[Any]:
+    def _open(self) -> list[Actor]:
         """Return the actors; raise an error if they are closed or the cluster is lost."""
         self._connection.check()  # otherwise Ray would look for another cluster
         handles = self._handles
@@ -365,7 +366,7 @@ class RayActors:
         except RayError as error:
             raise ClusterFailed(f"{_NO_ROOM} ({first_line(error)})") from error
 
-    def _start(self) -> Any:
+    def _start(self) -> Actor:
         options = {"num_cpus": 1, "num_gpus": self._gpus, "max_restarts": 0}
         return _REMOTE.options(**options, scheduling_strategy="SPREAD").remote()
 
@@ -378,7 +379,7 @@ class RayActors:
             self._make(list(why))
             why = self._welcome(list(why))
         if why:
-            raise ClusterFailed(describe_failed_start(next(iter(why.values()))))
+            raise ClusterFailed(_FAILED_START.format(next(iter(why.values()))))
 
     def _welcome(self, numbers: Sequence[int]) -> dict[int, str]:
         """Wait for actors to start; return the lost ones. Each start resets the time limit."""
@@ -395,18 +396,27 @@ class RayActors:
                     raise ClusterFailed(self._why_late(len(waiting), patience))
                 if patience.is_slow and not said:
                     said = True
-                    warn_slow_cluster(patience.most)
+                    warnings.warn(
+                        "no process of the cluster has started yet; its nodes may be busy or "
+                        f"without memory; waiting for {patience.most:.0f} s in all",
+                        LabelwiseWarning,
+                        stacklevel=2,
+                    )
                 continue
             number, patience = asked[done[0]], self._patience()
             try:
                 with self._connection.use():
                     theirs, self.processes[number] = ray.get(done[0])
-                check_version(theirs)
+                if theirs != version("labelwise"):
+                    raise ClusterFailed(
+                        f"a node of the cluster has labelwise {theirs}, but here it is "
+                        f"{version('labelwise')}; install the same on all"
+                    )
             except RayError as error:
                 self._open()  # raises an error if the actors were closed
                 lost[number] = first_line(error)
                 if getattr(error, "actor_init_failed", True):
-                    raise ClusterFailed(describe_failed_start(lost[number])) from error
+                    raise ClusterFailed(_FAILED_START.format(lost[number])) from error
         return lost
 
     def _patience(self) -> StartPatience:
@@ -415,7 +425,10 @@ class RayActors:
 
     def _why_late(self, late: int, patience: StartPatience) -> str:
         if not patience.others_start:
-            return describe_slow_cluster(patience.seconds)
+            return (
+                f"no process of the cluster started within {patience.seconds:.0f} s; look at its "
+                "nodes, which may be too busy or without memory"
+            )
         free, there = self._connection.ask(_free_resources), self._connection.ask(_resources)
         names = ("CPU", "GPU") if self._gpus else ("CPU",)
         room = {name: (free.get(name, 0), there.get(name, 0)) for name in names}
@@ -423,6 +436,7 @@ class RayActors:
 
 
 _REMOTE = ray.remote(_Actor)
+_FAILED_START = "an actor ended while it started ({}); every node needs the same labelwise as this"
 _NO_ROOM = "the Ray cluster could not take what was sent to it"
 
 
@@ -436,7 +450,7 @@ def _check_node() -> None:
         )
 
 
-def _end(handle: Any) -> None:
+def _end(handle: Actor) -> None:
     with suppress(Exception):  # the actor or the cluster may have ended already
         ray.kill(handle)
 
@@ -498,7 +512,7 @@ def _nothing() -> None:
     """Do nothing: a task that needs a process but no CPU."""
 
 
-def _described(block: Any) -> tuple[int, Any]:
+def _described(block: Rows) -> tuple[int, HostArray | None]:
     return len(next(iter(block.values()))), block.get("id")
 
 

@@ -1,9 +1,9 @@
 """Supervision of a Ray cluster: its address, its head, and actors that start late. No ray import.
 
 A process joins a cluster from one of its nodes (``HOST:PORT`` of the head) or through Ray's client
-(``ray://HOST:PORT``). Ray reports the loss of the head in many ways, late or not at all. So one
-thread queries the head every few seconds and another limits the wait for the answer; all failures
-become one error that names the cluster. Calls that may never return run in abandoned threads.
+(``ray://HOST:PORT``). Ray reports the loss of the head in many ways, late or not at all. So a
+thread queries the head every few seconds, and all failures become one error that names the cluster.
+Calls that may never return run in threads that are abandoned.
 
 An actor starts late because the cluster lacks resources, which should be reported soon, or because
 its machines are busy. Half-way through the waiting time a probe process that needs no resources is
@@ -15,16 +15,14 @@ import os
 import socket
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency, first_line
-from labelwise.pool.ray.parts import ClusterFailed
+from labelwise.errors import BadInput, MissingDependency, first_line
+from labelwise.pool.ray.parts import ClusterFailed, Reference
 
 CLIENT = "ray://"
 LISTEN_SECONDS = 5.0
@@ -105,74 +103,6 @@ def check_listens(address: str) -> None:
 
 EVERY_SECONDS = 5.0
 """Interval between queries of the head, and timeout of one answer."""
-
-
-class HeadMonitor:
-    """Queries the head of a cluster periodically until stopped.
-
-    Attributes:
-        is_lost: whether the head has been silent for too long.
-        silence: seconds since the last answer.
-    """
-
-    def __init__(
-        self,
-        look: Callable[[], Any],
-        *,
-        patience: float,
-        lost: Callable[[], None] | None = None,
-        every: float = EVERY_SECONDS,
-    ) -> None:
-        """Start the monitor.
-
-        Args:
-            look: queries the head. It may raise or never return; a false value means no answer.
-            patience: longest allowed silence in seconds.
-            lost: called after a longer silence, to wake up waiting threads; the monitor then stops.
-            every: seconds between two queries.
-        """
-        self._look, self._patience, self._lost, self._every = look, patience, lost, every
-        self._ended, self._answer = threading.Event(), threading.Event()
-        self.is_lost, self.silence = False, 0.0
-        self._thread = threading.Thread(target=self._run, name="labelwise-watch", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop without waiting for a pending answer."""
-        self._ended.set()
-        self._answer.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(EVERY_SECONDS)
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._every):
-            begin = time.monotonic()
-            if self._answered():
-                self.silence, self.is_lost = 0.0, False
-                continue
-            self.silence += self._every + min(time.monotonic() - begin, self._every)
-            if self.silence >= self._patience and not self._ended.is_set():
-                self.is_lost = True
-                if self._lost is not None:
-                    self._lost()
-                    return
-
-    def _answered(self) -> bool:
-        """Whether the head answers in time; the thread of a query that hangs is abandoned."""
-        answers: list[Any] = []
-        came = self._answer = threading.Event()  # one per query: an older answer may arrive late
-
-        def ask() -> None:
-            with suppress(Exception):
-                answers.append(self._look())
-            came.set()
-
-        if not self._ended.is_set():
-            threading.Thread(target=ask, name="labelwise-look", daemon=True).start()
-            came.wait(self._every)
-        return answers[:1] == [True]
-
-
 CHECK_SECONDS = 1.0
 """Interval between checks of the cluster while waiting for an answer."""
 LEAVE_SECONDS = 5.0
@@ -195,13 +125,68 @@ def run_in_thread(function: Callable[[], T]) -> "Future[T]":
     return answer
 
 
+class HeadMonitor:
+    """Queries the head of a cluster periodically until stopped.
+
+    Attributes:
+        is_lost: whether the head has been silent for too long.
+        silence: seconds since the last answer.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], object],
+        *,
+        patience: float,
+        lost: Callable[[], None] | None = None,
+        every: float = EVERY_SECONDS,
+    ) -> None:
+        """Start the monitor.
+
+        Args:
+            look: queries the head. It may raise or never return; only True is an answer.
+            patience: longest allowed silence in seconds.
+            lost: called after a longer silence, to wake up waiting threads; the monitor then stops.
+            every: seconds between two queries.
+        """
+        self._look, self._patience, self._lost, self._every = look, patience, lost, every
+        self._ended: Future[None] = Future()
+        self.is_lost, self.silence = False, 0.0
+        self._thread = threading.Thread(target=self._run, name="labelwise-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop without waiting for a pending answer."""
+        with suppress(InvalidStateError):  # another thread may stop it too
+            self._ended.set_result(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(EVERY_SECONDS)
+
+    def _run(self) -> None:
+        while not wait([self._ended], timeout=self._every).done:
+            begin = time.monotonic()
+            answer = run_in_thread(self._look)  # abandoned if it hangs
+            either: list[Future[Any]] = [answer, self._ended]
+            wait(either, timeout=self._every, return_when=FIRST_COMPLETED)
+            if answer.done() and answer.exception() is None and answer.result() is True:
+                self.silence, self.is_lost = 0.0, False
+                continue
+            self.silence += self._every + min(time.monotonic() - begin, self._every)
+            if self.silence >= self._patience and not self._ended.done():
+                self.is_lost = True
+                if self._lost is not None:
+                    self._lost()
+                    return
+
+
 class ClusterConnection:
     """Connection to a joined cluster; once lost, it stays lost."""
 
     def __init__(
         self,
         address: str,
-        *watches: HeadMonitor,
+        monitor: HeadMonitor,
+        *,
         is_joined: Callable[[], bool],
         leave: Callable[[], None],
         answers: type[Exception],
@@ -210,12 +195,12 @@ class ClusterConnection:
 
         Args:
             address: of the cluster, for messages.
-            watches: monitors of the head; one of them is enough to report a loss.
+            monitor: of the head.
             is_joined: whether this process is still connected.
             leave: called once after a loss, so that this process can join a cluster again.
             answers: errors that a working cluster raises; they do not indicate a loss.
         """
-        self._address, self._watches = address, watches
+        self._address, self._monitor = address, monitor
         self._is_joined, self._leave, self._answers = is_joined, leave, (answers, ClusterFailed)
         self._lost, self._leaving = "", threading.Lock()
 
@@ -254,17 +239,13 @@ class ClusterConnection:
             return answer.result()
 
     def close(self) -> None:
-        """Stop the monitors."""
-        for watch in self._watches:
-            watch.stop()
+        """Stop the monitor."""
+        self._monitor.stop()
 
     def _silence(self) -> str:
-        """Describe a head that has been silent for too long; empty if none has."""
-        for watch in self._watches:
-            seconds = watch.silence  # read once: the head may answer at any time
-            if watch.is_lost and seconds:
-                return f"has not answered for {seconds:.0f} s"
-        return ""
+        """Describe a head that has been silent for too long; empty if it has not."""
+        seconds = self._monitor.silence  # read once: the head may answer at any time
+        return f"has not answered for {seconds:.0f} s" if self._monitor.is_lost and seconds else ""
 
     def _give_up(self, what: str, cause: BaseException | None = None) -> NoReturn:
         with self._leaving:  # only the first thread leaves the cluster
@@ -293,7 +274,7 @@ class StartPatience:
     """
 
     def __init__(
-        self, seconds: float, ask: Callable[[], Any], has_started: Callable[[Any], bool]
+        self, seconds: float, ask: Callable[[], Reference], has_started: Callable[[Reference], bool]
     ) -> None:
         """Start the clock.
 
@@ -328,14 +309,6 @@ class StartPatience:
         return self.seconds >= self.most
 
 
-def describe_slow_cluster(seconds: float) -> str:
-    """Describe a cluster that has started no process for ``seconds``."""
-    return (
-        f"no process of the cluster started within {seconds:.0f} s; look at its nodes, which may "
-        "be too busy or without memory"
-    )
-
-
 def describe_full_cluster(
     late: int, count: int, seconds: float, room: Mapping[str, tuple[float, float]]
 ) -> str:
@@ -361,24 +334,3 @@ def describe_full_cluster(
         f"{' and a '.join(room)}, and {' and '.join(parts)} are free: ask for fewer actors or add "
         "nodes"
     )
-
-
-def warn_slow_cluster(most: float) -> None:
-    """Warn that the selection may fail after ``most`` seconds."""
-    words = "no process of the cluster has started yet; its nodes may be busy or without memory"
-    warnings.warn(f"{words}; waiting for {most:.0f} s in all", LabelwiseWarning, stacklevel=3)
-
-
-def describe_failed_start(why: str) -> str:
-    """Describe an actor that was lost during its start."""
-    return f"an actor ended while it started ({why}); every node needs the same labelwise as this"
-
-
-def check_version(theirs: str) -> None:
-    """Reject a node with another version of labelwise."""
-    ours = version("labelwise")
-    if theirs != ours:
-        raise ClusterFailed(
-            f"a node of the cluster has labelwise {theirs}, but here it is {ours}; install the "
-            "same on all"
-        )

@@ -19,12 +19,17 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.arrays import Array, precision
+from labelwise.arrays import Array, HostArray, Positions, precision
 from labelwise.errors import BadInput, MissingDependency, first_line
 from labelwise.learner import REPRESENTATIONS
+from labelwise.pool.ids import Key
 
+Arrow = Any
+"""A schema, type, batch or array of pyarrow, which has no types."""
+ParquetOpener = Callable[..., Any]
+"""Opens a file with the arguments of pyarrow's ``ParquetFile``."""
+DType = np.dtype[Any]
 ID = "id"
 """The column of the items' ids."""
 REMEDY = "give one list column, or only number columns"
@@ -46,7 +51,7 @@ PROBED_ROWS = 256
 """Rows that are read at a time to find the lengths of lists."""
 
 
-def import_parquet(name: str) -> Any:
+def import_parquet(name: str) -> Arrow:
     """The Parquet module of pyarrow; ``name`` is the file to read."""
     try:
         from pyarrow import parquet
@@ -68,12 +73,12 @@ class ParquetTable(NamedTuple):
     """
 
     name: str
-    open: Callable[..., Any]
-    metadata: Any
-    schema: Any
+    open: ParquetOpener
+    metadata: Arrow
+    schema: Arrow
 
     @classmethod
-    def read(cls, opener: Callable[..., Any], name: str, shown: str) -> "ParquetTable":
+    def read(cls, opener: ParquetOpener, name: str, shown: str) -> "ParquetTable":
         """Read a file's metadata; ``shown`` names the file if it cannot be read."""
         try:
             with opener() as file:
@@ -84,7 +89,7 @@ class ParquetTable(NamedTuple):
 
     def read_batches(
         self, columns: Sequence[str], step: int, groups: Sequence[int], buffer: int
-    ) -> Iterator[Any]:
+    ) -> Iterator[Arrow]:
         """The rows of some row groups as Arrow batches of ``step`` rows."""
         try:
             with self.open(metadata=self.metadata, buffer_size=buffer, pre_buffer=False) as file:
@@ -113,11 +118,11 @@ class ColumnKind(NamedTuple):
         lengths: of its lists, the outer ones first; None if they may differ. Empty for no lists.
     """
 
-    dtype: np.dtype[Any] | None
+    dtype: DType | None
     lengths: tuple[int | None, ...] = ()
 
 
-def find_kind(column_type: Any) -> ColumnKind:
+def find_kind(column_type: Arrow) -> ColumnKind:
     """What a column of an Arrow type holds."""
     from pyarrow import types
 
@@ -132,14 +137,14 @@ def find_kind(column_type: Any) -> ColumnKind:
     return ColumnKind(np.dtype(column_type.to_pandas_dtype()), tuple(lengths))
 
 
-def _is_list(column_type: Any) -> bool:
+def _is_list(column_type: Arrow) -> bool:
     from pyarrow import types
 
     tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     return any(test(column_type) for test in tests)
 
 
-def find_columns(schema: Any, where: str) -> list[str]:
+def find_columns(schema: Arrow, where: str) -> list[str]:
     """The columns of a file without a pandas index, unless that is the id.
 
     Args:
@@ -199,7 +204,7 @@ class RowLayout:
     """
 
     columns: tuple[str, ...]
-    dtype: np.dtype[Any]
+    dtype: DType
     shape: tuple[int, ...]
     lists: bool
 
@@ -208,7 +213,7 @@ class RowLayout:
         """Memory of a row."""
         return int(self.dtype.itemsize) * int(np.prod(self.shape, dtype=np.int64))
 
-    def read_numbers(self, batch: Any, first: int, where: str) -> list[NDArray[Any]]:
+    def read_numbers(self, batch: Arrow, first: int, where: str) -> list[HostArray]:
         """The numbers of some rows, ``(rows, *shape)`` from lists, else ``(rows,)`` per column.
 
         Args:
@@ -228,7 +233,7 @@ class RowLayout:
         found = [_to_numpy(column) for column in columns]
         return [found[0].reshape(batch.num_rows, *self.shape)] if self.lists else found
 
-    def _flatten_lists(self, lists: Any, first: int, where: str) -> Any:
+    def _flatten_lists(self, lists: Arrow, first: int, where: str) -> Arrow:
         """The numbers in nested lists, which must be complete and of equal length."""
         inner = 1  # lists of this depth per row
         for length in self.shape:
@@ -246,7 +251,9 @@ class RowLayout:
             inner *= length
         return lists
 
-    def write_rows(self, out: NDArray[Any], numbers: Sequence[NDArray[Any]], which: Any) -> None:
+    def write_rows(
+        self, out: HostArray, numbers: Sequence[HostArray], which: Positions | slice
+    ) -> None:
         """Write some of the rows that `read_numbers` returned to ``out``, ``(rows, *shape)``."""
         if self.lists:
             out[...] = numbers[0][which]
@@ -256,7 +263,7 @@ class RowLayout:
             table[:, number] = column[which]
 
 
-def _open_lists(lists: Any) -> tuple[NDArray[Any], Any]:
+def _open_lists(lists: Arrow) -> tuple[HostArray, Arrow]:
     """The lengths of lists, and the entries of all of them, one after the other."""
     from pyarrow import types
 
@@ -267,18 +274,18 @@ def _open_lists(lists: Any) -> tuple[NDArray[Any], Any]:
     return np.diff(offsets), lists.values.slice(offsets[0], offsets[-1] - offsets[0])
 
 
-def _to_numpy(column: Any) -> NDArray[Any]:
+def _to_numpy(column: Arrow) -> HostArray:
     """The numbers of a column without missing ones.
 
     Arrow's own conversion imports pandas (40 MB), so only booleans use it.
     """
     if str(column.type) == "bool":
-        found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        found: HostArray = column.to_numpy(zero_copy_only=False)
         return found
     return np.from_dlpack(column)
 
 
-def _first_null(column: Any) -> int:
+def _first_null(column: Arrow) -> int:
     return int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
 
 
@@ -289,7 +296,7 @@ def _make_missing_error(what: str, row: int, column: str, where: str) -> BadInpu
 
 
 def find_layout(
-    schema: Any, where: str, find_lengths: Callable[[str], Sequence[int]], *, flat: bool
+    schema: Arrow, where: str, find_lengths: Callable[[str], Sequence[int]], *, flat: bool
 ) -> RowLayout:
     """The form of the rows of files with one schema.
 
@@ -338,7 +345,7 @@ class BatchReader:
         self._layout, self._where = layout, where
         groups = list(range(group.number, group.table.metadata.num_row_groups))
         self._batches = group.table.read_batches(layout.columns, step, groups, buffer)
-        self._numbers: list[NDArray[Any]] = []
+        self._numbers: list[HostArray] = []
 
     def advance_to(self, row: int) -> None:
         """Continue to the batch of a row, which must not be before this one."""
@@ -350,7 +357,7 @@ class BatchReader:
         if batch is not None:  # batches in between are decoded by pyarrow but not converted
             self._numbers = self._layout.read_numbers(batch, self.first, self._where)
 
-    def write_rows(self, out: NDArray[Any], which: Any) -> None:
+    def write_rows(self, out: HostArray, which: Positions | slice) -> None:
         """Write rows of the batch to ``out``, by a slice or by numbers from its first row."""
         self._layout.write_rows(out, self._numbers, which)
 
@@ -384,7 +391,7 @@ class ReaderCache:
         self._readers.append(reader)
         return reader
 
-    def read_range(self, out: NDArray[Any], first: int) -> None:
+    def read_range(self, out: HostArray, first: int) -> None:
         """Fill ``out`` with consecutive rows from number ``first`` on."""
         row, last = first, first + len(out)
         while row < last:
@@ -430,13 +437,13 @@ class ParquetSource:
         self._whole: Array | None = None
 
     @cached_property
-    def ids(self) -> Any:
+    def ids(self) -> HostArray | None:
         """The column ``id``: an array of numbers or a list of other keys; None without it."""
         if ID not in self._schema.names:
             return None
         dtype, lengths = find_kind(self._schema.field(ID).type)
         if dtype is None or lengths:
-            found: list[Any] = []
+            found: list[Key] = []
             for group in self._groups:
                 batches = group.table.read_batches([ID], 1 << 16, [group.number], LEAST_BUFFER)
                 while len(found) < group.start + group.rows:
@@ -498,7 +505,7 @@ class ParquetSource:
         return self._count * self._layout.bytes <= KEPT_WHOLE
 
     @cached_property
-    def _chunks(self) -> list[Any]:
+    def _chunks(self) -> list[Arrow]:
         """The metadata of the used columns of the largest row group."""
         largest = max(self._groups, key=lambda group: group.rows, default=None)
         if largest is None:
@@ -558,7 +565,7 @@ class ParquetSource:
         self._sequential.read_range(out, first)
         return out
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """The rows at the given positions; a row group is decoded up to its last one."""
         positions = np.asarray(positions, dtype=np.int64)
         if self._is_small:

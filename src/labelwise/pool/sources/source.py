@@ -3,16 +3,19 @@
 A source reads any range of rows; only the ranges that a pass asks for are in memory.
 """
 
+import math
 import mmap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
+from numpy.typing import DTypeLike
 
-from labelwise.arrays import Array, detached, precision, take
+from labelwise.arrays import Array, Positions, detached, precision, take
 from labelwise.errors import BadInput
 
 
@@ -46,7 +49,7 @@ class Source(Protocol):
     def read(self, first: int, last: int) -> Array:
         """Rows ``first`` to ``last - 1``."""
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """The rows at the given positions."""
 
 
@@ -54,9 +57,24 @@ Sources = Mapping[str, Source | list[Source]]
 """Opened representations by name; a list has one source per model."""
 
 
-def row_bytes(dtype: Any, shape: Sequence[int]) -> int:
-    """Bytes of one row of an array of this type and shape ``(n, ...)``."""
-    return int(dtype.itemsize) * int(np.prod(shape[1:], dtype=np.int64))
+Given = Any
+"""A representation as a user gives it: an array, a tensor, a path or URL, or a list of them."""
+Values = Mapping[str, Given]
+"""Representations by name, as given."""
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """The parameters of a memory-mapped array, with which another process can map it."""
+
+    path: str
+    dtype: DTypeLike
+    offset: int
+    shape: tuple[int, ...]
+
+    def open(self) -> Array:
+        """Map the array."""
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
 
 
 class ArraySource:
@@ -69,15 +87,17 @@ class ArraySource:
         self.in_memory, self.is_numpy = in_memory, isinstance(array, np.ndarray)
         self._array = np.asarray(array) if self.is_numpy else detached(array)
         self.shape: tuple[int, ...] = tuple(self._array.shape)
-        self.bytes_per_row = row_bytes(self._array.dtype, self.shape)
+        self.bytes_per_row = int(self._array.dtype.itemsize) * math.prod(self.shape[1:])
         self.precision = precision(self._array)
 
     def read(self, first: int, last: int) -> Array:
         """A view of the rows; a mapped file is read when the view is used."""
         return self._array[first:last]
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """A copy of the rows."""
+        if self.is_numpy:
+            return self._array[positions]
         return take(self._array, positions)
 
 
@@ -88,7 +108,7 @@ class MappedSource(ArraySource):
     access reads them from the file again.
     """
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Array) -> None:
         """Read from a memory-mapped array, or a view of one."""
         super().__init__(array, in_memory=False)
         shared = array.mode != "c" and hasattr(mmap, "MADV_DONTNEED")
@@ -102,9 +122,9 @@ class MappedSource(ArraySource):
         self._last = (first, last)
         return super().read(first, last)
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """A copy of the rows."""
-        return take(self.read(0, self.shape[0]), positions)
+        return self.read(0, self.shape[0])[positions]
 
 
 class NpySource:
@@ -126,7 +146,7 @@ class NpySource:
         self._path, self._dtype, self._offset = path, whole.dtype, whole.offset
         self._by_columns = not whole.flags.c_contiguous
         self.shape: tuple[int, ...] = whole.shape
-        self.bytes_per_row = row_bytes(whole.dtype, whole.shape)
+        self.bytes_per_row = whole.dtype.itemsize * math.prod(whole.shape[1:])
         self.precision = precision(whole[:0])
 
     def read(self, first: int, last: int) -> Array:
@@ -141,7 +161,7 @@ class NpySource:
         shape = (last - first, *self.shape[1:])
         return np.asarray(np.memmap(self._path, self._dtype, "r", offset, shape))
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """A copy of the rows."""
         positions = np.asarray(positions)
         if not len(positions):
@@ -193,7 +213,7 @@ class JoinedSource:
             return np.concatenate(parts)
         return parts[0] if parts else self._sources[0].read(0, 0)
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """The rows at the given positions, read source by source."""
         positions = np.asarray(positions)
         if not len(positions):
@@ -227,6 +247,6 @@ class SourceSlice:
         """Rows ``first`` to ``last - 1`` of the range."""
         return self._source.read(first + self._first, min(last, self._count) + self._first)
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """The rows at the given positions of the range."""
         return self._source.take(np.asarray(positions) + self._first)

@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from labelwise.arrays import Array, precision
+from labelwise.arrays import Array, HostArray, Positions, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
-from labelwise.files import sort_naturally
-from labelwise.pool.file_patterns import HIDDEN, KINDS, is_visible, make_subfolder_error
-from labelwise.pool.parquet import ParquetSource, ParquetTable, import_parquet
-from labelwise.pool.sources import JoinedSource, Source
+from labelwise.files import JsonObject, sort_naturally
+from labelwise.pool.sources.file_patterns import HIDDEN, KINDS, is_visible, make_subfolder_error
+from labelwise.pool.sources.parquet import ParquetSource, ParquetTable, import_parquet
+from labelwise.pool.sources.source import Given, JoinedSource, Source
 
+FileSystem = Any
+"""A file system of fsspec."""
 HEADER = 1 << 12
 """Bytes fetched to read the header of a .npy file, which usually has 128."""
 GAP = 1 << 16
@@ -35,7 +37,7 @@ SECRETS = "(?i)([?&][^=&]*(?:sig|token|key|secret|credential|password)[^=&]*=)[^
 """Query parameters with credentials, which must not be shown or stored."""
 
 
-def is_remote(value: Any) -> bool:
+def is_remote(value: Given) -> bool:
     """Whether a value is the URL of a file.
 
     Example:
@@ -63,7 +65,7 @@ def open_remote(url: str, name: str) -> Source:
     return parts[0] if len(parts) == 1 else JoinedSource(parts, [Path(one) for one in paths], name)
 
 
-def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
+def remote_facts(url: str, name: str) -> dict[str, JsonObject]:
     """Return the size and version of every file of a URL, by path.
 
     Args:
@@ -79,7 +81,7 @@ def remote_facts(url: str, name: str) -> dict[str, dict[str, Any]]:
     return facts
 
 
-def _find_files(url: str, name: str) -> tuple[Any, list[str]]:
+def _find_files(url: str, name: str) -> tuple[FileSystem, list[str]]:
     """Return the file system of a URL and the paths of its files; no file is an error."""
     files, path = _find_file_system(url, name)
     url = without_secret(url)
@@ -94,7 +96,7 @@ def _find_files(url: str, name: str) -> tuple[Any, list[str]]:
     return files, sort_naturally(paths)
 
 
-def _find_file_system(url: str, name: str) -> tuple[Any, str]:
+def _find_file_system(url: str, name: str) -> tuple[FileSystem, str]:
     """Return the file system of a URL, and the path in it."""
     shown = without_secret(url)
     try:
@@ -115,7 +117,7 @@ def _find_file_system(url: str, name: str) -> tuple[Any, str]:
     return files, path
 
 
-def _find_pyarrow_file_system(url: str) -> tuple[Any, str] | None:
+def _find_pyarrow_file_system(url: str) -> tuple[FileSystem, str] | None:
     try:
         files, path = import_module("pyarrow.fs").FileSystem.from_uri(url)
     except (ImportError, OSError, ValueError):  # not available, or unknown to pyarrow
@@ -123,7 +125,7 @@ def _find_pyarrow_file_system(url: str) -> tuple[Any, str] | None:
     return import_module("fsspec.implementations.arrow").ArrowFSWrapper(files), path
 
 
-def _list_paths(files: Any, path: str) -> tuple[list[str], str | None]:
+def _list_paths(files: FileSystem, path: str) -> tuple[list[str], str | None]:
     """Return the files of a path, and one file in a subfolder if there is any."""
     if "*" in path or "[" in path:  # a question mark starts the query of a URL
         return files.glob(path), None
@@ -164,7 +166,7 @@ class RemoteNpySource:
 
     in_memory, is_numpy, held_bytes = False, True, 0
 
-    def __init__(self, files: Any, path: str, name: str) -> None:
+    def __init__(self, files: FileSystem, path: str, name: str) -> None:
         """Fetch the header; reject files that are not row-major arrays or hold objects."""
         self._files, self._path, self._name = files, path, name
         try:
@@ -204,7 +206,7 @@ class RemoteNpySource:
                 f"there but {self._find_offset(self.shape[0])} belong to it; copy it anew"
             )
 
-    def _parse_rows(self, content: bytes, first: int, last: int) -> Any:
+    def _parse_rows(self, content: bytes, first: int, last: int) -> HostArray:
         """Convert bytes to rows; reject missing bytes of a file that became shorter."""
         if len(content) < (last - first) * self.bytes_per_row:
             self._check_end(self._find_offset(first) + len(content))
@@ -218,7 +220,7 @@ class RemoteNpySource:
         found = self._files.cat_file(self._path, self._find_offset(first), self._find_offset(last))
         return self._parse_rows(found, first, last)
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """Return the rows at the given positions; close ones share one request."""
         wanted, back = np.unique(np.asarray(positions, dtype=np.int64), return_inverse=True)
         if not len(wanted):
@@ -240,7 +242,7 @@ class RemoteParquetSource(ParquetSource):
 
     buffers = 32 << 20  # requests cost more than memory
 
-    def __init__(self, files: Any, paths: Sequence[str], url: str, name: str) -> None:
+    def __init__(self, files: FileSystem, paths: Sequence[str], url: str, name: str) -> None:
         """Open the files and fetch only their metadata.
 
         Args:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.errors import BadInput
-from labelwise.pool.file_patterns import find_row_files
-from labelwise.pool.parts import MappedFile, Values
-from labelwise.pool.remote_files import is_remote
+from labelwise.pool.sources.file_patterns import find_row_files
+from labelwise.pool.sources.remote_files import is_remote
+from labelwise.pool.sources.source import MappedFile, Values
 
 
 class Machine(NamedTuple):

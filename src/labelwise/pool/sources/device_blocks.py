@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array
+from labelwise.arrays import Array, HostArray, Positions
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.pool.rows import map_models
-from labelwise.pool.sources import ArraySource, Source, Sources
+from labelwise.pool.sources.source import ArraySource, Source, Sources
 
 try:
     import torch
@@ -76,7 +76,7 @@ def join_tensors(sources: Sources, device: str) -> Sources:
     )
 
 
-def _to_tensor(rows: Any) -> torch.Tensor:
+def _to_tensor(rows: HostArray) -> torch.Tensor:
     """Convert a host array to a tensor, without a copy if torch supports its layout."""
     dtype = _find_dtype(rows)
     same = rows.dtype.isnative and rows.dtype.itemsize == dtype.itemsize
@@ -112,7 +112,7 @@ class _Block(NamedTuple):
 
 
 class DeviceSource:
-    """A `labelwise.pool.sources.Source` that returns tensors on a device."""
+    """A `labelwise.pool.sources.source.Source` that returns tensors on a device."""
 
     in_memory, is_numpy = False, False
 
@@ -152,7 +152,7 @@ class DeviceSource:
             block.rows.record_stream(stream)
         return block.rows
 
-    def take(self, positions: Any) -> Array:
+    def take(self, positions: Positions) -> Array:
         """Copy the rows at the given positions to the device."""
         rows = self._reader.submit(self._source.take, positions).result()
         room = torch.empty(tuple(rows.shape), dtype=_find_dtype(rows))

@@ -1,0 +1,1 @@
+"""Sources of rows: arrays, files, object storage and devices."""
