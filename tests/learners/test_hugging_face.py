@@ -250,7 +250,7 @@ def test_a_model_needs_no_help_where_nothing_is_special():
     ("inputs", "message"),
     [
         ({**TEXTS, "labels": MOODS}, "the inputs hold labels; take them out and give them as tar"),
-        (TEXTS["input_ids"], "the padding token 0 but no attention_mask; give the tokenizer's"),
+        (TEXTS["input_ids"], "the padding token 0 but no attention_mask; give the whole output"),
         ({"input_ids": [[1, 2], [3]]}, "lists of the inputs differ in length; pad them"),
     ],
 )
@@ -266,7 +266,7 @@ def test_other_modules_are_refused():
 
 def test_without_transformers_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingDependency, match="needs the package transformers; install it"):
+    with pytest.raises(MissingDependency, match="needs the package transformers; pip install"):
         HuggingFaceClassifier(nn.Linear(2, 2))
 
 

@@ -1,7 +1,7 @@
 """Several models as one learner, for selections that must serve all of them.
 
 ============================================  =====================================================
-representation                                what a committee gives
+representation                                rows of a committee
 ============================================  =====================================================
 features, probabilities, logits, outputs, ..  a list of arrays, one per model (lewis, entropy, ...)
 member_probabilities                          one array ``(n, M, K)``: the models, or their members
@@ -18,20 +18,30 @@ import re
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.arrays import namespace, to_numpy
+from labelwise.arrays import Array, HostArray, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import write_atomically
 from labelwise.learner import REPRESENTATIONS, FitReport, Learner, check_names, check_seed
+
+
+class StreamingLearner(Protocol):
+    """A learner that can stream representations to files."""
+
+    def represent(
+        self, inputs: Array, names: Sequence[str], *, folder: str | Path | None = None
+    ) -> dict[str, Array]:
+        """The named representations, in ``folder`` if it is given."""
+
 
 INSTEAD = {
     "member_probabilities": ("probabilities",),
     "member_votes": ("probabilities", "outputs"),
 }
-"""What a model without members is asked for, the first that it has."""
+"""Representations that replace these for a model without members, in order of preference."""
 
 
 class Committee:
@@ -58,11 +68,11 @@ class Committee:
     """
 
     def __init__(self, learners: Sequence[Learner], *, names: Sequence[str] | None = None) -> None:
-        """Put learners together.
+        """Combine learners.
 
         Args:
             learners: two or more, of any kind, all for the same task.
-            names: what to call them in errors and folders; ``model_0``, ``model_1``, ... if None.
+            names: their names in errors and folders; ``model_0``, ``model_1``, ... if None.
         """
         models = list(learners)
         if len(models) < 2:
@@ -78,18 +88,20 @@ class Committee:
         self.learners: dict[str, Learner] = dict(zip(called, models, strict=True))
         self.reports: dict[str, FitReport] = {}
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
-        """Train every learner, each with a seed of its own that follows from ``seed``.
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+    ) -> FitReport:
+        """Train every learner, each with its own seed derived from ``seed``.
 
         Args:
             inputs: ``(m, ...)``, as every learner takes them.
             targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
             weights: ``(m,)``, not negative.
-            seed: decides all that is random.
+            seed: determines everything random.
 
         Returns:
-            The mean loss, the most steps, whether all converged, the seconds of all together, and
-            the most labels that any used. `reports` holds every learner's own.
+            The mean loss, the maximum number of steps, whether all converged, the total seconds and
+            the maximum number of labels. `reports` holds the report of every learner.
         """
         self.reports, seed = {}, check_seed(seed)
         for number, (name, learner) in enumerate(self.learners.items()):
@@ -106,109 +118,107 @@ class Committee:
         )
 
     def represent(
-        self, inputs: Any, names: Sequence[str], *, folder: str | Path | None = None
-    ) -> dict[str, Any]:
+        self, inputs: Array, names: Sequence[str], *, folder: str | Path | None = None
+    ) -> dict[str, Array]:
         """The named representations by all models, in one pass of each over the inputs.
 
         Args:
             inputs: ``(n, ...)``, as every learner takes them.
             names: which representations.
-            folder: where to put them as files, in a folder per model.
+            folder: where to store them as files, in one folder per model.
 
         Raises:
             UnknownName: a name is not a representation, or one of the learners cannot give it.
             BadInput: the learners disagree on the number of classes.
         """
         check_names(names, list(REPRESENTATIONS), "a committee")
-        given: dict[str, list[_GivenRows]] = {name: [] for name in names}
+        given: dict[str, list[_ModelRows]] = {name: [] for name in names}
         for called, learner in self.learners.items():
             place = None if folder is None else Path(folder) / called
             sources, rows = _represent_member(called, learner, inputs, names, place)
             for name, source in zip(names, sources, strict=True):
                 found = rows[source]
                 arrays = found if isinstance(found, list) else [found]
-                given[name] += [_GivenRows(called, source, array) for array in arrays]
+                given[name] += [_ModelRows(called, source, array) for array in arrays]
         return {name: _combine_rows(name, parts, folder) for name, parts in given.items()}
 
 
-class _GivenRows(NamedTuple):
-    """What one model gave, and under which name."""
+class _ModelRows(NamedTuple):
+    """Rows of one model and the representation that they are."""
 
-    called: str
+    model: str
     source: str
-    array: Any
+    array: Array
 
 
 def _represent_member(
-    called: str, learner: Learner, inputs: Any, names: Sequence[str], folder: Path | None
-) -> tuple[tuple[str, ...], dict[str, Any]]:
+    model: str, learner: Learner, inputs: Array, names: Sequence[str], folder: Path | None
+) -> tuple[tuple[str, ...], dict[str, Array]]:
     """A model's rows, and which of them serves for each name.
 
-    A learner says by `UnknownName`, before it begins, that it cannot give something; then it is
-    asked for the next best.
+    A learner raises `UnknownName` before it starts if it cannot give a representation; then the
+    next alternative is tried.
     """
     error = None
     for sources in product(*((name, *INSTEAD.get(name, ())) for name in names)):
+        wanted = list(dict.fromkeys(sources))
         try:
-            return sources, _rename_rows(learner, inputs, list(dict.fromkeys(sources)), folder)
+            if folder is None:
+                return sources, learner.represent(inputs, wanted)
+            if "folder" in inspect.signature(learner.represent).parameters:
+                streaming = cast(StreamingLearner, learner)
+                return sources, streaming.represent(inputs, wanted, folder=folder)
+            rows = learner.represent(inputs, wanted)
+            return sources, {name: _store_rows(rows[name], folder, name) for name in wanted}
         except UnknownName as refused:
             error = refused
-    wanted = " and ".join(names)
-    raise UnknownName(f"{called} cannot give {wanted} to a committee: {error}") from error
+    wanted_text = " and ".join(names)
+    raise UnknownName(f"{model} cannot give {wanted_text} to a committee: {error}") from error
 
 
-def _rename_rows(
-    learner: Learner, inputs: Any, names: list[str], folder: Path | None
-) -> dict[str, Any]:
-    """A learner's rows, in memory or in files."""
-    if folder is None:
-        return learner.represent(inputs, names)
-    if "folder" in inspect.signature(learner.represent).parameters:
-        streaming: Any = learner
-        found: dict[str, Any] = streaming.represent(inputs, names, folder=folder)
-        return found
-    rows = learner.represent(inputs, names)
-    return {name: _store_array([np.asarray(to_numpy(rows[name]))], folder, name) for name in names}
-
-
-def _combine_rows(name: str, parts: list[_GivenRows], folder: str | Path | None) -> Any:
-    """What a committee gives under a name."""
+def _combine_rows(
+    name: str, parts: list[_ModelRows], folder: str | Path | None
+) -> Array | list[Array]:
+    """The committee's rows of one representation."""
     _check_members(parts)
     if name not in INSTEAD:
         return [part.array for part in parts]
     if name == "member_probabilities":
-        columns = [a[:, None] if a.ndim == 2 else a for _, _, a in parts]
-        return _join_arrays(columns, folder, name)
-    votes = [_stack_votes(part) for part in parts]
-    if any(part.source == name for part in parts):
-        return votes
-    if len({array.dtype.kind for array in votes}) > 1:
-        raise BadInput("some learners vote for classes and some for values; take one task")
-    return _join_arrays(votes, folder, name)
+        arrays = [part.array[:, None] if part.array.ndim == 2 else part.array for part in parts]
+    else:
+        arrays = [_stack_votes(part) for part in parts]
+        if any(part.source == name for part in parts):
+            return arrays
+        if len({array.dtype.kind for array in arrays}) > 1:
+            raise BadInput("some learners vote for classes and some for values; take one task")
+    if len({(type(array), str(getattr(array, "device", ""))) for array in arrays}) > 1:
+        arrays = [to_numpy(array) for array in arrays]
+    joined = namespace(*arrays).concat(arrays, axis=1)
+    return joined if folder is None else _store_rows(joined, Path(folder), name)
 
 
-def _stack_votes(given: _GivenRows) -> Any:
+def _stack_votes(rows: _ModelRows) -> Array:
     """``(n, T)`` votes of a model with members, ``(n, 1)`` of one without."""
-    if given.source == "member_votes":
-        return given.array
-    values = np.asarray(to_numpy(given.array))
-    if given.source == "probabilities":
+    if rows.source == "member_votes":
+        return rows.array
+    values = to_numpy(rows.array)
+    if rows.source == "probabilities":
         return values.argmax(axis=1)[:, None]
     if values.shape[1] != 1:
         raise BadInput(
-            f"{given.called} gives {values.shape[1]} outputs, and a vote is one value; ask for "
+            f"{rows.model} gives {values.shape[1]} outputs, and a vote is one value; ask for "
             "outputs"
         )
     return values
 
 
-def _check_members(parts: list[_GivenRows]) -> None:
-    """Refuse models that do not speak of the same items or the same classes."""
-    counts = {part.called: len(part.array) for part in parts}
+def _check_members(parts: list[_ModelRows]) -> None:
+    """Reject models with different numbers of rows or classes."""
+    counts = {part.model: len(part.array) for part in parts}
     if len(set(counts.values())) > 1:
         raise BadInput(f"the learners give different numbers of rows: {counts}")
     kinds = ("probabilities", "logits", "member_probabilities")
-    classes = {part.called: part.array.shape[-1] for part in parts if part.source in kinds}
+    classes = {part.model: part.array.shape[-1] for part in parts if part.source in kinds}
     if len(set(classes.values())) > 1:
         raise BadInput(
             f"the learners disagree on the number of classes: {classes}; train all on items of "
@@ -216,30 +226,11 @@ def _check_members(parts: list[_GivenRows]) -> None:
         )
 
 
-def _join_arrays(arrays: list[Any], folder: str | Path | None, name: str) -> Any:
-    """Arrays side by side along their second axis."""
-    if folder is not None:
-        return _store_array([np.asarray(to_numpy(array)) for array in arrays], Path(folder), name)
-    if len({(type(array), str(getattr(array, "device", ""))) for array in arrays}) > 1:
-        arrays = [np.asarray(to_numpy(array)) for array in arrays]
-    return namespace(*arrays).concat(arrays, axis=1)
-
-
-def _store_array(arrays: list[NDArray[Any]], folder: Path, name: str) -> NDArray[Any]:
-    """Arrays side by side in ``folder/NAME.npy``, which has its name only when it is whole."""
+def _store_rows(array: Array, folder: Path, name: str) -> HostArray:
+    """Write rows to ``folder/NAME.npy`` atomically and map the file."""
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{name}.npy.partial"
-    dtype = np.result_type(*arrays)
-    shape = arrays[0].shape
-    if len(arrays) > 1:
-        shape = (shape[0], sum(array.shape[1] for array in arrays), *shape[2:])
-    file = np.lib.format.open_memmap(partial, mode="w+", dtype=dtype, shape=shape)
-    if len(arrays) == 1:
-        file[:] = arrays[0]
-    else:
-        np.concatenate(arrays, axis=1, out=file)
-    file.flush()
-    del file
-    partial.replace(folder / f"{name}.npy")
-    stored: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r")
+    path = folder / f"{name}.npy"
+    with write_atomically(path) as part:
+        np.save(part, to_numpy(array))
+    stored: HostArray = np.load(path, mmap_mode="r")
     return stored

@@ -1,13 +1,11 @@
 """Classifiers of Hugging Face transformers as modules that any torch learner can train.
 
-What is special about them is settled here, and nothing else changes:
-
-* inputs are keywords: the tokenizer's whole answer, or one array, which goes where the model's
-  main input goes (``input_ids``, ``pixel_values``);
-* the answer is the tensor of logits;
-* a model that scores every token and keeps the last (GPT-2, Llama and their like) scores the last
-  token only, so that its features are one vector per text;
-* padding without an attention mask, and labels among the inputs, are refused.
+* Inputs are keywords: the whole output of the tokenizer, or one array for the model's main input
+  (``input_ids``, ``pixel_values``).
+* The output is the tensor of logits.
+* A model that scores every token and keeps the last (such as GPT-2 and Llama) scores only the last
+  token, so that its features are one vector per text.
+* Padding without an attention mask, and labels among the inputs, are rejected.
 
 Reference: T. Wolf and others, "Transformers: State-of-the-Art Natural Language Processing",
 EMNLP 2020, System Demonstrations.
@@ -23,10 +21,10 @@ from labelwise.errors import BadInput, MissingDependency
 
 
 class HuggingFaceClassifier(nn.Module):
-    """A sequence or image classifier of Hugging Face that takes inputs and gives logits ``(b, K)``.
+    """A sequence or image classifier of Hugging Face that gives logits ``(b, K)``.
 
-    Its last linear layer is found by `labelwise.TorchLearner`; where it has to be named, the name
-    begins with ``model.``, as in ``head="model.classifier"``.
+    `labelwise.TorchLearner` finds its last linear layer; a name of it starts with ``model.``, as in
+    ``head="model.classifier"``.
 
     Example:
         >>> import numpy as np
@@ -49,7 +47,7 @@ class HuggingFaceClassifier(nn.Module):
     """
 
     def __init__(self, model: Any) -> None:
-        """Take a model, as ``AutoModelForSequenceClassification.from_pretrained`` gives it."""
+        """Wrap a model such as that of ``AutoModelForSequenceClassification.from_pretrained``."""
         super().__init__()
         if not isinstance(model, _import_transformers().PreTrainedModel):
             raise BadInput(f"a model of transformers is needed; got {type(model).__name__}")
@@ -57,7 +55,7 @@ class HuggingFaceClassifier(nn.Module):
 
     @property
     def class_names(self) -> list[str]:
-        """What the model calls its classes, in the order of its logits."""
+        """Names of the classes in the order of the logits."""
         names = self.model.config.id2label
         return [names[number] for number in sorted(names)]
 
@@ -81,18 +79,18 @@ class HuggingFaceClassifier(nn.Module):
         if bool((ids == padding).any()):
             raise BadInput(
                 f"the inputs hold the padding token {padding} but no attention_mask; give the "
-                "tokenizer's whole answer"
+                "whole output of the tokenizer"
             )
 
     def _score_of_last_token(self, named: dict[str, Tensor]) -> Tensor:
-        """The logits that the model itself gives, from the features of one token per text."""
+        """The logits of the model, from the features of one token per text."""
         hidden: Tensor = self.model.base_model(**named)[0]
         last = self._last_tokens(named, hidden)
         logits: Tensor = self.model.score(hidden[torch.arange(len(last)).to(last.device), last])
         return logits
 
     def _last_tokens(self, named: dict[str, Tensor], hidden: Tensor) -> Tensor:
-        """Positions ``(b,)`` of the last tokens that are not padding, as the models choose them."""
+        """Positions ``(b,)`` of the last tokens that are not padding, as in the models."""
         count, length = hidden.shape[:2]
         ids, padding, mask = named.get("input_ids"), self._padding(), named.get("attention_mask")
         if ids is not None and padding is not None:
@@ -115,6 +113,5 @@ def _import_transformers() -> Any:
         return importlib.import_module("transformers")
     except ImportError as error:
         raise MissingDependency(
-            "HuggingFaceClassifier needs the package transformers; install it, as pip install "
-            "transformers"
+            "HuggingFaceClassifier needs the package transformers; pip install transformers"
         ) from error

@@ -26,6 +26,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 from torch.utils.data import IterableDataset, default_collate
 
+from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput
 
 Batch = Any
@@ -65,7 +66,7 @@ class TensorItems:
 class ArrayItems:
     """A NumPy array ``(n, ...)``, in memory or mapped from a file."""
 
-    rows: NDArray[Any]
+    rows: HostArray
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,7 +96,7 @@ class MappingItems:
 class SequenceItems:
     """A data set or sequence that gives one item at a time."""
 
-    items: Any
+    items: Sequence[Batch]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -121,7 +122,7 @@ class ItemSubset:
         return self.items.batch(self.positions[positions])
 
 
-def as_items(inputs: Any) -> Items:
+def as_items(inputs: Array) -> Items:
     """Wrap inputs in one of the forms above."""
     if isinstance(inputs, TensorItems | ArrayItems | MappingItems | SequenceItems | ItemSubset):
         return inputs
@@ -152,7 +153,7 @@ def as_items(inputs: Any) -> Items:
     return SequenceItems(inputs)
 
 
-def _map_npy(path: Path) -> NDArray[Any]:
+def _map_npy(path: Path) -> HostArray:
     if not path.is_file():
         raise BadInput(f"{path} does not exist")
     if path.suffix != ".npy":
@@ -160,7 +161,7 @@ def _map_npy(path: Path) -> NDArray[Any]:
     return _check_numbers(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def _check_numbers(array: NDArray[Any]) -> NDArray[Any]:
+def _check_numbers(array: HostArray) -> HostArray:
     if np.ma.is_masked(array):
         raise BadInput("inputs hold masked entries; fill them or leave these items out")
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
@@ -168,7 +169,7 @@ def _check_numbers(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _stack_lists(rows: list[Any]) -> NDArray[Any]:
+def _stack_lists(rows: Sequence[Array]) -> HostArray:
     try:
         return np.asarray(rows)
     except ValueError as error:
@@ -177,7 +178,7 @@ def _stack_lists(rows: list[Any]) -> NDArray[Any]:
         ) from error
 
 
-def _check_dimensions(rows: Any) -> Any:
+def _check_dimensions(rows: Array) -> Array:
     if not rows.ndim:
         raise BadInput("inputs must have one row per item; got a single number")
     return rows
@@ -192,7 +193,7 @@ def _join_mapping(parts: dict[str, Items]) -> MappingItems:
     return MappingItems(parts)
 
 
-def as_tensor(array: NDArray[Any]) -> Tensor:
+def as_tensor(array: HostArray) -> Tensor:
     """Copy to a tensor in the native byte order, the only one that torch supports."""
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
@@ -234,7 +235,7 @@ def batch_length(batch: Batch) -> int:
     """Number of items in a batch."""
     if isinstance(batch, Tensor):
         return int(batch.shape[0])
-    parts: Sequence[Any] = list(batch.values()) if isinstance(batch, Mapping) else batch
+    parts: Sequence[Batch] = list(batch.values()) if isinstance(batch, Mapping) else batch
     return batch_length(parts[0])
 
 

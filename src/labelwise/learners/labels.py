@@ -1,18 +1,18 @@
 """Validation of labels and weights before a training."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import as_tensor
+from labelwise.learners.settings import Loss
 from labelwise.learners.weights import convert_numbers, scale_to_mean_one
 
 
-def convert_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
+def convert_targets(targets: Array, count: int, loss: str | Loss) -> tuple[Tensor, bool]:
     """Convert targets to a tensor and find out whether they are classes.
 
     Args:
@@ -45,7 +45,7 @@ def convert_targets(targets: Any, count: int, loss: Any) -> tuple[Tensor, bool]:
     return values.reshape(count, -1), False
 
 
-def _convert_targets(targets: Any) -> Tensor:
+def _convert_targets(targets: Array) -> Tensor:
     try:
         array = convert_numbers(targets, "targets")
     except BadInput as error:
@@ -81,7 +81,7 @@ def check_range(targets: Tensor, classes: bool, outputs: int) -> None:
         )
 
 
-def convert_weights(weights: Any, count: int) -> Tensor:
+def convert_weights(weights: Array, count: int) -> Tensor:
     """``(m,)`` weights of mean 1; ones for None."""
     if weights is None:
         return torch.ones(count)
@@ -122,7 +122,7 @@ def split_holdout(
 
 
 def _split_by_class(
-    labels: NDArray[Any], order: NDArray[np.int64], wanted: int
+    labels: HostArray, order: NDArray[np.int64], wanted: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Hold out every class's share, rounded so that the total is ``wanted``."""
     names, sizes = np.unique(labels, return_counts=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +42,7 @@ def call_module(module: nn.Module, batch: Batch) -> Tensor:
     return output
 
 
-def call_plain(module: nn.Module, batch: Batch) -> Any:
+def call_plain(module: nn.Module, batch: Batch) -> Batch:
     """Call the module with a tensor, keywords or several arguments; return what it returns."""
     if isinstance(batch, Mapping):
         return module(**batch)
@@ -97,7 +96,7 @@ def _find_output_layers(
 ) -> list[str]:
     given: dict[str, tuple[Tensor, int]] = {}
 
-    def remember(name: str, output: Any) -> None:
+    def remember(name: str, output: object) -> None:
         if isinstance(output, Tensor):
             given[name] = output, output._version
 

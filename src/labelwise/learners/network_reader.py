@@ -1,17 +1,15 @@
-"""A trained network, read for representations: one pass over the items for all names."""
+"""Representations from a trained network, all names in one pass over the items."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput
 from labelwise.learner import check_names
 from labelwise.learners.gradients import gradient_norms_and_products, summed_gradient
@@ -34,7 +32,7 @@ def full_precision(values: Tensor) -> Tensor:
 
 
 def derive_predictions(outputs: Tensor, several: Tensor | None, classes: bool) -> dict[str, Tensor]:
-    """All that follows from a network's outputs and its members'.
+    """Representations that follow from the outputs of a network and of its members.
 
     Args:
         outputs: ``(b, K)``.
@@ -122,48 +120,21 @@ class HeadGradient:
         return a.square().sum(dim=1) * lengths, products
 
 
-class RowCollector(ABC):
-    """Collects representations batch by batch; a context manager."""
-
-    @abstractmethod
-    def put(self, first: int, rows: dict[str, Tensor]) -> None:
-        """Rows ``first`` and on of all representations."""
-
-    @abstractmethod
-    def close(self) -> dict[str, Any]:
-        """All rows by name."""
-
-    @abstractmethod
-    def drop(self) -> None:
-        """Discard rows if `close` was not called."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.drop()
-
-
-class MemoryRows(RowCollector):
+class MemoryRows:
     """Rows in memory: NumPy arrays for the CPU, tensors on other devices."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._rows: dict[str, Tensor] = {}
 
-    def put(self, first: int, rows: dict[str, Tensor]) -> None:
-        """Rows ``first`` and on of all representations."""
+    def put(self, first: int, rows: Mapping[str, Tensor]) -> None:
+        """Store rows ``first`` and following of all representations."""
         for name, values in rows.items():
             if name not in self._rows:
                 self._rows[name] = values.new_empty((self._count, *values.shape[1:]))
             self._rows[name][first : first + len(values)] = values
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> dict[str, Array]:
         """All rows by name."""
         return {
             name: _to_storable(name, rows) if rows.device.type == "cpu" else rows
@@ -171,22 +142,21 @@ class MemoryRows(RowCollector):
         }
 
     def drop(self) -> None:
-        """Forget all rows."""
-        self._rows = {}
+        """Discard rows if `close` was not called."""
 
 
-class FileRows(RowCollector):
+class FileRows:
     """Rows in ``folder/NAME.npy``; files get their names when complete."""
 
     def __init__(self, count: int, folder: Path) -> None:
         self._count, self._folder = count, folder
-        self._files: dict[str, NDArray[Any]] = {}
+        self._files: dict[str, np.memmap] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
-    def put(self, first: int, rows: dict[str, Tensor]) -> None:
-        """Rows ``first`` and on of all representations."""
+    def put(self, first: int, rows: Mapping[str, Tensor | HostArray]) -> None:
+        """Store rows ``first`` and following of all representations."""
         for name, values in rows.items():
-            array = _to_storable(name, values)
+            array = _to_storable(name, values) if isinstance(values, Tensor) else values
             if name not in self._files:
                 shape = (self._count, *array.shape[1:])
                 self._files[name] = np.lib.format.open_memmap(
@@ -194,11 +164,11 @@ class FileRows(RowCollector):
                 )
             self._files[name][first : first + len(array)] = array
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> dict[str, Array]:
         """All rows by name, mapped from their files."""
         names = list(self._files)
         for name in names:
-            self._files.pop(name).flush()  # type: ignore[attr-defined]
+            self._files.pop(name).flush()
             self._partial(name).replace(self._folder / f"{name}.npy")
         return {name: np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in names}
 
@@ -212,10 +182,10 @@ class FileRows(RowCollector):
         return self._folder / f".{name}.npy.partial"
 
 
-def _to_storable(name: str, values: Tensor) -> NDArray[Any]:
-    """Values as NumPy; bfloat16, which it lacks, as float16, so that the file shows the precision.
+def _to_storable(name: str, values: Tensor) -> HostArray:
+    """Values as NumPy, which has no bfloat16: it becomes float16.
 
-    Features that look more precise than they are would count rounding as directions of their own.
+    The dtype must show the precision; rank tolerances would count rounding errors as directions.
     """
     host = values.detach().cpu()
     if host.dtype != torch.bfloat16:
@@ -255,17 +225,7 @@ class NetworkReader:
         batch_size: int,
         progress: Progress | None,
     ) -> None:
-        """Remember how to read.
-
-        Args:
-            settings: of the training; its loss and its precision count here too.
-            device: where the network is.
-            members: where ``member_probabilities`` come from.
-            gradients: of the ``"network"`` or of the ``"head"`` alone.
-            pseudo: where gradients are taken, ``"argmax"`` or ``"sample"``.
-            batch_size: items in a batch.
-            progress: called as ``progress(stage, done, total)``.
-        """
+        """Store the options, which are those of `TorchLearner`."""
         if gradients not in ("network", "head"):
             raise BadInput(f"gradients must be of the network or the head; got {gradients!r}")
         if pseudo not in ("argmax", "sample"):
@@ -289,7 +249,7 @@ class NetworkReader:
         state = self._get_state()
         return get_linear_layer(state.module, state.head)
 
-    def predict(self, inputs: Any) -> NDArray[Any]:
+    def predict(self, inputs: Array) -> HostArray:
         """Classes ``(n,)``, or values ``(n, k)``."""
         name = "logits" if self._get_state().classes else "outputs"
         rows = self.represent(inputs, [name])[name]
@@ -297,8 +257,8 @@ class NetworkReader:
         return values.argmax(axis=1) if name == "logits" else np.asarray(values)
 
     def represent(
-        self, inputs: Any, names: Sequence[str], *, folder: str | Path | None = None
-    ) -> dict[str, Any]:
+        self, inputs: Array, names: Sequence[str], *, folder: str | Path | None = None
+    ) -> dict[str, Array]:
         """The named representations of items, in one pass over them, in eval mode.
 
         Args:
@@ -310,7 +270,7 @@ class NetworkReader:
             By name: NumPy arrays; tensors where the device is a GPU; mapped files with ``folder``.
 
         Raises:
-            UnknownName: a name is not at a representation, or this learner cannot give it.
+            UnknownName: a name is not a representation, or this learner cannot give it.
         """
         state = self._get_state()
         check_names(names, self.offered(), "this learner")
@@ -321,7 +281,8 @@ class NetworkReader:
         kept = MemoryRows(len(items)) if folder is None else FileRows(len(items), Path(folder))
         dtype = get_dtype(state.module)
         done = 0
-        with evaluation_mode(state.module), kept:
+        with evaluation_mode(state.module), ExitStack() as stack:
+            stack.callback(kept.drop)
             for positions in split_evenly(np.arange(len(items)), self._batch_size):
                 batch = prepare_batch(items.batch(positions), self._device, dtype)
                 kept.put(done, self._rows(batch, names))
@@ -331,7 +292,7 @@ class NetworkReader:
             return kept.close()
 
     def offered(self) -> list[str]:
-        """The representations that this learner can give, now that it is trained."""
+        """The representations that this learner can give after training."""
         members, gradients = self._members is not None, ["gradient_norms", "gradient_products"]
         if self._get_state().classes:
             several = ["member_probabilities", "member_votes"] if members else []
@@ -358,7 +319,7 @@ class NetworkReader:
             )
         loss = self._settings.loss
         with evaluation_mode(state.module):
-            vector: Any
+            vector: dict[str, Tensor] | HeadGradient
             if self._gradients == "network":
                 vector = summed_gradient(state.module, self._iterate_batches(state.labelled), loss)
             else:

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from labelwise.arrays import Array
 from labelwise.errors import BadInput
 from labelwise.learner import check_seed
 from labelwise.learners import labels
 from labelwise.learners.inputs import Items, ItemSubset, as_items, move_to_device, prepare_batch
 from labelwise.learners.network import call_module, evaluation_mode, find_head, get_dtype
+from labelwise.learners.settings import Loss
 from labelwise.learners.training import LabelledItems
 
 
@@ -66,8 +67,8 @@ def inspect_module(
 def hold_out(
     whole: LabelledItems,
     classes: bool,
-    validation: float | tuple[Any, Any],
-    loss: Any,
+    validation: float | tuple[Array, Array],
+    loss: str | Loss,
     seed: int,
     *,
     outputs: int | None = None,

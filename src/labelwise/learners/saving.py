@@ -1,6 +1,5 @@
 """Save and load trained modules as safetensors and JSON, never as pickles."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,18 @@ from torch import Tensor
 
 from labelwise.errors import BadInput
 from labelwise.files import write_atomically, write_json
+from labelwise.learners.array_files import FACTS, FORMAT, read_facts
 
-FORMAT = 1
-TENSORS, FACTS = "tensors.safetensors", "learner.json"
+TENSORS = "tensors.safetensors"
 
 
 def save_learner(
     folder: str | Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
 ) -> None:
-    """Write tensors and metadata to a folder, each file atomically.
-
-    Args:
-        folder: created if needed.
-        tensors: by name.
-        facts: JSON values.
-    """
+    """Write tensors and JSON values to a folder, each file atomically."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    # Tensors that share memory, as tied weights do, are stored as tensors of their own.
+    # safetensors rejects tensors that share memory, such as tied weights: store copies.
     own = {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}
     with write_atomically(path / TENSORS) as part:
         save_file(own, part)
@@ -38,12 +31,7 @@ def save_learner(
 def load_learner(folder: str | Path, learner: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and metadata saved by a learner of this class."""
     path = Path(folder)
-    if not (path / FACTS).exists():
-        raise BadInput(f"{path} has no saved learner: {FACTS} is missing")
-    try:
-        facts: dict[str, Any] = json.loads((path / FACTS).read_text())
-    except ValueError as error:
-        raise BadInput(f"{path / FACTS} is not JSON; save the learner again") from error
+    facts = read_facts(path)
     if facts.get("format") != FORMAT or facts.get("learner") != learner:
         raise BadInput(
             f"{path} holds a {facts.get('learner')} of format {facts.get('format')}; this is a "

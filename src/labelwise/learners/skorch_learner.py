@@ -1,13 +1,12 @@
-r"""A skorch net as a learner: trained by skorch with weights, represented as any torch module.
+r"""A skorch net as a learner: trained by skorch with weights, represented like a torch module.
 
-skorch trains: its callbacks, splits, schedules and early stopping work as usual. Only the loss is
-another one: the criterion is asked for one loss per item, and a step goes down
+Callbacks, splits, schedules and early stopping of skorch work as usual. Only the loss differs: the
+criterion gives one loss per item, and a step minimises
 
 .. math:: \frac{1}{b} \sum_i w_i \, \ell(f_\theta(x_i), y_i) ,
 
-with weights of mean 1, so that an item of weight 2 counts like the same item twice. The weights
-travel with the inputs, through splits and shuffled loaders, and are taken off before the module
-is called.
+with weights of mean 1, so that an item of weight 2 counts like the same item twice. The weights are
+passed along with the inputs through splits and loaders, and removed before the module is called.
 
 Reference: M. Tietz, T. J. Fan, D. Nouri, B. Bossan and others, "skorch: A scikit-learn compatible
 neural network library that wraps PyTorch", 2017.
@@ -17,20 +16,22 @@ import copy
 import importlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset
 
+from labelwise.arrays import Array
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.learner import FitReport
 from labelwise.learners import labels
-from labelwise.learners.inputs import Items, ItemSubset, as_items, prepare_batch
+from labelwise.learners.inputs import Batch, Items, ItemSubset, as_items, prepare_batch
 from labelwise.learners.network import get_dtype
 from labelwise.learners.network_reader import FittedNetwork
 from labelwise.learners.preparation import inspect_module, place_labelled, seed_torch
@@ -39,14 +40,17 @@ from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import LabelledItems, check_finite
 from labelwise.pool.blocks import Progress
 
+if TYPE_CHECKING:
+    from skorch import NeuralNet
+
 INPUTS, WEIGHT = "labelwise inputs", "labelwise weight"
 
 
 class SkorchLearner(TorchLearner):
-    """Train a copy of a skorch net at every `fit`, and read representations off its module.
+    """Train a copy of a skorch net at every `fit` and compute representations from its module.
 
-    A module whose criterion is ``NLLLoss`` gives probabilities, as skorch wants it; its logits are
-    their logarithms. Any other classifier's module gives logits.
+    With the criterion ``NLLLoss`` the module gives probabilities, as skorch requires, and logits
+    are their logarithms. With other criteria a classifier's module gives logits.
 
     Example:
         >>> import numpy as np
@@ -67,7 +71,7 @@ class SkorchLearner(TorchLearner):
 
     def __init__(
         self,
-        net: Any,
+        net: "NeuralNet | Callable[[], NeuralNet]",
         *,
         head: str | None = None,
         gradients: str = "network",
@@ -75,16 +79,15 @@ class SkorchLearner(TorchLearner):
         represent_batch_size: int = 512,
         progress: Progress | None = None,
     ) -> None:
-        """Remember the net.
+        """Store the net.
 
         Args:
-            net: a skorch net, of which a copy is trained, or a function that gives a new one.
-            head: the name of the module's last linear layer; found where only one can be it.
-            gradients: of the ``"network"`` or of the ``"head"`` alone.
-            pseudo: gradients are taken at the predicted label or at one drawn: ``"argmax"`` or
-                ``"sample"``.
-            represent_batch_size: items in a batch of `represent`.
-            progress: called as ``progress(stage, done, total)`` by `represent`.
+            net: a skorch net, of which a copy is trained, or a function that makes a new one.
+            head: as in `TorchLearner`.
+            gradients: as in `TorchLearner`.
+            pseudo: as in `TorchLearner`.
+            represent_batch_size: as in `TorchLearner`.
+            progress: as in `TorchLearner`.
         """
         self._skorch = _import_skorch()
         self._make_net = net if callable(net) and not hasattr(net, "get_params") else lambda: net
@@ -99,25 +102,19 @@ class SkorchLearner(TorchLearner):
             represent_batch_size=represent_batch_size,
             progress=progress,
         )
-        self._net: Any = None
+        self._net: NeuralNet | None = None
 
     @property
-    def net(self) -> Any:
+    def net(self) -> "NeuralNet":
         """The trained net."""
         if self._net is None:
             raise BadInput("the learner is not trained yet; call fit first")
         return self._net
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
-        """Train a copy of the net from the start.
-
-        Args:
-            inputs: the labelled items, ``(m, ...)``, in any form of `labelwise.learners.inputs`.
-            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
-            weights: ``(m,)``, not negative; only their ratios matter. A weight of 2 counts like
-                the same item twice.
-            seed: decides all that torch and NumPy draw in the training.
-        """
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+    ) -> FitReport:
+        """Train a copy of the net from the start; the arguments are those of `TorchLearner.fit`."""
         begin = time.perf_counter()
         items = as_items(inputs)
         values, classes = labels.convert_targets(targets, len(items), self._loss_name)
@@ -139,8 +136,8 @@ class SkorchLearner(TorchLearner):
         ended = len(net.history) < net.max_epochs
         return FitReport(loss, len(net.history), ended, seconds, len(labelled), held_out)
 
-    def _fresh_net(self) -> Any:
-        """A copy of the net that weighs its losses, not yet trained."""
+    def _fresh_net(self) -> "NeuralNet":
+        """An untrained copy of the net with weighted losses."""
         net = self._make_net()
         if not isinstance(net, self._skorch.NeuralNet):
             raise BadInput(f"a skorch net is needed; got {type(net).__name__}")
@@ -153,8 +150,8 @@ class SkorchLearner(TorchLearner):
         params = copy.deepcopy(net.get_params(deep=False))
         return kind(**params)
 
-    def _loss_of(self, net: Any) -> Any:
-        """The kind of loss by which targets are classes or values; else they decide themselves."""
+    def _loss_of(self, net: "NeuralNet") -> str | Loss:
+        """The kind of loss, which decides whether targets are classes or values."""
         if isinstance(net, self._skorch.NeuralNetClassifier):
             return "cross_entropy"
         return "mse" if isinstance(net, self._skorch.NeuralNetRegressor) else squared_error
@@ -163,44 +160,46 @@ class SkorchLearner(TorchLearner):
         return _to_scores(self._fresh_net().initialize())
 
 
-def _import_skorch() -> Any:
+def _import_skorch() -> ModuleType:
     try:
         return importlib.import_module("skorch")
     except ImportError as error:
         raise MissingDependency(
-            "SkorchLearner needs the package skorch; install it, as pip install skorch"
+            "SkorchLearner needs the package skorch; pip install skorch"
         ) from error
 
 
 class _WeightedLoss:
-    """What a skorch net does otherwise when its items come with weights; a base of a new class."""
+    """Mixin of a skorch net for items with weights."""
 
     criterion_: Any
 
     def initialize_criterion(self) -> Any:
-        """Make the criterion, and have it give one loss per item."""
+        """Make a criterion that gives one loss per item."""
         super().initialize_criterion()  # type: ignore[misc]
         criterion = copy.deepcopy(self.criterion_)
         if not hasattr(criterion, "reduction"):
             raise BadInput(
                 f"the criterion {type(criterion).__name__} has no reduction and cannot be "
-                "weighted; give one with reduction='none' as torch's have"
+                "weighted; give one with reduction='none' like those of torch"
             )
         criterion.reduction = "none"
         self.criterion_ = criterion
         return self
 
     def get_split_datasets(self, *inputs: Any, **named: Any) -> Any:
-        """Split, and remember what is trained on."""
+        """Split, and store the training part."""
         split = super().get_split_datasets(*inputs, **named)  # type: ignore[misc]
         self.trained_on_ = split[0]
         return split
 
-    def infer(self, x: Any, **named: Any) -> Any:
+    def infer(self, x: Batch, **named: Batch) -> Batch:
         """Call the module without the weights."""
         return super().infer(_to_plain_inputs(x), **named)  # type: ignore[misc]
 
-    def get_loss(self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False) -> Tensor:
+    def get_loss(
+        self, y_pred: Batch, y_true: Tensor, X: Batch = None, training: bool = False
+    ) -> Tensor:
         """The weighted mean; items without a weight count 1."""
         losses = super().get_loss(  # type: ignore[misc]
             y_pred, y_true, X=_to_plain_inputs(X), training=training
@@ -211,8 +210,8 @@ class _WeightedLoss:
         return mean.mean()
 
 
-def _to_plain_inputs(inputs: Any) -> Any:
-    """Inputs without the weights that travel with them."""
+def _to_plain_inputs(inputs: Batch) -> Batch:
+    """Inputs without their weights."""
     return inputs[INPUTS] if isinstance(inputs, Mapping) and WEIGHT in inputs else inputs
 
 
@@ -225,7 +224,7 @@ def _per_item(losses: Tensor, count: int) -> Tensor:
     return losses.reshape(count, -1).mean(dim=1)
 
 
-class _WeightedDataset(Dataset[Any]):
+class _WeightedDataset(Dataset[tuple[dict[str, Batch], Tensor]]):
     """Labelled items one by one, as skorch reads them: inputs with their weight, and the target."""
 
     def __init__(self, labelled: LabelledItems, dtype: torch.dtype) -> None:
@@ -235,7 +234,7 @@ class _WeightedDataset(Dataset[Any]):
     def __len__(self) -> int:
         return len(self._targets)
 
-    def __getitem__(self, position: int) -> tuple[dict[str, Any], Tensor]:
+    def __getitem__(self, position: int) -> tuple[dict[str, Batch], Tensor]:
         batch = prepare_batch(
             self._items.batch(np.array([position])), torch.device("cpu"), self._dtype
         )
@@ -244,7 +243,7 @@ class _WeightedDataset(Dataset[Any]):
         ]
 
 
-def _single_input(batch: Any) -> Any:
+def _single_input(batch: Batch) -> Batch:
     """The item of a batch of one."""
     if isinstance(batch, Tensor):
         return batch[0]
@@ -254,25 +253,25 @@ def _single_input(batch: Any) -> Any:
 
 
 class _LogProbabilities(nn.Module):
-    """A module that gives probabilities, in logarithms."""
+    """The logarithms of the probabilities that a module gives."""
 
     def __init__(self, base: nn.Module) -> None:
         super().__init__()
         self.base = base
 
-    def forward(self, *inputs: Any, **named: Any) -> Tensor:
+    def forward(self, *inputs: Batch, **named: Batch) -> Tensor:
         answer = self.base(*inputs, **named)
         probabilities: Tensor = answer[0] if isinstance(answer, tuple) else answer
         return probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
 
 
-def _to_scores(net: Any) -> nn.Module:
-    """The net's module, which gives logits or values."""
+def _to_scores(net: "NeuralNet") -> nn.Module:
+    """The module of the net, giving logits or values."""
     module: nn.Module = net.module_
     return _LogProbabilities(module) if isinstance(net.criterion_, nn.NLLLoss) else module
 
 
-def _item_loss(net: Any) -> Loss:
+def _item_loss(net: "NeuralNet") -> Loss:
     """The net's criterion as a loss of logits or values, one per item."""
     criterion = net.criterion_
     if isinstance(criterion, nn.NLLLoss):
@@ -280,8 +279,8 @@ def _item_loss(net: Any) -> Loss:
     return lambda outputs, targets: _per_item(criterion(outputs, targets), len(outputs))
 
 
-def _trained_on(net: Any, whole: LabelledItems) -> LabelledItems:
-    """The labelled items without those that the net held out."""
+def _trained_on(net: "NeuralNet", whole: LabelledItems) -> LabelledItems:
+    """The labelled items that the net did not hold out."""
     kept = net.trained_on_
     if not isinstance(kept, Subset) or not isinstance(kept.dataset, _WeightedDataset):
         return whole
@@ -290,8 +289,8 @@ def _trained_on(net: Any, whole: LabelledItems) -> LabelledItems:
     return LabelledItems(items, whole.targets[positions], whole.weights[positions])
 
 
-def _last_epoch(net: Any) -> tuple[float, int]:
-    """The training loss of the last epoch, and how many items its validation took."""
+def _last_epoch(net: "NeuralNet") -> tuple[float, int]:
+    """The training loss of the last epoch, and the number of validation items."""
     if not len(net.history):
         return math.nan, 0
     batches = net.history[-1]["batches"]
@@ -303,7 +302,7 @@ def _last_epoch(net: Any) -> tuple[float, int]:
 
 @contextmanager
 def _numpy_seeded(seed: int) -> Iterator[None]:
-    """NumPy's global generator, which splits may draw from, from the seed; as before afterwards."""
+    """Seed NumPy's global generator, which splits may use; restore it afterwards."""
     before = np.random.get_state()
     np.random.seed(seed % 2**32)
     try:

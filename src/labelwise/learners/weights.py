@@ -1,15 +1,12 @@
 """Validation of numbers and weights, without torch."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from labelwise.arrays import Floats, to_numpy
+from labelwise.arrays import Array, Floats, HostArray, to_numpy
 from labelwise.errors import BadInput
 
 
-def convert_numbers(values: Any, name: str) -> NDArray[Any]:
+def convert_numbers(values: Array, name: str) -> HostArray:
     """Convert to a NumPy array of real numbers; masked and other values are errors.
 
     Args:
@@ -28,13 +25,13 @@ def convert_numbers(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def convert_rows(inputs: Any) -> Any:
+def convert_rows(inputs: Array) -> Array:
     """Convert data frames and lists to arrays; other inputs stay as they are."""
     plain = hasattr(inputs, "to_numpy") or isinstance(inputs, list | tuple)
     return np.asarray(inputs) if plain else inputs
 
 
-def scale_to_mean_one(weights: Any, count: int) -> Floats:
+def scale_to_mean_one(weights: Array, count: int) -> Floats:
     """``(m,)`` weights of ``count`` items, divided by their mean; only their ratios matter.
 
     Example:

@@ -1,11 +1,10 @@
-r"""Deep ensembles: several networks that differ in their first parameters and order of batches.
+r"""Deep ensembles: several networks that differ in initial parameters and order of batches.
 
 The members' probabilities :math:`p_{im}` are averaged, :math:`\bar p_i = \frac1M \sum_m p_{im}`,
-and logits are :math:`\log \bar p_i`. The members side by side are one wide network whose last
-hidden layer is all of theirs: features are the members' features one after the other,
+and logits are :math:`\log \bar p_i`. Features are the concatenated features of the members,
 ``(n, M d)``.
 
-Cost: where the architecture allows, the members train as one batched model
+Cost: if the architecture allows it, the members train as one batched model
 (`labelwise.learners.ensemble.training`), and M small networks take little longer than one.
 
 Reference: B. Lakshminarayanan, A. Pritzel, C. Blundell, "Simple and Scalable Predictive Uncertainty
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelwise.arrays import Array
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_seed
 from labelwise.learners.ensemble.training import NetworkStack, can_stack, train_together
@@ -59,13 +59,13 @@ class EnsembleModule(nn.Module):
     """
 
     def __init__(self, members: Iterable[nn.Module], *, classes: bool = True) -> None:
-        """Put modules side by side; ``classes`` says whether they give logits or values."""
+        """Combine modules that give logits (``classes``) or values."""
         super().__init__()
         self.members = nn.ModuleList(members)
         self.classes = classes
 
-    def forward(self, *inputs: Any, **named: Any) -> Tensor:
-        """The mean of the members, which are run one after the other."""
+    def forward(self, *inputs: Batch, **named: Batch) -> Tensor:
+        """The mean of the members' outputs."""
         found = [call_module(member, named or inputs) for member in self.members]
         return mean_outputs(torch.stack(found, dim=1), self.classes)
 
@@ -79,11 +79,11 @@ def mean_outputs(several: Tensor, classes: bool) -> Tensor:
 
 
 class EnsembleLearner(TorchLearner):
-    """Train ``members`` networks of one make, and represent items by all of them.
+    """Train ``members`` networks of one architecture and represent items by all of them.
 
     It gives features ``(n, M d)``, logits, probabilities, member_probabilities ``(n, M, K)`` and
     member_votes; for a regression features, outputs and member_votes (of one output). Held-out
-    items are the same for all members; each keeps its own best epoch and stops by itself.
+    items are the same for all members; each stops and keeps its best epoch independently.
 
     Attributes:
         batched: whether the last `fit` trained the members as one batched model; None before.
@@ -106,13 +106,12 @@ class EnsembleLearner(TorchLearner):
     def __init__(
         self, make_module: Callable[[], nn.Module], *, members: int = 5, **options: Any
     ) -> None:
-        """Remember how to make and train the members.
+        """Store the options.
 
         Args:
-            make_module: gives a new module, not yet trained, at every call.
-            members: how many, 2 or more.
-            **options: those of `TorchLearner`, but for ``gradients`` and
-                ``pseudo``; an unknown one is an error.
+            make_module: makes a new, untrained module at every call.
+            members: number of networks, 2 or more.
+            **options: those of `TorchLearner` except ``gradients`` and ``pseudo``.
         """
         if isinstance(members, bool) or not isinstance(members, int) or members < 2:
             raise BadInput(f"members must be a whole number, 2 or more; got {members!r}")
@@ -131,26 +130,22 @@ class EnsembleLearner(TorchLearner):
 
     @property
     def head(self) -> nn.Linear:
-        """Refused: every member has its own."""
-        raise BadInput("an ensemble has one head per member; look at module.members")
+        """Not available: every member has its own."""
+        raise BadInput("an ensemble has one head per member; use module.members")
 
     @property
     def members(self) -> list[nn.Module]:
         """The trained modules, in eval mode."""
         return _get_members(self.module)
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
-        """Train all members from the start, or with ``warm_start`` from where they are.
-
-        Args:
-            inputs: the labelled items, ``(m, ...)``, in any form of `labelwise.learners.inputs`.
-            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
-            weights: ``(m,)``, not negative; only their ratios matter.
-            seed: decides all that is random; `member_seeds` says the members' own.
+    def fit(
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+    ) -> FitReport:
+        """Train all members; the arguments are those of `TorchLearner.fit`.
 
         Returns:
-            The mean loss of the members, the most epochs of any, and whether all ended by
-            themselves.
+            A report with the mean loss of the members, the maximum number of epochs, and whether
+            all stopped early.
         """
         begin = time.perf_counter()
         self._seeds = member_seeds(check_seed(seed), len(self._seeds))
@@ -176,13 +171,13 @@ class EnsembleLearner(TorchLearner):
         return _get_members(module)[0]
 
     def offered(self) -> list[str]:
-        """The representations that this learner can give, now that it is trained."""
+        """The representations that this learner can give after training."""
         if self._get_state().classes:
             return ["features", "logits", "probabilities", "member_probabilities", "member_votes"]
         return ["features", "outputs", *(["member_votes"] if self._outputs_count() == 1 else [])]
 
     def load(self, folder: str | Path) -> None:
-        """Take the members that `save` wrote; ``make_module`` must make modules of that shape."""
+        """Load members saved by `save`; ``make_module`` must build the same architecture."""
         super().load(folder)
         self._reset_stack()
 
@@ -223,7 +218,7 @@ class EnsembleLearner(TorchLearner):
         with torch.no_grad(), autocast_context(self._device, self._settings.amp):
             several, features = self._represent_members(batch)
         if is_mixed(self._device, self._settings.amp):
-            features = features.bfloat16()  # after some layers they only look more precise
+            features = features.bfloat16()  # mixed precision: more digits would be noise
         outputs = mean_outputs(several, classes)
         found = {"features": features, **derive_predictions(outputs, several, classes)}
         return {name: found[name].detach() for name in names}
@@ -237,20 +232,20 @@ class EnsembleLearner(TorchLearner):
                 with ignore_vmap_warnings():
                     outputs, features = self._stack.outputs_and_features(head, batch)
                 return outputs.transpose(0, 1), features.transpose(0, 1).flatten(1)
-            except Exception:  # what is not for vmap's sake is raised again below
+            except Exception:  # vmap failed; other errors recur below
                 self._one_by_one, self._stack = True, None
         pairs = [call_with_features(module, head, batch) for module in self.members]
         return torch.stack([p[0] for p in pairs], dim=1), torch.cat([p[1] for p in pairs], dim=1)
 
     def _reset_stack(self) -> None:
-        """There are other members than before."""
+        """Forget what was derived from earlier members."""
         assert isinstance(self.module, EnsembleModule)
         self.module.classes = self._get_state().classes
         self._stack, self._one_by_one = None, False
 
     def _make_members(self) -> EnsembleModule:
         """Fresh members, each from its own seed."""
-        modules: list[Any] = []
+        modules: list[nn.Module] = []
         for seed in self._seeds:
             with seed_torch(seed, self._device):
                 modules.append(self._make_member())

@@ -1,16 +1,15 @@
 """Several networks of one architecture trained as one batched model.
 
-Their parameters are stacked, ``(M, ...)`` each, and a forward pass is vmapped over the stack, so
-that M small matrix products become one large one and Python runs once for all. The networks share
-nothing else: each has its own first parameters, its own order of batches, its own best epoch, may
-stop before the others, and may have items of its own. The optimizers in use work number by number,
-so that a step on stacked parameters is a step on each.
+Their parameters are stacked, ``(M, ...)`` each, and the forward pass is vmapped over the stack, so
+that M small matrix products become one large one. Everything else is separate: initial parameters,
+order of batches, best epoch, early stopping and, if given, items. The optimizers work elementwise,
+so a step on stacked parameters is a step on each.
 
-The answer is that of `labelwise.learners.training.train` for each network by itself with the same
-seed, up to rounding (layers that draw in training, as dropout, draw other numbers).
+The result equals that of `labelwise.learners.training.train` for each network with the same seed,
+up to rounding (layers that draw in training, such as dropout, draw other numbers).
 
-On a GPU a step of small networks is hundreds of short kernels, and starting them takes longer than
-they do. Such a step is recorded once and replayed (`labelwise.learners.ensemble.cuda_graph`).
+On a GPU a step of small networks is hundreds of short kernels whose launches dominate; the step is
+captured once and replayed (`labelwise.learners.ensemble.cuda_graph`).
 """
 
 import math
@@ -62,8 +61,8 @@ class StackedSets:
     """The labelled items of ``M`` networks, ``m`` each.
 
     Attributes:
-        each: every network's own.
-        shared: whether all networks have the same one.
+        each: the set of every network.
+        shared: whether all networks have the same set.
         targets: ``(M, m, ...)``, on the device.
         weights: ``(M, m)``, on the device.
     """
@@ -71,7 +70,7 @@ class StackedSets:
     def __init__(
         self, sets: LabelledItems | Sequence[LabelledItems], count: int, device: torch.device
     ) -> None:
-        """Put sets together; ``count`` is how many networks there are."""
+        """Combine one set for all, or one set for each of ``count`` networks."""
         self.shared = isinstance(sets, LabelledItems)
         self.each: list[LabelledItems] = (
             [sets] * count if isinstance(sets, LabelledItems) else list(sets)
@@ -94,16 +93,16 @@ class StackedSets:
 
     @property
     def is_on_device(self) -> bool:
-        """Whether a batch is one look-up on the device, with nothing to ask the host for."""
+        """Whether a batch is one lookup on the device."""
         rows = self._pool.rows if isinstance(self._pool, TensorItems) else self._rows
         return rows is not None and rows.device == self.targets.device
 
     def gather_values(self, values: Tensor, places: Tensor) -> Tensor:
-        """What `targets` or `weights` hold for the items at ``places`` ``(M, b)``."""
+        """Entries of `targets` or `weights` for the items at ``places`` ``(M, b)``."""
         return values[self._networks, places]
 
     def batch(self, positions: Positions, places: Tensor, dtype: torch.dtype) -> Batch:
-        """The items at ``positions`` ``(M, b)``, and ``places`` is the same on the device."""
+        """The items at ``positions`` ``(M, b)``; ``places`` are the same numbers on the device."""
         rows = self._pool.rows if isinstance(self._pool, TensorItems) else None
         if rows is not None and rows.device == places.device:
             inside = places if self._places is None else self.gather_values(self._places, places)
@@ -118,7 +117,7 @@ class StackedSets:
         return stack_batches(self.batches(positions, dtype))
 
     def batches(self, positions: Positions, dtype: torch.dtype) -> list[Batch]:
-        """The same, one network after the other."""
+        """The same, as one batch per network."""
         pairs = zip(self.each, positions, strict=True)
         return [prepare_batch(own.items.batch(row), self._device, dtype) for own, row in pairs]
 
@@ -129,7 +128,7 @@ class StackedSets:
 
 
 def _find_common_pool(items: list[Items]) -> tuple[Items | None, Positions | None]:
-    """The pool that all items are from, and where in it, ``(M, m)``; None for all of it."""
+    """The common source of all items, and positions in it, ``(M, m)``; None for all of it."""
     first = items[0]
     if all(_is_same_source(own, first) for own in items):
         if not isinstance(first, ItemSubset):
@@ -144,7 +143,7 @@ def _find_common_pool(items: list[Items]) -> tuple[Items | None, Positions | Non
 
 
 def _stack_items(items: list[Items]) -> Tensor | None:
-    """Items of different pools as one tensor ``(M, m, ...)``, if they are tensors and not large."""
+    """Items of different sources as one tensor ``(M, m, ...)``, if they are small tensors."""
     tensors = [own.items if isinstance(own, ItemSubset) else own for own in items]
     rows = [tensor.rows for tensor in tensors if isinstance(tensor, TensorItems)]
     alike = {(part.shape[1:], part.dtype, part.device) for part in rows}
@@ -157,19 +156,19 @@ def _stack_items(items: list[Items]) -> Tensor | None:
 
 
 def _is_same_source(one: Items, other: Items) -> bool:
-    """Whether two are the same items; a tensor that is on the device already stays the same."""
+    """Whether two refer to the same items."""
     if isinstance(one, TensorItems) and isinstance(other, TensorItems):
         return one.rows is other.rows
     return one is other
 
 
 def stack_batches(batches: Sequence[Batch]) -> Batch:
-    """Batches of the same form as one, ``(M, b, ...)``."""
+    """Stack batches of the same form, ``(M, b, ...)``."""
     return map_tensors(lambda *parts: torch.stack(parts), *batches)
 
 
 def map_tensors(function: Callable[..., Tensor], first: Batch, *others: Any) -> Batch:
-    """A function of the tensors at the same place of every batch."""
+    """Tree map: apply a function to corresponding tensors of batches."""
     if isinstance(first, Tensor):
         return function(first, *others)
     if isinstance(first, Mapping):
@@ -180,27 +179,18 @@ def map_tensors(function: Callable[..., Tensor], first: Batch, *others: Any) -> 
     return tuple(map_tensors(function, *parts) for parts in zip(first, *others, strict=True))
 
 
-NUMBER_BY_NUMBER = (
-    torch.optim.SGD,
-    torch.optim.Adam,
-    torch.optim.AdamW,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-    torch.optim.RMSprop,
-    torch.optim.Adagrad,
-    torch.optim.Adadelta,
-    torch.optim.Adamax,
-)
-
-
-"""Optimizers whose step on a number depends on that number and its gradients alone."""
+ELEMENTWISE_OPTIMIZERS = {
+    getattr(torch.optim, name)
+    for name in "SGD Adam AdamW NAdam RAdam RMSprop Adagrad Adadelta Adamax".split()
+}
+"""Optimizers whose step on a number depends only on that number and its gradients."""
 
 
 class NetworkStack:
     """Modules of one architecture with their parameters and buffers stacked, ``(M, ...)`` each."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
-        """Copy the modules' states; the first one lends its layers to all."""
+        """Copy the states of the modules; the layers of the first one are used for all."""
         self.modules, self.base = list(modules), modules[0]
         parameters, self.buffers = stack_module_state(self.modules)
         self.parameters = nn.ParameterList(
@@ -218,7 +208,7 @@ class NetworkStack:
         return {**dict(zip(self._names, self.parameters, strict=True)), **self.buffers}
 
     def outputs(self, batch: Batch, *, shared: bool = False) -> Tensor:
-        """``(M, b, K)`` for a batch ``(M, b, ...)``, each its own, or one for all ``(b, ...)``."""
+        """``(M, b, K)`` for separate batches ``(M, b, ...)`` or a shared one ``(b, ...)``."""
         return self._each(call_module, batch, None if shared else 0)  # type: ignore[no-any-return]
 
     def outputs_and_features(self, head: str, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -231,7 +221,7 @@ class NetworkStack:
         return outputs, features
 
     def write(self, states: Mapping[str, Tensor], numbers: Sequence[int] | None = None) -> None:
-        """Give stacked states back to the modules, all of them or those of these numbers."""
+        """Copy stacked states to all modules or to those with these numbers."""
         with torch.no_grad():
             for number in range(len(self)) if numbers is None else numbers:
                 module = self.modules[number]
@@ -253,19 +243,18 @@ def can_stack(
     settings: TrainingSettings,
     device: torch.device,
 ) -> bool:
-    """Whether the modules can be trained together, found out by a first forward and backward pass.
+    """Whether the modules can be trained together, tested by a forward and a backward pass.
 
-    Not with layers that have a penalty of their own, with an optimizer that looks beyond single
-    numbers, or with anything that vmap refuses: control flow that depends on values, operations it
-    has no rule for, modules of different shapes. Not with convolutions on a CPU either, which batch
-    into grouped ones that take longer than one after the other.
+    Excluded are layers with a penalty, optimizers that are not elementwise, anything that vmap does
+    not support (data-dependent control flow, different shapes), and convolutions on a CPU, which
+    batch into grouped convolutions that are slower than separate ones.
     """
     layers = list(modules[0].modules())
     if any(isinstance(layer, PenalizedLayer) for layer in layers):
         return False
     if device.type == "cpu" and any(isinstance(layer, _ConvNd) for layer in layers):
         return False
-    if type(make_optimizer(modules[0], settings)) not in NUMBER_BY_NUMBER:
+    if type(make_optimizer(modules[0], settings)) not in ELEMENTWISE_OPTIMIZERS:
         return False
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus), ignore_vmap_warnings():
@@ -276,7 +265,7 @@ def can_stack(
             size = min(len(steps.sets), settings.batch_size)
             losses, _ = steps.losses(np.tile(np.arange(size), (len(modules), 1)))
             losses.sum().backward()  # type: ignore[no-untyped-call]
-        except Exception:  # what is not for vmap's sake is raised again by training
+        except Exception:  # vmap failed; other errors recur in training
             return False
     return True
 
@@ -296,13 +285,13 @@ def train_together(
 
     Args:
         modules: of one architecture.
-        labelled: one set for all, or a set for each, all of one size.
-        settings: how to train.
+        labelled: one set for all, or one for each, all of the same size.
+        settings: of the training.
         seeds: one for each.
-        device: where the modules are.
-        validation: what the best epoch is found with: one set, or a set for each.
-        watchers: who looks at a module, by its number, at the beginning and after every epoch. They
-            do not see single steps and cannot ask for losses.
+        device: of the modules.
+        validation: one set for all, or one for each.
+        watchers: by module number; called at the beginning and after every epoch, but not after
+            single steps, and without access to losses.
         progress: called as ``progress("training", epochs done, epochs)``.
     """
     for module in modules:
@@ -312,33 +301,33 @@ def train_together(
     check_accuracy_use(settings, sets.targets)
     held = None if validation is None else StackedSets(validation, len(modules), device)
     rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
-    race = _StoppingState(steps.stack, settings)
-    looking = watchers or {}
-    for number, watcher in looking.items():
+    stopping = _StoppingState(steps.stack, settings)
+    watching = watchers or {}
+    for number, watcher in watching.items():
         watcher.begin(sets.each[number])
     for epoch in range(1, settings.epochs + 1):
         pairs = zip(sets.each, rngs, strict=True)
         plans = [draw_batches(own.weights, settings, rng) for own, rng in pairs]
         measured = steps.epoch(plans)
         losses = [None] * len(modules) if held is None else steps.measure_validation(held)
-        for number in race.running:
+        for number in stopping.running:
             which = f"of network {number} in epoch {epoch}"
             check_finite(measured[number].loss, f"the loss {which}", sets.each[number], settings)
             if held is not None and (own := losses[number]) is not None:
                 check_finite(own.loss, f"the validation loss {which}", held.each[number], settings)
-        steps.stack.write(steps.stack.state, list(looking))
-        for number, watcher in looking.items():
+        steps.stack.write(steps.stack.state, list(watching))
+        for number, watcher in watching.items():
             watcher.epoch_done(modules[number], epoch, settings.epochs, _no_losses)
         if progress is not None:
             progress("training", epoch, settings.epochs)
-        race.update(epoch, measured, losses)
-        if not race.running:
+        stopping.update(epoch, measured, losses)
+        if not stopping.running:
             break
-    return race.end()
+    return stopping.end()
 
 
 class _StackedSteps:
-    """One step of the optimizer after the other, for all networks of a stack at once."""
+    """Optimizer steps for all networks of a stack at once."""
 
     def __init__(
         self,
@@ -368,7 +357,9 @@ class _StackedSteps:
         self._right.zero_()
         orders = np.stack([np.concatenate(plan) for plan in plans])
         cuts = np.cumsum([0, *(len(part) for part in plans[0])]).tolist()
-        places = torch.from_numpy(orders).to(self._device)  # once an epoch: every copy waits
+        places = torch.from_numpy(orders).to(
+            self._device
+        )  # once per epoch: every copy synchronizes
         for begin, end in pairwise(cuts):
             make = self._make if self._recorded is None else self._recorded
             make(orders[:, begin:end], places[:, begin:end])
@@ -379,7 +370,7 @@ class _StackedSteps:
         return [EpochMeasure(*pair) for pair in pairs]
 
     def _make(self, positions: NDArray[np.int64], places: Tensor) -> None:
-        """One step, and its losses added to those of the epoch."""
+        """Make one step and add its losses to those of the epoch."""
         losses, hits = self.losses(positions, places)
         self._optimizer.zero_grad(set_to_none=True)
         losses.mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
@@ -390,10 +381,9 @@ class _StackedSteps:
     def losses(
         self, positions: NDArray[np.int64], places: Tensor | None = None
     ) -> tuple[Tensor, Tensor | float]:
-        """Weighted losses of the items at ``positions`` ``(M, b)``; how many were right ``(M,)``.
+        """Weighted losses of the items at ``positions`` ``(M, b)``, and numbers of hits ``(M,)``.
 
-        The second is 0 unless training is to stop by it. ``places`` are the positions on the
-        device, if they are there already.
+        The second is 0 unless stopping depends on it. ``places`` are the positions on the device.
         """
         if places is None:
             places = torch.from_numpy(positions).to(self._device)
@@ -427,7 +417,7 @@ class _StackedSteps:
         return [EpochMeasure(*row) for row in (total / len(held)).tolist()]
 
     def _outputs(self, held: StackedSets, positions: NDArray[np.int64], places: Tensor) -> Tensor:
-        """``(M, b, K)``; what all networks see alike is given to them once."""
+        """``(M, b, K)``; a shared set is passed once."""
         if not held.shared:
             return self.stack.outputs(held.batch(positions, places, self._dtype))
         batch = prepare_batch(held.each[0].items.batch(positions[0]), self._device, self._dtype)
@@ -442,7 +432,7 @@ class _StackedSteps:
 
 
 class _StoppingState:
-    """Which networks are still training, and the state of each that counts in the end."""
+    """Which networks are still training, and the state of each to restore at the end."""
 
     def __init__(self, stack: NetworkStack, settings: TrainingSettings) -> None:
         self._stack, count = stack, len(stack)
@@ -470,7 +460,7 @@ class _StoppingState:
         self.running = [number for number in self.running if number not in ended]
 
     def end(self) -> list[TrainingOutcome]:
-        """Write the states that count to the modules."""
+        """Write the kept states to the modules."""
         self._keep([number for number in self.running if number not in self._safe])
         assert self._kept is not None
         self._stack.write(self._kept)
@@ -479,7 +469,7 @@ class _StoppingState:
         return self._outcomes
 
     def _keep(self, numbers: list[int]) -> None:
-        """Remember the states that some networks have now."""
+        """Keep the current states of some networks."""
         if not numbers:
             return
         state = {name: value.detach() for name, value in self._stack.state.items()}
@@ -491,4 +481,4 @@ class _StoppingState:
 
 
 def _no_losses(*_: object) -> Tensor:
-    raise BadInput("losses of items cannot be asked for while networks are trained together")
+    raise BadInput("losses of items are not available while networks are trained together")

@@ -4,7 +4,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +25,11 @@ class ModuleWithState(nn.Module):
         # For tensors that share memory, only the first name is listed.
         names = [*dict(base.named_parameters()), *dict(base.named_buffers())]
         self.base = base
-        self._get_state = {name: state[name] for name in names if name in state}
+        self._state = {name: state[name] for name in names if name in state}
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
+    def forward(self, *inputs: Batch, **named: Batch) -> Batch:
         """Call the base with that state."""
-        return functional_call(self.base, self._get_state, inputs, named)
+        return functional_call(self.base, self._state, inputs, named)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -68,7 +67,7 @@ class DropoutMembers(Members):
             raise BadInput(f"count must be 1 or more; got {count}")
         self.count = count
         self._seed: int | None = None
-        self._masks: dict[tuple[Any, ...], Tensor] = {}
+        self._masks: dict[tuple[object, ...], Tensor] = {}
         self._stack_parts = True
 
     def adapt(self, module: nn.Module, head: str) -> None:
@@ -141,8 +140,8 @@ class DropoutMembers(Members):
         """Apply the member's masks in dropout layers; yield the number of calls of each layer."""
         met = dict.fromkeys(_find_dropout_layers(module), 0)
 
-        def hook(name: str) -> Callable[[Any, Any, Tensor], Tensor]:
-            def drop(layer: _DropoutNd, _: Any, values: Tensor) -> Tensor:
+        def hook(name: str) -> Callable[[_DropoutNd, object, Tensor], Tensor]:
+            def drop(layer: _DropoutNd, _: object, values: Tensor) -> Tensor:
                 if len(values) != count:
                     raise BadInput(
                         f"the first axis of what enters {name} must be the item; for {count} items "

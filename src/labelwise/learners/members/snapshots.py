@@ -12,7 +12,6 @@ Reference: Y.-P. Tang, S.-J. Huang, "Active Learning for Multiple Target Models"
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,12 +78,13 @@ class SnapshotMembers(Members):
         state = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
         self._keep_state({n: s for n, s in self._states.items() if n > oldest} | {epoch: state})
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> dict[int, State]:
         """The copies kept at this epoch; shared, since they never change."""
         return dict(self._states)
 
-    def restore(self, snapshot: Any) -> None:
+    def restore(self, snapshot: object) -> None:
         """Restore the copies kept at the best epoch."""
+        assert isinstance(snapshot, dict)
         self._keep_state(dict(snapshot))
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
