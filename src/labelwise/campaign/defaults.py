@@ -6,13 +6,11 @@ from typing import Any
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.learner import Label
+from labelwise.rounds.default_strategies import DEFAULT
 from labelwise.strategies import get
 
 HOLDOUT_SHARE = 0.2
 """Share of every batch that is drawn at random to measure the model."""
-
-STRATEGIES = {False: "badge", True: "random"}
-"""Default strategy for classes and for a regression."""
 
 _GRADIENTS = {"gradient_norms", "gradient_products"}
 _OFFERED = {
@@ -28,7 +26,7 @@ def make_settings(
     """The settings of a new campaign, checked.
 
     Args:
-        strategy: one of `STRATEGIES` if None.
+        strategy: one of `labelwise.rounds.default_strategies` if None.
         classes: their names, or None.
         **settings: see `Settings`; ``validation`` defaults to `HOLDOUT_SHARE`, and ``weights`` to
             False (docs/decisions/defaults-from-results.md).
@@ -38,7 +36,7 @@ def make_settings(
         'random'
     """
     settings = {"validation": HOLDOUT_SHARE, "weights": False, **settings}
-    settings["strategy"] = strategy or STRATEGIES[bool(settings.get("regression"))]
+    settings["strategy"] = strategy or DEFAULT[bool(settings.get("regression"))]
     settings["classes"] = None if classes is None else tuple(classes)
     chosen = Settings.from_dict(settings)
     check_strategy(chosen)
@@ -57,5 +55,5 @@ def check_strategy(settings: Settings) -> None:
     task = "a regression" if settings.regression else "a campaign's model"
     raise BadInput(
         f"{strategy.name} needs {wanted}, which {task} does not give; "
-        f"take {STRATEGIES[settings.regression]} or another one"
+        f"take {DEFAULT[settings.regression]} or another one"
     )

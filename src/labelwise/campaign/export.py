@@ -18,6 +18,7 @@ from labelwise.files import write_atomically
 from labelwise.record.events import Event, Label, Resolved, Told
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import Skip
+from labelwise.rounds.default_strategies import BASELINE
 
 Describe = Callable[[int], str]
 """Returns an item as text: its path, its text, or its columns."""
@@ -123,7 +124,7 @@ def _format_resolution(event: Resolved | None) -> str | None:
 def _locate_items(ledger: Ledger) -> dict[int, tuple[int, int, str]]:
     """Batch, rank and strategy of every asked item."""
     return {
-        item: (batch.number, rank, "random" if item in ledger.validation else batch.asked.strategy)
+        item: (batch.number, rank, BASELINE if item in ledger.validation else batch.asked.strategy)
         for batch in ledger.batches
         for rank, item in enumerate(dict.fromkeys(batch.asked.ids + batch.asked.validation))
     }

@@ -12,6 +12,7 @@ import numpy as np
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import JsonObject
 from labelwise.record.events import Label
+from labelwise.rounds.default_strategies import BASELINE, DEFAULT
 from labelwise.strategies import get
 
 RESOLUTIONS = ("majority", "weighted")
@@ -49,7 +50,7 @@ class Settings:
         'dog'
     """
 
-    strategy: str = "badge"
+    strategy: str = DEFAULT[False]
     batch: int = 50
     classes: tuple[Label, ...] | None = None
     regression: bool = False
@@ -58,7 +59,7 @@ class Settings:
     resolution: str = "majority"
     lend_seconds: float = 600.0
     validation: float = 0.0
-    first: str = "random"
+    first: str = BASELINE
     options: Mapping[str, Any] = field(default_factory=dict)
     weights: bool = True
     tail: float = 0.2

@@ -30,7 +30,13 @@ export function Panel({ desk }) {
     ${state.curve?.length
       ? html`<${Card} title="Learning curve" name="learning">
           <${Curve} points=${state.curve} />
-          <p class="soft">${describeLatest(state.curve.at(-1))}</p>
+          <p class="soft">${describeLatest(state.curve.at(-1), state.evaluation)}</p>
+        <//>`
+      : null}
+    ${(state.evaluation && !state.curve?.length) || state.training.note
+      ? html`<${Card} title="Evaluation" name="evaluation">
+          ${state.evaluation ? html`<p class="soft">${sentence(state.evaluation.says)}</p>` : null}
+          ${state.training.note ? html`<p>${sentence(state.training.note)}</p>` : null}
         <//>`
       : null}
     ${advice.length
@@ -65,7 +71,7 @@ function describeBudget(budget) {
   return "";
 }
 
-function describeLatest(last) {
+function describeLatest(last, evaluation) {
   const write = last.metric === "mse" ? (number) => number.toPrecision(3) : percent;
   const range = last.low === null || last.high === null ? "" : ` (${write(last.low)} to ${write(last.high)})`;
   const words = {
@@ -73,7 +79,9 @@ function describeLatest(last) {
     prequential: () => `${percent(last.accuracy)} right on a batch before it was trained on${range}`,
     mse: () => `Mean squared error ${write(last.mse)}${range}`,
   };
-  return `${words[last.metric]()} with ${count(last.labels, "label")}`;
+  if (!evaluation?.held_out) return `${words[last.metric]()} with ${count(last.labels, "label")}`;
+  const counts = `${evaluation.held_out} held-out labels; trained on ${evaluation.training_labels}`;
+  return `${words[last.metric]()} on ${counts}`;
 }
 
 /** The progress of the background process, or its error with a button to try again. */
