@@ -67,7 +67,10 @@ def test_a_wrong_value_is_refused(given, words):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"strategy": "bagde"}, "no strategy is called 'bagde'; choose from"),
+        (
+            {"strategy": "bagde"},
+            "no strategy is called .bagde.; did you mean badge. or choose from",
+        ),
         ({"first": "bagde"}, "no strategy is called 'bagde'"),
         ({"options": {"q": 1}, "strategy": "lewis"}, "lewis has no option 'q'"),
         ({"resolution": "dice"}, "no resolution is called 'dice'; choose from majority, weighted"),

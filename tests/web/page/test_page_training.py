@@ -9,14 +9,14 @@ from tests.web.page.browsing import press_and_see, shown, until, wait_saved, wai
 from tests.web.page.conftest import KINDS
 
 
-def trained(labelling, points):
+def trained(labelling, points, held_out=40):
     """Trainings with these validation accuracies, by number of labels."""
     now, events = time.time(), []
     for number, (labels, accuracy) in enumerate(points.items(), start=1):
         metrics = {
             "accuracy": accuracy,
             "interval": [accuracy - 0.05, min(1.0, accuracy + 0.04)],
-            "validation_labels": 200,
+            "validation_labels": held_out,
         }
         events += [Training(now, number, labels), Trained(now, number, labels, 1.0, metrics)]
     labelling.append(*events)  # at once, so that the page never sees a part of them
@@ -34,7 +34,18 @@ def test_the_learning_curve_grows_while_the_page_is_open(make, visit):
     assert name.endswith("71 % with 50 labels, 83 % with 100 labels, 88.5 % with 150 labels")
     heights = [float(one.get_attribute("cy")) for one in curve.locator("circle").all()]
     assert heights == sorted(heights, reverse=True)
-    page.get_by_text("88.5 % right (83.5 % to 92.5 %) with 150 labels").wait_for()
+    words = "88.5 % right (83.5 % to 92.5 %) on 40 held-out labels; trained on 110"
+    page.get_by_text(words).wait_for()
+
+
+def test_a_score_from_few_labels_is_not_shown(make, visit):
+    labelling = make(10)
+    page = visit(labelling.url)
+    shown(page)
+    trained(labelling, {17: 1.0}, held_out=7)
+    page.get_by_text("Trained on 10 labels; evaluating: 7 of 30 held-out labels").wait_for()
+    assert page.locator(".curve").count() == 0
+    assert page.get_by_text("100 %").count() == 0
 
 
 def test_advice_and_budget_are_shown(make, visit):
