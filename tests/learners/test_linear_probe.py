@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.learners.linear_models import fit_logistic, fit_ridge, span_rows
-from labelwise.learners.linear_probe import LinearProbe, ProbeTuning
+from labelwise.learners.linear_probe import LinearProbe, ProbeTuning, split_folds
 
 
 def make_classes(seed, count=60, width=8, classes=3):
@@ -80,14 +80,12 @@ def test_tuning_of_an_earlier_training_gives_the_same_model():
 
 
 def test_out_of_fold_matches_training_without_the_fold():
-    from labelwise.learners.linear_probe import _split_folds
-
     rows, targets = make_classes(2, count=30, width=4)
     rows -= rows.mean(axis=0)
     rows /= np.sqrt(np.mean(rows**2))
     probe = LinearProbe(penalty=0.05)
     probe.fit(rows, targets, seed=9)
-    for part in _split_folds(targets, 9):
+    for part in split_folds(targets, 9):
         slow = fit_slowly(rows[~part], targets[~part], 3, np.ones(int((~part).sum())), 0.05 * 4)
         found = softmax(probe.out_of_fold.logits[part] * probe.tuning.temperature, axis=1)
         np.testing.assert_allclose(found, slow.predict_proba(rows[part]), atol=2e-3)

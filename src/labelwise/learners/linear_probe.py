@@ -223,16 +223,16 @@ class LinearProbe:
         """
         begin = time.perf_counter()
         self._seed = check_seed(seed)
-        rows = _check_features(inputs)
+        rows = check_features(inputs)
         own = np.ones(len(rows)) if weights is None else scale_to_mean_one(weights, len(rows))
         if isinstance(tuning, Mapping):
             tuning = ProbeTuning(**tuning)
         if tuning is None:
             self.out_of_fold = None
         if self.regression:
-            fitted = self._fit_values(rows, _check_values(targets, len(rows)), own, tuning)
+            fitted = self._fit_values(rows, check_values(targets, len(rows)), own, tuning)
         else:
-            columns = self._encode(targets, len(rows))
+            columns, self.classes_ = encode_classes(self.classes, targets, len(rows))
             fitted = self._fit_classes(rows, columns, own, tuning)
             if self.self_training and self.unlabelled is not None:
                 fitted = self._train_on_confident(rows, columns, own)
@@ -240,27 +240,6 @@ class LinearProbe:
         return FitReport(
             fitted.loss, fitted.iterations, fitted.converged, seconds, training_labels=len(rows)
         )
-
-    def _encode(self, targets: Any, count: int) -> Ids:
-        """Column numbers of the targets; sets `classes_`."""
-        given = np.asarray(targets)
-        if given.shape != (count,) or not count:
-            raise BadInput(f"give one class per item; got {count} items, targets {given.shape}")
-        if self.classes is None:
-            self.classes_ = np.unique(given)
-        elif isinstance(self.classes, int | np.integer):
-            numbers = given.dtype.kind in "iu"
-            self.classes_ = np.arange(max(self.classes, int(given.max()) + 1 if numbers else 0))
-        else:
-            self.classes_ = np.asarray(self.classes)
-        order = np.argsort(self.classes_, kind="stable")
-        places = np.searchsorted(self.classes_, given, sorter=order)
-        columns = order[np.minimum(places, len(order) - 1)]
-        wrong = self.classes_[columns] != given
-        if wrong.any():
-            label = given[wrong][0].item()
-            raise BadInput(f"label {label!r} is not one of the {len(order)} classes given")
-        return columns.astype(np.int64)
 
     def _fit_classes(
         self, rows: Floats, targets: Ids, weights: Floats, tuning: ProbeTuning | None
@@ -302,7 +281,7 @@ class LinearProbe:
         chosen = self.penalty is None and count >= LEAST_TUNED * classes
         penalties = PENALTIES if chosen else (fixed,)
         logits = np.empty((len(penalties), count, classes))
-        for part in _split_folds(targets, self._seed):
+        for part in split_folds(targets, self._seed):
             fitted = None
             for place, penalty in enumerate(penalties):
                 fitted = fit_logistic(
@@ -315,7 +294,7 @@ class LinearProbe:
                     start=fitted,
                 )
                 logits[place, part] = span.coordinates[part] @ fitted.coefficients + fitted.offsets
-        losses = [_measure_loss(own, targets, weights) for own in logits]
+        losses = [measure_loss(own, targets, weights) for own in logits]
         best = int(np.argmin(losses))
         heat = float(np.clip(calibrate_temperature(logits[best], targets), COLDEST, HOTTEST))
         return ProbeTuning(penalties[best], heat, count), logits[best]
@@ -325,7 +304,7 @@ class LinearProbe:
 
         The predictions together count at most half as much as the labels.
         """
-        unlabelled = _check_features(self.unlabelled, rows.shape[1])
+        unlabelled = check_features(self.unlabelled, rows.shape[1])
         kept = unlabelled[
             row_noise(self._seed, np.arange(len(unlabelled)), _PSEUDO_STREAM)
             < MOST_PSEUDO / max(len(unlabelled), 1)
@@ -432,7 +411,7 @@ class LinearProbe:
         return self._state
 
     def _check_rows(self, inputs: Any) -> NDArray[Any]:
-        return _check_features(inputs, len(self.state.mean), dtype=None)
+        return check_features(inputs, len(self.state.mean), dtype=None)
 
     def _compute_logits(self, rows: NDArray[Any]) -> Floats:
         """Logits or values, ``(n, K)``, in blocks of rows."""
@@ -511,7 +490,37 @@ class LinearProbe:
         self.classes_ = None if facts["classes"] is None else np.array(facts["classes"])
 
 
-def _check_features(inputs: Any, width: int | None = None, dtype: Any = np.float64) -> NDArray[Any]:
+def encode_classes(
+    classes: int | Sequence[Any] | None, targets: Any, count: int
+) -> tuple[Ids, NDArray[Any]]:
+    """Column numbers ``(m,)`` of the targets, and the classes of the columns ``(K,)``.
+
+    Args:
+        classes: all classes, or their number if they are 0, 1, ...; those that occur if None.
+        targets: ``(m,)``, labels.
+        count: ``m``.
+    """
+    given = np.asarray(targets)
+    if given.shape != (count,) or not count:
+        raise BadInput(f"give one class per item; got {count} items, targets {given.shape}")
+    if classes is None:
+        known = np.unique(given)
+    elif isinstance(classes, int | np.integer):
+        largest = int(given.max()) if given.dtype.kind in "iu" else 0
+        known = np.arange(max(int(classes), largest + 1))
+    else:
+        known = np.asarray(classes)
+    order = np.argsort(known, kind="stable")
+    places = np.searchsorted(known, given, sorter=order)
+    columns = order[np.minimum(places, len(order) - 1)]
+    wrong = known[columns] != given
+    if wrong.any():
+        label = given[wrong][0].item()
+        raise BadInput(f"label {label!r} is not one of the {len(order)} classes given")
+    return columns.astype(np.int64), known
+
+
+def check_features(inputs: Any, width: int | None = None, dtype: Any = np.float64) -> NDArray[Any]:
     """``(n, d)`` finite features."""
     rows = convert_numbers(inputs, "features")
     if rows.ndim != 2:
@@ -525,7 +534,8 @@ def _check_features(inputs: Any, width: int | None = None, dtype: Any = np.float
     return rows
 
 
-def _check_values(targets: Any, count: int) -> Floats:
+def check_values(targets: Any, count: int) -> Floats:
+    """``(m, k)`` finite values."""
     values = convert_numbers(targets, "targets").astype(np.float64).reshape(len(targets), -1)
     if len(values) != count or not count:
         raise BadInput(f"give one value per item; got {count} items and {len(values)} values")
@@ -541,7 +551,7 @@ def _scale_rows(centred: Floats, weights: Floats) -> tuple[Floats, float]:
     return centred / scale, scale
 
 
-def _split_folds(targets: Ids, seed: int) -> list[NDArray[np.bool_]]:
+def split_folds(targets: NDArray[Any], seed: int) -> list[NDArray[np.bool_]]:
     """Masks ``(m,)`` of the folds; every class is dealt out evenly among them."""
     noise = row_noise(seed, np.arange(len(targets)), _FOLD_STREAM)
     order = np.lexsort((noise, targets))
@@ -550,7 +560,7 @@ def _split_folds(targets: Ids, seed: int) -> list[NDArray[np.bool_]]:
     return [fold == number for number in range(FOLDS) if (fold == number).any()]
 
 
-def _measure_loss(logits: Floats, targets: Ids, weights: Floats) -> float:
+def measure_loss(logits: Floats, targets: Ids, weights: Floats) -> float:
     """Mean negative log-likelihood."""
     chances = softmax(logits)[np.arange(len(targets)), targets]
     return float(-weights @ np.log(np.maximum(chances, 1e-300)) / weights.sum())

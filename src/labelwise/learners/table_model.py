@@ -1,0 +1,400 @@
+r"""Models of tables: linear, random forest or gradient boosting, the best by cross-validation.
+
+=========  =========================================================  ============================
+name       model                                                      compared from
+=========  =========================================================  ============================
+linear     `LinearProbe` on columns of mean 0 and deviation 1         always
+forest     100 randomized trees                                       3 labels a class, or 10
+boosting   100 steps of histogram gradient boosting                   10 labels a class, or 100
+=========  =========================================================  ============================
+
+Out-of-fold predictions decide: the negative log-likelihood of classes, each model calibrated by a
+temperature, or the squared error of values. They also give the error that can be expected, next to
+that of predicting the mean.
+
+Members are the trees of a forest, which is also trained where boosting is chosen, and the members
+of the linear model.
+
+A saved model holds the labelled rows, from which it is trained again when it is loaded: tree
+ensembles have no safe file format of their own.
+
+Cost: below a second for some hundred labels; cross-validation takes five times as long for every
+model that is compared, and can be left out by giving ``tuning``.
+
+References: L. Breiman, "Random Forests", Machine Learning 2001. J. Friedman, "Greedy Function
+Approximation: A Gradient Boosting Machine", Annals of Statistics 2001.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from threadpoolctl import threadpool_limits
+
+from labelwise.arrays import Floats
+from labelwise.errors import BadInput, UnknownName
+from labelwise.kernels.calibration import calibrate_temperature, softmax
+from labelwise.learner import FitReport, check_names, check_seed
+from labelwise.learners.array_files import load_arrays, save_arrays
+from labelwise.learners.linear_probe import (
+    COLDEST,
+    HOTTEST,
+    LEAST_FOLDED,
+    LinearProbe,
+    OutOfFold,
+    ProbeTuning,
+    check_features,
+    check_values,
+    encode_classes,
+    measure_loss,
+    split_folds,
+)
+from labelwise.learners.weights import scale_to_mean_one
+
+MODELS = ("linear", "forest", "boosting")
+
+TREES, STEPS = 100, 100
+
+LEAST_COMPARED = {"linear": (0, 0), "forest": (3, 10), "boosting": (10, 100)}
+"""Fewest labels per class, and fewest values of a regression, from which a model is compared."""
+
+
+@dataclass(frozen=True)
+class TableTuning:
+    """What cross-validation chose; a later training can take it over.
+
+    Attributes:
+        model: one of `MODELS`.
+        temperature: that the logits are divided by.
+        labels: number of labels that it was chosen with; 0 if there were too few.
+        penalty: of the linear model, per feature.
+    """
+
+    model: str = "linear"
+    temperature: float = 1.0
+    labels: int = 0
+    penalty: float | None = None
+
+
+class TableModel:
+    """A linear model, a forest or boosted trees on the columns of a table; without torch.
+
+    Attributes:
+        classes_: the classes of the columns, in order; None for a regression.
+        tuning: the chosen model.
+        losses: out-of-fold loss of every model that was compared.
+        out_of_fold: out-of-fold predictions of the labelled items; None if there were too few.
+
+    Example:
+        >>> from sklearn.datasets import load_wine
+        >>> rows, kinds = load_wine(return_X_y=True)
+        >>> model = TableModel()
+        >>> report = model.fit(rows[::3], kinds[::3], seed=0)
+        >>> bool(model.score(rows, kinds) > 0.9), sorted(model.losses)
+        (True, ['boosting', 'forest', 'linear'])
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: int | Sequence[Any] | None = None,
+        regression: bool = False,
+        model: str | None = None,
+    ) -> None:
+        """Remember the settings.
+
+        Args:
+            classes: all classes, or their number; see `LinearProbe`.
+            regression: whether labels are values.
+            model: one of `MODELS`; chosen by cross-validation if None.
+        """
+        if model is not None and model not in MODELS:
+            raise UnknownName(f"no table model is called {model!r}; choose from {MODELS}")
+        self.classes, self.regression, self.model = classes, regression, model
+        self.classes_: NDArray[Any] | None = None
+        self.tuning = TableTuning()
+        self.losses: dict[str, float] = {}
+        self.out_of_fold: OutOfFold | None = None
+        self._data: dict[str, NDArray[Any]] = {}
+        self._seed = 0
+        self._main: Any = None
+        self._members: Any = None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {"classes": self.classes, "regression": self.regression, "model": self.model}
+
+    def set_params(self, **params: Any) -> "TableModel":
+        """Change arguments of the constructor."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise BadInput(f"TableModel has no setting {name!r}; choose from classes, model")
+            setattr(self, name, value)
+        return self
+
+    def fit(
+        self,
+        inputs: Any,
+        targets: Any,
+        weights: Any = None,
+        seed: int = 0,
+        *,
+        tuning: TableTuning | Mapping[str, Any] | None = None,
+    ) -> FitReport:
+        """Train on labelled rows.
+
+        Args:
+            inputs: ``(m, d)``, finite numbers.
+            targets: ``(m,)`` classes, or ``(m,)`` values.
+            weights: ``(m,)``, not negative; only their ratios matter.
+            seed: of folds and trees; below 2**32.
+            tuning: of an earlier training; without it the models are compared.
+        """
+        begin = time.perf_counter()
+        self._seed = check_seed(seed, below=2**32)
+        rows = check_features(inputs)
+        own = np.ones(len(rows)) if weights is None else scale_to_mean_one(weights, len(rows))
+        if self.regression:
+            values = check_values(targets, len(rows))
+            if values.shape[1] != 1:
+                raise BadInput(f"a table model takes one value per item; got {values.shape}")
+            goal: NDArray[Any] = values[:, 0]
+        else:
+            goal, self.classes_ = encode_classes(self.classes, targets, len(rows))
+        self._data = {"inputs": rows, "targets": goal, "weights": own}
+        if isinstance(tuning, Mapping):
+            tuning = TableTuning(**tuning)
+        with threadpool_limits(1):  # small data: threads would mostly wait for each other
+            if tuning is None:
+                tuning = self._choose_model()
+                if tuning.model == "linear":
+                    tuning = self._keep_penalty(tuning)
+            self.tuning = tuning
+            self._main = self._fit_one(tuning.model, slice(None))
+            self._members = self._main
+            if tuning.model == "boosting":
+                self._members = self._fit_one("forest", slice(None))
+        seconds = time.perf_counter() - begin
+        loss = self.losses.get(tuning.model, float("nan"))
+        return FitReport(loss, 1, True, seconds, training_labels=len(rows))
+
+    # Models.
+
+    def _fit_one(self, name: str, part: Any) -> Any:
+        rows, targets, weights = (self._data[key][part] for key in ("inputs", "targets", "weights"))
+        if name == "linear":
+            return self._fit_linear(rows, targets, weights)
+        if self.regression:
+            model = (
+                RandomForestRegressor(TREES, min_samples_leaf=2, max_features=0.5)
+                if name == "forest"
+                else HistGradientBoostingRegressor(
+                    max_iter=STEPS, min_samples_leaf=5, early_stopping=False
+                )
+            )
+        else:
+            model = (
+                RandomForestClassifier(TREES)
+                if name == "forest"
+                else HistGradientBoostingClassifier(
+                    max_iter=STEPS, min_samples_leaf=5, early_stopping=False
+                )
+            )
+        model.set_params(random_state=self._seed)
+        if not self.regression and len(np.unique(targets)) < 2 and name == "boosting":
+            return self._fit_one("forest", part)
+        return model.fit(rows, targets, sample_weight=weights)
+
+    def _fit_linear(self, rows: Floats, targets: NDArray[Any], weights: Floats) -> "_ScaledProbe":
+        classes = None if self.classes_ is None else len(self.classes_)
+        probe = LinearProbe(classes=classes, regression=self.regression)
+        penalty, model = self.tuning.penalty, _ScaledProbe.measure(rows, probe)
+        tuning = None if penalty is None else ProbeTuning(penalty)
+        probe.fit(model.scale(rows), targets, weights, self._seed, tuning=tuning)
+        return model
+
+    def _keep_penalty(self, tuning: TableTuning) -> TableTuning:
+        """The tuning with the penalty and the temperature that the linear model chose."""
+        chosen = self._fit_one("linear", slice(None)).probe.tuning
+        heat = tuning.temperature * chosen.temperature
+        return replace(tuning, temperature=heat, penalty=chosen.penalty)
+
+    def _predict_one(self, model: Any, rows: Floats) -> Floats:
+        """Logits ``(n, K)`` before calibration, or values ``(n, 1)``."""
+        if isinstance(model, _ScaledProbe):
+            name = "outputs" if self.regression else "logits"
+            return np.asarray(model.represent(rows, [name])[name])
+        if self.regression:
+            return np.asarray(model.predict(rows)).reshape(-1, 1)
+        return np.log(self._spread_classes(model.predict_proba(rows), model.classes_))
+
+    def _spread_classes(self, chances: Floats, seen: NDArray[Any]) -> Floats:
+        """Probabilities of all classes, none of them 0."""
+        assert self.classes_ is not None
+        total, share = len(self.classes_), 1 / (len(self._data["targets"]) + 1)
+        spread = np.full((*chances.shape[:-1], total), share / total)
+        spread[..., seen.astype(np.int64)] += (1 - share) * chances
+        return spread
+
+    def _choose_model(self) -> TableTuning:
+        """Compare the models that have enough labels, out of fold."""
+        targets, weights = self._data["targets"], self._data["weights"]
+        count, classes = len(targets), 1 if self.classes_ is None else len(self.classes_)
+        self.losses, self.out_of_fold, self.tuning = {}, None, TableTuning()
+        fixed = self.model or "linear"
+        enough = count >= 10 if self.regression else count >= LEAST_FOLDED * classes
+        if not enough or len(np.unique(targets)) < 2:
+            return TableTuning(fixed)
+        names = [self.model] if self.model else [n for n in MODELS if self._is_compared(n)]
+        parts = split_folds(targets if not self.regression else np.zeros(count), self._seed)
+        found: dict[str, tuple[Floats, float]] = {}
+        for name in names:
+            rows = np.empty((count, classes))
+            for part in parts:
+                model = self._fit_one(name, ~part)
+                rows[part] = self._predict_one(model, self._data["inputs"][part])
+            if self.regression:
+                found[name] = rows, 1.0
+                self.losses[name] = float(np.average((rows[:, 0] - targets) ** 2, weights=weights))
+            else:
+                heat = float(np.clip(calibrate_temperature(rows, targets), COLDEST, HOTTEST))
+                found[name] = rows / heat, heat
+                self.losses[name] = measure_loss(rows / heat, targets, weights)
+        best = min(self.losses, key=self.losses.__getitem__)
+        rows, heat = found[best]
+        goal = targets[:, None] if self.regression else targets
+        self.out_of_fold = OutOfFold(rows, goal)
+        return TableTuning(best, heat, count)
+
+    def _is_compared(self, name: str) -> bool:
+        per_class, values = LEAST_COMPARED[name]
+        count = len(self._data["targets"])
+        if self.regression:
+            return count >= values
+        assert self.classes_ is not None
+        return count >= per_class * len(self.classes_)
+
+    # Predictions.
+
+    def predict(self, inputs: Any) -> NDArray[Any]:
+        """The classes or values, ``(n,)``."""
+        rows = self._compute_rows(inputs)
+        if self.regression:
+            return rows[:, 0]
+        assert self.classes_ is not None
+        return np.asarray(self.classes_[rows.argmax(axis=1)])
+
+    def score(self, inputs: Any, targets: Any) -> float:
+        """Accuracy, or R2 for a regression."""
+        predicted = self.predict(inputs)
+        known = np.asarray(targets).reshape(predicted.shape)
+        if not self.regression:
+            return float(np.mean(predicted == known))
+        return 1 - float(np.mean((known - predicted) ** 2) / (np.var(known) or 1.0))
+
+    def offered(self) -> tuple[str, ...]:
+        """Names of the representations that `represent` gives."""
+        if self.regression:
+            return ("features", "outputs", "member_votes")
+        return ("features", "probabilities", "logits", "member_probabilities", "member_votes")
+
+    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+        """The named representations of ``(n, d)`` rows; features are the rows themselves."""
+        check_names(names, self.offered(), "TableModel")
+        found: dict[str, Any] = {"features": inputs}
+        if {"logits", "probabilities", "outputs"} & set(names):
+            rows = self._compute_rows(inputs)
+            found |= {"logits": rows, "outputs": rows}
+            if "probabilities" in names:
+                found["probabilities"] = softmax(rows)
+        if {"member_probabilities", "member_votes"} & set(names):
+            found |= self._represent_members(inputs)
+        return {name: found[name] for name in names}
+
+    def _compute_rows(self, inputs: Any) -> Floats:
+        """Calibrated logits ``(n, K)``, or values ``(n, 1)``."""
+        if self._main is None:
+            raise BadInput("the model is not trained yet; call fit first")
+        rows = check_features(inputs, self._data["inputs"].shape[1])
+        with threadpool_limits(1):
+            return self._predict_one(self._main, rows) / self.tuning.temperature
+
+    def _represent_members(self, inputs: Any) -> dict[str, Any]:
+        model, rows = self._members, check_features(inputs, self._data["inputs"].shape[1])
+        if isinstance(model, _ScaledProbe):
+            names = ["member_votes"] + ["member_probabilities"] * (not self.regression)
+            return model.represent(rows, names)
+        if self.regression:
+            votes = np.stack([tree.predict(rows) for tree in model.estimators_], axis=1)
+            return {"member_votes": votes}
+        chances = np.stack([tree.predict_proba(rows) for tree in model.estimators_], axis=1)
+        chances = self._spread_classes(chances, model.classes_)
+        return {"member_probabilities": chances, "member_votes": chances.argmax(axis=2)}
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write the labelled rows and the settings, from which `load` trains again."""
+        if self._main is None:
+            raise BadInput("the model is not trained yet; call fit first")
+        arrays = dict(self._data)
+        if self.out_of_fold is not None:
+            arrays["out_of_fold"] = self.out_of_fold.logits
+        facts = {
+            "regression": self.regression,
+            "classes": None if self.classes_ is None else self.classes_.tolist(),
+            "seed": self._seed,
+            "tuning": asdict(self.tuning),
+            "losses": self.losses,
+        }
+        save_arrays(folder, "TableModel", arrays, facts)
+
+    def load(self, folder: str | Path) -> None:
+        """Train the model that `save` wrote again."""
+        arrays, facts = load_arrays(folder, "TableModel")
+        if facts["regression"] != self.regression:
+            raise BadInput(f"{folder} holds a model for other labels; train again")
+        classes = facts["classes"]
+        targets, before = arrays["targets"], self.classes
+        if classes is not None:
+            self.classes = classes
+            targets = np.array(classes)[targets]
+        self.fit(
+            arrays["inputs"], targets, arrays["weights"], facts["seed"], tuning=facts["tuning"]
+        )
+        self.classes, self.losses = before, facts["losses"]
+        if "out_of_fold" in arrays:
+            goal = self._data["targets"]
+            self.out_of_fold = OutOfFold(
+                arrays["out_of_fold"], goal[:, None] if self.regression else goal
+            )
+
+
+@dataclass(frozen=True)
+class _ScaledProbe:
+    """A linear probe on columns of mean 0 and deviation 1."""
+
+    mean: Floats
+    spread: Floats
+    probe: LinearProbe
+
+    @classmethod
+    def measure(cls, rows: Floats, probe: LinearProbe) -> "_ScaledProbe":
+        spread = rows.std(axis=0)
+        return cls(rows.mean(axis=0), np.where(spread > 0, spread, 1.0), probe)
+
+    def scale(self, rows: Floats) -> Floats:
+        return (rows - self.mean) / self.spread
+
+    def represent(self, rows: Floats, names: Sequence[str]) -> dict[str, Any]:
+        return self.probe.represent(self.scale(rows), names)
