@@ -67,14 +67,13 @@ def record_label_path(folder):
     with TestClient(create_app(project, trains=False), base_url="http://127.0.0.1") as client:
         csrf = client.get("/api/session", params={"name": "ann"}).json()["csrf"]
         client.headers.update({"X-Annotator": "ann", "X-Labelwise-Csrf": csrf})
-        items = client.post("/api/lend", json={"count": 10}).json()["items"]
-        labels = [
-            {"id": i["id"], "label": "high" if rows[i["id"], 0] > 0 else "low"} for i in items
-        ]
-        for label in labels[:-1]:
-            client.post("/api/labels", json={"labels": [label], "lend": 1}).raise_for_status()
-        recorder.on = True
-        client.post("/api/labels", json={"labels": labels[-1:], "lend": 1}).raise_for_status()
+        (item,) = client.post("/api/lend", json={"count": 1}).json()["items"]
+        for number in range(10):
+            recorder.on = number == 9
+            label = {"id": item["id"], "label": "high" if rows[item["id"], 0] > 0 else "low"}
+            answer = client.post("/api/labels", json={"labels": [label], "lend": 1})
+            answer.raise_for_status()
+            item = next(iter(answer.json()["items"]), None)
         answered = len(recorder.entered)
         while worker.look():
             pass

@@ -32,9 +32,10 @@ project = Project.open("c")
 with TestClient(create_app(project, trains=False), base_url="http://127.0.0.1") as client:
     csrf = client.get("/api/session", params={"name": "ann"}).json()["csrf"]
     client.headers.update({"X-Annotator": "ann", "X-Labelwise-Csrf": csrf})
-    items = client.post("/api/lend", json={"count": 10}).json()["items"]
-    labels = [{"id": item["id"], "label": "oak" if item["id"] % 2 else "fir"} for item in items]
-    assert client.post("/api/labels", json={"labels": labels}).status_code == 200
+    for _ in range(2):
+        items = client.post("/api/lend", json={"count": 5}).json()["items"]
+        labels = [{"id": item["id"], "label": "oak" if item["id"] % 2 else "fir"} for item in items]
+        assert client.post("/api/labels", json={"labels": labels}).status_code == 200
     for _ in range(3):
         assert not worker.look()
     state = client.get("/api/state").json()

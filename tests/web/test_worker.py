@@ -57,13 +57,17 @@ def make_rows(tmp_path, monkeypatch):
 
 
 def label_all(client, count=50):
-    """Label what can be borrowed; how many that was."""
-    items = client.post("/api/lend", json={"count": count}).json()["items"]
-    if not items:
-        return 0
-    labels = [{"id": item["id"], "label": str(item["id"] % 10)} for item in items]
-    assert client.post("/api/labels", json={"labels": labels}).status_code == 200
-    return len(items)
+    """Label up to ``count`` items that can be leased; how many that was."""
+    done = 0
+    while done < count:
+        wanted = {"count": min(count - done, 8)}
+        items = client.post("/api/lend", json=wanted).json()["items"]
+        if not items:
+            break
+        labels = [{"id": item["id"], "label": str(item["id"] % 10)} for item in items]
+        assert client.post("/api/labels", json={"labels": labels}).status_code == 200
+        done += len(items)
+    return done
 
 
 def state(client):
