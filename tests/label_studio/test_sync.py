@@ -230,13 +230,13 @@ def test_a_failed_training_loses_nothing_and_is_not_repeated(twin, tmp_path, mon
     )
     bridge.run()
     label_all(twin)
-    from labelwise.learners.defaults import DefaultLearner
+    from labelwise.learners.linear_probe import LinearProbe
 
     def broken(*args, **named):
         raise RuntimeError("out of luck")
 
     with monkeypatch.context() as patched:
-        patched.setattr(DefaultLearner, "fit", broken)
+        patched.setattr(LinearProbe, "fit", broken)
         done = bridge.run()
         assert "out of luck" in str(done.failure) and done.words == {"new": 6}
         assert bridge.run().failure is None  # not with the same labels

@@ -1,202 +1,84 @@
-"""The default learner: good enough with few labels on real data, and whole after a restart."""
+"""The default model of every kind of items, with and without torch."""
 
 import doctest
+import subprocess
 import sys
 
 import numpy as np
 import pytest
-import torch
-from sklearn.datasets import load_diabetes, load_digits, load_wine
-from torch import nn
 
-from labelwise.errors import BadInput, UnknownName
-from labelwise.learners import defaults as module
-from labelwise.learners.defaults import Convolutions, default_learner, load_builder, shift_images
-from labelwise.learners.embedding import Standardizer
+from labelwise.errors import UnknownName
+from labelwise.learners import defaults
+from labelwise.learners.default_network import DefaultLearner
+from labelwise.learners.defaults import default_learner, load_builder
+from labelwise.learners.linear_probe import LinearProbe
+from labelwise.learners.table_model import TableModel
 
-DIGITS, KINDS = load_digits(return_X_y=True)
-PICTURES = (DIGITS.reshape(-1, 1, 8, 8) * 15).astype(np.uint8)
-ORDER = np.random.default_rng(0).permutation(len(KINDS))
-
-
-def shuffled(load):
-    """Standardised rows and targets of a data set, in an order of their own."""
-    inputs, targets = load(return_X_y=True)
-    order = np.random.default_rng(1).permutation(len(targets))
-    return Standardizer.fit(inputs)(inputs)[order], targets[order]
+ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
 
 
 def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
+    assert doctest.testmod(defaults).failed == 0
 
 
-@pytest.fixture(scope="module")
-def digits():
-    """A learner trained on 100 digits."""
-    learner = default_learner("images", PICTURES, 10, device="cpu")
-    learner.fit(PICTURES[ORDER[:100]], KINDS[ORDER[:100]], seed=0)
-    return learner
+@pytest.mark.parametrize(
+    ("kind", "inputs", "expected"),
+    [
+        ("images", ROWS, LinearProbe),
+        ("texts", ROWS, LinearProbe),
+        ("numbers", ROWS, TableModel),
+        ("images", np.zeros((5, 3, 8, 8), np.uint8), DefaultLearner),
+    ],
+)
+@pytest.mark.parametrize("regression", [False, True])
+def test_every_kind_has_its_model(kind, inputs, expected, regression):
+    learner = default_learner(kind, inputs, None if regression else 3, regression=regression)
+    assert isinstance(learner, expected)
 
 
-def test_a_hundred_digits_are_enough_to_read_most(digits):
-    rest = ORDER[1000:]
-    assert (digits.predict(PICTURES[rest]) == KINDS[rest]).mean() > 0.8
+def test_networks_have_short_names():
+    learner = default_learner("numbers", ROWS, 2, module=load_builder("perceptron"))
+    learner.fit(ROWS[:6], [0, 1, 0, 1, 0, 1], seed=0)
+    assert learner.represent(ROWS, ["features"])["features"].shape == (30, 128)
 
 
-def test_the_default_learner_serves_every_kind_of_strategy(digits):
-    some = PICTURES[ORDER[:6]]
-    names = ["features", "probabilities", "logits", "member_probabilities", "member_votes"]
-    rows = digits.represent(some, [*names, "gradient_norms", "gradient_products"])
-    assert rows["features"].shape == (6, 128)
-    np.testing.assert_allclose(rows["probabilities"].sum(axis=1), 1, rtol=1e-5)
-    assert rows["member_probabilities"].shape[::2] == (6, 10)
-    assert (rows["gradient_norms"] > 0).all()
+def test_labels_may_need_more_classes_than_are_given():
+    for kind in ("texts", "numbers"):
+        learner = default_learner(kind, ROWS, 2)
+        learner.fit(ROWS[:6], np.array([0, 1, 2, 0, 1, 2]), seed=0)
+        assert learner.represent(ROWS, ["logits"])["logits"].shape == (30, 3)
 
 
-def test_a_saved_network_predicts_the_same_however_many_classes_there_are_now(digits, tmp_path):
-    digits.save(tmp_path)
-    for classes in (None, 12):
-        again = default_learner("images", PICTURES[:50], classes, device="cpu")
-        again.load(tmp_path)
-        names = ["probabilities", "member_votes"]
-        ours, theirs = (learner.represent(PICTURES[:40], names) for learner in (digits, again))
-        for name in names:
-            np.testing.assert_array_equal(ours[name], theirs[name])
-    with pytest.raises(BadInput, match="other labels; train again"):
-        default_learner("images", PICTURES, regression=True, device="cpu").load(tmp_path)
-
-
-def test_there_are_as_many_outputs_as_labels_or_classes_need():
-    rows, kinds = shuffled(load_wine)
-    for classes, wanted in ((None, 3), (2, 3), (5, 5)):
-        learner = default_learner("numbers", rows, classes, device="cpu")
-        learner.fit(rows[:20], kinds[:20], seed=0)
-        assert learner.represent(rows[:2], ["logits"])["logits"].shape == (2, wanted)
-
-
-def test_twenty_wines_are_enough_to_tell_them_apart():
-    rows, kinds = shuffled(load_wine)
-    learner = default_learner("numbers", rows, 3, device="cpu")
-    learner.fit(rows[:20], kinds[:20], seed=0)
-    assert (learner.predict(rows[20:]) == kinds[20:]).mean() > 0.8
-
-
-def test_a_regression_is_in_the_units_of_its_labels(tmp_path):
-    rows, values = shuffled(load_diabetes)
-    small, large = (default_learner("numbers", rows, regression=True, device="cpu") for _ in "ab")
-    first = small.fit(rows[:150], values[:150], seed=0)
-    second = large.fit(rows[:150], 1000 * values[:150] + 5e6, seed=0)
-    guesses = small.predict(rows[150:])[:, 0]
-    assert np.square(guesses - values[150:]).mean() < 0.75 * values.var()
-    np.testing.assert_allclose(large.predict(rows[150:])[:, 0], 1000 * guesses + 5e6, rtol=1e-3)
-    assert second.loss == pytest.approx(1e6 * first.loss, rel=1e-2)
-    small.save(tmp_path)
-    again = default_learner("numbers", rows, regression=True, device="cpu")
-    again.load(tmp_path)
-    np.testing.assert_array_equal(again.predict(rows), small.predict(rows))
-    votes = again.represent(rows[150:], ["member_votes"])["member_votes"]
-    np.testing.assert_allclose(votes.mean(axis=1), guesses, atol=values.std())
-
-
-def test_a_training_repeats_with_its_seed():
-    first, second, other = (default_learner("images", PICTURES, 10, device="cpu") for _ in range(3))
-    labelled = ORDER[:12]
-    for learner, seed in ((first, 3), (second, 3), (other, 4)):
-        learner.fit(PICTURES[labelled], KINDS[labelled], seed=seed)
-    rows = [x.represent(PICTURES[:9], ["logits"])["logits"] for x in (first, second, other)]
-    np.testing.assert_array_equal(rows[0], rows[1])
-    assert not np.allclose(rows[0], rows[2])
-
-
-class Watched(nn.Linear):
-    """A network that notes how many threads torch has while it runs."""
-
-    def __init__(self, seen, spare, outputs):
-        super().__init__(13, outputs)
-        self.seen, self.spare = seen, nn.Parameter(torch.zeros(spare), requires_grad=False)
-
-    def forward(self, rows):
-        self.seen.add(torch.get_num_threads())
-        return super().forward(rows)
-
-
-@pytest.fixture
-def three_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize(("spare", "threads"), [(900_000, 1), (1_000_000, 3)])
-def test_a_small_network_runs_on_one_thread_and_gives_the_others_back(
-    spare, threads, three_threads
-):
-    rows, kinds = shuffled(load_wine)
-    seen = set()
-    learner = default_learner(
-        "numbers", rows, 3, module=lambda shape, k: Watched(seen, spare, k), device="cpu"
-    )
-    learner.fit(rows[:20], kinds[:20], seed=0)
-    assert (seen, torch.get_num_threads()) == ({threads}, 3)
-    seen.clear()
-    learner.predict(rows)
-    assert (seen, torch.get_num_threads()) == ({threads}, 3)
-
-
-def test_threads_are_given_back_after_a_training_that_fails(three_threads):
-    rows, kinds = shuffled(load_wine)
-    too_narrow = default_learner(
-        "numbers", rows, 3, module=lambda shape, outputs: nn.Linear(5, outputs), device="cpu"
-    )
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        too_narrow.fit(rows[:9], kinds[:9], seed=0)
-    assert torch.get_num_threads() == 3
-
-
-@pytest.mark.parametrize("shape", [(1, 4, 4), (1, 8, 8), (3, 17, 17), (3, 32, 32), (3, 5, 64)])
-def test_pictures_of_any_size_go_through(shape):
-    network = Convolutions(shape, 7)
-    assert network(torch.zeros(2, *shape)).shape == (2, 7)
-
-
-def test_pictures_are_moved_and_their_border_follows():
-    image = torch.zeros(1, 1, 16, 16)
-    image[0, 0, :, :8] = 1.0
-    moved = shift_images(image.repeat(200, 1, 1, 1))
-    widths = moved[:, 0, 5].sum(dim=1)  # a left half that moved by -2 to 2
-    assert set(widths.tolist()) == {6.0, 7.0, 8.0, 9.0, 10.0}
-    assert ((moved == 0) | (moved == 1)).all()
-
-
-def test_values_that_are_no_regression_and_kinds_that_are_none_are_refused():
-    rows, _ = shuffled(load_diabetes)
-    learner = default_learner("numbers", rows, regression=True, device="cpu")
-    with pytest.raises(BadInput, match="labels must be finite"):
-        learner.fit(rows[:3], [1.0, np.nan, 2.0], seed=0)
-    with pytest.raises(BadInput, match=r"one value per item; got \(3, 2\)"):
-        learner.fit(rows[:3], np.ones((3, 2)), seed=0)
+def test_unknown_kinds_are_refused():
     with pytest.raises(UnknownName, match="no kind of items is called 'sounds'"):
-        default_learner("sounds", rows)
+        default_learner("sounds", ROWS)
 
 
-def test_a_users_own_network_is_found_and_trained(tmp_path):
-    (tmp_path / "my_networks.py").write_text(
-        "from torch import nn\n"
-        "def flat(shape, outputs):\n"
-        "    return nn.Sequential(nn.Flatten(), nn.Linear(shape[1] * shape[2], outputs))\n"
-    )
-    before = list(sys.path)
-    build = load_builder("my_networks:flat", places=[tmp_path])
-    assert sys.path == before
-    learner = default_learner("images", PICTURES, 10, module=build, device="cpu")
-    learner.fit(PICTURES[ORDER[:60]], KINDS[ORDER[:60]], seed=0)
-    assert isinstance(learner.head, nn.Linear) and learner.head.in_features == 64
-    for name, message in [
-        ("my_networks", "package.module:function; got 'my_networks'"),
-        ("no_such_networks:flat", "no_such_networks cannot be imported"),
-        ("my_networks:deep", "my_networks has no 'deep'"),
-    ]:
-        with pytest.raises((BadInput, UnknownName), match=message):
-            load_builder(name, places=[tmp_path])
+def test_the_default_models_need_no_torch_and_a_network_names_the_extra():
+    code = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class NoTorch(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("no module named torch", name="torch")
+
+sys.meta_path.insert(0, NoTorch())
+import numpy as np
+from labelwise.errors import MissingDependency
+from labelwise.learners.defaults import default_learner, load_builder
+rows = np.random.default_rng(0).normal(size=(20, 3))
+for kind in ("images", "texts", "numbers"):
+    default_learner(kind, rows, 2).fit(rows, np.arange(20) % 2, seed=0)
+pictures = np.zeros((2, 3, 8, 8))
+for use, *given in ((default_learner, "images", pictures), (load_builder, "perceptron")):
+    try:
+        use(*given)
+    except MissingDependency as error:
+        assert "labelwise[torch]" in str(error), error
+    else:
+        raise SystemExit("no error")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

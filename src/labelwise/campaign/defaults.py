@@ -8,26 +8,33 @@ from labelwise.errors import BadInput
 from labelwise.learner import Label
 from labelwise.rounds.default_strategies import DEFAULT
 from labelwise.strategies import get
+from labelwise.strategy import Job, Strategy
 
 HOLDOUT_SHARE = 0.2
 """Share of every batch that is drawn at random to measure the model."""
 
 _GRADIENTS = {"gradient_norms", "gradient_products"}
+"""Representations that only a network gives."""
 _OFFERED = {
     False: {"features", "probabilities", "logits", "member_probabilities", "member_votes"},
     True: {"features", "outputs"},
 }
-"""Representations that the model of a campaign gives, for classes and for a regression."""
+"""Representations that the default models give, for classes and for a regression."""
 
 
 def make_settings(
-    strategy: str | None, classes: Sequence[Label] | None, **settings: Any
+    strategy: str | None,
+    classes: Sequence[Label] | None,
+    *,
+    network: bool = False,
+    **settings: Any,
 ) -> Settings:
     """The settings of a new campaign, checked.
 
     Args:
         strategy: one of `labelwise.rounds.default_strategies` if None.
         classes: their names, or None.
+        network: whether the model is a torch network instead of a default model.
         **settings: see `Settings`; ``validation`` defaults to `HOLDOUT_SHARE`, and ``weights`` to
             False (docs/decisions/defaults-from-results.md).
 
@@ -39,21 +46,41 @@ def make_settings(
     settings["strategy"] = strategy or DEFAULT[bool(settings.get("regression"))]
     settings["classes"] = None if classes is None else tuple(classes)
     chosen = Settings.from_dict(settings)
-    check_strategy(chosen)
+    check_strategy(chosen, network=network)
     return chosen
 
 
-def check_strategy(settings: Settings) -> None:
+def check_strategy(settings: Settings, *, network: bool = False) -> None:
     """Reject a strategy that the campaign's model cannot serve, before hours of labelling."""
-    offered = _OFFERED[settings.regression] | _GRADIENTS
+    offered = _OFFERED[settings.regression] | (_GRADIENTS if network else set())
     strategy = get(settings.strategy)
     sets = [strategy.needs, *strategy.or_needs]
     served = next((names for names in sets if set(names) <= offered), None)
     if served is not None and served != ("outputs",):  # outputs need several models
+        _check_example(strategy.with_options(**settings.options), served, settings.batch)
         return
     wanted = ", or ".join(" and ".join(names) for names in sets)
     task = "a regression" if settings.regression else "a campaign's model"
+    other = ", or train a network with --module"
+    helps = not network and any(set(names) & _GRADIENTS for names in sets)
     raise BadInput(
         f"{strategy.name} needs {wanted}, which {task} does not give; "
-        f"take {DEFAULT[settings.regression]} or another one"
+        f"take {DEFAULT[settings.regression]} or another one{other if helps else ''}"
     )
+
+
+_SHAPES: dict[str, tuple[int, ...]] = {
+    "features": (64,),
+    "probabilities": (10,),
+    "logits": (10,),
+    "member_probabilities": (50, 10),
+    "member_votes": (50,),
+    "outputs": (1,),
+}
+"""Typical shapes of one row."""
+
+
+def _check_example(strategy: Strategy, names: Sequence[str], budget: int) -> None:
+    """Reject a strategy that a typical batch of a campaign would fail."""
+    shapes = {name: (_SHAPES.get(name, ()),) for name in names}
+    strategy.check(Job(100 * budget, budget, shapes, strategy.options, labelled=10))

@@ -50,8 +50,9 @@ from labelwise.campaign.folder.ingest import IngestResult, ingest_items
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import close_items, find_missing, update_missing
 from labelwise.campaign.settings import Settings
-from labelwise.errors import BadInput, MissingDependency, UnknownName
+from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import Learner
+from labelwise.learners.defaults import default_learner, load_builder
 from labelwise.media.folders import find_images
 from labelwise.media.images import SIDE
 from labelwise.pool.blocks import Progress
@@ -139,7 +140,8 @@ class Project:
         """
         path, url = Path(source), choose_storage_url(storage)
         form = find_source_form(path)
-        chosen = make_settings(strategy, classes, batch=batch, **settings)
+        network = module is not None
+        chosen = make_settings(strategy, classes, network=network, batch=batch, **settings)
         name = name or _name_source(path)
         check_name(name)
         place = Path(home) if home is not None else default_folder(path, name)
@@ -273,7 +275,7 @@ class Project:
         settings, inputs, module = self.open_record().settings, self.inputs, self.description.module
 
         def make_learner() -> Learner:
-            learner: Learner = _defaults().default_learner(
+            return default_learner(
                 self.kind,
                 inputs,
                 None if settings.classes is None else len(settings.classes),
@@ -282,7 +284,6 @@ class Project:
                 device=device,
                 progress=progress,
             )
-            return learner
 
         learner = DeferredLearner(make_learner)
         items: Any = inputs
@@ -347,7 +348,7 @@ class Project:
 
     def _load_builder(self, module: str) -> Any:
         """Load the function that builds networks, also from next to the campaign's folder."""
-        return _defaults().load_builder(module, places=[self.home.absolute().parent])
+        return load_builder(module, places=[self.home.absolute().parent])
 
     def _write_start(self, settings: Settings) -> None:
         """Write the first event; the folder still has a temporary name."""
@@ -361,16 +362,6 @@ class Project:
             CampaignRecord(self.name, record).start(len(self.items), **settings.to_dict())
         finally:
             record.close()
-
-
-def _defaults() -> Any:
-    try:
-        from labelwise.learners import defaults
-    except ImportError as error:
-        raise MissingDependency(
-            f"training needs torch ({error}); run pip install 'labelwise[torch]'"
-        ) from error
-    return defaults
 
 
 def default_folder(source: Path, name: str | None = None) -> Path:
