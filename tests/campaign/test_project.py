@@ -139,7 +139,7 @@ def test_every_strategy_that_start_accepts_can_be_asked(regression, tmp_path):
         campaign.tell({int(item): labels[item] for item in picks.ids}, by="ann")
         if name is None:
             campaign.train()
-    assert len(accepted) >= (10 if regression else 20)
+    assert len(accepted) >= (9 if regression else 20)
     assert [batch.asked.strategy for batch in campaign.ledger().batches[1:]] == accepted
 
 

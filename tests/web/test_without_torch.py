@@ -1,4 +1,4 @@
-"""A campaign without torch: it starts, opens, takes labels and exports; training fails plainly."""
+"""A campaign without torch: it starts, takes labels, trains, asks again and exports."""
 
 import subprocess
 import sys
@@ -32,24 +32,21 @@ project = Project.open("c")
 with TestClient(create_app(project, trains=False), base_url="http://127.0.0.1") as client:
     csrf = client.get("/api/session", params={"name": "ann"}).json()["csrf"]
     client.headers.update({"X-Annotator": "ann", "X-Labelwise-Csrf": csrf})
-    for _ in range(2):
-        items = client.post("/api/lend", json={"count": 5}).json()["items"]
-        labels = [{"id": item["id"], "label": "oak" if item["id"] % 2 else "fir"} for item in items]
-        assert client.post("/api/labels", json={"labels": labels}).status_code == 200
-    for _ in range(3):
-        assert not worker.look()
+    items = client.post("/api/lend", json={"count": 10}).json()["items"]
+    labels = [{"id": item["id"], "label": "oak" if item["id"] % 2 else "fir"} for item in items]
+    assert client.post("/api/labels", json={"labels": labels}).status_code == 200
+    while worker.look():
+        pass
     state = client.get("/api/state").json()
-    assert "pip install 'labelwise[torch]'" in state["training"]["error"], state["training"]
-    assert len(client.get("/api/export").text.splitlines()) == 11
+    assert "error" not in state["training"] or not state["training"]["error"], state["training"]
+    assert len(client.get("/api/export").text.splitlines()) == len(items) + 1
 ledger = project.open_record().ledger()
-assert ledger.training is None and "labelwise[torch]" in ledger.failure.error
-events = [type(event).__name__ for event in project.storage().read(project.name)]
-assert events.count("Training") == events.count("TrainingFailed") == 1, events
-assert "labelwise[torch]" in reports[-1]["error"]
+assert ledger.trainings and len(ledger.batches) == 2 and ledger.failure is None
+assert "torch" not in sys.modules
 """
 
 
-def test_a_campaign_runs_without_torch_and_records_that_training_failed(tmp_path):
+def test_a_campaign_runs_without_torch(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True
     )

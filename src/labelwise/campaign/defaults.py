@@ -83,4 +83,5 @@ _SHAPES: dict[str, tuple[int, ...]] = {
 def _check_example(strategy: Strategy, names: Sequence[str], budget: int) -> None:
     """Reject a strategy that a typical batch of a campaign would fail."""
     shapes = {name: (_SHAPES.get(name, ()),) for name in names}
-    strategy.check(Job(100 * budget, budget, shapes, strategy.options, labelled=10))
+    if strategy.check is not None:
+        strategy.check(Job(100 * budget, budget, shapes, strategy.options, labelled=10))
