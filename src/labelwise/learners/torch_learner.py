@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
 from labelwise.learners import labels, saving
 from labelwise.learners.inputs import Batch, as_items
-from labelwise.learners.members import Members
+from labelwise.learners.members.base import Members, TrainedModule
 from labelwise.learners.network import find_shared_parts, get_dtype, get_linear_layer
 from labelwise.learners.network_reader import FittedNetwork, NetworkReader
 from labelwise.learners.preparation import (
@@ -98,7 +99,7 @@ class TorchLearner(NetworkReader):
         represent_batch_size: int = 512,
         progress: Progress | None = None,
     ) -> None:
-        """Remember how to make and train the module.
+        """Store the options.
 
         Args:
             make_module: makes a new, untrained module at every call.
@@ -237,7 +238,7 @@ class TorchLearner(NetworkReader):
     def _prepare(
         self, inputs: Array, targets: Array, weights: Array | None, seed: int
     ) -> TrainingStart:
-        """All that `fit` does before the training itself; to be called with torch `seed_torch`."""
+        """The part of `fit` before the training; called within `seed_torch`."""
         items = as_items(inputs)
         values, classes = labels.convert_targets(targets, len(items), self._loss_name)
         shares = labels.convert_weights(weights, len(items))
@@ -275,9 +276,8 @@ class TorchLearner(NetworkReader):
         """Called after training with the module in place."""
         if self._members is not None:
             state = self._get_state()
-            self._members.fitted(
-                state.module, state.head, labelled, lambda: self._labelled_features(labelled), seed
-            )
+            features = partial(self._labelled_features, labelled)
+            self._members.fitted(TrainedModule(state.module, state.head, labelled, features, seed))
 
     def _start_module(self) -> nn.Module:
         """A fresh module, or the last one with ``warm_start``."""

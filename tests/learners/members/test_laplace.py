@@ -11,6 +11,7 @@ from torch import nn
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import TensorItems
 from labelwise.learners.members import laplace
+from labelwise.learners.members.base import TrainedModule
 from labelwise.learners.members.laplace import LaplaceMembers, classes_hessian
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import LabelledItems
@@ -34,7 +35,7 @@ def head(outputs=3, bias=True):
 def fitted(layer, targets, weights=WEIGHTS, features=FEATURES, **options):
     members = LaplaceMembers(**({"count": 5} | options))
     labelled = LabelledItems(TensorItems(features), targets, weights)
-    members.fitted(nn.Sequential(layer), "0", labelled, lambda: features, 7)
+    members.fitted(TrainedModule(nn.Sequential(layer), "0", labelled, lambda: features, 7))
     return members
 
 

@@ -4,6 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,24 @@ def outputs_of_heads(features: Tensor, weights: Tensor, biases: Tensor | None) -
     return several if biases is None else several + biases.to(features.device)
 
 
+class TrainedModule(NamedTuple):
+    """A trained module.
+
+    Attributes:
+        module: the module.
+        head: name of its last linear layer.
+        labelled: the training items.
+        features: computes the head's inputs ``(m, d)`` of all labelled items.
+        seed: determines all draws.
+    """
+
+    module: nn.Module
+    head: str
+    labelled: LabelledItems
+    features: Callable[[], Tensor]
+    seed: int
+
+
 class Members(TrainingWatcher, ABC):
     """``count`` versions of a network; also a `TrainingWatcher` of its training.
 
@@ -68,23 +87,8 @@ class Members(TrainingWatcher, ABC):
     def adapt(self, module: nn.Module, head: str) -> None:
         """Replace layers of a module before training."""
 
-    def fitted(
-        self,
-        module: nn.Module,
-        head: str,
-        labelled: LabelledItems,
-        features: Callable[[], Tensor],
-        seed: int,
-    ) -> None:
-        """Handle the end of training.
-
-        Args:
-            module: the trained module.
-            head: name of its last linear layer.
-            labelled: the training items.
-            features: computes the head's inputs ``(m, d)`` of all labelled items.
-            seed: determines all draws.
-        """
+    def fitted(self, trained: TrainedModule) -> None:
+        """Handle the end of training."""
 
     @abstractmethod
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:

@@ -24,9 +24,8 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch, batch_length
-from labelwise.learners.members.base import Members, ignore_vmap_warnings
+from labelwise.learners.members.base import Members, TrainedModule, ignore_vmap_warnings
 from labelwise.learners.network import call_module
-from labelwise.learners.training import LabelledItems
 
 MASKS = 3
 """Random stream of the masks."""
@@ -74,17 +73,10 @@ class DropoutMembers(Members):
         """Reject a module without dropout before training."""
         _find_dropout_layers(module)
 
-    def fitted(
-        self,
-        module: nn.Module,
-        head: str,
-        labelled: LabelledItems,
-        features: Callable[[], Tensor],
-        seed: int,
-    ) -> None:
+    def fitted(self, trained: TrainedModule) -> None:
         """Store the seed; a mask is drawn at the first call of its layer."""
-        _find_dropout_layers(module)
-        self._begin_draws(seed)
+        _find_dropout_layers(trained.module)
+        self._begin_draws(trained.seed)
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs with every mask, ``(b, count, K)``."""

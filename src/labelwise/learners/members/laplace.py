@@ -30,7 +30,7 @@ Networks", ICLR 2018. A. Kristiadi, M. Hein, P. Hennig, "Being Bayesian, Even Ju
 Overconfidence in ReLU Networks", ICML 2020.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,8 +40,8 @@ from torch import Tensor, nn
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
-from labelwise.learners.members.base import Members, outputs_of_heads
-from labelwise.learners.training import LabelledItems
+from labelwise.learners.members.base import Members, TrainedModule, outputs_of_heads
+from labelwise.learners.network import get_linear_layer
 
 DRAWS = 4
 """Random stream of the weights."""
@@ -182,18 +182,10 @@ class LaplaceMembers(Members):
             raise BadInput("the learner is not trained yet; call fit or load first")
         return self._posterior
 
-    def fitted(
-        self,
-        module: nn.Module,
-        head: str,
-        labelled: LabelledItems,
-        features: Callable[[], Tensor],
-        seed: int,
-    ) -> None:
+    def fitted(self, trained: TrainedModule) -> None:
         """Compute the posterior and draw weights."""
-        layer = module.get_submodule(head)
-        assert isinstance(layer, nn.Linear)
-        rows, mean = features().double(), layer.weight.detach().double()
+        layer, labelled = get_linear_layer(trained.module, trained.head), trained.labelled
+        rows, mean = trained.features().double(), layer.weight.detach().double()
         if layer.bias is not None:
             rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
             mean = torch.cat([mean, layer.bias.detach().double()[:, None]], dim=1)
@@ -202,7 +194,7 @@ class LaplaceMembers(Members):
             self._posterior = self._of_values(mean, rows, weights, labelled.targets)
         else:
             self._posterior = self._of_classes(mean, rows, weights)
-        self._facts = torch.tensor([seed, layer.bias is not None])
+        self._facts = torch.tensor([trained.seed, layer.bias is not None])
         self._draw_weights(layer.weight.dtype)
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:

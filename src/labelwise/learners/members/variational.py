@@ -20,7 +20,7 @@ Reparameterization Trick", NeurIPS 2015.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Batch
-from labelwise.learners.members.base import Members, outputs_of_heads
+from labelwise.learners.members.base import Members, TrainedModule, outputs_of_heads
 from labelwise.learners.training import LabelledItems, PenalizedLayer
 
 DRAWS = 5
@@ -196,16 +196,9 @@ class VariationalMembers(Members):
             task = "a regression needs" if self._noise is None else "classes have no"
             raise BadInput(f"{task} noise; got noise={self._noise}")
 
-    def fitted(
-        self,
-        module: nn.Module,
-        head: str,
-        labelled: LabelledItems,
-        features: Callable[[], Tensor],
-        seed: int,
-    ) -> None:
+    def fitted(self, trained: TrainedModule) -> None:
         """Store the seed of the draws."""
-        self._seed, self._draws = seed, None
+        self._seed, self._draws = trained.seed, None
 
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """Outputs of every draw of the head, ``(b, count, K)``."""
