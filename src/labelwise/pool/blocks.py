@@ -274,13 +274,13 @@ class BlockRows(CutsRows):
         if name in self._compact:
             return self._compact[name]
         source, last = self.sources[name], self.first + len(self.ids)
-        parts = source if isinstance(source, list) else [source]
-        arrays = [convert_rows(name, part.read(self.first, last)) for part in parts]
+        parts = list(flatten_sources({name: source}))
+        arrays = [convert_rows(label, part.read(self.first, last)) for label, part in parts]
         if self.without is not None:
             keep = np.delete(np.arange(len(self.ids)), self.without)
             arrays = [take(array, keep) for array in arrays]
-        rows = arrays if parts is source else arrays[0]
-        if self.without is not None and all(part.in_memory for part in parts):
+        rows = arrays if isinstance(source, list) else arrays[0]
+        if self.without is not None and all(part.in_memory for _, part in parts):
             self._compact[name] = rows  # one copy instead of one in every pass
         return rows
 
@@ -311,9 +311,9 @@ class BlockRows(CutsRows):
             wanted = wanted + np.searchsorted(gaps, wanted, side="right")
         taken = {}
         for name, source in self.sources.items():
-            parts = source if isinstance(source, list) else [source]
-            rows = [convert_rows(name, part.take(wanted + self.first)) for part in parts]
-            taken[name] = rows if parts is source else rows[0]
+            parts = flatten_sources({name: source})
+            rows = [convert_rows(label, part.take(wanted + self.first)) for label, part in parts]
+            taken[name] = rows if isinstance(source, list) else rows[0]
             if name not in self._checked:
                 check_rows(name, taken[name], lambda: self.ids.take(wanted))
         return taken

@@ -90,8 +90,6 @@ def open_sources(representations: Values) -> dict[str, Source | list[Source]]:
             raise BadInput(f"{name} must have shape {expected.shape}; got {shape}")
         if 0 in shape[1:]:
             raise BadInput(f"{name} has no columns; got shape {shape}")
-        if shape[0]:
-            check_numeric(name, source.read(0, 0))
         if not first:
             first, count = name, shape[0]
         if shape[0] != count:
@@ -145,18 +143,6 @@ def read_stored_ids(sources: Sources) -> HostArray | None:
     return None if found is None else found[1]
 
 
-def check_numeric(name: str, rows: Array) -> None:
-    """Reject rows whose type is not a real number."""
-    xp = namespace(rows)
-    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiubc":
-        raise BadInput(f"{name} must hold numbers; got values of type {rows.dtype}")
-    if xp.isdtype(rows.dtype, "complex floating"):
-        raise BadInput(
-            f"{name} must hold real numbers; got {rows.dtype}: give real and imaginary parts as "
-            "columns, or absolute values"
-        )
-
-
 def convert_rows(name: str, rows: Array) -> Array:
     """Convert rows to float32 or float64 for computing; votes for classes stay integers."""
     xp = namespace(rows)
@@ -164,7 +150,13 @@ def convert_rows(name: str, rows: Array) -> Array:
         return rows
     if name.split("[")[0] == "member_votes" and xp.isdtype(rows.dtype, ("integral", "bool")):
         return xp.astype(rows, xp.int64)
-    check_numeric(name, rows)  # for sources that `open_sources` did not open
+    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiubc":
+        raise BadInput(f"{name} must hold numbers; got values of type {rows.dtype}")
+    if xp.isdtype(rows.dtype, "complex floating"):
+        raise BadInput(
+            f"{name} must hold real numbers; got {rows.dtype}: give real and imaginary parts as "
+            "columns, or absolute values"
+        )
     return working(rows)
 
 

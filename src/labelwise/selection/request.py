@@ -152,7 +152,9 @@ class SelectionRequest:
             check_memory(plan, limit, self.pool.representations)
             spill = Spill(limit - plan.least_memory)
         sources = self.sources
-        place = find_tensor_device(sources) if self.device is None else self.device
+        place = self.device
+        if place is None and not all(source.is_numpy for _, source in flatten_sources(sources)):
+            place = find_tensor_device(sources)
         if place is not None:
             from labelwise.pool.sources.device_blocks import join_tensors, move_to_device
 

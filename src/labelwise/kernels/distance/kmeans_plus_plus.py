@@ -331,6 +331,8 @@ class ClockBlock:
         rates: bounds of D^2; 0 for picks.
         rings: time of the next ring of every clock.
         rung: positions of the items that rang last.
+        rounding: squared distances up to this multiple of the norm may be rounding alone, so that
+            copies of a center are never drawn.
     """
 
     embedding: Embedding | None
@@ -338,11 +340,7 @@ class ClockBlock:
     rates: Array
     rings: Floats
     rung: NDArray[np.intp]
-
-    def bound_rounding(self, positions: NDArray[np.intp] | slice = slice(None)) -> Array:
-        """Distances up to these may be rounding alone: copies of a center are never drawn."""
-        norms = to_numpy(self.norms)[positions]
-        return norms * (DISTANCE_ROUNDING * np.finfo(norms.dtype).eps)
+    rounding: float
 
 
 def measure_norms(
@@ -361,7 +359,9 @@ def measure_norms(
             f"the row of item {shard.ids[wrong][0]} is NaN, infinite or too large; leave it out"
         )
     embedding = kept[0] if kept else None
-    shard.state[KEY] = ClockBlock(embedding, norms, None, np.empty(0), np.empty(0, dtype=np.intp))
+    rounding = DISTANCE_ROUNDING * float(np.finfo(host.dtype).eps)
+    nobody = np.empty(0, dtype=np.intp)
+    shard.state[KEY] = ClockBlock(embedding, norms, None, np.empty(0), nobody, rounding)
     if not len(shard):
         return -np.inf, 0, 0.0
     ids = shard.ids
@@ -397,7 +397,7 @@ def measure_rates(
     else:
         distances = _embed_distances(embed, centres, shard.rows, part.norms)
     rates = np.array(to_numpy(distances))
-    rates[rates <= part.bound_rounding()] = 0
+    rates[rates <= to_numpy(part.norms) * part.rounding] = 0
     if part.rates is not None:
         np.minimum(part.rates, rates, out=rates)
     return _start_clocks(shard, rates, taken, seed, epoch)
@@ -478,6 +478,6 @@ def ring_clocks(
         np.concatenate(accept),
         everyone[part.rung],
         part.rates[part.rung],
-        part.bound_rounding(part.rung),
+        to_numpy(part.norms)[part.rung] * part.rounding,
         take_rows(shard.rows, part.rung),
     )
