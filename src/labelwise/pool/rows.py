@@ -6,6 +6,7 @@ A mapping of rows is a dictionary of arrays, or reads a file on access.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -179,13 +180,24 @@ def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> A
     threads = thread_count()
     turns = -(-count * width // (NUMBERS * threads))
     ranges = split_range(count, -(-count // (turns * threads)))  # the same number for every thread
-    parts = rows.cut(ranges) if isinstance(rows, CutsRows) else _cut_arrays(rows, ranges)
+    parts = cut_rows(rows, ranges)
 
     def one(part: tuple[slice, Rows]) -> Array:
         span, some = part
         return function(some, *(array[span] for array in columns))
 
     return np.concatenate(run_in_threads(one, zip(ranges, parts, strict=True)))
+
+
+def cut_rows(rows: Rows, ranges: Sequence[slice]) -> list[Rows]:
+    """The rows of a block in pieces, for the time of one visit; together they are read once."""
+    if isinstance(rows, CutsRows):
+        return rows.cut(ranges)
+    whole = dict(rows)
+    return [
+        {name: map_models(value, itemgetter(span)) for name, value in whole.items()}
+        for span in ranges
+    ]
 
 
 def _find_extent(rows: Rows) -> tuple[int, int]:
@@ -198,10 +210,3 @@ def _find_extent(rows: Rows) -> tuple[int, int]:
     if not all(isinstance(array, np.ndarray) for array in arrays):
         return len(arrays[0]), 0
     return len(arrays[0]), sum(math.prod(array.shape[1:]) for array in arrays)
-
-
-def _cut_arrays(rows: Rows, ranges: list[slice]) -> list[Rows]:
-    def part(span: slice) -> Rows:
-        return {name: map_models(value, lambda array: array[span]) for name, value in rows.items()}
-
-    return [part(span) for span in ranges]

@@ -13,9 +13,8 @@ the rank. `SubdividedShards` splits blocks, so that the columns of one block fit
 Reference: A. Rahimi, B. Recht, "Random Features for Large-Scale Kernel Machines", NeurIPS 2007.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from math import comb
 from typing import TypeVar, cast
 
@@ -25,7 +24,8 @@ from labelwise.arrays import Array, Floats, Ids, float64, like, namespace, to_nu
 from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_integer
 from labelwise.pool.blocks import LocalShards, Shard, Shards
-from labelwise.pool.rows import Rows, map_models
+from labelwise.pool.rows import Rows, cut_rows
+from labelwise.threads import split_range
 
 MOST_COLUMNS = 4096
 """Maximum number of columns: whitening needs their square in memory."""
@@ -126,32 +126,11 @@ class SubdividedShards:
         return cast(T, self._shards.sum(_sum_chunks, function, arguments))
 
 
-class _ChunkRows(Mapping[str, Array]):
-    """The features of some rows of a block, read lazily."""
-
-    def __init__(self, whole: Callable[[], Array], part: slice) -> None:
-        self._whole, self._part = whole, part
-
-    def __getitem__(self, name: str) -> Array:
-        if name != "features":
-            raise KeyError(name)
-        return map_models(self._whole(), lambda array: array[self._part])
-
-    def __contains__(self, name: object) -> bool:
-        return name == "features"
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(("features",))
-
-    def __len__(self) -> int:
-        return 1
-
-
 def _split_block(shard: Shard) -> LocalShards:
-    whole = cache(lambda: shard.rows["features"])  # reads the block once for all its chunks
     ids = shard.ids  # computed once: row numbers are not stored
-    parts = [slice(start, start + CHUNK) for start in range(0, max(1, len(shard)), CHUNK)]
-    return LocalShards(Shard(ids[part], _ChunkRows(whole, part)) for part in parts)
+    parts = split_range(len(shard), CHUNK)
+    pieces = zip(parts, cut_rows(shard.rows, parts), strict=True)
+    return LocalShards(Shard(ids[part], rows) for part, rows in pieces)
 
 
 def _map_chunks(shard: Shard, function: Callable[..., T], arguments: tuple[object, ...]) -> list[T]:
