@@ -12,13 +12,13 @@ from labelwise import arrays, threads
 from labelwise.arrays import (
     comparable,
     largest,
-    row_clocks,
     row_noise,
     row_products,
     squared_distances,
     take,
     times_row_products,
     to_numpy,
+    waiting_times,
 )
 
 
@@ -27,7 +27,7 @@ def test_noise_is_uniform():
 
 
 def test_clocks_are_exponential():
-    assert kstest(row_clocks(3, np.arange(20_000), 1), "expon").pvalue > 1e-3
+    assert kstest(waiting_times(3, (1,), 1.0, np.arange(20_000)), "expon").pvalue > 1e-3
 
 
 def test_noise_is_a_function_of_seed_stream_and_id_alone():

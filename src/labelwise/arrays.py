@@ -306,7 +306,9 @@ def row_noise(seed: int, ids: Ids, *stream: int) -> Floats:
     return noise
 
 
-def row_clocks(seed: int, ids: Ids, *stream: int) -> Floats:
-    """Unit-rate exponential waiting times, one per item, from `row_noise`."""
-    noise = row_noise(seed, ids, *stream)
-    return np.negative(np.log(noise, out=noise), out=noise)
+def waiting_times(seed: int, stream: tuple[int, ...], rates: Array, ids: Ids) -> Floats:
+    """Exponential waiting times, one per item, from `row_noise`; infinite at rate 0."""
+    times = row_noise(seed, ids, *stream)
+    np.negative(np.log(times, out=times), out=times)
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.asarray(times / rates)

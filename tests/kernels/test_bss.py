@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from labelwise.arrays import row_clocks
+from labelwise.arrays import waiting_times
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.kernels.linear import bss_sampler
 from labelwise.kernels.linear.bss import (
@@ -213,14 +213,14 @@ def test_whole_runs_are_distributed_as_those_of_the_slow_version():
 def slow_candidates(leverage, rank, seed, fetches):
     """The items in the order in which they ring, found by looking at all of them every time."""
     ids, turn, found = np.arange(len(leverage)), 0, []
-    times = row_clocks(seed, ids, 0, turn) / leverage
+    times = waiting_times(seed, (0, turn), leverage, ids)
     step = min(FETCHED, 4 * len(ids)) / rank
     for end in step * np.arange(1, fetches + 1):
         rung = []
         while (times < end).any():
             due, turn = ids[times < end], turn + 1
             rung += zip(times[due], due, strict=True)
-            times[due] += row_clocks(seed, due, 0, turn) / leverage[due]
+            times[due] += waiting_times(seed, (0, turn), leverage[due], due)
         found += [int(item) for _, item in sorted(rung)]
     return found
 

@@ -41,10 +41,10 @@ from labelwise.arrays import (
     largest,
     namespace,
     precision,
-    row_clocks,
     squared_distances,
     squared_norms,
     to_numpy,
+    waiting_times,
 )
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import JsonObject
@@ -214,7 +214,7 @@ def _draw_by_duals(
     shards: Shards, labelled: Rows | None, pool: RankedItems, budget: int, options: AllyOptions
 ) -> Picks:
     """Draw without replacement in proportion to the duals: the shortest waiting times."""
-    waits = _draw_waiting_times(pool.duals, pool.ids, options.seed, NOISE_STREAM)
+    waits = waiting_times(options.seed, (NOISE_STREAM,), pool.duals, pool.ids)
     return np.lexsort((np.arange(len(waits)), waits))[:budget], {}
 
 
@@ -250,7 +250,7 @@ def _find_next(
         shard.state[KEY] = np.full(len(shard), np.inf)
     else:
         rates = duals * _update_nearest(shard, read(shard.rows), center)
-    waits = _draw_waiting_times(rates, shard.ids, seed, NOISE_STREAM, pick)
+    waits = waiting_times(seed, (NOISE_STREAM, pick), rates, shard.ids)
     best = np.lexsort((shard.ids, waits))[0]
     return float(waits[best]), int(shard.ids[best])
 
@@ -263,12 +263,6 @@ def _update_nearest(shard: Shard, rows: Array, center: Array) -> Floats:
     shard.state[KEY] = np.minimum(shard.state[KEY], distances)
     nearest: Floats = shard.state[KEY]
     return nearest
-
-
-def _draw_waiting_times(rates: Floats, ids: Ids, seed: int, *stream: int) -> Floats:
-    """Exponential waiting times of these rates; infinite for rate 0."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.asarray(row_clocks(seed, ids, *stream) / rates)
 
 
 DIVERSITIES: dict[str, Callable[..., Picks]] = {

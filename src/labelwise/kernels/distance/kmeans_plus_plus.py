@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Array, Floats, Ids, largest, row_clocks, row_noise, to_numpy
+from labelwise.arrays import Array, Floats, Ids, largest, row_noise, to_numpy, waiting_times
 from labelwise.errors import BadInput
 from labelwise.kernels.distance.embedding import (
     DISTANCE_ROUNDING,
@@ -425,7 +425,7 @@ def _start_clocks(shard: Shard, rates: Array, taken: Ids, seed: int, epoch: int)
     ids = shard.ids
     rates[find_members(ids, taken)] = 0
     part.rates, part.rung = rates, part.rung[:0]
-    part.rings = _map_spans(partial(_waiting_times, seed, (RING, epoch)), rates, ids)
+    part.rings = _map_spans(partial(waiting_times, seed, (RING, epoch)), rates, ids)
     return float(rates.sum(dtype=np.float64))
 
 
@@ -440,12 +440,6 @@ def _map_spans(function: Callable[..., Array], *arrays: Array) -> Array:
     return np.concatenate(run_in_threads(apply_to_span, split_range(len(arrays[0]), SPAN)))
 
 
-def _waiting_times(seed: int, stream: tuple[int, ...], rates: Array, ids: Ids) -> Floats:
-    """Times until the next ring of clocks; infinite at rate 0."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(row_clocks(seed, ids, *stream) / rates)
-
-
 def ring_clocks(
     shard: Shard, since: float, until: float, known: tuple[Ids, Array], seed: int, turn: Turn
 ) -> RingBatch:
@@ -458,7 +452,7 @@ def ring_clocks(
     everyone = shard.ids
     ids = everyone[part.rung]
     part.rates[part.rung] = known[1][np.searchsorted(known[0], ids)]
-    waits = _waiting_times(seed, (AGAIN, *turn), part.rates[part.rung], ids)
+    waits = waiting_times(seed, (AGAIN, *turn), part.rates[part.rung], ids)
     part.rings[part.rung] = since + waits
     positions = part.rung = np.flatnonzero(part.rings <= until)
     owners, times, accept = [positions[:0]], [np.empty(0)], [np.empty(0)]
@@ -468,7 +462,7 @@ def ring_clocks(
         owners.append(np.searchsorted(part.rung, positions))
         times.append(part.rings[positions])
         accept.append(row_noise(seed, ids, ACCEPT, *turn, repeat))
-        waits = _waiting_times(seed, (RING, *turn, repeat), part.rates[positions], ids)
+        waits = waiting_times(seed, (RING, *turn, repeat), part.rates[positions], ids)
         part.rings[positions] += waits
         positions = positions[part.rings[positions] <= until]
         repeat += 1

@@ -30,9 +30,9 @@ from labelwise.arrays import (
     float64,
     like,
     namespace,
-    row_clocks,
     row_noise,
     to_numpy,
+    waiting_times,
 )
 from labelwise.kernels.linear.leverage import RowReader, project_block
 from labelwise.pool.blocks import Shards
@@ -89,18 +89,16 @@ class Candidates:
         times = np.empty(len(self._ids))
 
         def start_clocks(part: slice) -> None:
-            clocks = row_clocks(self._seed, self._ids[part], _ARRIVAL, 0)
-            with np.errstate(divide="ignore", over="ignore"):
-                np.divide(clocks, self.leverage[part], out=times[part])
+            ids, rates = self._ids[part], self.leverage[part]
+            times[part] = waiting_times(self._seed, (_ARRIVAL, 0), rates, ids)
 
         run_in_threads(start_clocks, split_range(len(times), CHUNK))
         return times
 
     def _advance_clocks(self, positions: Ids) -> None:
         """Advance the clocks of some items to their next ring."""
-        clocks = row_clocks(self._seed, self._ids[positions], _ARRIVAL, self._turn)
-        with np.errstate(divide="ignore", over="ignore"):
-            self._times[positions] += clocks / self.leverage[positions]
+        ids, rates = self._ids[positions], self.leverage[positions]
+        self._times[positions] += waiting_times(self._seed, (_ARRIVAL, self._turn), rates, ids)
         self._turn += 1
 
     def _fetch_candidates(self) -> tuple[Ids, Floats, Floats]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from labelwise.arrays import Floats, Ids, row_clocks, row_noise
+from labelwise.arrays import Floats, Ids, row_noise, waiting_times
 from labelwise.errors import BadInput
 
 CHUNK = 1 << 20
@@ -96,8 +96,7 @@ def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) ->
         highest: largest weight of all blocks; the clock of such an item has rate 1.
     """
     some = np.flatnonzero(weights > 0)
-    with np.errstate(over="ignore"):  # a clock of vanishing rate rings at infinity
-        times = row_clocks(seed, ids[some], _ARRIVALS) / (weights[some] / highest)
+    times = waiting_times(seed, (_ARRIVALS,), weights[some] / highest, ids[some])
     if k < len(some):
         first = np.argpartition(times, k - 1)[:k]
         some, times = some[first], times[first]
