@@ -37,12 +37,7 @@ def save_arrays(
 def load_arrays(folder: str | Path, learner: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Read what a learner of this class saved."""
     path = Path(folder)
-    facts = read_facts(path)
-    if facts.get("format") != FORMAT or facts.get("learner") != learner:
-        raise BadInput(
-            f"{path} holds a {facts.get('learner')} of format {facts.get('format')}; this is a "
-            f"{learner} of format {FORMAT}"
-        )
+    facts = read_facts(path, learner)
     try:
         with np.load(path / ARRAYS, allow_pickle=False) as held:
             return {name: held[name] for name in held.files}, facts
@@ -52,8 +47,8 @@ def load_arrays(folder: str | Path, learner: str) -> tuple[dict[str, NDArray[Any
         ) from error
 
 
-def read_facts(folder: str | Path) -> dict[str, Any]:
-    """The JSON values of a saved learner of any class."""
+def read_facts(folder: str | Path, learner: str | None = None) -> dict[str, Any]:
+    """The JSON values of a saved learner, of the class ``learner`` if it is given."""
     path = Path(folder) / FACTS
     if not path.exists():
         raise BadInput(f"{Path(folder)} has no saved learner: {FACTS} is missing")
@@ -61,4 +56,10 @@ def read_facts(folder: str | Path) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads(path.read_text())
     except ValueError as error:
         raise BadInput(f"{path} is not JSON; save the learner again") from error
+    known = facts.get("format") == FORMAT and facts.get("learner") == learner
+    if learner is not None and not known:
+        raise BadInput(
+            f"{folder} holds a {facts.get('learner')} of format {facts.get('format')}; this is a "
+            f"{learner} of format {FORMAT}"
+        )
     return facts

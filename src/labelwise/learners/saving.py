@@ -31,12 +31,7 @@ def save_learner(
 def load_learner(folder: str | Path, learner: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and metadata saved by a learner of this class."""
     path = Path(folder)
-    facts = read_facts(path)
-    if facts.get("format") != FORMAT or facts.get("learner") != learner:
-        raise BadInput(
-            f"{path} holds a {facts.get('learner')} of format {facts.get('format')}; this is a "
-            f"{learner} of format {FORMAT}"
-        )
+    facts = read_facts(path, learner)
     try:
         return load_file(path / TENSORS), facts
     except (OSError, SafetensorError) as error:
