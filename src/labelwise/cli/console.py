@@ -180,17 +180,11 @@ def show_time_left() -> Iterator[ProgressCallback]:
 
         yield print_tenth
         return
-    from rich import progress as rich_progress
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (
-        rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(),
-        rich_progress.MofNCompleteColumn(),
-        rich_progress.TimeElapsedColumn(),
-        rich_progress.TextColumn("left"),
-        rich_progress.TimeRemainingColumn(),
-    )
-    with rich_progress.Progress(*columns, console=console, speed_estimate_period=600) as shown:
+    columns = (*Progress.get_default_columns()[:2], TextColumn("{task.completed} of {task.total}"))
+    left = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *left, console=console, speed_estimate_period=600) as shown:
         bar = shown.add_task("rounds", total=None)
         yield lambda stage, done, total: shown.update(bar, completed=done, total=total)
 

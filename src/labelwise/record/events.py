@@ -8,9 +8,10 @@ rejected, because guessing could lose labels.
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_args
 
 from labelwise.errors import BadInput, StorageFailed
 from labelwise.files import JsonObject
@@ -193,21 +194,9 @@ Event = (
 )
 
 KINDS: dict[str, type[Event]] = {
-    "started": Started,
-    "changed": Changed,
-    "added": Added,
-    "asked": Asked,
-    "lent": Lent,
-    "returned": Returned,
-    "told": Told,
-    "withdrawn": Withdrawn,
-    "skipped": Skipped,
-    "resolved": Resolved,
-    "training": Training,
-    "trained": Trained,
-    "training_failed": TrainingFailed,
+    re.sub(r"(?<!^)([A-Z])", r"_\1", kind.__name__).lower(): kind for kind in get_args(Event)
 }
-"""Event classes by their kind in the JSON."""
+"""Event classes by their kind in the JSON: the name of the class in lower case."""
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _NAMES = {kind: name for name, kind in KINDS.items()}

@@ -12,6 +12,7 @@ from typing import Any
 
 from labelwise.files import JsonObject
 from labelwise.record.events import (
+    KINDS,
     Added,
     Asked,
     Changed,
@@ -423,17 +424,5 @@ def replay(events: Iterable[Event]) -> Ledger:
 
 
 _APPLY: dict[type, Callable[[Ledger, Any], None]] = {
-    Started: Ledger._apply_started,
-    Changed: Ledger._apply_changed,
-    Added: Ledger._apply_added,
-    Asked: Ledger._apply_asked,
-    Lent: Ledger._apply_lent,
-    Returned: Ledger._apply_returned,
-    Told: Ledger._apply_told,
-    Withdrawn: Ledger._apply_withdrawn,
-    Skipped: Ledger._apply_skipped,
-    Resolved: Ledger._apply_resolved,
-    Training: Ledger._apply_training,
-    Trained: Ledger._apply_trained,
-    TrainingFailed: Ledger._apply_training_failed,
+    kind: getattr(Ledger, f"_apply_{name}") for name, kind in KINDS.items()
 }
