@@ -12,10 +12,12 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from labelwise.campaign.runner import is_training_lost, sign_process
 from labelwise.errors import Conflict, StorageFailed
 from labelwise.record.events import Asked, Trained, Training, TrainingFailed
+from labelwise.web.app import create_app
 from tests.web.conftest import CLASSES, PATIENCE, wait_until
 from tests.web.processes import is_running, talker
 
@@ -179,6 +181,29 @@ def worker_with_labels(project, count=10):
     asked = project.open_record().ledger().batches[0].asked.ids[:count]
     project.open_record().tell({item: str(item % 10) for item in asked}, by="ann")
     return worker, said
+
+
+@pytest.mark.parametrize("classes", [None, CLASSES])
+def test_a_batch_of_one_class_is_followed_by_another_batch(make_rows, classes):
+    from labelwise.web.worker import Worker
+
+    project, said = make_rows(classes=classes), []
+    worker, record = Worker(project.home, lambda **words: said.append(words)), project.open_record()
+    while worker.look():
+        pass
+    record.tell(dict.fromkeys(record.ledger().batches[0].asked.ids, "7"), by="ann")
+    while worker.look():
+        pass
+    ledger = record.ledger()
+    assert len(ledger.batches) == 2 and ledger.failure is None and not ledger.trainings
+    assert not any(words.get("error") for words in said)
+    with TestClient(create_app(project, trains=False), base_url="http://127.0.0.1") as client:
+        note = client.get("/api/state").json()["training"]["note"]
+    assert note.startswith("all training labels so far are '7', and a model needs two classes")
+    asked = ledger.batches[1].asked
+    other = next(item for item in asked.ids if item not in asked.validation)
+    record.tell({**dict.fromkeys(asked.ids, "7"), other: "8"}, by="ann")
+    assert worker.look() and len(record.ledger().trainings) == 1
 
 
 def refuse(monkeypatch, storage, method, *numbers):
