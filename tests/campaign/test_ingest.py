@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import labelwise
 from labelwise.campaign.folder.ingest import lock_campaign
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
@@ -48,7 +49,9 @@ def test_a_file_that_comes_back_is_asked_for_again(digits):
 
 def test_rows_added_to_a_table_are_embedded_like_those_before(tmp_path):
     write_texts(tmp_path / "notes.jsonl", 40)
-    project = Project.start(tmp_path / "notes.jsonl", home=tmp_path / "c", classes=list(TOPICS))
+    project = Project.start(
+        tmp_path / "notes.jsonl", home=tmp_path / "c", encoder="tfidf", classes=list(TOPICS)
+    )
     before = np.array(project.inputs)
     lines = (tmp_path / "notes.jsonl").read_text().splitlines()
     added = [lines[5], json.dumps({"text": "soup with bread"})]  # a row of before, and a new one
@@ -91,12 +94,15 @@ def test_broken_pictures_are_listed_and_left_out_only_if_asked(tmp_path):
     with pytest.raises(BadInput, match=r"1 of 11 items .*bad\.png: not an image in a known"):
         Project.start(source, home=tmp_path / "c")
     assert not [path.name for path in tmp_path.iterdir() if path.name.strip(".").startswith("c")]
-    project = Project.start(source, home=tmp_path / "c", skip_broken=True)
-    assert set(project.ingested.broken) == {"part0/bad.png", "cut.png"}
-    assert len(project.items) == len(project.inputs) == project.ingested.new == 9
-    for item in project.items:
-        number = int(project.items.describe(item)["name"][-8:-4])
-        assert (DIGITS[number].reshape(8, 8) * 15 - project.inputs[item, 0]).max() == 0
+    for encoder in ("none", "auto"):
+        project = Project.start(source, home=tmp_path / encoder, encoder=encoder, skip_broken=True)
+        assert set(project.ingested.broken) == {"part0/bad.png", "cut.png"}
+        assert len(project.items) == len(project.inputs) == project.ingested.new == 9
+        for item in project.items:
+            number = int(project.items.describe(item)["name"][-8:-4])
+            pixels = (DIGITS[number].reshape(1, 8, 8) * 15).astype(np.uint8)
+            wanted = pixels if encoder == "none" else labelwise.encode(pixels)[0]
+            np.testing.assert_allclose(project.inputs[item], wanted, atol=1e-4)
 
 
 def test_a_failed_refresh_changes_nothing(digits):

@@ -117,7 +117,9 @@ def test_a_folder_that_is_away_as_a_whole_closes_nothing(pictures):
 def test_texts_are_kept_by_the_campaign_and_never_missing(tmp_path):
     table = tmp_path / "notes.csv"
     table.write_text("note\na red bird\na grey bird\na wild fish\n")
-    project = Project.start(table, home=tmp_path / "c", text="note", classes=("a", "b"))
+    project = Project.start(
+        table, home=tmp_path / "c", text="note", encoder="tfidf", classes=("a", "b")
+    )
     project.open_record().commit(lambda ledger, now: ([Asked(now, 1, (0, 1, 2))], None))
     table.unlink()
     assert project.close_missing() == []

@@ -5,12 +5,12 @@ import json
 import os
 import sys
 from subprocess import run as run_process
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
+import labelwise
 from labelwise.campaign import defaults
 from labelwise.campaign import project as module
 from labelwise.campaign.folder import description
@@ -41,12 +41,14 @@ def test_a_folder_of_pictures_becomes_a_campaign(digits, tmp_path):
     assert (digits.name, digits.kind, digits.classes) == ("digits", "images", tuple(NAMES))
     paths = [digits.items.describe(item)["name"] for item in digits.items]
     assert paths == sorted(paths) and len(paths) == 60
-    wanted = [(DIGITS[int(path[-8:-4])] * 15).reshape(1, 8, 8) for path in paths]
-    np.testing.assert_array_equal(digits.inputs, wanted)
+    np.testing.assert_allclose(digits.inputs, labelwise.encode(digits.source), atol=1e-4)
     assert digits.ingested.new == 60 and digits.ingested.notes[0] == "60 pictures in 3 folders"
     settings = digits.open_record().settings
     assert (settings.strategy, settings.batch, settings.validation) == ("badge", 10, 0.2)
     assert not list(tmp_path.glob(".c.*"))
+    pixels = Project.start(digits.source, home=tmp_path / "pixels", encoder="none")
+    wanted = [(DIGITS[int(path[-8:-4])] * 15).reshape(1, 8, 8) for path in paths]
+    np.testing.assert_array_equal(pixels.inputs, wanted)
 
 
 def test_digits_are_labelled_trained_on_and_gone_on_with_after_a_restart(tmp_path):
@@ -75,7 +77,12 @@ def test_digits_are_labelled_trained_on_and_gone_on_with_after_a_restart(tmp_pat
 def test_texts_are_told_apart_after_one_batch(tmp_path):
     names = write_texts(tmp_path / "notes.jsonl")
     project = Project.start(
-        tmp_path / "notes.jsonl", home=tmp_path / "c", text="text", classes=list(TOPICS), batch=30
+        tmp_path / "notes.jsonl",
+        home=tmp_path / "c",
+        text="text",
+        encoder="tfidf",
+        classes=list(TOPICS),
+        batch=30,
     )
     assert project.kind == "texts" and "soil" in " ".join(map(project.items.text, project.items))
     campaign = project.campaign(device="cpu")
@@ -141,25 +148,6 @@ def test_every_strategy_that_start_accepts_can_be_asked(regression, tmp_path):
             campaign.train()
     assert len(accepted) >= (9 if regression else 20)
     assert [batch.asked.strategy for batch in campaign.ledger().batches[1:]] == accepted
-
-
-def test_texts_may_be_embedded_by_sentence_transformers(tmp_path, monkeypatch):
-    def encode(texts, **options):
-        return [[float(len(text)), float(text.count("e"))] for text in texts]
-
-    model = SimpleNamespace(encode=encode, state_dict=dict)
-    stand_in = SimpleNamespace(SentenceTransformer=lambda name, device: model)
-    monkeypatch.setitem(sys.modules, "sentence_transformers", stand_in)
-    path = tmp_path / "t.csv"
-    path.write_text("text\nseven\nfive\nthree\n")
-    project = Project.start(path, home=tmp_path / "c", embedding="mini")
-    known = np.array(encode(["seven", "five", "three"]))
-    wanted = (known - known.mean(axis=0)) / known.std(axis=0)
-    np.testing.assert_allclose(project.inputs, wanted, atol=1e-5)
-    path.write_text("text\nseven\nfive\nthree\nseventeen\n")
-    project.refresh()
-    new = (np.array([9, 4]) - known.mean(axis=0)) / known.std(axis=0)
-    np.testing.assert_allclose(project.inputs, [*wanted, new], atol=1e-5)
 
 
 def test_features_are_read_from_an_array_or_given_for_pictures(tmp_path, digits):
@@ -281,7 +269,12 @@ def test_a_record_elsewhere_is_found_from_any_folder(digits, tmp_path, monkeypat
         ({"overlaps": 2}, "no setting 'overlaps'"),
         ({"storage": "memory://"}, "a persistent storage"),
         ({"module": "no_such:thing"}, "no_such cannot be imported"),
-        ({"side": 1}, "a side of 4 or more"),
+        ({"side": 1, "encoder": "none"}, "a side of 4 or more"),
+        ({"encoder": "resnet"}, "there is no encoder 'resnet'"),
+        ({"encoder": "tfidf"}, "tfidf encodes texts, and these items are images"),
+        ({"encoder": ["auto", "none"]}, "none means no encoder; got auto, none"),
+        ({"encoder": ["auto", "auto"]}, "every encoder is given once"),
+        ({"encoder": "auto", "storage": "labels.db"}, "a storage is given as a URL"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_made(asked, message, digits, tmp_path):

@@ -55,5 +55,7 @@ def texts(tmp_path, monkeypatch):
     rows = [HOSTILE, *(f"text number {row} of them" for row in range(1, 12))]
     with open("notes.jsonl", "w") as file:
         file.writelines(json.dumps({"text": row}) + "\n" for row in rows)
-    Project.start(Path("notes.jsonl"), text="text", classes=CLASSES, batch=12, overlap=2)
+    Project.start(
+        Path("notes.jsonl"), text="text", encoder="tfidf", classes=CLASSES, batch=12, overlap=2
+    )
     return tmp_path

@@ -112,7 +112,14 @@ def test_a_file_that_cannot_be_written_is_refused(arguments, message, folder, ca
 def formulas(capsys):
     """A campaign of texts of which three look like formulas; all are labelled."""
     write("notes.csv", [{"note": text} for text in ("=1+1", "@ann", "-- no", "owl", "wren", "tit")])
-    Project.start(Path("notes.csv"), text=["note"], classes=("low", "high"), batch=6, validation=0)
+    Project.start(
+        Path("notes.csv"),
+        text=["note"],
+        encoder="tfidf",
+        classes=("low", "high"),
+        batch=6,
+        validation=0,
+    )
     return ask(capsys)
 
 

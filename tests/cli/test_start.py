@@ -38,7 +38,7 @@ def test_a_new_user_is_told_what_was_found_and_what_to_type(here, capsys):
     assert said.splitlines() == [
         "photos: 12 pictures in 2 folders",
         "  left out, not images: 1 .txt",
-        "  the model sees them as 8 x 8, grey",
+        "  encoded by efficientnet_lite0: 1,280 features each",
         "Campaign photos is in photos.labelwise: 12 items.",
         "  classes: even, odd",
         "  5 items per batch, chosen by badge, 20% of them drawn at random for evaluation",

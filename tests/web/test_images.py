@@ -72,7 +72,9 @@ def test_a_link_that_takes_the_place_of_a_picture_at_the_last_moment_is_not_foll
 def test_texts_and_numbers_have_no_picture_but_are_shown(tmp_path):
     table = tmp_path / "plants.csv"
     table.write_text("text\n" + "\n".join(f"<b>plant</b> number {n} & co" for n in range(30)))
-    made = Project.start(table, home=tmp_path / "c", classes=["a", "b"], text="text", batch=5)
+    made = Project.start(
+        table, home=tmp_path / "c", classes=["a", "b"], text="text", encoder="tfidf", batch=5
+    )
     ask(made, range(5))
     with TestClient(create_app(made, trains=False), base_url="http://127.0.0.1") as client:
         code = client.get("/api/session").json()["csrf"]

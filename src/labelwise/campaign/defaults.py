@@ -27,6 +27,7 @@ def make_settings(
     classes: Sequence[Label] | None,
     *,
     network: bool = False,
+    several: bool = False,
     **settings: Any,
 ) -> Settings:
     """The settings of a new campaign, checked.
@@ -35,6 +36,7 @@ def make_settings(
         strategy: one of `labelwise.rounds.default_strategies` if None.
         classes: their names, or None.
         network: whether the model is a torch network instead of a default model.
+        several: whether the items have several representations, each with its own model.
         **settings: see `Settings`; ``validation`` defaults to `HOLDOUT_SHARE`, and ``weights`` to
             False (docs/decisions/defaults-from-results.md).
 
@@ -46,18 +48,19 @@ def make_settings(
     settings["strategy"] = strategy or DEFAULT[bool(settings.get("regression"))]
     settings["classes"] = None if classes is None else tuple(classes)
     chosen = Settings.from_dict(settings)
-    check_strategy(chosen, network=network)
+    check_strategy(chosen, network=network, several=several)
     return chosen
 
 
-def check_strategy(settings: Settings, *, network: bool = False) -> None:
+def check_strategy(settings: Settings, *, network: bool = False, several: bool = False) -> None:
     """Reject a strategy that the campaign's model cannot serve, before hours of labelling."""
     offered = _OFFERED[settings.regression] | (_GRADIENTS if network else set())
     strategy = get(settings.strategy)
     sets = [strategy.needs, *strategy.or_needs]
     served = next((names for names in sets if set(names) <= offered), None)
-    if served is not None and served != ("outputs",):  # outputs need several models
-        _check_example(strategy.with_options(**settings.options), served, settings.batch)
+    if served is not None and (several or served != ("outputs",)):  # outputs: several models
+        chosen = strategy.with_options(**settings.options)
+        _check_example(chosen, served, settings.batch, 2 if several else 1)
         return
     wanted = ", or ".join(" and ".join(names) for names in sets)
     task = "a regression" if settings.regression else "a campaign's model"
@@ -80,8 +83,8 @@ _SHAPES: dict[str, tuple[int, ...]] = {
 """Typical shapes of one row."""
 
 
-def _check_example(strategy: Strategy, names: Sequence[str], budget: int) -> None:
+def _check_example(strategy: Strategy, names: Sequence[str], budget: int, models: int) -> None:
     """Reject a strategy that a typical batch of a campaign would fail."""
-    shapes = {name: (_SHAPES.get(name, ()),) for name in names}
+    shapes = {name: (_SHAPES.get(name, ()),) * models for name in names}
     if strategy.check is not None:
         strategy.check(Job(100 * budget, budget, shapes, strategy.options, labelled=10))

@@ -5,8 +5,8 @@ file                contents
 ==================  ===============================================================================
 campaign.json       name, kind, source, storage and embedding; no password
 items.jsonl         the items by id; see `labelwise.campaign.folder.items`
-inputs.npy          inputs of the network: images as bytes, or rows of numbers
-embedding.npz       embedding of texts or numbers; not for images
+inputs.npy          inputs of the model: features of the encoders, numbers, or images as bytes
+embedding.npz       TF-IDF of texts, or mean and deviation of numbers
 record.db           the record, unless the campaign has another storage
 models/             a folder per training
 ==================  ===============================================================================
@@ -38,7 +38,6 @@ from labelwise.campaign.folder.description import (
     INPUTS,
     RECORD,
     STORAGE_VARIABLE,
-    TFIDF,
     CampaignDescription,
     choose_storage_url,
     find_source_form,
@@ -46,12 +45,15 @@ from labelwise.campaign.folder.description import (
     remove_password,
     resolve_path,
 )
-from labelwise.campaign.folder.ingest import IngestResult, ingest_items
+from labelwise.campaign.folder.encoders import relocate_spec
+from labelwise.campaign.folder.ingest import WORK, IngestResult, ingest_items
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import close_items, find_missing, update_missing
 from labelwise.campaign.settings import Settings
+from labelwise.encoders.registry import AUTO, NONE
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import Learner
+from labelwise.learners.columns import make_column_committee
 from labelwise.learners.defaults import default_learner, load_builder
 from labelwise.media.folders import find_images
 from labelwise.media.images import SIDE
@@ -106,8 +108,8 @@ class Project:
         strategy: str | None = None,
         batch: int = 50,
         storage: str | None = None,
-        features: str | Path | None = None,
-        embedding: str = TFIDF,
+        encoder: str | Sequence[str] = AUTO,
+        features: str | Path | Sequence[str | Path] | None = None,
         module: str | None = None,
         side: int = SIDE,
         skip_broken: bool = False,
@@ -128,9 +130,11 @@ class Project:
             strategy: selection strategy; see `labelwise.campaign.defaults` if None.
             batch: number of items per batch.
             storage: a URL; a file in the campaign's folder if None. A password is not stored.
-            features: a .npy or .npz file with a row per item, used as the network's input instead
-                of images or texts; images are in the alphabetical order of their paths.
-            embedding: of texts: ``"tfidf"``, or a model of sentence-transformers.
+            encoder: of images and texts, or several for several representations of the same
+                items: see `labelwise.encoders.registry`. ``"none"`` trains a network on the pixels
+                of images; so does ``"auto"`` with a ``module``.
+            features: a .npy or .npz file with a row per item, used instead of images or texts, or
+                several; images are in the alphabetical order of their paths.
             module: ``package.module:function`` that returns a torch module for the shape of an
                 item and the number of outputs.
             side: the largest side of scaled images.
@@ -140,8 +144,10 @@ class Project:
         """
         path, url = Path(source), choose_storage_url(storage)
         form = find_source_form(path)
-        network = module is not None
-        chosen = make_settings(strategy, classes, network=network, batch=batch, **settings)
+        files = _list_values(features)
+        encoders = _choose_encoders(_list_values(encoder), form, files, module)
+        kinds = {"network": module is not None, "several": max(len(files), len(encoders)) > 1}
+        chosen = make_settings(strategy, classes, batch=batch, **kinds, **settings)
         name = name or _name_source(path)
         check_name(name)
         place = Path(home) if home is not None else default_folder(path, name)
@@ -157,29 +163,35 @@ class Project:
             source=make_relative(place, path),
             text=(text,) if isinstance(text, str) else tuple(text or ()),
             columns=tuple(columns),
-            features=None if features is None else make_relative(place, Path(features)),
-            embedding=embedding,
+            features=tuple(make_relative(place, Path(file)) for file in files),
             module=module,
             storage=None if url is None else remove_password(url),
         )
         place.parent.mkdir(parents=True, exist_ok=True)
+        if url is not None:
+            _check_storage(url, name)  # before hours of encoding
         made = place.parent / f".{place.name}.{uuid4().hex[:8]}"
+        work = place.parent / f".{place.name}{WORK}"
         made.mkdir()
         try:
             project = cls(made, description)
             project._url = url
+            builder = None if module is None else project._load_builder(module)
             project.description, ingested = ingest_items(
                 made,
                 description,
                 without=without,
                 side=side,
+                encoders=[relocate_spec(place, spec) for spec in encoders],
+                work=work,
                 skip_broken=skip_broken,
                 progress=progress,
             )
-            if module is not None:
-                project._load_builder(module)(project.inputs.shape[1:], 2)  # fail early
+            if builder is not None:
+                builder(project.inputs.shape[1:], 2)  # fail early
             project._write_start(chosen)
             made.rename(place)
+            shutil.rmtree(work, ignore_errors=True)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
@@ -241,7 +253,10 @@ class Project:
 
     @property
     def inputs(self) -> NDArray[Any]:
-        """The inputs of the network, ``(n, ...)``; a mapped file."""
+        """The inputs of the model, ``(n, ...)``; a mapped file.
+
+        Several representations are side by side; ``description.widths`` has their columns.
+        """
         inputs: NDArray[Any] = np.load(self.home / INPUTS, mmap_mode="r", allow_pickle=False)
         return inputs[: len(self.items)]
 
@@ -275,15 +290,19 @@ class Project:
         settings, inputs, module = self.open_record().settings, self.inputs, self.description.module
 
         def make_learner() -> Learner:
-            return default_learner(
-                self.kind,
-                inputs,
-                None if settings.classes is None else len(settings.classes),
-                regression=settings.regression,
-                module=None if module is None else self._load_builder(module),
-                device=device,
-                progress=progress,
-            )
+            def make(rows: Any) -> Learner:
+                return default_learner(
+                    self.kind,
+                    rows,
+                    None if settings.classes is None else len(settings.classes),
+                    regression=settings.regression,
+                    module=None if module is None else self._load_builder(module),
+                    device=device,
+                    progress=progress,
+                )
+
+            widths = self.description.widths
+            return make(inputs) if len(widths) < 2 else make_column_committee(make, inputs, widths)
 
         learner = DeferredLearner(make_learner)
         items: Any = inputs
@@ -354,14 +373,52 @@ class Project:
         """Write the first event; the folder still has a temporary name."""
         record = open_storage(self._url or f"sqlite:///{(self.home / RECORD).absolute()}")
         try:
-            if record.length(self.name):
-                raise BadInput(
-                    f"the storage already has a campaign called {self.name!r}; give this one "
-                    "another name (--name)"
-                )
+            _reject_known_name(record, self.name)
             CampaignRecord(self.name, record).start(len(self.items), **settings.to_dict())
         finally:
             record.close()
+
+
+def _check_storage(url: str, name: str) -> None:
+    """Reject a storage that cannot be opened or has a campaign of this name."""
+    try:
+        record = open_storage(url, create=False)
+    except UnknownName:  # it does not exist yet
+        return
+    try:
+        _reject_known_name(record, name)
+    finally:
+        record.close()
+
+
+def _reject_known_name(record: Storage, name: str) -> None:
+    if record.length(name):
+        raise BadInput(
+            f"the storage already has a campaign called {name!r}; give this one another name "
+            "(--name)"
+        )
+
+
+def _list_values(given: Any) -> list[Any]:
+    """None, one value or several as a list."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, str | Path) else list(given)
+
+
+def _choose_encoders(
+    specs: Sequence[str], form: str, features: Sequence[Any], module: str | None
+) -> list[str]:
+    """The encoders to use for images and texts; empty for none."""
+    named = [spec for spec in specs if spec != AUTO]
+    if named and named != [NONE] and (features or form == "array"):
+        raise BadInput(f"give features or encoders, not both; got --encoder {named[0]}")
+    if NONE in specs and len(specs) > 1:
+        raise BadInput(f"none means no encoder; got {', '.join(specs)}")
+    if len(set(specs)) < len(specs):
+        raise BadInput(f"every encoder is given once; got {', '.join(specs)}")
+    whole_network = module is not None and form == "folder" and not named
+    return [] if NONE in specs or whole_network else list(specs)
 
 
 def default_folder(source: Path, name: str | None = None) -> Path:

@@ -145,10 +145,18 @@ def show_progress(*, plain: bool = False) -> Iterator[ProgressCallback | None]:
     if not console.is_terminal:
         yield _print_stage if plain else None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console) as shown:
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *times, console=console) as shown:
         stages: dict[str, Any] = {}
 
         def update(stage: str, done: int, total: int) -> None:

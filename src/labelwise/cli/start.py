@@ -30,6 +30,8 @@ _START = """Create a campaign to label a folder of images, a table, or a file of
 
   labelwise start f.npy --strategy lewis --budget-labels 500
 
+  labelwise start photos --encoder auto --encoder onnx:mine.onnx --strategy lewis
+
 Creates the folder NAME.labelwise for the campaign; your own files are only read. Images may be in \
 subfolders. Then [bold]labelwise label[/bold] opens the page.
 """
@@ -83,17 +85,24 @@ def start_campaign(
     budget_hours: Annotated[float | None, Option(help="Maximum hours of labelling.")] = None,
     price: Annotated[float | None, Option(help="Price per label.")] = None,
     hourly: Annotated[float | None, Option(help="Price per hour of labelling.")] = None,
-    features: Annotated[
-        Path | None, Option(help="Features for the model, one row per item.")
+    encoder: Annotated[
+        list[str] | None,
+        Option(
+            help="Pretrained encoder of images and texts (default: auto; see labelwise encoders). "
+            "Repeat it for several representations.",
+            metavar="SPEC",
+        ),
     ] = None,
-    embedding: Annotated[
-        str, Option(help="Embedding of texts: tfidf, or a sentence-transformers model.")
-    ] = "tfidf",
+    features: Annotated[
+        list[Path] | None,
+        Option(help="Features for the model, one row per item. Repeat it for several files."),
+    ] = None,
+    embedding: Annotated[str | None, Option(hidden=True)] = None,
     module: Annotated[
         str | None,
         Option(help="Function (shape, outputs) -> torch module.", metavar="package.m:f"),
     ] = None,
-    side: Annotated[int, Option(help="Size of the images after scaling.")] = 32,
+    side: Annotated[int, Option(help="Size of the images without an encoder.")] = 32,
     seed: Annotated[int, Option(help="Random seed.")] = 0,
     out: Annotated[
         Path | None, Option("--out", "-o", help="Campaign folder (default: NAME.labelwise).")
@@ -124,7 +133,9 @@ def start_campaign(
         if refresh:
             _refresh_items(project, source, skip_broken)
         return
-    settings = {
+    if embedding is not None:  # the option of version 0.1
+        encoder = [embedding if embedding == "tfidf" else f"st:{embedding}"]
+    settings: dict[str, Any] = {
         "regression": regression,
         "overlap": overlap,
         "validation": validation,
@@ -147,8 +158,8 @@ def start_campaign(
             strategy=strategy,
             batch=batch,
             storage=storage,
+            encoder=encoder or "auto",
             features=features,
-            embedding=embedding,
             module=module,
             side=side,
             skip_broken=skip_broken,
@@ -160,9 +171,12 @@ def start_campaign(
 
 @contextmanager
 def _list_broken_items() -> Iterator[None]:
-    """Print each item that cannot be read before the error."""
+    """Print each item that cannot be read before the error, and what an interruption leaves."""
     try:
         yield
+    except KeyboardInterrupt:
+        print("items encoded so far are kept: the same command goes on with them", file=sys.stderr)
+        raise
     except LabelwiseError as error:
         _print_limited(getattr(error, "__notes__", []))
         raise

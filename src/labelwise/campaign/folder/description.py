@@ -14,13 +14,26 @@ from labelwise.errors import BadInput
 from labelwise.files import write_text
 from labelwise.media.tables import ARRAYS, TABLES
 
-FORMAT = 1
+FORMAT = 2
 DESCRIPTION, INPUTS, EMBEDDING, RECORD = "campaign.json", "inputs.npy", "embedding.npz", "record.db"
 
 STORAGE_VARIABLE = "LABELWISE_STORAGE"
 """Environment variable with a storage URL that replaces the campaign's own."""
 
 TFIDF = "tfidf"
+
+
+@dataclass(frozen=True)
+class UsedEncoder:
+    """An encoder of a campaign.
+
+    Attributes:
+        spec: what opens it, such as ``"efficientnet_lite0"``; paths as from `make_relative`.
+        checksum: of the encoder when the campaign was started.
+    """
+
+    spec: str
+    checksum: str
 
 
 @dataclass(frozen=True)
@@ -34,8 +47,13 @@ class CampaignDescription:
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
         text: columns of texts.
         columns: columns of numbers.
-        features: path of a file with features for the items, or None.
-        embedding: of texts: ``"tfidf"``, or a model of sentence-transformers.
+        features: paths of files with features for the items.
+        encoders: that the inputs were made by; none for numbers, for given features and for
+            images that a network sees as pixels.
+        widths: number of columns of each representation in ``inputs.npy``, one per encoder or file
+            of features; empty for a single representation of another origin.
+        embedding: of texts, in campaigns without encoders (format 1): ``"tfidf"``, or a model of
+            sentence-transformers.
         module: ``package.module:function`` that builds the network, or None for the default.
         shape: of one image as the network sees it.
         storage: URL without a password; None for the file in the folder.
@@ -47,11 +65,23 @@ class CampaignDescription:
     kind: str = ""
     text: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    features: str | None = None
+    features: tuple[str, ...] = ()
+    encoders: tuple[UsedEncoder, ...] = ()
+    widths: tuple[int, ...] = ()
     embedding: str = TFIDF
     module: str | None = None
     shape: tuple[int, ...] = ()
     storage: str | None = None
+
+    @property
+    def encoder(self) -> str | None:
+        """The specification of the first encoder; None if there is none."""
+        return self.encoders[0].spec if self.encoders else None
+
+    @property
+    def encoder_checksum(self) -> str | None:
+        """The checksum of the first encoder; None if there is none."""
+        return self.encoders[0].checksum if self.encoders else None
 
     def write(self, home: Path) -> None:
         """Write the file atomically. ASCII also holds file names that are not valid text."""
@@ -64,13 +94,19 @@ class CampaignDescription:
         try:
             content: dict[str, Any] = json.loads((home / DESCRIPTION).read_text())
             number = int(content.pop("format"))
-            content |= {name: tuple(content[name]) for name in ("text", "columns", "shape")}
+            if number == 1:  # at most one file of features
+                content["features"] = [] if content["features"] is None else [content["features"]]
             if number <= FORMAT:
-                return cls(**content)
+                encoders = [UsedEncoder(**entry) for entry in content.get("encoders", ())]
+                lists = {name: tuple(content.get(name, ())) for name in _LISTS}
+                return cls(**content | lists | {"encoders": tuple(encoders)})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             path = home / DESCRIPTION
             raise BadInput(f"{path} does not describe a campaign ({error})") from error
         raise BadInput(f"{home} was made by a newer labelwise (format {number}); update labelwise")
+
+
+_LISTS = ("text", "columns", "shape", "features", "widths")
 
 
 def find_source_form(path: Path) -> str:

@@ -3,8 +3,9 @@
 New items are embedded like the existing ones and come after them.
 """
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from labelwise.campaign.folder.description import (
     INPUTS,
     TFIDF,
     CampaignDescription,
+    UsedEncoder,
     resolve_path,
 )
+from labelwise.campaign.folder.encoders import open_encoders, open_new_encoder
 from labelwise.campaign.folder.items import (
     MANIFEST,
     CampaignItems,
@@ -26,7 +29,10 @@ from labelwise.campaign.folder.items import (
     write_items,
 )
 from labelwise.campaign.folder.new_items import NewItems, find_new_images, find_new_rows
+from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.encoding import encode
+from labelwise.encoders.partial_features import PartialFeatures
+from labelwise.encoders.registry import AUTO, TEXT_HINT
 from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput
 from labelwise.files import lock_file, write_atomically
@@ -34,6 +40,9 @@ from labelwise.learners.embedding import Standardizer
 from labelwise.media.images import SIDE, find_image_format, read_images
 from labelwise.media.tables import find_input_array, load_arrays
 from labelwise.pool.blocks import Progress
+
+WORK = ".encoding"
+"""Folder in a campaign's folder for features while they are computed."""
 
 _BLOCK_BYTES = 1 << 26
 _IMAGES_AT_ONCE = 512
@@ -64,6 +73,8 @@ def ingest_items(
     *,
     without: Sequence[str] = (),
     side: int = SIDE,
+    encoders: Sequence[str] = (),
+    work: Path | None = None,
     skip_broken: bool = False,
     progress: Progress | None = None,
 ) -> tuple[CampaignDescription, IngestResult]:
@@ -77,6 +88,9 @@ def ingest_items(
         description: of the campaign.
         without: columns of a table that are not used.
         side: the largest side of scaled images, at the start.
+        encoders: specifications for images and texts, at the start.
+        work: folder for features while they are computed, which the caller removes; one in the
+            campaign's folder if None. After an interruption the next ingest goes on with it.
         skip_broken: leave out unusable items instead of raising an error.
         progress: called as ``progress(stage, done, total)``.
 
@@ -84,8 +98,10 @@ def ingest_items(
         The new description, and the result.
     """
     with lock_campaign(home):
-        ingestion = _Ingestion(home, description, skip_broken, progress)
-        return ingestion.run(without, side)
+        ingestion = _Ingestion(home, description, work or home / WORK, skip_broken, progress)
+        found = ingestion.run(without, side, encoders)
+        shutil.rmtree(home / WORK, ignore_errors=True)
+        return found
 
 
 @contextmanager
@@ -109,25 +125,33 @@ class _Ingestion:
         self,
         home: Path,
         description: CampaignDescription,
+        work: Path,
         skip_broken: bool,
         progress: Progress | None,
     ) -> None:
-        self.home, self.description = home, description
+        self.home, self.description, self.work = home, description, work
         self.source = resolve_path(home, description.source)
         self.skip_broken, self._progress = skip_broken, progress
         exists = (home / INPUTS).exists()
         self._items = CampaignItems(home, description.kind, self.source) if exists else None
         self.before = 0 if self._items is None else len(self._items)
 
-    def run(self, without: Sequence[str], side: int) -> tuple[CampaignDescription, IngestResult]:
+    def run(
+        self, without: Sequence[str], side: int, encoders: Sequence[str]
+    ) -> tuple[CampaignDescription, IngestResult]:
         """Find new items, add their inputs, then list them."""
         found = self._find_new_items(without)
         broken, entries = dict(found.broken), found.entries
         self._reject_broken(broken, len(found.values) + len(broken))
         notes, new = list(found.notes), len(found.values)
-        if new and found.kind == "images" and self.description.features is None:
-            bad = self._add_images(found, side)
-            broken |= {path: bad[path] for path in found.values if path in bad}
+        if new and self._uses_encoders(encoders):
+            bad = self._add_encoded(found, encoders, notes)
+            entries = [entry for place, entry in enumerate(entries or ()) if place not in bad]
+            broken |= {str(found.values[place]): reason for place, reason in bad.items()}
+            new = len(entries)
+        elif new and found.kind == "images" and not self.description.features:
+            unread = self._add_images(found, side)
+            broken |= {path: unread[path] for path in found.values if path in unread}
             entries = [entry for entry in entries or () if entry["path"] not in broken]
             new, shape = len(entries), self.description.shape
             size = " x ".join(map(str, shape[1:]))
@@ -140,6 +164,13 @@ class _Ingestion:
             write_items(self.home / MANIFEST, entries, after=self.before)
         self.description.write(self.home)
         return self.description, IngestResult(new, tuple(found.missing), (), broken, tuple(notes))
+
+    def _uses_encoders(self, encoders: Sequence[str]) -> bool:
+        """Whether the items are encoded: by the encoders given at the start, or as before."""
+        if self.before or self.description.encoders:
+            return bool(self.description.encoders)
+        encodable = self.description.kind in ("images", "texts") and not self.description.features
+        return bool(encoders) and encodable
 
     def _find_new_items(self, without: Sequence[str]) -> NewItems:
         """Find the new items of the source; at the start this decides their kind."""
@@ -155,25 +186,36 @@ class _Ingestion:
             description = replace(description, text=chosen.text, columns=chosen.numeric)
         else:
             rows = _read_features(source)
-            self._check_known_rows(source, rows)
+            if not description.features:
+                self._check_known_rows(source, rows)
             notes = [f"{len(rows) - before:,} rows of {rows.shape[1]:,} features"]
             found = NewItems("numbers", None, rows[before:], (), {}, notes)
         self.description = replace(description, kind=found.kind)
         return found
 
     def _choose_values(self, found: NewItems) -> Any:
-        """The values to embed: those of the items, or of a file of features."""
-        if self.description.features is None:
+        """The values to embed: those of the items, or of files of features."""
+        if not self.description.features:
             return found.values
-        path, before = resolve_path(self.home, self.description.features), self.before
-        rows, wanted = _read_features(path), before + len(found.values)
-        if len(rows) != wanted:
+        before, files, parts = self.before, self.description.features, []
+        for path in (resolve_path(self.home, file) for file in files):
+            rows, wanted = _read_features(path), before + len(found.values)
+            if len(rows) != wanted:
+                raise BadInput(
+                    f"{path} has {len(rows):,} rows for {wanted:,} items; give one row per item, "
+                    f"in the order of {MANIFEST}: new items come last"
+                )
+            parts.append(rows)
+        widths = tuple(rows.shape[1] for rows in parts)
+        if before and len(files) > 1 and widths != self.description.widths:
             raise BadInput(
-                f"{path} has {len(rows):,} rows for {wanted:,} items; give one row per item, in "
-                f"the order of {MANIFEST}: new items come last"
+                f"{', '.join(files)} have {widths} columns but had {self.description.widths}; "
+                "restore them, or start another campaign"
             )
-        self._check_known_rows(path, rows)
-        return rows[before:]
+        self.description = replace(self.description, widths=widths if len(files) > 1 else ())
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        self._check_known_rows(resolve_path(self.home, files[0]), whole)
+        return whole[before:]
 
     def _check_known_rows(self, path: Path, rows: NDArray[Any]) -> None:
         """Reject a file of features whose first rows differ from the known items."""
@@ -192,6 +234,64 @@ class _Ingestion:
                     f"{path}: rows {part.start} to {part.stop - 1} differ from the start of the "
                     "campaign; rows may only be added at the end: start another campaign"
                 )
+
+    def _add_encoded(
+        self, found: NewItems, specs: Sequence[str], notes: list[str]
+    ) -> dict[int, str]:
+        """Encode new images or texts; return why some cannot be used, by position."""
+        images = found.kind == "images"
+        items: list[Any] = [self.source / path for path in found.values] if images else found.values
+        broken: dict[int, str] = {}
+        if images:  # damaged files are reported before hours of encoding
+            form = find_image_format(items, progress=self._progress)
+            broken = {n: form.broken[item] for n, item in enumerate(items) if item in form.broken}
+            self._reject_broken(self._name_broken(found, broken), len(items))
+        encoders = self._open_encoders(specs, [] if images else items)
+        with ExitStack() as stack:
+            stores = [
+                stack.enter_context(PartialFeatures(self.work / str(number), encoder))
+                for number, encoder in enumerate(encoders)
+            ]
+            for encoder, store in zip(encoders, stores, strict=True):
+                stage = "encoding" if len(stores) == 1 else f"encoding by {encoder.name}"
+                good = [n for n in range(len(items)) if n not in broken]
+                some = [items[n] for n in good]
+                bad = store.encode(some, stage=stage, progress=self._progress)
+                broken |= {good[place]: reason for place, reason in bad.items()}
+            self._reject_broken(self._name_broken(found, broken), len(items))
+            good = [n for n in range(len(items)) if n not in broken]
+            width = sum(encoder.dimension for encoder in encoders)
+            with _extend_rows(self.home / INPUTS, (width,), np.float32, self.before) as append:
+                for part in _split_rows(np.empty((len(good), width)), len(good)):
+                    some = [items[n] for n in good[part]]
+                    append(np.concatenate([store.read(some) for store in stores], axis=1))
+        if not self.before:
+            self._describe_encoders(specs, encoders, notes)
+        return broken
+
+    def _open_encoders(self, specs: Sequence[str], texts: Sequence[str]) -> list[Encoder]:
+        """The encoders of the campaign, or at the start the given ones."""
+        if self.before:
+            return open_encoders(self.home, self.description)
+        return [open_new_encoder(self.home, spec, self.description.kind, texts) for spec in specs]
+
+    def _describe_encoders(
+        self, specs: Sequence[str], encoders: Sequence[Encoder], notes: list[str]
+    ) -> None:
+        """Remember the encoders of a new campaign."""
+        used = []
+        for spec, encoder in zip(specs, encoders, strict=True):
+            own = encoder.name if spec == AUTO else spec
+            if isinstance(encoder, TfidfEncoder):
+                encoder.save(self.home / EMBEDDING)
+                notes += [TEXT_HINT] if spec == AUTO else []
+            used.append(UsedEncoder(own, encoder.checksum))
+            notes.append(f"encoded by {own}: {encoder.dimension:,} features each")
+        widths = tuple(encoder.dimension for encoder in encoders)
+        self.description = replace(self.description, encoders=tuple(used), widths=widths)
+
+    def _name_broken(self, found: NewItems, broken: Mapping[int, str]) -> dict[str, str]:
+        return {str(found.values[place]): reason for place, reason in sorted(broken.items())}
 
     def _add_images(self, found: NewItems, side: int) -> dict[str, str]:
         """Add new images to the inputs; return the broken ones and the reason."""
@@ -219,7 +319,7 @@ class _Ingestion:
     def _add_rows(self, values: Any) -> None:
         """Add new texts or numbers to the inputs, embedded like the existing ones."""
         path, rows = self.home / EMBEDDING, values
-        texts = self.description.kind == "texts" and self.description.features is None
+        texts = self.description.kind == "texts" and not self.description.features
         if texts and self.description.embedding != TFIDF:
             rows = encode(values, f"st:{self.description.embedding}", progress=self._progress)
             texts = False

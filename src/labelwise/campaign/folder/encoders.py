@@ -1,0 +1,97 @@
+"""The encoders of a campaign: opened by their specifications, and verified by their checksums."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelwise.campaign.folder.description import (
+    EMBEDDING,
+    CampaignDescription,
+    make_relative,
+    resolve_path,
+)
+from labelwise.encoders.encoder import Encoder, Features
+from labelwise.encoders.encoding import encode
+from labelwise.encoders.registry import open_encoder
+from labelwise.encoders.tfidf import TfidfEncoder
+from labelwise.errors import BadInput, MissingDependency
+
+_LOCAL = ("onnx", "hf", "st")
+"""Prefixes that may be followed by a path."""
+
+
+def open_new_encoder(
+    home: Path, spec: str, kind: Any, corpus: Sequence[str] | None, device: str = "auto"
+) -> Encoder:
+    """Open an encoder of a new campaign; ``tfidf`` is fitted to the corpus."""
+    try:
+        return open_encoder(
+            resolve_spec(home, spec),
+            kind,
+            device=device,
+            corpus=corpus,
+            places=[home.absolute().parent],
+        )
+    except MissingDependency as error:
+        if kind != "images":
+            raise
+        message = f"{error}, or train a network on the pixels: --encoder none"
+        raise MissingDependency(message) from error
+
+
+def open_encoders(
+    home: Path, description: CampaignDescription, device: str = "auto"
+) -> list[Encoder]:
+    """Open the encoders of a campaign.
+
+    Raises:
+        BadInput: an encoder is not the one that the campaign was started with.
+    """
+    found: list[Encoder] = []
+    for used in description.encoders:
+        encoder: Encoder
+        if used.spec == TfidfEncoder.name:
+            encoder = TfidfEncoder.load(home / EMBEDDING)
+        else:
+            encoder = open_new_encoder(home, used.spec, description.kind, None, device)
+        if encoder.checksum != used.checksum:
+            raise BadInput(
+                f"the encoder {used.spec} has changed since the campaign was started (checksum "
+                f"{encoder.checksum[:12]} instead of {used.checksum[:12]}); restore it, or start "
+                "another campaign"
+            )
+        found.append(encoder)
+    return found
+
+
+def encode_new_items(
+    home: Path, description: CampaignDescription, items: Sequence[Any], device: str = "auto"
+) -> Features:
+    """Encode items that are not in the campaign, ``(n, sum of widths)``.
+
+    Args:
+        home: the campaign's folder.
+        description: of the campaign, which has encoders.
+        items: paths of images, or texts.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    """
+    encoders = open_encoders(home, description, device)
+    return np.concatenate([encode(items, encoder) for encoder in encoders], axis=1)
+
+
+def relocate_spec(home: Path, spec: str) -> str:
+    """Make the path in a specification relative to a campaign nearby."""
+    prefix, _, rest = spec.partition(":")
+    if prefix in _LOCAL and rest and Path(rest).expanduser().exists():
+        return f"{prefix}:{make_relative(home, Path(rest).expanduser())}"
+    return spec
+
+
+def resolve_spec(home: Path, spec: str) -> str:
+    """A specification with the absolute path of a file or folder."""
+    prefix, _, rest = spec.partition(":")
+    if prefix in _LOCAL and rest and resolve_path(home, rest).exists():
+        return f"{prefix}:{resolve_path(home, rest)}"
+    return spec
