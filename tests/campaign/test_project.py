@@ -44,7 +44,7 @@ def test_a_folder_of_pictures_becomes_a_campaign(digits, tmp_path):
     np.testing.assert_allclose(digits.inputs, labelwise.encode(digits.source), atol=1e-4)
     assert digits.ingested.new == 60 and digits.ingested.notes[0] == "60 pictures in 3 folders"
     settings = digits.open_record().settings
-    assert (settings.strategy, settings.batch, settings.validation) == ("badge", 10, 0.2)
+    assert (settings.strategy, settings.batch, settings.validation) == ("uherding", 10, 0.2)
     assert not list(tmp_path.glob(".c.*"))
     pixels = Project.start(digits.source, home=tmp_path / "pixels", encoder="none")
     wanted = [(DIGITS[int(path[-8:-4])] * 15).reshape(1, 8, 8) for path in paths]
@@ -63,7 +63,7 @@ def test_digits_are_labelled_trained_on_and_gone_on_with_after_a_restart(tmp_pat
         asked += picks.ids.tolist()
         campaign.tell({int(i): digit_of(project, i) for i in picks.ids}, by="ann")
         trained = campaign.train()
-    assert picks.info["strategy"] == "badge" and picks.info["model"] == 1
+    assert picks.info["strategy"] == "uherding" and picks.info["model"] == 1
     assert trained.metrics["validation_labels"] == 8
     again = Project.open(tmp_path / "c").campaign(device="cpu")
     next_ids = set(again.ask().ids.tolist())  # by the model of the checkpoint
@@ -106,7 +106,7 @@ def test_wines_are_labelled_without_classes_told_before(tmp_path):
     campaign.train()
     rest = np.setdiff1d(np.arange(178), ids)
     assert (campaign.learner.predict(project.inputs[rest]) == kinds[rest]).mean() > 0.75
-    assert len(campaign.ask()) == 30  # by badge
+    assert len(campaign.ask()) == 30  # by uherding
 
 
 def test_amounts_are_predicted_in_their_own_units(tmp_path):

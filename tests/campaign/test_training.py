@@ -8,6 +8,7 @@ from scipy.stats import binomtest
 
 import labelwise
 from labelwise.campaign.campaign import Campaign
+from labelwise.campaign.training import is_tuning_due
 from labelwise.errors import BadInput, LabelwiseWarning, StorageFailed
 from labelwise.learner import FitReport, check_names
 from labelwise.record.events import Asked, Trained, Training, TrainingFailed
@@ -308,7 +309,7 @@ def test_a_model_is_trained_again_on_the_labels_of_its_time(storage):
         item = min(campaign.labels())
         campaign.tell({item: (campaign.labels()[item] + 1) % 3})
         campaign.change(seed=99, strategy="margin")
-        campaign.change(seed=0, strategy="badge")
+        campaign.change(seed=0, strategy="uherding")
 
     learner = Nearest()
     picks, expected = second_batch_after_a_restart(storage, None, learner, change_a_label)
@@ -448,3 +449,55 @@ def test_metrics_that_are_not_finite_are_recorded_as_none(memory):
     campaign, truth = make_campaign(memory, regression=True, learner=Line())
     campaign.tell({item: float(label) for item, label in truth.items()}, anything=True)
     assert campaign.train().metrics["loss"] is None
+
+
+def test_cross_validation_is_repeated_after_a_quarter_more_labels(memory, monkeypatch):
+    """In between the last choice is taken over; many labels are tuned in a training of its own."""
+    rows = np.random.default_rng(0).normal(size=(80, 3))
+    truth = {item: int(rows[item, 0] > 0) for item in range(80)}
+    campaign = Campaign(
+        "toys", labelwise.Pool(rows), labelwise.LinearProbe(), memory, strategy="random", batch=4
+    )
+
+    def train(count, **settings):
+        campaign.tell({item: truth[item] for item in range(count)}, anything=True)
+        return campaign.train(**settings).metrics
+
+    assert train(20)["tuning"]["labels"] == 20
+    assert "out_of_fold" not in train(24)
+    last = train(25)
+    assert last["tuning"]["labels"] == 25 and 0.5 < last["out_of_fold"]["accuracy"] <= 1
+    monkeypatch.setattr("labelwise.campaign.training.TUNED_AT_ONCE", 30)
+    postponed = train(40, postpone_tuning=True)
+    assert postponed["tuning"] == last["tuning"]
+    assert is_tuning_due(campaign.ledger().trainings[-1])
+    assert train(40)["tuning"]["labels"] == 40
+    # Another process without a checkpoint arrives at the same model.
+    again = Campaign("toys", labelwise.Pool(rows), labelwise.LinearProbe(), memory)
+    again.ask()
+    np.testing.assert_allclose(
+        again.learner.predict_proba(rows), campaign.learner.predict_proba(rows), atol=1e-9
+    )
+
+
+def test_a_regression_is_compared_with_predicting_the_mean(memory):
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    campaign = Campaign(
+        "toys",
+        labelwise.Pool(rows),
+        labelwise.LinearProbe(regression=True),
+        memory,
+        strategy="random",
+        regression=True,
+        batch=30,
+        validation=0.3,
+    )
+    campaign.tell({int(item): float(rows[item, 0]) for item in campaign.ask().ids})
+    metrics = campaign.train().metrics
+    known = campaign.labels()
+    held = [known[item] for item in campaign.ledger().validation]
+    rest = set(known) - set(campaign.ledger().validation)
+    mean = np.mean([known[item] for item in rest])
+    assert metrics["baseline"] == pytest.approx(np.mean((np.array(held) - mean) ** 2))
+    assert metrics["r2"] == pytest.approx(1 - metrics["mse"] / metrics["baseline"])
+    assert metrics["out_of_fold"]["mse"] < metrics["out_of_fold"]["baseline"]

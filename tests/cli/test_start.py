@@ -41,7 +41,7 @@ def test_a_new_user_is_told_what_was_found_and_what_to_type(here, capsys):
         "  encoded by efficientnet_lite0: 1,280 features each",
         "Campaign photos is in photos.labelwise: 12 items.",
         "  classes: even, odd",
-        "  5 items per batch, chosen by badge, 20% of them drawn at random for evaluation",
+        "  5 items per batch, chosen by uherding, 20% of them drawn at random for evaluation",
         "Next: labelwise label",
     ]
     assert Project.open().classes == ("even", "odd")

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from labelwise.rounds import measure_agreement, measure_predictions, measures, wilson_interval
+from labelwise.rounds import (
+    measure_agreement,
+    measure_baseline,
+    measure_out_of_fold,
+    measure_predictions,
+    measures,
+    wilson_interval,
+)
 
 
 def test_the_examples_run():
@@ -40,3 +47,10 @@ def test_agreement_is_the_share_of_equal_classes_or_of_common_variance():
     assert measure_agreement([5.0, -9.0], [1.0, 2.0], regression=True) == 0.0
     assert measure_agreement([1.0, 1.0], [1.0, 1.0], regression=True) == 1.0
     assert measure_agreement([2.0, 1.0], [1.0, 1.0], regression=True) == 0.0
+
+
+def test_out_of_fold_values_are_compared_with_their_mean():
+    found = measure_out_of_fold([[1.0], [2.0]], [[1.0], [3.0]], regression=True)
+    assert found == {"mse": 0.5, "baseline": 1.0, "r2": 0.5, "labels": 2}
+    assert measure_out_of_fold([[2.0, 1.0], [0.0, 1.0]], [0, 0])["accuracy"] == 0.5
+    assert measure_baseline([2.0, 2.0], 2.0, 0.1) == {}

@@ -1,6 +1,7 @@
 """The next step of a campaign, from its state."""
 
 import doctest
+from dataclasses import replace
 
 from labelwise.rounds import ScheduleState, advance, schedule
 
@@ -72,3 +73,14 @@ def test_a_failed_training_is_not_repeated_on_the_same_labels():
     assert batch(9, failed=True, failed_labels=8) is None  # the tail is still open
     assert batch(10, failed=True, failed_labels=8) == "train"
     assert batch(10, failed=True, failed_labels=10) is None
+
+
+def test_cross_validation_waits_until_nobody_does():
+    waiting = ScheduleState(
+        left=50, labels=100, open_items=9, batch_size=10, batch_open=9, trained_model=3,
+        trained_labels=100, batch_model=3, tuning_due=True,
+    )  # fmt: skip
+    assert advance(waiting) == "tune"
+    assert advance(replace(waiting, training=True)) is None
+    assert advance(replace(waiting, failed=True)) is None
+    assert advance(replace(waiting, batch_open=1, labels=108)) == "train"

@@ -180,6 +180,7 @@ class Campaign(CampaignRecord):
         seed: int | None = None,
         by: str = "",
         lost: Callable[[Training, float], bool] | None = None,
+        postpone_tuning: bool = False,
     ) -> Trained:
         """Train the learner on all current labels, with the weights of their batches.
 
@@ -191,6 +192,8 @@ class Campaign(CampaignRecord):
             by: the annotator who starts it.
             lost: if given, a training in the record that has not ended is a `Conflict`, unless
                 ``lost(training, now)`` says that it never will.
+            postpone_tuning: take over what cross-validation chose before where choosing again
+                would take more than a moment.
 
         Returns:
             The event, with ``metrics``: training_labels, validation_labels, loss, accuracy (or
@@ -203,7 +206,9 @@ class Campaign(CampaignRecord):
             running = ledger.training
             if lost is not None and running is not None and not lost(running, now):
                 raise Conflict(f"training {running.number} is running; wait for it")
-            plan = plan_training(ledger, self.settings_of(ledger), seed)
+            plan = plan_training(
+                ledger, self.settings_of(ledger), seed, postpone_tuning=postpone_tuning
+            )
             return [Training(now, plan.number, plan.labels, by)], plan
 
         plan = self.commit(begin)

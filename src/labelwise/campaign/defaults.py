@@ -47,6 +47,8 @@ def make_settings(
     settings = {"validation": HOLDOUT_SHARE, "weights": False, **settings}
     settings["strategy"] = strategy or DEFAULT[bool(settings.get("regression"))]
     settings["classes"] = None if classes is None else tuple(classes)
+    if not network and ("features",) in get(settings["strategy"]).input_sets:
+        settings = {"first": settings["strategy"], **settings}  # it needs no model
     chosen = Settings.from_dict(settings)
     check_strategy(chosen, network=network, several=several)
     return chosen

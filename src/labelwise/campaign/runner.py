@@ -15,6 +15,7 @@ from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
+from labelwise.campaign.training import is_tuning_due
 from labelwise.errors import Conflict
 from labelwise.pool.blocks import Progress
 from labelwise.record.events import Event, Trained, Training, TrainingFailed
@@ -80,8 +81,10 @@ class CampaignRunner:
             Exception: the step failed; it is not repeated until there are new labels.
         """
         try:
-            if step == "train":
-                result = self.open_campaign().train(by=self._by, lost=self._is_lost)
+            if step != "ask":
+                result = self.open_campaign().train(
+                    by=self._by, lost=self._is_lost, postpone_tuning=step == "train"
+                )
                 self.failed_labels = None
                 return result
             campaign = self.open_campaign()
@@ -96,7 +99,7 @@ class CampaignRunner:
             raise
         except Exception:
             ledger = self.record.ledger()
-            if step == "train":
+            if step != "ask":
                 self.failed_labels = len(ledger.labels)
             else:
                 self.stuck_batches = len(ledger.batches)
@@ -154,6 +157,7 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
         training=ledger.training is not None,
         failed=ledger.failure is not None,
         trainable=explain_missing_classes(ledger, settings) is None,
+        tuning_due=trained is not None and is_tuning_due(trained),
     )
 
 

@@ -1,12 +1,15 @@
 """Training in a campaign: from the labels in the record to a model, its measures and checkpoint."""
 
+import math
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelwise.arrays import Ids, largest, row_noise, to_numpy
 from labelwise.campaign.labels import TrainingSet, make_training_set, read_guesses
@@ -24,6 +27,8 @@ from labelwise.rounds import (
     Predictions,
     Round,
     measure_agreement,
+    measure_baseline,
+    measure_out_of_fold,
     measure_predictions,
 )
 from labelwise.selection.result import Selection
@@ -32,8 +37,12 @@ from labelwise.theory.spectrum import weighted_spectrum
 COMPARED = 53
 """Noise stream of the items on which successive models are compared."""
 COMPARED_ITEMS = 2000
-SPECTRUM_ITEMS = 20_000
-"""Largest number of pool items with which the labelled ones are compared."""
+SPECTRUM_ITEMS, SPECTRUM_DIRECTIONS = 5_000, 128
+"""Largest number of pool items with which the labelled ones are compared, and of directions."""
+TUNING_GROWTH = 1.25
+"""Growth of the number of labels after which cross-validation is due again."""
+TUNED_AT_ONCE = 500
+"""Number of labels up to which cross-validation is never postponed: it takes half a second."""
 LONGEST_ERROR = 2000
 
 
@@ -48,6 +57,7 @@ class TrainingPlan:
         seed: of the training.
         before: the last successful training.
         metrics: measures that are known before the training.
+        tuning: of the last model, to be taken over; None to cross-validate.
     """
 
     number: int
@@ -56,6 +66,7 @@ class TrainingPlan:
     seed: int
     before: Trained | None
     metrics: JsonObject
+    tuning: JsonObject | None
 
     @property
     def labels(self) -> int:
@@ -70,19 +81,48 @@ def choose_encoding(settings: Settings, data: TrainingSet) -> LabelEncoding:
     )
 
 
-def plan_training(ledger: Ledger, settings: Settings, seed: int | None) -> TrainingPlan:
-    """The next training, from the current state."""
+def is_tuning_due(trained: Trained, labels: int | None = None) -> bool:
+    """Whether a model needs cross-validation again; False if there were too few labels before.
+
+    Args:
+        trained: the last training.
+        labels: number of labels to train on; those of the last training if None.
+    """
+    held, metrics = trained.metrics.get("tuning"), trained.metrics
+    before = held.get("labels", 0) if isinstance(held, dict) else 0
+    now = metrics.get("training_labels", 0) if labels is None else labels
+    return bool(before) and now >= TUNING_GROWTH * before
+
+
+def choose_tuning(before: Trained | None, labels: int, postpone: bool) -> JsonObject | None:
+    """The tuning to take over from the last model; None to cross-validate now."""
+    held = None if before is None else before.metrics.get("tuning")
+    if before is None or not isinstance(held, dict) or not held.get("labels"):
+        return None
+    wait = postpone and labels > TUNED_AT_ONCE
+    return None if is_tuning_due(before, labels) and not wait else held
+
+
+def plan_training(
+    ledger: Ledger, settings: Settings, seed: int | None, *, postpone_tuning: bool = False
+) -> TrainingPlan:
+    """The next training, from the current state.
+
+    With ``postpone_tuning``, many labels are trained on without cross-validation.
+    """
     data = make_training_set(ledger, settings)
     known = [event.number for event in (ledger.training, ledger.failure) if event is not None]
     known += [trained.number for trained in ledger.trainings[-1:]]
     number = max(known, default=0) + 1
+    before = ledger.trainings[-1] if ledger.trainings else None
     return TrainingPlan(
         number=number,
         settings=settings,
         data=data,
         seed=settings.seed_for(TRAININGS, number, seed),
-        before=ledger.trainings[-1] if ledger.trainings else None,
+        before=before,
         metrics=_measure_guesses(ledger, data, settings.regression),
+        tuning=choose_tuning(before, len(data.labels), postpone_tuning),
     )
 
 
@@ -126,7 +166,13 @@ class CampaignModel(Round):
         before = None if plan.before is None else self.predict(compared)
         self.forget()
         begin = time.perf_counter()
-        report = self.fit(plan.data.labels, plan.data.weights, seed=plan.seed, encoding=encoding)
+        report = self.fit(
+            plan.data.labels,
+            plan.data.weights,
+            seed=plan.seed,
+            encoding=encoding,
+            tuning=plan.tuning,
+        )
         seconds = time.perf_counter() - begin
         self.number = plan.number
         metrics = {
@@ -138,12 +184,28 @@ class CampaignModel(Round):
             "classes": encoding.names,
             "seen": self.columns,
             **plan.metrics,
-            **self.measure(plan.data.measured),
+            **self._measure_model(plan),
         }
         after = None if before is None else self.predict(compared)
         if before is not None and after is not None:
             metrics |= _compare(before, after, regression)
         return seconds, metrics | self._measure_spectrum(plan)
+
+    def _measure_model(self, plan: TrainingPlan) -> JsonObject:
+        """Measures on the holdout and out of fold, and what cross-validation chose."""
+        found = self.measure(plan.data.measured)
+        if plan.settings.regression and "mse" in found:
+            mean = float(np.mean([float(label) for label in plan.data.labels.values()]))
+            known = list(plan.data.measured.values())
+            found |= measure_baseline(known, mean, found["mse"])
+        if self.tuning is not None:
+            found["tuning"] = self.tuning
+        held = getattr(self.learner, "out_of_fold", None)
+        if plan.tuning is None and held is not None:
+            found["out_of_fold"] = measure_out_of_fold(
+                held.logits, held.targets, regression=plan.settings.regression
+            )
+        return found
 
     def _measure_spectrum(self, plan: TrainingPlan) -> JsonObject:
         """How well the weighted labels represent the pool, or a sample of it."""
@@ -155,13 +217,14 @@ class CampaignModel(Round):
         rows = self.learner.represent(self.pool.take(items), ["features"])["features"]
         if isinstance(rows, list | tuple):  # several models have no common spectrum
             return {}
+        rows = _project_rows(to_numpy(rows))
         weights = np.ones(len(labelled)) if plan.data.weights is None else plan.data.weights
         if not weights.sum() > 0:
             return {}
         # The weights of a selection add up to the size of the pool that it represents.
         scaled = weights * (len(items) / weights.sum())
         picks = Selection(np.searchsorted(items, labelled), scaled)
-        return {"spectrum": spectrum_summary(weighted_spectrum(picks, to_numpy(rows)))}
+        return {"spectrum": spectrum_summary(weighted_spectrum(picks, rows))}
 
     def load_checkpoint(self, past: Trained, regression: bool, home: Path | None) -> bool:
         """Read the model of a past training from its checkpoint, if there is a readable one."""
@@ -219,8 +282,20 @@ class CampaignModel(Round):
         data = make_training_set(ledger, settings)
         self.forget()
         encoding = choose_encoding(settings, data)
-        self.fit(data.labels, data.weights, seed=past.seed, encoding=encoding)
+        before = ledger.trainings[-1] if ledger.trainings else None
+        tuning = choose_tuning(before, len(data.labels), "out_of_fold" not in past.metrics)
+        self.fit(data.labels, data.weights, seed=past.seed, encoding=encoding, tuning=tuning)
         self.number = past.number
+
+
+def _project_rows(rows: NDArray[Any]) -> NDArray[Any]:
+    """Wide rows in `SPECTRUM_DIRECTIONS` random directions, so that the spectrum takes no time."""
+    width = rows.shape[1]
+    if width <= SPECTRUM_DIRECTIONS:
+        return rows
+    rng = np.random.default_rng([COMPARED, width])
+    directions = rng.standard_normal((width, SPECTRUM_DIRECTIONS)) / math.sqrt(width)
+    return np.asarray(rows @ directions.astype(rows.dtype))
 
 
 def sample_pool(pool: Pool, seed: int, most: int) -> Ids:

@@ -20,6 +20,7 @@ from labelwise.cli.console import (
     print_error,
     show_progress,
 )
+from labelwise.files import JsonObject
 
 if TYPE_CHECKING:
     from labelwise.campaign.evaluation import ModelScore
@@ -107,6 +108,7 @@ def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
         squared = found.score.metric == "mse"
         words = f"{change:+.4g}" if squared else f"{100 * change:+.1f} points"
         lines.append(f"{words} since model {before.number}")
+    lines += _compare_with_mean(metrics)
     agreement = metrics.get("agreement")
     if agreement is not None and before is not None:
         share = format_percent(agreement)
@@ -115,6 +117,19 @@ def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
     if guessed is not None and "accuracy" in metrics:
         lines.append(f"the previous model predicted {format_percent(guessed)} of the last batch")
     return lines
+
+
+def _compare_with_mean(metrics: JsonObject) -> list[str]:
+    """Compare a regression with predicting the mean: on held-out labels, else out of fold."""
+    found = metrics if "baseline" in metrics else metrics.get("out_of_fold") or {}
+    if "baseline" not in found:
+        return []
+    error, baseline = found["mse"], found["baseline"]
+    where = "held-out labels" if found is metrics else "labels by cross-validation"
+    numbers = f"mean squared error {error:.4g} against {baseline:.4g} on {where}"
+    if error >= baseline:
+        return [f"not better than predicting the mean of the labels yet: {numbers}"]
+    return [f"R2 {found['r2']:.2f} (predicting the mean: 0): {numbers}"]
 
 
 @app.command("status")

@@ -32,7 +32,13 @@ A round, from labels to the next batch::
 """
 
 from labelwise.rounds.label_encoding import LabelEncoding
-from labelwise.rounds.measures import measure_agreement, measure_predictions, wilson_interval
+from labelwise.rounds.measures import (
+    measure_agreement,
+    measure_baseline,
+    measure_out_of_fold,
+    measure_predictions,
+    wilson_interval,
+)
 from labelwise.rounds.round import (
     DeferredLearner,
     Holdout,
@@ -55,6 +61,8 @@ __all__ = [
     "adapt_options",
     "advance",
     "measure_agreement",
+    "measure_baseline",
+    "measure_out_of_fold",
     "measure_predictions",
     "merge_models",
     "scale_weights",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 BASELINE = "random"
 """What every strategy is compared with, and the first batch of those that need a model."""
 
-DEFAULT: Mapping[bool, str] = {False: "badge", True: "random"}
+DEFAULT: Mapping[bool, str] = {False: "uherding", True: "random"}
 """Strategy of a new campaign."""
 
 COMPARED: Mapping[bool, tuple[str, ...]] = {

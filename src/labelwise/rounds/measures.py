@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.files import JsonObject
 from labelwise.learner import Label
 
 CONFIDENCE_LEVEL = 0.95
@@ -61,6 +62,33 @@ def measure_predictions(
         return {"mse": mean}
     half = DEVIATIONS * float(errors.std(ddof=1)) / math.sqrt(count)
     return {"mse": mean, "interval": [max(mean - half, 0.0), mean + half]}
+
+
+def measure_baseline(labels: Sequence[Label], mean: float, mse: float) -> JsonObject:
+    """``baseline``, the squared error of predicting ``mean`` for every item, and ``r2`` against it.
+
+    Example:
+        >>> measure_baseline([1.0, 3.0], 2.0, 0.25)
+        {'baseline': 1.0, 'r2': 0.75}
+    """
+    baseline = float(np.mean((np.array(labels, dtype=np.float64) - mean) ** 2))
+    return {"baseline": baseline, "r2": 1 - mse / baseline} if baseline > 0 else {}
+
+
+def measure_out_of_fold(logits: Any, targets: Any, *, regression: bool = False) -> JsonObject:
+    """Measures of out-of-fold predictions: ``accuracy``, or ``mse``, ``baseline`` and ``r2``.
+
+    Args:
+        logits: ``(m, K)``, or values ``(m, 1)``.
+        targets: ``(m,)`` columns, or values ``(m, 1)``.
+        regression: whether they are values.
+    """
+    rows, known = np.asarray(logits), np.asarray(targets)
+    if not regression:
+        return {"accuracy": float(np.mean(rows.argmax(axis=1) == known)), "labels": len(known)}
+    mse = float(np.mean((rows - known) ** 2))
+    baseline = measure_baseline(known.ravel().tolist(), float(known.mean()), mse)
+    return {"mse": mse, **baseline, "labels": len(known)}
 
 
 def measure_agreement(

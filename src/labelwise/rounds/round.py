@@ -79,6 +79,7 @@ class Round:
         *,
         seed: int,
         encoding: LabelEncoding | None = None,
+        tuning: Mapping[str, Any] | None = None,
     ) -> FitReport:
         """Train on labelled items; after a failed training there is no model.
 
@@ -87,11 +88,14 @@ class Round:
             weights: ``(m,)``, one per label in that order; see `scale_weights`.
             seed: decides everything random in the training.
             encoding: of the labels; follows from them if None.
+            tuning: of an earlier training, which the learner takes over instead of
+                cross-validating again; see `tuning`.
         """
         self.trained = False
         encoding = encoding or LabelEncoding.from_labels(labels.values())
         targets = encoding.encode(list(labels.values()))
-        report = self.learner.fit(self.pool.take(list(labels)), targets, weights, seed=seed)
+        inputs, own = self.pool.take(list(labels)), {} if tuning is None else {"tuning": tuning}
+        report = self.learner.fit(inputs, targets, weights, seed=seed, **own)
         self.hold_model(encoding, [] if encoding.regression else np.unique(targets).tolist())
         return report
 
@@ -103,6 +107,12 @@ class Round:
             columns: the class numbers that it was trained on, in order.
         """
         self.trained, self.encoding, self.columns = True, encoding, list(columns)
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        """What the learner chose by cross-validation; None if it does not cross-validate."""
+        found = getattr(self.learner, "tuning", None)
+        return None if found is None else dict(vars(found))
 
     def predict(self, ids: Any) -> Predictions | None:
         """Predicted labels of some items; None if the learner cannot predict."""
@@ -404,10 +414,10 @@ class DeferredLearner:
         return self._make()
 
     def fit(
-        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int, **own: Any
     ) -> FitReport:
-        """Make and train the learner."""
-        return self.made.fit(inputs, targets, weights, seed=seed)
+        """Make and train the learner; further arguments are its own."""
+        return self.made.fit(inputs, targets, weights, seed=seed, **own)
 
     def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
         """The learner's representations."""

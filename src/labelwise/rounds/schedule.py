@@ -5,12 +5,16 @@ next batch is selected with the new model, so that nobody waits. When no item is
 the labels of the last tail are trained on once more. A failed training is repeated on demand, or
 when the whole batch is labelled, but never twice on the same labels. While all labels are of one
 class, batches are selected without a model.
+
+A training takes over penalty and temperature of the model before, so that it ends within a second;
+they are chosen again (``"tune"``) when the number of labels has grown by a quarter, while people
+label.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-Step = Literal["ask", "train"]
+Step = Literal["ask", "train", "tune"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,7 @@ class ScheduleState:
         failed_labels: number of labels at the last failure that the caller saw, or None.
         train_first: whether to train on labels that exist before the first batch.
         trainable: whether the labels can train a model; False if all are of one class.
+        tuning_due: whether the last model waits for cross-validation.
     """
 
     left: int
@@ -48,10 +53,13 @@ class ScheduleState:
     failed_labels: int | None = None
     train_first: bool = False
     trainable: bool = True
+    tuning_due: bool = False
 
 
 def advance(state: ScheduleState) -> Step | None:
-    """The next step: ``"ask"`` for a batch, ``"train"``, or None to wait.
+    """The next step: ``"ask"`` for a batch, ``"train"``, ``"tune"``, or None to wait.
+
+    Cross-validation is for a process that would otherwise wait.
 
     Example:
         >>> advance(ScheduleState(left=100))
@@ -59,9 +67,15 @@ def advance(state: ScheduleState) -> Step | None:
         >>> advance(ScheduleState(left=90, labels=9, open_items=1, batch_size=10, batch_open=1))
         'train'
     """
-    untrained = state.trained_model is None
     if state.training:
         return None
+    step = _choose_urgent_step(state)
+    return "tune" if step is None and state.tuning_due and not state.failed else step
+
+
+def _choose_urgent_step(state: ScheduleState) -> Step | None:
+    """The step that people wait for."""
+    untrained = state.trained_model is None
     if state.batch_size is None:
         if state.train_first and state.labels and untrained and state.trainable:
             return None if state.failed_labels == state.labels else "train"

@@ -83,7 +83,7 @@ class Worker:
         return self._run(step, labels, batch, done)
 
     def _run(self, step: Step, labels: int, batch: int, done: int) -> bool:
-        training = step == "train"
+        training = step != "ask"
         self._stage = f"training on {labels:,} labels" if training else f"selecting batch {batch:,}"
         self._report(stage=self._stage)
         try:
