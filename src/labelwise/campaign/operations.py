@@ -57,14 +57,18 @@ def label_events(
     seconds: Seconds,
     anything: bool,
     now: float,
+    suggested: Mapping[int, Label] | None = None,
 ) -> list[Event]:
-    """Events of new labels; labels that are already recorded are left out."""
-    took = _check_seconds(seconds, labels)
+    """Events of new labels; labels that are already recorded are left out.
+
+    ``suggested`` holds the predictions that were preselected, by id.
+    """
+    took, shown = _check_seconds(seconds, labels), suggested or {}
     clean = {item: settings.normalize_label(labels[item], item) for item in normalize_ids(labels)}
     if not anything:
         _check_asked(ledger, clean, ", or give anything=True to take labels of any item")
     return [
-        Told(now, item, label, by, took.get(item))
+        Told(now, item, label, by, took.get(item), shown.get(item))
         for item, label in clean.items()
         if ledger.votes.get(item, {}).get(by) != label or item in ledger.skipped
     ]

@@ -107,13 +107,18 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An annotator labelled an item; a second label replaces the first."""
+    """An annotator labelled an item; a second label replaces the first.
+
+    ``suggested`` is the prediction that the page had preselected, if any: the annotator confirmed
+    or corrected it, so agreement with the model is biased.
+    """
 
     at: float
     id: int
     label: Label
     by: str = ""
     seconds: float | None = None
+    suggested: Label | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +205,8 @@ KINDS: dict[str, type[Event]] = {
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _NAMES = {kind: name for name, kind in KINDS.items()}
+_OMITTED = ("suggested",)
+"""Fields that are left out if they are None: 0.1.0 does not know them."""
 _FIELDS = {kind: tuple(entry.name for entry in fields(kind)) for kind in _NAMES}
 _TUPLES = {
     kind: [name for name in ("ids", "weights", "scores", "validation") if name in names]
@@ -236,7 +243,8 @@ def event_to_json(event: Event) -> JsonObject:
         expected, words = _FIELD_TYPES[name]
         if not is_valid_value(expected, value) or (expected == "json" and type(value) is not dict):
             raise BadInput(f"{name} of {kind.__name__} must be {words}; got {_shorten(value)}")
-        result[name] = value
+        if value is not None or name not in _OMITTED:
+            result[name] = value
     if isinstance(event, Asked):
         if len(set(event.ids)) != len(event.ids):
             raise BadInput(f"ids of batch {event.batch} must all be different")
@@ -391,6 +399,7 @@ _FIELD_TYPES: dict[str, tuple[str, str]] = {
     "ids": _IDS,
     "validation": _IDS,
     "label": ("label", "a whole number, a finite number or a text"),
+    "suggested": ("label?", "a label or None"),
     "by": _TEXT,
     "reason": _TEXT,
     "error": _TEXT,

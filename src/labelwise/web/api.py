@@ -225,10 +225,18 @@ def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Ac
     if len(given) < len(body.labels):
         raise BadInput("an item is given two labels in one call; give one")
     seconds = {one.id: one.seconds for one in body.labels if one.seconds is not None}
+    suggested = {one.id: one.suggested for one in body.labels if one.suggested is not None}
 
     def tell(ledger: Ledger, settings: Settings, now: float) -> Sequence[Event]:
         return operations.label_events(
-            ledger, settings, given, by=by.name, seconds=seconds, anything=False, now=now
+            ledger,
+            settings,
+            given,
+            by=by.name,
+            seconds=seconds,
+            anything=body.anything,
+            now=now,
+            suggested=suggested,
         )
 
     return site.accept_answers(by, given, body.lend, tell)

@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 from labelwise.campaign.project import Project
 from labelwise.web import api
 from labelwise.web.errors import add_error_handlers
+from labelwise.web.items import ItemTable
 from labelwise.web.security import (
     AccessPolicy,
     AllowedHosts,
@@ -80,6 +81,7 @@ def create_app(
         lifespan=_run_site,
     )
     app.state.site = site
+    app.state.item_table = ItemTable(project, site.record.look)
     add_error_handlers(app)
     # Only documents the token in OpenAPI; the guard checks it.
     asks = [] if token is None else [Depends(HTTPBearer(auto_error=False))]

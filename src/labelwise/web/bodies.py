@@ -93,6 +93,9 @@ class OneLabel(RequestBody):
     id: Id
     label: LabelValue
     seconds: Seconds | None = None
+    suggested: LabelValue | None = Field(
+        default=None, description="The prediction that was preselected, if any."
+    )
 
 
 class LabelsBody(RequestBody):
@@ -100,6 +103,7 @@ class LabelsBody(RequestBody):
 
     labels: Annotated[list[OneLabel], Field(min_length=1, max_length=500)]
     lend: Count = 0
+    anything: bool = Field(default=False, description="Accept items that were never asked for.")
 
 
 class SkipBody(RequestBody):

@@ -57,10 +57,10 @@ def show_item(project: Project, place: ItemPlace) -> bodies.Item:
         kind=str(about.get("kind", project.kind)),
         name=about.get("name"),
         text=about.get("text"),
-        columns=_shorten_floats(about.get("columns")),
+        columns=shorten_floats(about.get("columns")),
     )
     if project.kind == "images":
-        shown.image = f"/api/items/{quote(str(place.id))}/image"
+        shown.image = image_address(place.id)
     if place.asked is not None:
         shown.batch, shown.rank = place.asked.batch, place.rank + 1
         if place.rank < len(place.asked.ids):
@@ -68,10 +68,10 @@ def show_item(project: Project, place: ItemPlace) -> bodies.Item:
     return shown
 
 
-def _shorten_floats(columns: dict[str, object] | None) -> dict[str, object] | None:
+def shorten_floats(columns: dict[str, object] | None) -> dict[str, object] | None:
     """Show values that were stored in single precision with their own digits.
 
-    >>> _shorten_floats({"height": 7.300000190734863, "age": 7, "share": 0.1})
+    >>> shorten_floats({"height": 7.300000190734863, "age": 7, "share": 0.1})
     {'height': 7.3, 'age': 7, 'share': 0.1}
     """
     if columns is None:
@@ -82,6 +82,11 @@ def _shorten_floats(columns: dict[str, object] | None) -> dict[str, object] | No
         else value
         for name, value in columns.items()
     }
+
+
+def image_address(item: int) -> str:
+    """The address of an item's picture."""
+    return f"/api/items/{quote(str(item))}/image"
 
 
 def show_guess(place: ItemPlace) -> bodies.Guess | None:

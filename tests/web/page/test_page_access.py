@@ -37,7 +37,7 @@ CONTRAST = """() => {
   }
   return {poor, seen};
 }"""
-VIEWS = ("label", "skip", "help", "grid")
+VIEWS = ("label", "skip", "help", "grid", "items")
 
 
 def each_view(page):
@@ -49,6 +49,10 @@ def each_view(page):
         if view == "grid":
             page.keyboard.press("g")
             page.get_by_role("option").first.wait_for()
+        elif view == "items":
+            page.keyboard.press("i")
+            page.locator(".space .row[data-item]").first.click()
+            page.locator(".detail .choice").first.wait_for()
         elif view != "label":
             page.keyboard.press({"help": "?", "skip": "s"}[view])
             dialog.wait_for()
@@ -137,7 +141,7 @@ def test_the_focus_can_be_seen_and_goes_from_top_to_bottom(make, visit):
     shown(page)
     page.locator(".people, .files").first.wait_for(state="attached")
     seen = []
-    for _ in range(9):
+    for _ in range(10):
         page.keyboard.press("Tab")
         seen.append(
             page.evaluate(
@@ -146,8 +150,8 @@ def test_the_focus_can_be_seen_and_goes_from_top_to_bottom(make, visit):
             )
         )
     words = [text for text, _ in seen]
-    assert words[:4] == ["Go to the item", "Label", "Grid", "Review"]
-    assert words[7:9] == ["0", "Undou"]  # the classes are one stop, and arrows go along them
+    assert words[:5] == ["Go to the item", "Label", "Grid", "Review", "Items"]
+    assert words[8:10] == ["0", "Undou"]  # the classes are one stop, and arrows go along them
     assert all(outline == "solid" for _, outline in seen)
 
 
@@ -184,7 +188,10 @@ def test_the_page_loads_nothing_from_elsewhere_and_runs_no_inline_script(make, v
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.reload()
-    shown(page)
+    for _ in each_view(page):
+        pass
+    page.keyboard.press("r")
+    page.get_by_text("No disagreements").wait_for()
     assert asked
     assert all(url.startswith(labelling.url) for url in asked)
     assert (

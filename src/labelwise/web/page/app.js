@@ -8,6 +8,7 @@ import { arrange } from "./free_classes.js";
 import { GridView } from "./grid_view.js";
 import { showHelp } from "./help.js";
 import { html, KeyButton, render, useEffect, useEvents, useLayoutEffect, useListener, useRef, useState } from "./html.js";
+import { ItemsView } from "./items_view.js";
 import { kept } from "./kept.js";
 import { useShortcuts } from "./keys.js";
 import { LabelView } from "./label_view.js";
@@ -19,6 +20,7 @@ const VIEWS = {
   label: { title: "Label", key: "l", View: LabelView },
   grid: { title: "Grid", key: "g", View: GridView },
   review: { title: "Review", key: "r", View: ReviewView },
+  items: { title: "Items", key: "i", View: ItemsView },
 };
 const PAUSE = 700; // milliseconds between state requests; each request waits for a change
 
@@ -38,6 +40,14 @@ function App({ desk }) {
   const undo = () => {
     undoing.current = undoing.current.then(() => undoOne(desk));
   };
+  const confirm = async () => {
+    try {
+      await desk.setConfirm(!desk.confirm);
+      notice(desk.confirm ? "Confirm mode: Enter accepts the prediction, a class's key corrects it" : "Confirm mode is off");
+    } catch (error) {
+      notice(error.message, "bad");
+    }
+  };
   const help = () => showHelp(desk.outbox.refused);
   useLayoutEffect(() => {
     document.body.dataset.view = name;
@@ -51,8 +61,9 @@ function App({ desk }) {
     const view = Object.keys(VIEWS).find((one) => VIEWS[one].key === event.key);
     if (view) return ((location.hash = view), true);
     if (event.key === "?") return (help(), true);
+    if (event.key === "c" && !desk.session.regression) return (event.repeat || confirm(), true);
     if (event.key === "u") return (event.repeat || undo(), true);
-    if (event.key === "Escape" && name === "review") return ((location.hash = "label"), true);
+    if (event.key === "Escape" && (name === "review" || name === "items")) return ((location.hash = "label"), true);
     return false;
   });
   const { View } = VIEWS[name];
@@ -69,7 +80,7 @@ function App({ desk }) {
       </div>
     </header>
     <main>
-      <section id="work" tabindex="-1" aria-label="Items"><${View} key=${name} desk=${desk} undo=${undo} /></section>
+      <section id="work" tabindex="-1" aria-label="Items"><${View} key=${name} desk=${desk} undo=${undo} confirm=${confirm} /></section>
       <aside aria-label="Progress"><${Panel} desk=${desk} /></aside>
     </main>
   `;

@@ -1,21 +1,25 @@
 // The class bar: one button with its key per class, or a field for a number.
 
 import { addClasses } from "./free_classes.js";
-import { html, Key, useMemo, useRef, useState } from "./html.js";
+import { html, Key, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { assignKeys, useShortcuts } from "./keys.js";
 
 const MANY = 16; // with more classes than this, the bar has a search field
 
-/** Calls `choose(value, name)` with the chosen label; arrow keys first call `enter`, if given. */
-export function ClassBar({ desk, choose, enter }) {
+/**
+ * Calls `choose(value, name)` with the chosen label; arrow keys first call `enter`, if given.
+ * In confirm mode, `suggested` is the prediction of `item`: its button has the focus, so that Enter
+ * and Space accept it; null if there is none. Otherwise it is undefined.
+ */
+export function ClassBar({ desk, choose, enter, suggested, item }) {
   return html`<div class="classes">
     ${desk.session.regression
       ? html`<${NumberField} choose=${choose} />`
-      : html`<${Choices} desk=${desk} choose=${choose} enter=${enter} />`}
+      : html`<${Choices} desk=${desk} choose=${choose} enter=${enter} suggested=${suggested} item=${item} />`}
   </div>`;
 }
 
-function Choices({ desk, choose, enter }) {
+function Choices({ desk, choose, enter, suggested, item }) {
   const { session } = desk;
   const { classes } = session;
   const list = useRef();
@@ -34,6 +38,14 @@ function Choices({ desk, choose, enter }) {
   const matches = names.map((name) => words.every((word) => name.toLowerCase().includes(word)));
   const first = matches.indexOf(true);
   const buttons = () => [...list.current.querySelectorAll(".choice:not([hidden])")];
+
+  const preselected = suggested === undefined ? -1 : classes.findIndex((one) => one.value === suggested);
+  useLayoutEffect(() => {
+    if (suggested === undefined) return;
+    const { activeElement } = document;
+    if (preselected >= 0) list.current.children[preselected].focus({ preventScroll: true });
+    else if (list.current.contains(activeElement)) activeElement.blur(); // Enter must not repeat a label
+  }, [preselected, item]);
 
   const pick = (place) => {
     const button = list.current.children[place];
@@ -120,7 +132,7 @@ function Choices({ desk, choose, enter }) {
           html`<button
             type="button"
             key=${name}
-            class=${`choice${text && place === first ? " first" : ""}`}
+            class=${`choice${(text && place === first) || place === preselected ? " first" : ""}`}
             aria-keyshortcuts=${keys[place]}
             title=${name}
             hidden=${!matches[place]}

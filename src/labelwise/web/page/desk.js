@@ -6,7 +6,6 @@ import { loadPicture } from "./item.js";
 import { Outbox } from "./outbox.js";
 
 const AHEAD = 10; // items leased ahead, with pictures loaded, to bridge a server outage
-const LEAST_IN_GRID = 8; // the grid leases a screenful, but leaves half of the items to others
 const LONG_LOOK = 5; // longest wait for a state change, in seconds
 const MOST_NAMED = 1000; // largest number of unsent answers reported when the page closes
 const FRESH = 30000; // milliseconds during which a late response may still contain a finished item
@@ -18,7 +17,8 @@ export class Desk extends EventTarget {
     this.lendSeconds = session.lend_seconds;
     this.items = [];
     this.grid = false;
-    this.screenful = LEAST_IN_GRID; // number of tiles that the grid shows without scrolling
+    this.screenful = 8; // number of tiles that the grid shows without scrolling
+    this.confirm = false; // whether predictions are preselected
     this.visit = 0; // number of times the page was restored after it was left
     this.ahead = this.#wanted(false);
     this.done = new Map(); // id -> time
@@ -54,18 +54,15 @@ export class Desk extends EventTarget {
 
   /** Number of items to lease ahead; in the single view, about a quarter of a batch at most. */
   #wanted(grid) {
-    if (!grid) return Math.max(2, Math.min(AHEAD, Math.ceil(this.session.batch / 4)));
-    const half = Math.ceil((this.state?.batch?.waiting ?? this.session.batch) / 2);
-    return Math.min(this.screenful, Math.max(LEAST_IN_GRID, half));
+    return grid ? this.screenful : Math.max(2, Math.min(AHEAD, Math.ceil(this.session.batch / 4)));
   }
 
   /** Lease as many items as the view needs, and return surplus items. */
   async borrow(grid = this.grid) {
     if (this.left) return;
     this.grid = grid;
-    const { visit } = this;
-    if (grid) this.state ??= await get("/api/state").catch(() => null); // how many items wait
     this.ahead = this.#wanted(grid);
+    const { visit } = this;
     const surplus = this.items.splice(this.ahead).map((item) => item.id);
     try {
       if (surplus.length) await post("/api/return", { ids: surplus });
@@ -99,6 +96,28 @@ export class Desk extends EventTarget {
       this.items.push(Object.assign(item, { until }));
     }
     this.#changed();
+    if (this.confirm) this.#loadSuggestions().catch(() => {});
+  }
+
+  /** Switch confirm mode; throws the reason if the model is not accurate enough. */
+  async setConfirm(on) {
+    this.confirm = on;
+    if (on) await this.#loadSuggestions();
+    this.#changed();
+  }
+
+  async #loadSuggestions() {
+    const unknown = this.items.filter((item) => item.suggestion === undefined);
+    if (!unknown.length && this.items.length) return;
+    const ids = unknown.length ? unknown.map((item) => item.id) : [0];
+    const { allowed, says, suggestions } = await get(`/api/suggestions?ids=${ids.slice(0, 100)}`);
+    if (!allowed) {
+      this.confirm = false;
+      throw new Error(says);
+    }
+    const found = new Map(suggestions.map((one) => [one.id, one]));
+    for (const item of unknown) item.suggestion = found.get(item.id) ?? null; // null: choose yourself
+    this.#changed();
   }
 
   /** Label some items alike; `seconds` is the time each took. */
@@ -107,6 +126,7 @@ export class Desk extends EventTarget {
       kind: "label",
       id: item.id,
       label,
+      suggested: this.confirm ? item.suggestion?.label : undefined,
       seconds: Math.round(1000 * seconds) / 1000,
     }));
   }
@@ -132,6 +152,14 @@ export class Desk extends EventTarget {
   /** Add a resolved disagreement to the undo history. */
   settled(item) {
     this.past.push({ settled: item });
+  }
+
+  /** After a label in the items view: remove the item here, and let undo withdraw the label. */
+  relabelled({ id }) {
+    this.items = this.items.filter((item) => item.id !== id);
+    this.past.push({ settled: { id } });
+    this.#changed();
+    this.look();
   }
 
   /** Undo the last label, skip or group; returns the items in their original order. */

@@ -9,8 +9,9 @@ import { announce, notice } from "./messages.js";
 import { Stopwatch } from "./stopwatch.js";
 import { Waiting } from "./waiting.js";
 
-export function GridView({ desk, undo }) {
-  const { items } = desk;
+export function GridView({ desk, undo, confirm }) {
+  const groups = groupItems(desk);
+  const items = groups.flatMap((group) => group.items); // in the order of the tiles
   const grid = useRef();
   const watch = useMemo(() => new Stopwatch(), []);
   const [chosen, setChosen] = useState(() => new Set()); // items
@@ -53,15 +54,23 @@ export function GridView({ desk, undo }) {
     had.current = false;
   });
 
-  const label = (value, name) => {
-    if (!selected.length) return notice("Select items first, then press their class");
-    const seconds = watch.seconds / selected.length;
+  const labelAll = (some, value, name) => {
+    const seconds = watch.seconds / some.length;
     had.current = grid.current.contains(document.activeElement);
     anchor.current = null;
     watch.restart();
     selectNone();
-    desk.label(selected, value, seconds);
-    notice(`${count(selected.length, "item")} labelled ${name}`);
+    desk.label(some, value, seconds);
+    notice(`${count(some.length, "item")} labelled ${name}`);
+  };
+  const label = (value, name) => {
+    if (!selected.length) return notice("Select items first, then press their class");
+    labelAll(selected, value, name);
+  };
+  /** Confirm the prediction of a group, except for selected items: these look different. */
+  const confirmAll = (members, value, name) => {
+    const alike = members.filter((item) => !chosen.has(item));
+    if (alike.length) labelAll(alike, value, name);
   };
 
   const click = (event, item) => {
@@ -91,19 +100,34 @@ export function GridView({ desk, undo }) {
   return html`<div class="many${items.length ? "" : " empty"}">
     <div ref=${grid} class="grid" role="listbox" aria-multiselectable="true" aria-label="Items">
       ${items.length ? null : html`<${Waiting} desk=${desk} />`}
-      ${items.map(
-        (item) =>
-          html`<div
-            key=${item.id}
-            class="tile"
-            role="option"
-            tabindex=${item === reached ? 0 : -1}
-            aria-selected=${String(chosen.has(item))}
-            data-item=${item.id}
-            onclick=${(event) => click(event, item)}
-            onkeydown=${(event) => move(event, item)}
-          >
-            <${SmallItem} item=${item} />
+      ${groups.map(
+        ({ name, value, items: members }) =>
+          html`<div key=${name} role="group" aria-label=${name || "Items"} class="group">
+            ${name
+              ? html`<div class="heading" role="presentation">
+                  <span>${name === NONE ? NONE : `${count(members.length, "item")} look like ${name}`}</span>
+                  ${name === NONE
+                    ? null
+                    : html`<button type="button" class="main" onclick=${() => confirmAll(members, value, name)}>
+                        Confirm ${members.length === 1 ? "it" : `all ${members.length}`}
+                      </button>`}
+                </div>`
+              : null}
+            ${members.map(
+              (item) =>
+                html`<div
+                  key=${item.id}
+                  class="tile"
+                  role="option"
+                  tabindex=${item === reached ? 0 : -1}
+                  aria-selected=${String(chosen.has(item))}
+                  data-item=${item.id}
+                  onclick=${(event) => click(event, item)}
+                  onkeydown=${(event) => move(event, item)}
+                >
+                  <${SmallItem} item=${item} />
+                </div>`,
+            )}
           </div>`,
       )}
     </div>
@@ -113,8 +137,27 @@ export function GridView({ desk, undo }) {
       <${KeyButton} text="Undo" keys="u" onclick=${undo} />
       <button type="button" onclick=${selectAll}>Select all</button>
       <button type="button" onclick=${selectNone}>Select none</button>
+      ${desk.session.regression
+        ? null
+        : html`<${KeyButton} text="Confirm mode" keys="c" aria-pressed=${String(desk.confirm)} onclick=${confirm} />`}
     </div>
   </div>`;
+}
+
+const NONE = "Choose yourself";
+
+/** In confirm mode: items by predicted class, most confident first; otherwise one group. */
+function groupItems(desk) {
+  if (!desk.confirm) return [{ name: "", items: desk.items }];
+  const groups = new Map();
+  for (const item of desk.items) {
+    const name = item.suggestion ? desk.nameClass(item.suggestion.label) : NONE;
+    if (!groups.has(name)) groups.set(name, { name, value: item.suggestion?.label, items: [] });
+    groups.get(name).items.push(item);
+  }
+  for (const { items } of groups.values())
+    items.sort((a, b) => (b.suggestion?.confidence ?? 0) - (a.suggestion?.confidence ?? 0));
+  return [...groups.values()].sort((a, b) => (a.name === NONE) - (b.name === NONE) || b.items.length - a.items.length);
 }
 
 /** The number of tiles that fit without scrolling; the server lends at most 50 items. */

@@ -11,11 +11,12 @@ import { announce, notice } from "./messages.js";
 import { Stopwatch } from "./stopwatch.js";
 import { Waiting } from "./waiting.js";
 
-export function LabelView({ desk, undo }) {
+export function LabelView({ desk, undo, confirm }) {
   const item = desk.current;
   const watch = useMemo(() => new Stopwatch(), []);
   const said = useRef("");
   const [guess, setGuess] = useState(null); // {item, text}
+  const suggestion = desk.confirm ? item?.suggestion : undefined;
   useLayoutEffect(() => {
     if (item) {
       watch.restart();
@@ -55,19 +56,34 @@ export function LabelView({ desk, undo }) {
     return false;
   });
 
+  useLayoutEffect(() => {
+    if (suggestion) announce(`Prediction: ${desk.nameClass(suggestion.label)}. ${describeItem(item)}`);
+  }, [suggestion]);
+
   return html`<div class="one${item ? "" : " empty"}">
     <div class="stage" data-item=${item?.id}>
       ${item ? html`<${FullItem} key=${item.id} item=${item} numbers=${desk.session.regression} />` : html`<${Waiting} desk=${desk} />`}
     </div>
     <div class="about stacked">
-      <p class="why${guess?.item === item ? " covered" : ""}">${item?.why ? `Why this one? ${item.why}` : ""}</p>
+      <p class="why${guess?.item === item || desk.confirm ? " covered" : ""}">${item?.why ? `Why this one? ${item.why}` : ""}</p>
       ${guess?.item === item && item ? html`<p class="guess">${guess.text}</p>` : null}
+      ${desk.confirm && item && guess?.item !== item ? html`<p class="guess">${describeSuggestion(desk, suggestion)}</p>` : null}
     </div>
-    <${ClassBar} desk=${desk} choose=${label} />
+    <${ClassBar} desk=${desk} choose=${label} suggested=${suggestion === undefined ? undefined : (suggestion?.label ?? null)} item=${item} />
     <div class="actions" role="group" aria-label="Actions">
       <${KeyButton} text="Undo" keys="u" onclick=${undo} />
       <${KeyButton} text="Skip" keys="s" onclick=${skip} />
       <${KeyButton} text="Model's guess" keys="m" onclick=${askGuess} />
+      ${desk.session.regression
+        ? null
+        : html`<${KeyButton} text="Confirm mode" keys="c" aria-pressed=${String(desk.confirm)} onclick=${confirm} />`}
     </div>
   </div>`;
+}
+
+function describeSuggestion(desk, suggestion) {
+  if (suggestion === undefined) return "";
+  if (suggestion === null) return "This item evaluates the model: choose yourself";
+  const { label, confidence } = suggestion;
+  return `${desk.nameClass(label)}, ${percent(confidence)} sure: Enter accepts, another class's key corrects`;
 }

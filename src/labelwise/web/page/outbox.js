@@ -151,7 +151,7 @@ export class Outbox extends EventTarget {
 function request(run, lend) {
   const [{ kind, id, reason }] = run;
   if (kind === "skip") return post("/api/skip", { id, reason, lend });
-  const labels = run.map(({ id, label, seconds }) => ({ id, label, seconds }));
+  const labels = run.map(({ id, label, seconds, suggested }) => ({ id, label, seconds, suggested }));
   return post("/api/labels", { labels, lend });
 }
 

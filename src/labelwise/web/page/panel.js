@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { Curve } from "./curve.js";
-import { count, duration, percent, sentence } from "./format.js";
+import { count, duration, sentence } from "./format.js";
 import { html } from "./html.js";
 import { notice } from "./messages.js";
 
@@ -26,16 +26,11 @@ export function Panel({ desk }) {
         <//>`
       : null}
     <${Card} title="Batch" name="batch"><${Progress} state=${state} counted=${desk.counted} /><//>
-    ${news ? html`<${Card} title="Model" name="training"><${TrainingNote} desk=${desk} /><//>` : null}
-    ${state.curve?.length
-      ? html`<${Card} title="Learning curve" name="learning">
-          <${Curve} points=${state.curve} />
-          <p class="soft">${describeLatest(state.curve.at(-1), state.evaluation)}</p>
-        <//>`
-      : null}
-    ${(state.evaluation && !state.curve?.length) || state.training.note
-      ? html`<${Card} title="Evaluation" name="evaluation">
-          ${state.evaluation ? html`<p class="soft">${sentence(state.evaluation.says)}</p>` : null}
+    ${news ? html`<${Card} title="Training" name="training"><${TrainingNote} desk=${desk} /><//>` : null}
+    ${state.evaluation || state.curve?.length || state.training.note
+      ? html`<${Card} title="Model" name="learning">
+          ${state.curve?.length ? html`<${Curve} points=${state.curve} />` : null}
+          ${state.evaluation ? html`<p class="soft">${sentence(state.evaluation.says)}.</p>` : null}
           ${state.training.note ? html`<p>${sentence(state.training.note)}</p>` : null}
         <//>`
       : null}
@@ -69,19 +64,6 @@ function describeBudget(budget) {
   if (budget?.of_money) return `${(budget.money ?? 0).toFixed(2)} of ${budget.of_money.toFixed(2)}`;
   if (budget?.of_hours) return `${(budget.hours ?? 0).toFixed(1)} of ${budget.of_hours} h`;
   return "";
-}
-
-function describeLatest(last, evaluation) {
-  const write = last.metric === "mse" ? (number) => number.toPrecision(3) : percent;
-  const range = last.low === null || last.high === null ? "" : ` (${write(last.low)} to ${write(last.high)})`;
-  const words = {
-    accuracy: () => `${percent(last.accuracy)} right${range}`,
-    prequential: () => `${percent(last.accuracy)} right on a batch before it was trained on${range}`,
-    mse: () => `Mean squared error ${write(last.mse)}${range}`,
-  };
-  if (!evaluation?.held_out) return `${words[last.metric]()} with ${count(last.labels, "label")}`;
-  const counts = `${evaluation.held_out} held-out labels; trained on ${evaluation.training_labels}`;
-  return `${words[last.metric]()} on ${counts}`;
 }
 
 /** The progress of the background process, or its error with a button to try again. */

@@ -1,0 +1,423 @@
+"""All items of a campaign for the page: search, filter and sort, one page of rows at a time."""
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import Depends, Query, Request
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+
+from labelwise.arrays import Ids
+from labelwise.campaign.evaluation import FEWEST_EVALUATED, ModelEvaluation
+from labelwise.campaign.project import Project
+from labelwise.record.events import Asked, Label
+from labelwise.record.ledger import Ledger
+from labelwise.web import bodies, views
+from labelwise.web.api import TheSite, reading
+
+Status = Literal["open", "waiting", "labelled", "skipped", "disputed"]
+STATUSES: tuple[Status, ...] = ("open", "waiting", "labelled", "skipped", "disputed")
+Filter = Literal["all", "open", "waiting", "labelled", "skipped", "disputed", "surprising"]
+Order = Literal["id", "label", "prediction", "confidence", "batch", "by"]
+
+SHOWN_TEXT, SHOWN_COLUMNS, SEARCHED_TEXT = 300, 6, 1_000
+"""Characters and columns of an item in a list, and characters that are searched."""
+CACHED_QUERIES = 16
+
+
+class ItemRow(BaseModel):
+    """An item in a list."""
+
+    id: int
+    name: str | None = None
+    text: str | None = Field(default=None, description="Shortened.")
+    columns: dict[str, Any] | None = Field(default=None, description="The first ones.")
+    image: str | None = None
+    status: Status
+    label: int | float | str | None = None
+    by: list[str] = Field(description="Who labelled or skipped it.")
+    reason: str | None = Field(default=None, description="Why it was skipped.")
+    prediction: int | float | str | None = None
+    confidence: float | None = None
+    batch: int | None = None
+
+
+class ItemPage(BaseModel):
+    """Some rows of a list, and the length of the list."""
+
+    total: int
+    rows: list[ItemRow]
+
+
+@dataclass(frozen=True)
+class ItemQuery:
+    """Which items to list, and in which order.
+
+    Attributes:
+        search: words that must all occur in the name, text or columns; case is ignored.
+        show: a status, ``all``, or ``surprising``: labelled differently from the prediction.
+        label: a class, as text.
+        prediction: a predicted class, as text.
+        by: an annotator.
+        batch: a batch number.
+        sort: the column to sort by; ties by id.
+        descending: whether the largest come first.
+    """
+
+    search: str = ""
+    show: Filter = "all"
+    label: str | None = None
+    prediction: str | None = None
+    by: str | None = None
+    batch: int | None = None
+    sort: Order = "id"
+    descending: bool = False
+
+
+class Categories:
+    """Distinct values with a number for each, in the order of their first use.
+
+    >>> kinds = Categories()
+    >>> kinds.encode(["cat", "dog", "cat"]).tolist(), kinds.find("dog"), kinds.find("owl")
+    ([0, 1, 0], 1, -2)
+    """
+
+    def __init__(self) -> None:
+        self.values: list[Label] = []
+        self._numbers: dict[str, int] = {}
+
+    def encode(self, values: Iterable[Label]) -> NDArray[np.int32]:
+        """The numbers of values, ``(n,)``; new values get new numbers."""
+        numbers = self._numbers
+        codes = []
+        for value in values:
+            text = str(value)
+            code = numbers.get(text)
+            if code is None:
+                code = numbers[text] = len(self.values)
+                self.values.append(value)
+            codes.append(code)
+        return np.array(codes, dtype=np.int32)
+
+    def find(self, text: str) -> int:
+        """The number of a value given as text; -2 if there is none."""
+        return self._numbers.get(text, -2)
+
+    def ranks(self) -> NDArray[np.int64]:
+        """The alphabetical rank of every value, with a last entry 0 for "none" (-1)."""
+        order = sorted(range(len(self.values)), key=lambda code: str(self.values[code]))
+        ranks = np.zeros(len(order) + 1, dtype=np.int64)
+        ranks[order] = np.arange(1, len(order) + 1)
+        return ranks
+
+
+class SearchIndex:
+    """Texts in one string, which is faster to search than 200,000 short ones.
+
+    >>> SearchIndex(["a red ship", "a frog", "ships"]).find("ship").tolist()
+    [0, 2]
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        parts = [text.replace("\n", " ") for text in texts]
+        self._text = "\n".join(parts)
+        self._starts = np.cumsum([0, *(len(part) + 1 for part in parts)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def find(self, word: str) -> Ids:
+        """The ids of the texts that contain a word, in order; some may occur several times."""
+        found = [match.start() for match in re.finditer(re.escape(word), self._text)]
+        return np.searchsorted(self._starts, found, side="right") - 1
+
+
+@dataclass
+class RecordExtract:
+    """What the table needs of a ledger, copied while the record is locked."""
+
+    length: int
+    items: int
+    labels: tuple[list[int], list[Label]]
+    votes: list[tuple[int, Mapping[str, Label]]]
+    skipped: dict[int, tuple[str, str]]
+    waiting: list[int]
+    disputed: list[int]
+    batches: list[Asked]
+    validation: set[int]
+
+    @classmethod
+    def copy(cls, ledger: Ledger) -> "RecordExtract":
+        """Copy the state of a ledger."""
+        return cls(
+            length=ledger.length,
+            items=ledger.items,
+            labels=(list(ledger.labels), list(ledger.labels.values())),
+            votes=list(ledger.votes.items()),
+            skipped={item: (skip.by, skip.reason) for item, skip in ledger.skipped.items()},
+            waiting=list(ledger.waiting),
+            disputed=[one.id for one in ledger.disagreements()],
+            batches=[batch.asked for batch in ledger.batches],
+            validation=set(ledger.validation),
+        )
+
+
+Look = Callable[[Callable[[Ledger], RecordExtract]], RecordExtract]
+
+
+class ItemTable:
+    """Columns over all items, ``(n,)`` each, updated when the record has changed.
+
+    Args:
+        project: The campaign.
+        look: Runs a function on the newest ledger.
+    """
+
+    def __init__(self, project: Project, look: Look) -> None:
+        self._project, self._look = project, look
+        self._lock = threading.Lock()
+        self._extract: RecordExtract | None = None
+        self._texts: SearchIndex | None = None
+        self._preparing = False
+        self._found: OrderedDict[ItemQuery, Ids] = OrderedDict()
+
+    def list_items(self, query: ItemQuery, offset: int, limit: int) -> ItemPage:
+        """Some rows of the items that a query finds."""
+        if not self._preparing:  # at the first list, so that searches are fast
+            self._preparing = True
+            threading.Thread(target=self._prepare_search, daemon=True).start()
+        with self._lock:
+            self._update()
+            found = self._found.get(query)
+            if found is None:
+                found = self._found[query] = self._find(query)
+                if len(self._found) > CACHED_QUERIES:
+                    self._found.popitem(last=False)
+            shown = found[offset : offset + limit]
+            return ItemPage(total=len(found), rows=[self._show(int(item)) for item in shown])
+
+    def _update(self) -> None:
+        """Compute the columns again if the record has changed."""
+        known = self._extract
+        extract = self._look(
+            lambda ledger: (
+                known if known and known.length == ledger.length else RecordExtract.copy(ledger)
+            )
+        )
+        if extract is known:
+            return
+        self._extract = extract
+        self._found.clear()
+        n = extract.items
+        self.classes, self.people = Categories(), Categories()
+        self.label = np.full(n, -1, dtype=np.int32)
+        self.prediction = np.full(n, -1, dtype=np.int32)
+        self.confidence = np.full(n, np.nan, dtype=np.float32)
+        self.batch = np.zeros(n, dtype=np.int32)
+        self.annotator = np.full(n, -1, dtype=np.int32)
+        self.status = np.zeros(n, dtype=np.uint8)
+        ids, labels = extract.labels
+        self.label[ids] = self.classes.encode(labels)
+        self.votes = dict(extract.votes)
+        voters = [next(iter(given)) for _, given in extract.votes]
+        self.annotator[[item for item, _ in extract.votes]] = self.people.encode(voters)
+        for asked in extract.batches:
+            everything = [*asked.ids, *asked.validation]
+            self.batch[everything] = asked.batch
+            if asked.guesses is not None:
+                chosen = list(asked.ids)
+                self.prediction[chosen] = self.classes.encode(label for label, _ in asked.guesses)
+                self.confidence[chosen] = [share for _, share in asked.guesses]
+        # A prediction must not influence the label of an item that evaluates the model.
+        unlabelled = [item for item in extract.validation if self.label[item] < 0]
+        self.prediction[unlabelled], self.confidence[unlabelled] = -1, np.nan
+        for name, members in (
+            ("waiting", extract.waiting),
+            ("labelled", ids),
+            ("skipped", list(extract.skipped)),
+            ("disputed", extract.disputed),
+        ):
+            self.status[members] = STATUSES.index(name)
+
+    def _find(self, query: ItemQuery) -> Ids:
+        keep = np.ones(len(self.status), dtype=bool)
+        if query.show == "surprising":
+            keep &= (self.label >= 0) & (self.prediction >= 0) & (self.label != self.prediction)
+        elif query.show != "all":
+            keep &= self.status == STATUSES.index(query.show)
+        if query.label is not None:
+            keep &= self.label == self.classes.find(query.label)
+        if query.prediction is not None:
+            keep &= self.prediction == self.classes.find(query.prediction)
+        if query.by is not None:
+            keep &= self.annotator == self.people.find(query.by)
+        if query.batch is not None:
+            keep &= self.batch == query.batch
+        ids = np.flatnonzero(keep)
+        for word in query.search.lower().split():
+            contains = np.zeros(len(keep), dtype=bool)
+            contains[self._read_texts().find(word)] = True
+            ids = ids[contains[ids]]
+        return self._sort(ids, query)
+
+    def _sort(self, ids: Ids, query: ItemQuery) -> Ids:
+        if query.sort == "id":
+            return ids[::-1] if query.descending else ids
+        columns: dict[str, Callable[[], NDArray[np.float64]]] = {
+            "label": lambda: self.classes.ranks()[self.label[ids]].astype(float),
+            "prediction": lambda: self.classes.ranks()[self.prediction[ids]].astype(float),
+            "by": lambda: self.people.ranks()[self.annotator[ids]].astype(float),
+            "confidence": lambda: self.confidence[ids].astype(float),
+            "batch": lambda: self.batch[ids].astype(float),
+        }
+        keys = columns[query.sort]()
+        missing = np.isnan(keys) if query.sort == "confidence" else keys == 0
+        keys = np.where(missing, np.inf, -keys if query.descending else keys)  # missing ones last
+        return ids[np.argsort(keys, kind="stable")]
+
+    def _read_texts(self) -> "SearchIndex":
+        """The searched texts of all items, read once."""
+        if self._texts is None or len(self._texts) < len(self.status):
+            self._texts = SearchIndex(map(self._read_text, range(len(self.status))))
+        return self._texts
+
+    def _read_text(self, item: int) -> str:
+        about = self._describe(item)
+        parts = [str(about[key]) for key in ("name", "text") if key in about]
+        parts += map(str, about.get("columns", {}).values())
+        return " ".join(parts)[:SEARCHED_TEXT].lower()
+
+    def _prepare_search(self) -> None:
+        """Read the texts without the lock, so that lists do not wait for them."""
+        texts = SearchIndex(map(self._read_text, range(len(self._project.items))))
+        with self._lock:
+            self._texts = texts
+
+    def _describe(self, item: int) -> dict[str, Any]:
+        try:
+            return dict(self._project.items.describe(item))
+        except LookupError:  # removed since
+            return {}
+
+    def _show(self, item: int) -> ItemRow:
+        assert self._extract is not None
+        about = self._describe(item)
+        skip = self._extract.skipped.get(item)
+        text, columns = about.get("text"), about.get("columns")
+        image = views.image_address(item) if self._project.kind == "images" else None
+        label, prediction = int(self.label[item]), int(self.prediction[item])
+        confidence = float(self.confidence[item])
+        return ItemRow(
+            id=item,
+            name=about.get("name"),
+            text=None if text is None else str(text)[:SHOWN_TEXT],
+            columns=columns and views.shorten_floats(dict(list(columns.items())[:SHOWN_COLUMNS])),
+            image=image,
+            status=STATUSES[self.status[item]],
+            label=None if label < 0 else self.classes.values[label],
+            by=list(self.votes.get(item, ())) or ([skip[0]] if skip else []),
+            reason=skip[1] if skip else None,
+            prediction=None if prediction < 0 else self.classes.values[prediction],
+            confidence=None if np.isnan(confidence) else round(confidence, 4),
+            batch=int(self.batch[item]) or None,
+        )
+
+
+async def _find_table(request: Request) -> ItemTable:
+    table: ItemTable = request.app.state.item_table
+    return table
+
+
+Word = Annotated[str | None, Query(max_length=400)]
+
+
+@reading.get("/items", summary="All items: search, filter and sort")
+def items(
+    table: Annotated[ItemTable, Depends(_find_table)],
+    search: Annotated[
+        str, Query(max_length=400, description="Words that must all occur in the item.")
+    ] = "",
+    show: Annotated[
+        Filter, Query(description="surprising: labelled differently from the prediction.")
+    ] = "all",
+    label: Word = None,
+    prediction: Word = None,
+    by: Annotated[str | None, Query(max_length=400, description="The first annotator.")] = None,
+    batch: Annotated[int | None, Query(ge=1, le=bodies.LARGEST_NUMBER)] = None,
+    sort: Order = "id",
+    descending: bool = False,
+    offset: Annotated[int, Query(ge=0, le=bodies.LARGEST_NUMBER)] = 0,
+    limit: Annotated[int, Query(ge=1, le=200)] = 100,
+) -> ItemPage:
+    """One page of the list, and its length. Predictions are those of the last model."""
+    query = ItemQuery(search, show, label, prediction, by, batch, sort, descending)
+    return table.list_items(query, offset, limit)
+
+
+FEWEST_RIGHT = 0.7
+"""Accuracy from which on predictions may be preselected; worse ones mislead more than they help."""
+Numbers = Annotated[
+    str,
+    Query(
+        pattern=r"^\d{1,15}(,\d{1,15}){0,99}$", description="Up to 100 ids, separated by commas."
+    ),
+]
+
+
+class Suggestion(BaseModel):
+    """A prediction that the page may preselect."""
+
+    id: int
+    label: int | float | str
+    confidence: float
+
+
+class Suggestions(BaseModel):
+    """Predictions of some items, if the model is accurate enough."""
+
+    allowed: bool
+    says: str = Field(description="The accuracy, and what is needed.")
+    suggestions: list[Suggestion]
+
+
+@reading.get("/suggestions", summary="Predictions to confirm or correct")
+def suggestions(site: TheSite, ids: Numbers) -> Suggestions:
+    """Predictions of these items; none for items that evaluate the model.
+
+    Send a suggestion that was shown with the label (``suggested``): agreement with it is biased.
+    """
+    wanted = dict.fromkeys(map(int, ids.split(",")))
+
+    def find(ledger: Ledger) -> Suggestions:
+        allowed, says = judge_model(ledger)
+        places = [views.find_place(ledger, item) for item in wanted] if allowed else []
+        found = []
+        for place in places:
+            guess = None if place.id in ledger.validation else views.show_guess(place)
+            if guess is not None and guess.confidence is not None:
+                found.append(
+                    Suggestion(id=place.id, label=guess.label, confidence=guess.confidence)
+                )
+        return Suggestions(allowed=allowed, says=says, suggestions=found)
+
+    return site.record.look(find)
+
+
+def judge_model(ledger: Ledger) -> tuple[bool, str]:
+    """Whether predictions may be preselected, and why (not)."""
+    needed = f"{FEWEST_RIGHT:.0%} on {FEWEST_EVALUATED} held-out labels".replace("%", " %")
+    if not ledger.trainings:
+        return False, f"there is no model yet; confirming needs an accuracy of {needed}"
+    evaluation = ModelEvaluation.from_training(ledger.trainings[-1])
+    score = evaluation.score
+    if score is None or score.metric != "accuracy":
+        return False, f"{evaluation.describe()}; confirming needs an accuracy of {needed}"
+    return (
+        score.value >= FEWEST_RIGHT,
+        f"{evaluation.describe()}; confirming needs an accuracy of {needed}",
+    )
