@@ -202,3 +202,16 @@ def test_is_found_by_name():
     features = make_features(50, 4)
     selection = labelwise.select("lewis", 10, features=features, labelled=[3], seed=2)
     assert len(selection) == 10 and 3 not in selection.ids
+
+
+@pytest.mark.parametrize("p", [1.5, 2.0])
+def test_a_bias_equals_a_column_of_ones(p):
+    rng = np.random.default_rng(0)
+    models = [rng.normal(size=(120, 3)), rng.normal(size=(120, 2))]
+    ones = [np.hstack([rows, np.ones((120, 1))]) for rows in models]
+    found = labelwise.select("lewis", 25, features=models, p=p, bias=True, seed=3)
+    column = labelwise.select("lewis", 25, features=ones, p=p, seed=3)
+    assert found.ids.tolist() == column.ids.tolist()
+    np.testing.assert_allclose(found.weights, column.weights)
+    with pytest.raises(BadInput, match="bias must be True or False; got 1"):
+        labelwise.select("lewis", 25, features=models, bias=1)

@@ -48,14 +48,20 @@ def map_models(value: Array, function: Callable[[Array], Array]) -> Array:
     return function(value)
 
 
-def read_features(rows: Rows, model: int | None = None) -> Array:
-    """The ``(n, d)`` features of a block; those of one model if there are several."""
+def read_features(rows: Rows, model: int | None = None, *, bias: bool = False) -> Array:
+    """The ``(n, d)`` features of a block; those of one model if there are several.
+
+    ``bias`` adds a constant column.
+    """
     features = rows["features"]
-    if not isinstance(features, list | tuple):
+    if isinstance(features, list | tuple):
+        if model is None:
+            raise BadInput(f"features holds {len(features)} models; give the array of one of them")
+        features = features[model]
+    if not bias:
         return features
-    if model is None:
-        raise BadInput(f"features holds {len(features)} models; give the array of one of them")
-    return features[model]
+    xp = namespace(features)
+    return xp.concat([features, xp.ones_like(features[:, :1])], axis=1)
 
 
 def take_rows(rows: Rows, positions: Positions) -> ArrayDict:

@@ -59,6 +59,7 @@ def choose_batch(
     sampling: str = "with_replacement",
     tol: float = 1e-6,
     rtol: float | None = None,
+    bias: bool = False,
 ) -> Choice:
     """Draw items by their Lewis weights.
 
@@ -74,11 +75,12 @@ def choose_batch(
         rtol: singular values of the features up to this fraction of the largest count as zero;
             by default it follows their precision. Give 1e-3 for float32 features that were
             computed in half precision.
+        bias: whether the linear models have a constant column.
     """
     # float64 products, so that a draw does not depend on the split of float32 rows
     settings = LewisSettings(p=p, tol=tol, rtol=rtol, double=True)
     try:
-        scores, info = _store_scores(shards, settings)
+        scores, info = _store_scores(shards, settings, bias)
         if budget == len(shards):
             return _add_diagnostics(_take_everything(shards), info)
         if scores.support < budget:
@@ -96,6 +98,8 @@ def check_job(job: Job) -> None:
     """Reject an unknown sampling, and numbers out of range."""
     options = job.options
     check_choice("sampling", options["sampling"], SAMPLINGS)
+    if not isinstance(options["bias"], bool):
+        raise BadInput(f"bias must be True or False; got {options['bias']!r}")
     for name in ("p", "tol", "rtol"):
         if options[name] is not None and not is_number(options[name]):
             raise BadInput(f"{name} must be a number; got {options[name]!r}")
@@ -110,14 +114,18 @@ class ScoreSummary(NamedTuple):
     support: int
 
 
-def _store_scores(shards: Shards, settings: LewisSettings) -> tuple[ScoreSummary, JsonObject]:
+def _store_scores(
+    shards: Shards, settings: LewisSettings, bias: bool
+) -> tuple[ScoreSummary, JsonObject]:
     """Store the largest Lewis weight of every item over all models; returns diagnostics."""
     first = next(item for item in shards.map(read_first_id) if item is not None)
     features = shards.rows(np.array([first]))["features"]
     models = len(features) if isinstance(features, list | tuple) else 1
     ranks, iterations, totals = [], [], []
     for model in range(models):
-        found = store_lewis_weights(shards, settings, partial(read_features, model=model))
+        found = store_lewis_weights(
+            shards, settings, partial(read_features, model=model, bias=bias)
+        )
         parts = shards.map(_merge_scores)
         scores = ScoreSummary(
             sum(part.total for part in parts),

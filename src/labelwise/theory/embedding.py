@@ -31,10 +31,10 @@ from labelwise.pool.blocks import Shard, Shards
 from labelwise.selection.result import Selection
 from labelwise.theory.pool import (
     Features,
-    ModelReader,
     WeightedPicks,
     as_pool,
     check_picks,
+    read_model,
     read_picked_rows,
 )
 from labelwise.theory.spectrum import Spectrum, weighted_spectrum
@@ -122,7 +122,7 @@ def embedding_distortion(
     spectrum = weighted_spectrum(picks, shards, model=model, bias=bias, rtol=rtol)
     if p == 2 or spectrum.rank == 0:
         return Distortion(spectrum.lower, spectrum.upper, float(p), True)
-    read = ModelReader(model, bias)
+    read = read_model(model, bias)
     chosen = check_picks(picks, len(shards))
     rows = read_picked_rows(shards, chosen.ids, read)
     problem = _Problem(shards, read, spectrum.transform, rows, chosen.weights, float(p))

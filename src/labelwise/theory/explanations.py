@@ -42,11 +42,11 @@ from labelwise.theory.embedding import Distortion, embedding_distortion
 from labelwise.theory.mmd import Discrepancy, pool_mmd, subset_mmd
 from labelwise.theory.pool import (
     Features,
-    ModelReader,
     WeightedPicks,
     as_pool,
     check_picks,
     count_models,
+    read_model,
     read_picked_rows,
 )
 from labelwise.theory.spectrum import BAND, Spectrum, weighted_spectrum
@@ -104,7 +104,7 @@ class ExplanationInputs:
     @cached_property
     def features(self) -> Floats:
         """The picks' features in the first model, ``(b, d)``."""
-        return read_picked_rows(self.shards, self.picks.ids, ModelReader(0))
+        return read_picked_rows(self.shards, self.picks.ids, read_model(0))
 
     @cached_property
     def probabilities(self) -> Floats | None:
@@ -164,7 +164,7 @@ def measure_coverage(case: ExplanationInputs) -> list[Finding]:
         return []
     settings = LewisSettings(p=case.p, tol=1e-4, rtol=case.rtol, double=True)
     every = [
-        iterate_lewis_weights(case.shards, settings, ModelReader(model, case.bias)).weights
+        iterate_lewis_weights(case.shards, settings, read_model(model, case.bias)).weights
         for model in range(case.models)
     ]
     values = {f"{t:g}": model_coverage(every, t, ids=case.shards.ids) for t in PERCENTS}

@@ -31,9 +31,9 @@ from labelwise.selection.result import Selection
 from labelwise.theory.dynamics import check_kernel
 from labelwise.theory.pool import (
     Features,
-    ModelReader,
     as_pool,
     check_picks,
+    read_model,
     read_picked_rows,
     sum_moments,
 )
@@ -133,7 +133,7 @@ def pool_mmd(
         raise BadInput("MMD compares pairs; give 2 picks or more with a weight above zero")
     if kernel is not None:
         return _with_kernel(check_kernel(kernel), _positions(shards.ids, ids), weights)
-    read = ModelReader(model)
+    read = read_model(model)
     pool = sum_moments(shards, read)
     if not np.isfinite(pool.squares):
         raise BadInput("the features hold NaN or infinity, or overflow; leave out these items")

@@ -32,11 +32,11 @@ import numpy as np
 from labelwise.arrays import Array, Floats, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.bases import MOST_COLUMNS, ModelColumns, SubdividedShards
-from labelwise.kernels.linear.leverage import project_rows, whiten
+from labelwise.kernels.linear.leverage import RowReader, project_rows, whiten
 from labelwise.kernels.linear.lewis import LewisSettings, iterate_lewis_weights
 from labelwise.pool.blocks import Shards
 from labelwise.theory.budgets import Budget, check_error, label_budgets, pool_size, whole
-from labelwise.theory.pool import Features, ModelReader, as_pool, count_models, sum_moments
+from labelwise.theory.pool import Features, as_pool, count_models, read_model, sum_moments
 
 SHARES = tuple(float(value) for value in np.round(np.geomspace(0.1, 100, 61), 6))
 """Percentages of items at which the concentration curve is evaluated."""
@@ -155,7 +155,7 @@ def plan(
     found: list[ModelPlan] = []
     for model in range(count):
         ranks = sum(entry.rank for entry in found)
-        part, weights = _look(shards, ModelReader(model), settings, ridge)
+        part, weights = _look(shards, read_model(model), settings, ridge)
         shared = np.maximum(shared, weights)
         bound = float(min(ranks + part["rank"], n))
         found.append(ModelPlan(**part, total=float(shared.sum()), bound=bound))
@@ -187,7 +187,7 @@ def plan(
 
 
 def _look(
-    shards: Shards, read: ModelReader, settings: LewisSettings, ridge: float
+    shards: Shards, read: RowReader, settings: LewisSettings, ridge: float
 ) -> tuple[dict[str, Any], Floats]:
     """The `ModelPlan` fields of one model except the totals, and its Lewis weights ``(n,)``."""
     n = len(shards)

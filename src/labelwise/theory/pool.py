@@ -1,7 +1,7 @@
 """Pools and picks of the diagnostics: features of one or several models, and checked weights."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -11,27 +11,16 @@ from labelwise.errors import BadInput
 from labelwise.kernels.linear.leverage import RowReader
 from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.pool.blocks import LocalShards, Shard, Shards
-from labelwise.pool.rows import Rows, read_features
+from labelwise.pool.rows import read_features
 from labelwise.selection.result import Selection
 
 Features = Array | Sequence[Array] | Shards
 """``(n, d)`` features of a pool, a list of such arrays (one per model), or shards of them."""
 
 
-@dataclass(frozen=True)
-class ModelReader:
-    """Reads the ``(n, d)`` features of one model, optionally with a constant column."""
-
-    model: int = 0
-    bias: bool = False
-
-    def __call__(self, rows: Rows) -> Array:
-        """The columns of a block."""
-        features = read_features(rows, self.model)
-        if not self.bias:
-            return features
-        xp = namespace(features)
-        return xp.concat([features, xp.ones_like(features[:, :1])], axis=1)
+def read_model(model: int = 0, bias: bool = False) -> RowReader:
+    """A reader of the ``(n, d)`` features of one model, optionally with a constant column."""
+    return partial(read_features, model=model, bias=bias)
 
 
 def as_pool(features: Features, **others: Array) -> Shards:

@@ -37,10 +37,10 @@ from labelwise.pool.rows import read_features
 from labelwise.selection.result import Selection
 from labelwise.theory.pool import (
     Features,
-    ModelReader,
     as_pool,
     check_distribution,
     check_picks,
+    read_model,
     read_picked_rows,
     sum_moments,
 )
@@ -120,7 +120,7 @@ def weighted_spectrum(
     ([0.75, 1.0], True)
     """
     shards = as_pool(features)
-    read = ModelReader(model, bias)
+    read = read_model(model, bias)
     ids, weights, _ = check_picks(picks, len(shards))
     if distribution is None:
         transform = whiten(shards, read, rtol=rtol).transform
@@ -133,7 +133,7 @@ def weighted_spectrum(
     return Spectrum(np.clip(values, 0.0, None), vectors, transform)
 
 
-def _scale_rows(shards: Shards, read: ModelReader, distribution: Array) -> LocalShards:
+def _scale_rows(shards: Shards, read: RowReader, distribution: Array) -> LocalShards:
     """All rows multiplied by ``sqrt(n D_i)``, so that plain sums are sums under ``D``."""
     masses = check_distribution(distribution, len(shards))
     rows = read_picked_rows(shards, shards.ids, read)
@@ -189,11 +189,11 @@ def near_orthonormality(
     (3, True)
     """
     shards = as_pool(features)
-    read: RowReader = ModelReader(model, bias)
+    read: RowReader = read_model(model, bias)
     if distribution is None:
         pool = shards
     else:
-        pool, read = _scale_rows(shards, ModelReader(model, bias), distribution), read_features
+        pool, read = _scale_rows(shards, read_model(model, bias), distribution), read_features
     if sample is None:
         basis = whiten(pool, read, rtol=rtol).transform
     else:
