@@ -6,7 +6,7 @@ pool for every strategy.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,7 +71,7 @@ class CampaignState:
             batch=len(ledger.batches) + 1,
             trained=ledger.trainings[-1] if ledger.trainings else None,
             taken=find_taken(ledger),
-            context=_to_ids(dict.fromkeys([*labels, *coming])),
+            context=np.fromiter(dict.fromkeys([*labels, *coming]), dtype=np.int64),
             labels=labels,
             measured=measured,
             batches=tuple(batch.asked for batch in ledger.batches),
@@ -92,17 +92,13 @@ class BatchRequest:
 
 def find_taken(ledger: Ledger) -> Ids:
     """Items that were asked for, labelled or skipped, and cannot be picked."""
-    taken = {**dict.fromkeys(ledger.asked_ids), **dict.fromkeys(ledger.votes)}
-    return _to_ids({**taken, **dict.fromkeys(ledger.resolutions), **dict.fromkeys(ledger.skipped)})
+    taken = dict.fromkeys([*ledger.asked_ids, *ledger.votes, *ledger.resolutions, *ledger.skipped])
+    return np.fromiter(taken, dtype=np.int64)
 
 
 def count_free(pool: Pool, taken: Ids) -> int:
     """Number of items of the pool that are not taken."""
     return len(pool) - int(pool.index.contains(taken).sum())
-
-
-def _to_ids(items: Iterable[int]) -> Ids:
-    return np.fromiter(items, dtype=np.int64)
 
 
 def make_request(
@@ -113,32 +109,25 @@ def make_request(
     seed: int | None,
     options: Mapping[str, Any],
 ) -> BatchRequest:
-    """The arguments of ``ask``, completed from the settings."""
-    settings = state.settings
+    """The arguments of ``ask``, completed from the settings and limited to the remaining items."""
+    settings, left = state.settings, count_free(pool, state.taken)
+    if not left:
+        raise BadInput(
+            f"all {len(pool)} items of the pool were asked for or labelled; no item is left to ask"
+        )
+    if budget is not None:
+        check_budget(budget, left)
+    if budget == 0:
+        raise BadInput("a batch has one item or more; got a budget of 0")
     default = settings.first if state.trained is None else settings.strategy
     name = default if strategy is None else strategy
     given = settings.options if name == settings.strategy else {}
     return BatchRequest(
         strategy=name,
         options={**given, **options},
-        budget=_choose_budget(pool, state, budget),
+        budget=min(settings.batch, left) if budget is None else int(budget),
         seed=settings.seed_for(BATCHES, state.batch, seed),
     )
-
-
-def _choose_budget(pool: Pool, state: CampaignState, wanted: int | None) -> int:
-    """The requested number of items, or the setting, limited to the remaining items."""
-    left = count_free(pool, state.taken)
-    if not left:
-        raise BadInput(
-            f"all {len(pool)} items of the pool were asked for or labelled; no item is left to ask"
-        )
-    if wanted is None:
-        return min(state.settings.batch, left)
-    check_budget(wanted, left)
-    if wanted == 0:
-        raise BadInput("a batch has one item or more; got a budget of 0")
-    return int(wanted)
 
 
 def select_batch(
@@ -185,7 +174,11 @@ def _select_items(
     reserved = row_noise(settings.seed, ids, RESERVED) < settings.validation
     check_budget(request.budget, int(free.sum()))
     apart, others = free & reserved, free & ~reserved
-    count = _count_holdout(state, request.budget, int(apart.sum()), int(others.sum()))
+    # As many holdout picks as keep their share over all batches.
+    share, available = settings.validation, int(apart.sum())
+    wanted = round(share * (state.asked + request.budget)) - state.holdout
+    wanted = min(max(wanted, 0), math.ceil(share * request.budget), available)
+    count = max(wanted, request.budget - int(others.sum()))
     noise = row_noise(request.seed, ids[apart], DRAWN)
     holdout = ids[apart][largest(noise, count, ids[apart])]
     picks = model.select_batch(
@@ -198,14 +191,6 @@ def _select_items(
         progress=progress,
     )
     return _interleave(picks, holdout), holdout
-
-
-def _count_holdout(state: CampaignState, budget: int, reserved: int, others: int) -> int:
-    """Number of holdout picks that keeps their share over all batches."""
-    share = state.settings.validation
-    wanted = round(share * (state.asked + budget)) - state.holdout
-    wanted = min(max(wanted, 0), math.ceil(share * budget))
-    return max(min(wanted, reserved), budget - others)
 
 
 def _interleave(picked: Selection, holdout: Ids) -> Selection:

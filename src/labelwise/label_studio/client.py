@@ -9,7 +9,6 @@ valid for some minutes, and a legacy token, which is sent as it is.
 
 import base64
 import binascii
-import ipaddress
 import json
 import os
 import re
@@ -32,9 +31,11 @@ from labelwise.files import JsonObject
 
 try:
     import httpx
+
+    from labelwise.web.security import is_loopback
 except ImportError as missing:
     raise MissingDependency(
-        f"Label Studio needs httpx ({missing}); run pip install 'labelwise[web]'"
+        f"Label Studio needs httpx and starlette ({missing}); run pip install 'labelwise[web]'"
     ) from missing
 
 ATTEMPTS, PAUSE = 3, 1.0
@@ -423,11 +424,3 @@ def shorten(text: str, longest: int = 80) -> str:
     """Shorten a foreign text to one line, without what follows ``?``, which may be a secret."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text.split("?")[0])
     return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host name means this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
