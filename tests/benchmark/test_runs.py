@@ -10,6 +10,7 @@ import labelwise.cli.benchmark  # noqa: F401  (adds its commands)
 from labelwise.benchmark import benchmark_run, devices, models, runs
 from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
 from labelwise.benchmark.devices import find_device
+from labelwise.benchmark.lines import describe_code
 from labelwise.benchmark.models import network_seeds
 from labelwise.benchmark.protocol import Entrant, change_protocol
 from labelwise.benchmark.results import append_result, read_results
@@ -42,7 +43,7 @@ def test_every_round_is_a_complete_line(tmp_path):
         assert set(line.seconds) == {"train", "represent", "select"} and line.seconds["train"] > 0
         assert line.peak_megabytes > 50 and line.imbalance >= 1 and line.started
         assert set(line.versions) == {"labelwise", "torch", "numpy"}
-        assert line.code == devices.describe_code()
+        assert line.code == describe_code()
     assert margin[0].weights is None and margin[0].effective_size is None
     assert len(sparse[0].weights) == 10 and 1 <= sparse[0].effective_size <= 10.001
     assert margin[0].validation_labels == 0  # only a calibration spends those labels

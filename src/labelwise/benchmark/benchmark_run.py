@@ -22,6 +22,7 @@ from labelwise.benchmark import devices
 from labelwise.benchmark.batched import TrainingTask, fit_together
 from labelwise.benchmark.devices import Device, DeviceClock
 from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
+from labelwise.benchmark.lines import make_key, make_result
 from labelwise.benchmark.models import ItemPool, ModelSet, make_models, make_picker
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey
@@ -210,14 +211,15 @@ class BenchmarkRun:
             self.protocol,
             self.entrant,
             self.seed,
-            self._device,
+            device=devices.describe_device(self._device),
+            peak_megabytes=devices.peak_megabytes(self._device),
             round=self.round,
             labels=labels,
             values=tuple(values),
             validation_labels=(
                 self.protocol.validation if stops or self._selector.used_validation else 0
             ),
-            seconds={name: round(value, 6) for name, value in self._seconds.items()},
+            seconds=self._seconds,
             imbalance=imbalance,
             effective_size=size,
             picks=tuple(picks.tolist()),
@@ -339,48 +341,3 @@ def play_runs(
                 run.replay_round(recorded[run])
             else:
                 yield run.finish_round()
-
-
-def make_result(
-    protocol: Protocol,
-    entrant: Entrant,
-    seed: int,
-    device: Device,
-    *,
-    values: tuple[float, ...],
-    **fields: Any,
-) -> RoundResult:
-    """A result line with the fields that follow from the experiment and the machine."""
-    return RoundResult(
-        **_identify_run(protocol, entrant, seed),
-        metric=protocol.metric,
-        value=float(np.mean(values)),
-        values=values,
-        higher_is_better=protocol.higher_is_better,
-        reduced=protocol.reduced,
-        peak_megabytes=devices.peak_megabytes(device),
-        device=devices.describe_device(device),
-        versions=devices.list_versions(),
-        code=devices.describe_code(),
-        **fields,
-    )
-
-
-def make_key(protocol: Protocol, entrant: Entrant, seed: int) -> RunKey:
-    """The key of a run in a results file."""
-    fields = _identify_run(protocol, entrant, seed)
-    return RoundResult(**fields, round=0, labels=0, metric="", value=0.0).key
-
-
-def _identify_run(protocol: Protocol, entrant: Entrant, seed: int) -> dict[str, Any]:
-    """The fields of a line that identify its run."""
-    entrant = replace(entrant, one_shot=entrant.one_shot or protocol.frozen)
-    return {
-        "experiment": protocol.name,
-        "scale": protocol.scale,
-        "dataset": protocol.dataset,
-        "network": protocol.network,
-        "strategy": entrant.strategy,
-        "options": entrant.facts,
-        "seed": seed,
-    }

@@ -1,23 +1,18 @@
-"""The device of a run: choice, clock, peak memory, and versions for results files."""
+"""The device of a run: choice, clock, peak memory, and the line of a study."""
 
-import hashlib
 import platform
 import time
-from contextlib import suppress
-from functools import cache
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from labelwise.benchmark.lines import make_result, peak_process_memory, reset_process_memory
+from labelwise.benchmark.protocol import Entrant, Protocol
+from labelwise.benchmark.results import RoundResult
 from labelwise.learners.inputs import Items, as_items, move_to_device
 from labelwise.learners.preparation import choose_device
 
 Device = torch.device
-
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def find_device(name: str) -> Device:
@@ -35,31 +30,6 @@ def describe_device(device: Device) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"cpu, {torch.get_num_threads()} threads of {platform.machine()}"
-
-
-def list_versions() -> dict[str, str]:
-    """Versions of the packages that results depend on."""
-    return {
-        "labelwise": metadata.version("labelwise"),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-    }
-
-
-@cache
-def describe_code() -> str:
-    """Version and digest of the source of this package, computed once per process."""
-    own = Path(__file__).resolve().parents[1]
-    return f"{metadata.version('labelwise')}+{digest_source(own)}"
-
-
-def digest_source(folder: Path) -> str:
-    """Twelve digits that depend on the names and contents of all Python files under a folder."""
-    parts = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        text = path.read_bytes().replace(b"\r\n", b"\n")
-        parts.update(f"{path.relative_to(folder).as_posix()} {len(text)}\n".encode() + text)
-    return parts.hexdigest()[:12]
 
 
 def use_one_thread() -> None:
@@ -96,17 +66,36 @@ def reset_peak_memory(device: Device) -> None:
     """Measure peak memory from now on, where that is possible."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-        return
-    with suppress(OSError):
-        _CLEAR.write_text("5")
+    else:
+        reset_process_memory()
 
 
 def peak_megabytes(device: Device) -> float | None:
     """Peak memory of the GPU or of the process; None where it is unknown."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**20
-    with suppress(OSError, ValueError):
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return None
+    return peak_process_memory()
+
+
+def make_line(
+    protocol: Protocol,
+    entrant: Entrant,
+    seed: int,
+    device: Device,
+    number: int,
+    labels: int,
+    value: float,
+    seconds: float,
+) -> RoundResult:
+    """A result line of a study with one measurement; ``seconds`` count as those of selecting."""
+    return make_result(
+        protocol,
+        entrant,
+        seed,
+        round=number,
+        labels=labels,
+        values=(value,),
+        seconds={"train": 0.0, "represent": 0.0, "select": seconds},
+        device=describe_device(device),
+        peak_megabytes=peak_megabytes(device),
+    )

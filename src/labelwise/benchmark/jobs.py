@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from joblib.externals import loky
 
-from labelwise.benchmark.benchmark_run import BenchmarkRun, make_key, play_runs
+from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
 from labelwise.benchmark.devices import Device, find_device, use_one_thread
+from labelwise.benchmark.lines import make_key
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.splits import SplitCache

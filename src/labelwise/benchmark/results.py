@@ -118,8 +118,8 @@ class RoundResult:
         return RunKey(*names, options, self.seed)
 
 
-def append_result(path: Path | str, entry: RoundResult) -> None:
-    """Append a round with one write and flush it to disk; only one process may write a file.
+def append_result(path: Path | str, *entries: RoundResult) -> None:
+    """Append rounds with one write and flush them to disk; only one process may write a file.
 
     Example:
         >>> import tempfile
@@ -130,14 +130,14 @@ def append_result(path: Path | str, entry: RoundResult) -> None:
         [20]
     """
     path = Path(path)
-    line = (format_line(entry) + "\n").encode()
+    lines = "".join(f"{format_line(entry)}\n" for entry in entries).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+", buffering=0) as file:
         _cut_torn_line(path, file)
-        written = file.write(line)
+        written = file.write(lines)
         os.fsync(file.fileno())
-    if written != len(line):
-        raise OSError(f"only {written} of {len(line)} bytes of a line were written to {path}")
+    if written != len(lines):
+        raise OSError(f"only {written} of {len(lines)} bytes of a line were written to {path}")
 
 
 def read_results(paths: Path | str | Iterable[Path | str]) -> list[RoundResult]:

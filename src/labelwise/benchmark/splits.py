@@ -16,12 +16,10 @@ from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.datasets import CATALOGUE, Dataset, available, load
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
+from labelwise.benchmark.frozen_run import SPLIT
 from labelwise.benchmark.protocol import Protocol
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Items
-
-SPLIT = 11
-"""Random stream of the split."""
 
 SCALED_BY = 10_000
 """Number of items that determine mean and deviation."""

@@ -40,9 +40,9 @@ _SIMULATE = """Hide the labels you have, replay, and estimate how many labels ea
   labelwise simulate f.npy --labels y.npy --strategies margin,badge --seeds 10
 
 Takes a folder of images by class, a .csv, .tsv, .jsonl or .parquet table, an .npz file, or \
-features in a .npy file with labels in another. A fifth is held out for testing; every strategy \
-starts with the same few labels and adds batch after batch. After an interruption, the same \
-command continues.
+features in a .npy file with labels in another. Images and texts are encoded as in a campaign. A \
+fifth is held out for testing; every strategy buys batch after batch. After an interruption, the \
+same command continues.
 """
 
 DIGITS = 1797
@@ -70,37 +70,31 @@ def run_simulation(
     drop_unlabelled: Annotated[
         bool, Option("--drop-unlabelled", help="Leave out rows without a label.")
     ] = False,
-    side: Annotated[int, Option(help="Size of the images after scaling.")] = 32,
+    encoder: Annotated[
+        str, Option(help="Encoder of images and texts; see labelwise encoders.")
+    ] = "auto",
     strategies: Annotated[
-        str | None, Option(help="Compared with random (default: six strategies).", metavar="A,B,C")
+        str | None, Option(help="Compared with random (default: the usual ones).", metavar="A,B,C")
     ] = None,
     seeds: Annotated[int, Option(help="Runs of each strategy.")] = 5,
     budget: Annotated[
         int | None, Option(help="Labels in total (default: depends on the size).")
     ] = None,
-    start: Annotated[
-        int | None, Option(help="First labels, drawn at random (default: one batch).")
-    ] = None,
     batch: Annotated[
-        int | None, Option(help="Labels per round (default: depends on the size).")
+        int | None, Option(help="Labels per batch (default: depends on the size).")
     ] = None,
-    rounds: Annotated[int | None, Option(help="Number of rounds (default: 10).")] = None,
+    rounds: Annotated[int | None, Option(help="Number of batches (default: 10).")] = None,
     test_share: Annotated[float, Option(help="Share of the items for testing.")] = 0.2,
     pool: Annotated[int, Option(help="Maximum number of items.")] = 20_000,
-    network: Annotated[
-        str | None, Option(help="lenet5, mlp, resnet18, ... (default: depends on the data)")
-    ] = None,
-    epochs: Annotated[int, Option(help="Epochs of every training.")] = 60,
     weights: Annotated[
-        str, Option(help="Train with the weights of the picks: none, mean or sum.")
+        str, Option(help="Train with the weights of the picks: none or mean.")
     ] = "none",
     out: Annotated[Path, Option("--out", "-o", help="Page to write.")] = Path("simulate.html"),
     results: Annotated[
         Path, Option(help="File of all rounds; an existing one is continued.")
     ] = Path("simulate.jsonl"),
-    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
     workers: Annotated[
-        int | None, Option(help="Parallel processes on a CPU (default: one per core).")
+        int | None, Option(help="Parallel processes (default: one per core).")
     ] = None,
 ) -> None:
     """Estimate how many labels each strategy would have saved."""
@@ -112,7 +106,7 @@ def run_simulation(
         from labelwise.simulate.savings import compute_savings
     except ImportError as error:
         raise MissingDependency(
-            f"simulations need torch, scikit-learn and matplotlib ({error}); "
+            f"simulations need scikit-learn and matplotlib ({error}); "
             "run pip install 'labelwise[demo]'"
         ) from error
     if out.suffix.lower() not in (".html", ".htm"):
@@ -124,21 +118,18 @@ def run_simulation(
         text=split_names(text),
         columns=split_names(columns),
         without=split_names(without),
-        side=side,
         regression=regression,
         drop_unlabelled=drop_unlabelled,
     )
     plan = make_plan(
         own,
         strategies=split_names(strategies) or None,
-        start=start,
         batch=batch,
         rounds=rounds,
         budget=budget,
         test_share=test_share,
         pool=pool,
-        network=network,
-        epochs=epochs,
+        encoder=encoder,
         weights=weights,
     )
     _print_simulation_plan(own, plan, seeds)
@@ -148,7 +139,6 @@ def run_simulation(
             plan,
             results,
             seeds=seeds,
-            device=device,
             workers=count_cores() if workers is None else workers,
             progress=progress,
         )
@@ -182,10 +172,10 @@ def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None
     print(f"{own.name}: {len(own):,} items ({own.kind}), {task}")
     for note in own.notes:
         print(f"  {note}")
-    last = plan.start + plan.rounds * plan.batch
+    last = (plan.rounds + 1) * plan.batch
     print(
-        f"{plan.test:,} items for testing, a pool of {plan.pool:,}; {plan.start} to {last} labels, "
-        f"{plan.batch} at a time; {plan.network}, {plan.learner['epochs']} epochs; {seeds} seeds"
+        f"{plan.test:,} items for testing, a pool of {plan.pool:,}; {plan.batch} to {last} labels, "
+        f"{plan.batch} at a time; {plan.network}; {seeds} seeds"
     )
     if own.classes is not None:
         counts = np.bincount(own.targets)
@@ -194,16 +184,23 @@ def _print_simulation_plan(own: "OwnData", plan: "Protocol", seeds: int) -> None
             largest = own.classes[int(counts.argmax())]
             print(f"  always predicting {largest!r} is right in {share:.0%}")
     else:
-        print("  mse is relative to the variance of the labels: predicting the mean has 1")
+        print("  rmse is relative to the deviation of the labels: predicting the mean has 1")
     print(f"strategies: {', '.join(entry.label for entry in plan.entrants)}", flush=True)
 
 
 def _print_savings(found: "tuple[LabelSaving, ...]", plan: "Protocol", seeds: int) -> None:
     from labelwise.benchmark.report.texts import MetricUnit
-    from labelwise.rounds.default_strategies import BASELINE
-    from labelwise.simulate.savings import describe_conclusion, format_interval, list_caveats
+    from labelwise.rounds.default_strategies import BASELINE, DEFAULT
+    from labelwise.simulate.savings import (
+        describe_conclusion,
+        describe_default,
+        format_interval,
+        list_caveats,
+    )
 
     console = make_table_console()
+    if sentence := describe_default(found, DEFAULT[plan.metric == "rmse"]):
+        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     if found:
         unit, first = MetricUnit(plan.metric), found[0]
         head = ("strategy", "labels needed", "saved", "95 % interval", f"last {unit.name}")
@@ -240,7 +237,7 @@ def run_demo(
         from labelwise.demo.runs import DemoPlan, compare_strategies, group_accuracies, run_demo
     except ImportError as error:
         raise MissingDependency(
-            f"the demo needs torch, scikit-learn and matplotlib ({error}); "
+            f"the demo needs scikit-learn and matplotlib ({error}); "
             "run pip install 'labelwise[demo]'"
         ) from error
     check_output_file(out, make_folder=True)

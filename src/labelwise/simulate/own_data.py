@@ -13,6 +13,7 @@ a folder                    ``DIR/class/image.png``; the folders are the classes
 Nothing is repaired: missing numbers or labels are rejected with their column and count.
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ import numpy as np
 
 from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.errors import BadInput
-from labelwise.media.images import IMAGE_SUFFIXES, SIDE, find_image_format, read_images
+from labelwise.media.images import IMAGE_SUFFIXES
 from labelwise.media.tables import (
     ARRAYS,
     TABLES,
@@ -55,7 +56,8 @@ class OwnData:
     Attributes:
         name: name of the file or folder.
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
-        inputs: ``(n, channels, height, width)``, ``(n,)`` texts as objects, or ``(n, d)`` float64.
+        inputs: ``(n,)`` texts or paths of images as objects, images ``(n, channels, height,
+            width)``, or ``(n, d)`` float64.
         targets: ``(n,)`` int64 classes from 0, or ``(n, 1)`` float32 values.
         classes: names in the order of their numbers; None for a regression.
         notes: decisions made while reading.
@@ -71,6 +73,15 @@ class OwnData:
     def __len__(self) -> int:
         return len(self.targets)
 
+    @property
+    def digest(self) -> str:
+        """A checksum of inputs and labels; of images in a folder, the paths count."""
+        parts = hashlib.sha256(self.targets.tobytes())
+        objects = self.inputs.dtype == object
+        parts.update(repr(self.inputs.tolist()).encode() if objects else self.inputs.tobytes())
+        parts.update(repr((self.inputs.shape, self.classes)).encode())
+        return parts.hexdigest()
+
 
 def read_own_data(
     path: str | Path,
@@ -79,7 +90,6 @@ def read_own_data(
     text: Sequence[str] = (),
     columns: Sequence[str] = (),
     without: Sequence[str] = (),
-    side: int = SIDE,
     regression: bool | None = None,
     drop_unlabelled: bool = False,
 ) -> OwnData:
@@ -92,7 +102,6 @@ def read_own_data(
         text: the text columns, which are joined; none for a table of numbers.
         columns: the numeric columns to use; none for all.
         without: columns to leave out.
-        side: side of the squares that images are scaled to.
         regression: whether labels are amounts; None decides by the labels.
         drop_unlabelled: leave out rows without a label instead of rejecting them.
 
@@ -111,10 +120,10 @@ def read_own_data(
             raise BadInput(
                 f"{path} is a folder, whose folders are the labels; leave out labels {labels!r}"
             )
-        inputs, names, notes = _read_folders(path, side)
-        return check_own_data(
-            inputs, names, name=path.resolve().name, regression=False, notes=notes
-        )
+        files, names = _find_images(path)
+        _check_count(path.resolve().name, len(files))
+        classes, numbers = _number_classes(path.resolve().name, names)
+        return OwnData(path.resolve().name, "images", as_text_array(files), numbers, classes)
     if not path.is_file():
         raise BadInput(f"there is no file or folder {path}")
     suffix = path.suffix.lower()
@@ -164,13 +173,17 @@ def check_own_data(
             f"{missing} of {len(values)} rows of {name} have no label; leave them out "
             "(--drop-unlabelled)"
         )
-    if len(rows) < FEWEST:
-        raise BadInput(f"{name} has {len(rows)} items; a simulation needs {FEWEST} or more")
+    _check_count(name, len(rows))
     amounts = _parse_amounts(name, values, regression)
     if amounts is not None:
         return OwnData(name, kind, rows, amounts[:, None].astype(np.float32), None, tuple(notes))
     classes, numbers = _number_classes(name, values)
     return OwnData(name, kind, rows, numbers, classes, tuple(notes))
+
+
+def _check_count(name: str, count: int) -> None:
+    if count < FEWEST:
+        raise BadInput(f"{name} has {count} items; a simulation needs {FEWEST} or more")
 
 
 def _check_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
@@ -255,24 +268,19 @@ def _drop_unlabelled(inputs: Any, targets: Any) -> tuple[Any, Any, int]:
     return inputs[np.array(keep, dtype=np.intp)], [values[k] for k in keep], len(values) - len(keep)
 
 
-def _read_folders(path: Path, side: int) -> tuple[Arrays, list[str], list[str]]:
-    """Images, and the folder of each."""
-    found: list[tuple[Path, str]] = []
+def _find_images(path: Path) -> tuple[list[str], list[str]]:
+    """Paths of images, and the folder of each."""
+    found: list[tuple[str, str]] = []
     for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
         files = sorted(f for f in folder.rglob("*") if f.suffix.lower() in IMAGE_SUFFIXES)
-        found += [(file, folder.name) for file in files]
+        found += [(str(file), folder.name) for file in files]
     names = [name for _, name in found]
     if not found:
         raise BadInput(f"{path} has no images in folders; put them as {path}/class/image.png")
     if set(map(str.lower, names)) <= _PARTS:
         parts = ", ".join(dict.fromkeys(names))
         raise BadInput(f"the folders of {path} are {parts}, not classes; give one of them")
-    files = [file for file, _ in found]
-    form = find_image_format(files, side=side)
-    images = np.empty((len(files), *form.shape), dtype=np.uint8)
-    for file, reason in (form.broken or read_images(files, images)).items():
-        raise BadInput(f"{file} is not an image ({reason}); remove or repair it")
-    return images, names, [f"images scaled to {form}"]
+    return [file for file, _ in found], names
 
 
 def _read_npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:

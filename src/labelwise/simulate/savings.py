@@ -173,6 +173,31 @@ def _compute_saving(findings: ExperimentFindings, comparison: StrategyComparison
     )
 
 
+def describe_default(found: Sequence[LabelSaving], default: str) -> str:
+    """One sentence on the default strategy for anybody; empty if it was not run.
+
+    Example:
+        >>> sure = Estimate(0.55, 0.5, 0.6)
+        >>> needed = Estimate(90, 80, 100)
+        >>> entry = LabelSaving("d", needed, 200, sure, 0.7, 0.8, 200, "better", "accuracy")
+        >>> describe_default([entry], "d")
+        'The default (d) needs 90 labels to reach what random reaches with 200.'
+    """
+    entry = next((own for own in found if own.strategy == default), None)
+    if entry is None:
+        return ""
+    if not math.isfinite(entry.needed.value):
+        return (
+            f"The default ({default}) does not reach with {entry.most:,} labels what {BASELINE} "
+            f"reaches with {entry.baseline:,.0f}."
+        )
+    doubt = "" if entry.clear else f" ({_DOUBTS[entry.verdict]})"
+    return (
+        f"The default ({default}) needs {entry.needed.value:,.0f} labels to reach what {BASELINE} "
+        f"reaches with {entry.baseline:,.0f}{doubt}."
+    )
+
+
 def describe_conclusion(found: Sequence[LabelSaving], *, seeds: int) -> str:
     """The strategies that beat random, and whether the number of seeds suffices."""
     if not found:

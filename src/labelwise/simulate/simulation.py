@@ -1,55 +1,41 @@
 """Simulate active learning on a user's own labelled data: hide the labels and replay.
 
-Every seed holds out test items (stratified) and draws the first labels at random; then every
-strategy buys batch after batch in a benchmark run. The runs of a seed are paired. The conversion of
-inputs is fitted on the pool of the seed without its labels, never on test items:
+Items are encoded once, by the same encoders as in a campaign, and labels are bought for the same
+heads: a linear probe on the features of images and texts, a table model on columns. Every seed
+holds out test items (stratified); then every strategy buys batch after batch, the first one too.
+The runs of a seed are paired.
 
-=======  ==========================================================  ===========================
-inputs   conversion                                                  network
-=======  ==========================================================  ===========================
-images   mean 0 and deviation 1 per channel                          4 convolutions, normalised
-texts    TF-IDF, its first 100 singular directions, one scale        a perceptron
-numbers  mean 0 and deviation 1 per column                           a perceptron
-=======  ==========================================================  ===========================
-
-Values of a regression are scaled to deviation 1, so a mean squared error of 1 is that of predicting
-the mean. Cost: one training per strategy, seed and round, on the labels bought so far.
+Values of a regression are scaled to deviation 1, so an error of 1 is that of predicting the mean.
 """
 
 import hashlib
-import json
-import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labelwise.benchmark.jobs import forget_runs
-from labelwise.benchmark.networks import NETWORKS
+import joblib
+import numpy as np
+
+from labelwise.benchmark.frozen_run import count_test_items, play_frozen
+from labelwise.benchmark.labelling_run import LabelledPool
+from labelwise.benchmark.lines import make_key
 from labelwise.benchmark.protocol import Entrant, Protocol
-from labelwise.benchmark.results import RoundResult, RunKey
-from labelwise.benchmark.runs import iterate_lines, read_known_lines, write_lines
-from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
+from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
+from labelwise.encoders import encode
+from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning
 from labelwise.pool.blocks import Progress
-from labelwise.rounds.default_strategies import BASELINE
+from labelwise.rounds.default_strategies import BASELINE, COMPARED, DEFAULT
 from labelwise.simulate.own_data import OwnData, check_own_data
-from labelwise.simulate.own_splits import OwnDataJob, load_data, mark_data, store_data
 from labelwise.simulate.savings import LabelSaving, compute_savings
 from labelwise.strategies import get
 
-STRATEGIES = {
-    True: ("random", "margin", "badge", "k_center", "typiclust", "lewis"),
-    False: ("random", "k_center", "design", "bait", "typiclust", "lewis"),
-}
-"""Default strategies: for classes, for a regression."""
+HEADS = {"images": "linear", "texts": "linear", "numbers": "table"}
+"""Heads by the kind of the inputs, as in a campaign."""
 
-MODELS = {"images": "small_vgg", "texts": "small_perceptron_256", "numbers": "small_perceptron_256"}
-"""Default networks by the kind of the inputs."""
-
-TRAINING: Mapping[str, Any] = {"optimizer": "adam", "lr": 2e-3, "batch_size": 32, "epochs": 60}
-
-ROUNDS, MOST_POOL, MOST_TEST = 10, 20_000, 5_000
+ROUNDS, MOST_POOL = 10, 20_000
 
 
 @dataclass(frozen=True)
@@ -59,7 +45,7 @@ class Simulation:
     Attributes:
         data: the items.
         plan: the protocol of the replay.
-        rounds: one result per strategy, seed and round.
+        rounds: one result per strategy, seed and batch.
         savings: one entry per strategy compared with random, the best first.
     """
 
@@ -77,8 +63,8 @@ def simulate(
     seeds: int = 5,
     regression: bool | None = None,
     name: str = "data",
+    encoder: str = "auto",
     results: str | Path | None = None,
-    device: str = "auto",
     workers: int = 1,
     progress: Progress | None = None,
     **plan: Any,
@@ -88,36 +74,28 @@ def simulate(
     Args:
         inputs: ``(n, d)`` numbers, images ``(n, channels, height, width)``, or n texts.
         targets: ``(n,)`` labels: any values as classes, or amounts.
-        strategies: names; random is always included. None for `STRATEGIES`.
+        strategies: names; random is always included. None for the defaults.
         seeds: runs of each strategy.
         regression: whether labels are amounts; None decides by the labels.
         name: of the data, for reports.
+        encoder: of images and texts, as in `labelwise.encode`.
         results: a results file, which is continued; None stores nothing.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        workers: parallel processes on a CPU.
-        progress: called as ``progress("rounds", done, total)``.
-        **plan: options of `make_plan`: ``start``, ``batch``, ``rounds``, ``budget``, ...
+        workers: parallel processes.
+        progress: called as ``progress(stage, done, total)``.
+        **plan: options of `make_plan`: ``batch``, ``rounds``, ``budget``, ...
 
     Example:
         >>> from sklearn.datasets import load_iris
         >>> features, kinds = load_iris(return_X_y=True)
-        >>> found = simulate(features, kinds, strategies=["margin"], seeds=2, rounds=2, epochs=5)
-        >>> found.plan.start, found.plan.batch, len(found.rounds)
-        (5, 5, 12)
+        >>> found = simulate(features, kinds, strategies=["margin"], seeds=2, rounds=2)
+        >>> found.plan.batch, len(found.rounds)
+        (5, 8)
         >>> [saving.strategy for saving in found.savings]
         ['margin']
     """
     data = check_own_data(inputs, targets, name=name, regression=regression)
-    protocol = make_plan(data, strategies=strategies, **plan)
-    rounds = run_plan(
-        data,
-        protocol,
-        results,
-        seeds=seeds,
-        device=device,
-        workers=workers,
-        progress=progress,
-    )
+    protocol = make_plan(data, strategies=strategies, encoder=encoder, **plan)
+    rounds = run_plan(data, protocol, results, seeds=seeds, workers=workers, progress=progress)
     return Simulation(data, protocol, rounds, compute_savings(rounds))
 
 
@@ -125,74 +103,87 @@ def make_plan(
     data: OwnData,
     *,
     strategies: Sequence[str] | None = None,
-    start: int | None = None,
     batch: int | None = None,
     rounds: int | None = None,
     budget: int | None = None,
     test_share: float = 0.2,
     pool: int = MOST_POOL,
-    network: str | None = None,
-    epochs: int = 60,
+    encoder: str = "auto",
     weights: str = "none",
 ) -> Protocol:
     """The protocol of a simulation; omitted numbers follow from the size of the data.
 
     By default a batch is the larger of 2 labels per class and 1 % of the pool, from 5 to 200
-    and at most a 22nd of the pool; the number of first labels is the same, and there are 10 rounds.
+    and at most a 22nd of the pool, and there are 10 batches.
 
     Args:
         data: the items.
         strategies: names; random is added first if it is missing.
-        start: labels at the start.
         batch: labels bought at a time.
         rounds: number of batches.
         budget: number of all labels; with ``batch`` it sets the rounds, otherwise the batch.
         test_share: share of the items to hold out for measuring; at most 5,000 items.
         pool: largest number of items in the pool.
-        network: from `labelwise.benchmark.networks.NETWORKS`.
-        epochs: number of epochs of every training.
-        weights: how training uses a strategy's weights: ``"none"``, ``"mean"`` or ``"sum"``.
+        encoder: of images and texts.
+        weights: how training uses a strategy's weights: ``"none"`` or ``"mean"``.
 
     Example:
-        >>> import numpy as np
         >>> data = check_own_data(np.random.default_rng(0).normal(size=(1000, 3)), [0, 1] * 500)
         >>> plan = make_plan(data, budget=100)
-        >>> plan.start, plan.batch, plan.rounds, plan.test, plan.pool
-        (8, 9, 10, 200, 800)
+        >>> plan.batch, plan.rounds + 1, plan.test, plan.pool
+        (10, 10, 200, 800)
     """
     if not 0 < test_share < 1:
         raise BadInput(f"test_share must be above 0 and below 1; got {test_share:g}")
-    if network is not None and network not in NETWORKS:
-        raise UnknownName(f"there is no network {network!r}; choose from {', '.join(NETWORKS)}")
-    tested = max(1, min(MOST_TEST, int(test_share * len(data))))
+    if weights == "sum":
+        raise BadInput("weights must be none or mean; got 'sum'")
+    tested = count_test_items(len(data), test_share)
     left = min(pool, len(data) - tested)
-    first, each, times = _choose_numbers(data, left, start, batch, rounds, budget)
-    bought = first + each * times
-    if bought > left:
+    each, times = _choose_numbers(data, left, batch, rounds, budget)
+    if each * times > left:
         raise BadInput(
-            f"the plan buys {bought:,} labels but only {left:,} items are left after {tested:,} "
-            "test items; lower the budget"
+            f"the plan buys {each * times:,} labels but only {left:,} items are left after "
+            f"{tested:,} test items; lower the budget"
         )
     amounts = data.classes is None
-    names = [get(name).name for name in strategies or STRATEGIES[not amounts]]
-    made = Protocol(
+    usual = (DEFAULT[amounts], *COMPARED[amounts])
+    names = [get(name).name for name in strategies or usual]
+    used = "" if data.kind == "numbers" else encoder
+    settings = [data.digest, used, weights, left, test_share, each]
+    digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
+    return Protocol(
         name="simulate",
         paper="",
         about=f"labels that could have been saved on {data.name}",
         dataset=data.name,
-        networks=(network or MODELS[data.kind],),
-        learner={**TRAINING, "epochs": epochs},
-        start=first,
+        networks=(),
+        learner={"head": HEADS[data.kind]},
+        start=each,
         batch=each,
-        rounds=times,
+        rounds=times - 1,
         entrants=tuple(map(Entrant, dict.fromkeys((BASELINE, *names)))),
-        metric="mse" if amounts else "accuracy",
+        metric="rmse" if amounts else "accuracy",
         weights=weights,
         pool=left,
         test=tested,
-        scale="own data",
+        study="simulate",
+        settings={"encoder": used, "test_share": test_share},
+        scale=f"own data {digest}",
     )
-    return replace(made, settings={"data": _digest_plan(data, made)})
+
+
+def encode_data(data: OwnData, encoder: str, progress: Progress | None = None) -> LabelledPool:
+    """All items with their features, and values scaled to deviation 1."""
+    inputs = data.inputs
+    if data.kind != "numbers":
+        images = inputs[:, 0] if inputs.ndim == 4 and inputs.shape[1] == 1 else inputs
+        inputs = encode(images if inputs.ndim > 1 else images.tolist(), encoder, progress=progress)
+    targets = data.targets
+    if data.classes is None:
+        targets = ((targets - targets.mean()) / targets.std()).astype(np.float64)
+    rows, labels = inputs.astype(np.float32), targets.reshape(len(targets))
+    classes = None if data.classes is None else len(data.classes)
+    return LabelledPool(np.arange(len(rows)), rows, labels, rows[:0], labels[:0], classes)
 
 
 def run_plan(
@@ -201,109 +192,101 @@ def run_plan(
     results: str | Path | None = None,
     *,
     seeds: int = 5,
-    device: str = "auto",
     workers: int = 1,
     progress: Progress | None = None,
 ) -> list[RoundResult]:
     """Run a simulation, or the rest of it; the arguments are those of `simulate`.
 
+    Runs that are complete in the results file are not repeated. Runs of other data or settings are
+    kept in it and left out here.
+
     Returns:
         All lines of these runs, including those that the results file had before.
 
     Example:
-        >>> import numpy as np
         >>> data = check_own_data(np.random.default_rng(0).normal(size=(90, 3)), [0, 1, 2] * 30)
-        >>> plan = make_plan(data, strategies=["margin"], rounds=1, epochs=2)
+        >>> plan = make_plan(data, strategies=["margin"], rounds=2)
         >>> [line.labels for line in run_plan(data, plan, seeds=1)]
         [3, 6, 3, 6]
     """
     if seeds < 1 or workers < 1:
         raise BadInput(f"seeds and workers must be 1 or more; got {seeds} and {workers}")
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        path = home / "results.jsonl" if results is None else Path(results)
-        jobs = [
-            OwnDataJob(plan, entrant, seed, home)
-            for seed in range(seeds)
-            for entrant in plan.entrants
-        ]
-        known = read_known_lines(plan, path, jobs)
-        _check_known(path, plan, known)
-        store_data(data, home)
-        waiting = [job for job in jobs if len(known[job.key]) <= plan.rounds]
-        total = (plan.rounds + 1) * len(jobs)
-        try:
-            lines = iterate_lines(waiting, known, device, min(workers, max(1, len(waiting))))
-            marked = (mark_data(line, plan) for line in lines)
-            failures = write_lines(marked, path, known, total, progress)
-        finally:
-            load_data.cache_clear()
-            forget_runs()
-    if failures and len(failures) == len(waiting):
-        raise failures[0].error
-    for label, error in {each.job.entrant.label: each.error for each in failures}.items():
-        count = sum(each.job.entrant.label == label for each in failures)
-        warnings.warn(
-            f"{label} stopped in {count} of {seeds} seeds: {error}",
-            LabelwiseWarning,
-            stacklevel=2,
-        )
-    return [line for job in jobs for line in known[job.key]]
+    runs = [(entrant, seed) for seed in range(seeds) for entrant in plan.entrants]
+    keys = [make_key(plan, entrant, seed) for entrant, seed in runs]
+    known = _read_complete(plan, results)
+    waiting = [run for run, key in zip(runs, keys, strict=True) if key not in known]
+    if waiting:
+        items = encode_data(data, plan.settings["encoder"], progress)
+        _play_runs(plan, items, waiting, known, results, workers, progress)
+    return [line for key in keys for line in known.get(key, ())]
 
 
-def _check_known(path: Path, plan: Protocol, known: Mapping[RunKey, list[RoundResult]]) -> None:
-    """Refuse to continue a file of other data, settings or numbers of rounds."""
-    for lines in known.values():
-        del lines[plan.rounds + 1 :]  # a longer simulation holds more rounds
-        for line in lines:
-            if line.versions.get("data") != plan.settings["data"]:
-                difference = "with other data or settings"
-            elif line.round < plan.rounds and not line.picks:
-                difference = f"that ended after {line.round} rounds"
+def _play_runs(
+    plan: Protocol,
+    items: LabelledPool,
+    waiting: Sequence[tuple[Entrant, int]],
+    known: dict[RunKey, list[RoundResult]],
+    results: str | Path | None,
+    workers: int,
+    progress: Progress | None,
+) -> None:
+    """Play runs in processes with one thread each; adds their lines to ``known`` and the file."""
+    report = progress or (lambda stage, done, total: None)
+    report("runs", 0, len(waiting))
+    failures: list[tuple[Entrant, LabelwiseError]] = []
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
+        tasks = (joblib.delayed(_play_run)(plan, *run, items) for run in waiting)
+        for done, found in enumerate(parallel(tasks), start=1):
+            if isinstance(found, list):
+                known[found[0].key] = found
+                if results is not None:
+                    append_result(results, *found)
             else:
-                continue
-            raise BadInput(
-                f"{path} holds a simulation of {plan.dataset} {difference}; choose another results "
-                "file, or remove this one"
-            )
+                failures.append(found)
+            report("runs", done, len(waiting))
+    if failures and len(failures) == len(waiting):
+        raise failures[0][1]
+    first = {entrant.label: error for entrant, error in reversed(failures)}
+    counts = Counter(entrant.label for entrant, _ in failures)
+    for label, count in counts.items():
+        warnings.warn(f"{label} stopped in {count} runs: {first[label]}", LabelwiseWarning, 3)
 
 
-def _digest_plan(data: OwnData, plan: Protocol) -> str:
-    """A fingerprint of everything that affects the numbers except start, batch and rounds."""
-    parts = hashlib.sha256()
-    texts = data.kind == "texts"
-    parts.update(json.dumps(data.inputs.tolist()).encode() if texts else data.inputs.tobytes())
-    parts.update(data.targets.tobytes())
-    settings: list[Any] = [data.inputs.shape, data.classes, plan.networks, plan.learner]
-    settings += [plan.weights, plan.pool, plan.test]
-    parts.update(json.dumps(settings).encode())
-    return parts.hexdigest()[:12]
+def _play_run(
+    plan: Protocol, entrant: Entrant, seed: int, items: LabelledPool
+) -> list[RoundResult] | tuple[Entrant, LabelwiseError]:
+    try:
+        return list(play_frozen(plan, entrant, seed, items))
+    except LabelwiseError as error:
+        return entrant, error
+
+
+def _read_complete(plan: Protocol, results: str | Path | None) -> dict[RunKey, list[RoundResult]]:
+    """Runs of a results file that have all batches of the plan, without further ones."""
+    found: dict[RunKey, list[RoundResult]] = {}
+    if results is not None and Path(results).is_file():
+        for line in read_results(results):
+            if line.round <= plan.rounds:
+                found.setdefault(line.key, []).append(line)
+    return {key: lines for key, lines in found.items() if len(lines) == plan.rounds + 1}
 
 
 def _choose_numbers(
-    data: OwnData,
-    left: int,
-    start: int | None,
-    batch: int | None,
-    rounds: int | None,
-    budget: int | None,
-) -> tuple[int, int, int]:
-    """First labels, batch and rounds, from the given ones."""
-    for name, value in (("start", start), ("batch", batch), ("rounds", rounds), ("budget", budget)):
+    data: OwnData, left: int, batch: int | None, rounds: int | None, budget: int | None
+) -> tuple[int, int]:
+    """Batch and number of batches, from the given ones."""
+    for name, value in (("batch", batch), ("rounds", rounds), ("budget", budget)):
         if value is not None and value < 1:
             raise BadInput(f"{name} must be 1 or more; got {value}")
     usual = max(2 * len(data.classes or ()), left // 100)
     usual = max(1, min(max(5, min(200, usual)), left // 22))
-    first = start or batch or usual
     if budget is None:
-        return first, batch or usual, rounds or ROUNDS
+        return batch or usual, rounds or ROUNDS
     if batch is not None and rounds is not None:
         raise BadInput("give two of batch, rounds and budget; the third follows from them")
-    spare = budget - first
-    if spare < 1:
-        raise BadInput(f"a budget of {budget} leaves nothing to buy after {first} first labels")
     if batch is None:
-        batch = max(1, spare // (rounds or ROUNDS))
-    if batch > spare:
-        raise BadInput(f"a budget of {budget} has no room for a batch of {batch} after {first}")
-    return first, batch, rounds or spare // batch
+        batch = max(1, budget // (rounds or ROUNDS))
+    if batch > budget:
+        raise BadInput(f"a budget of {budget} has no room for a batch of {batch}")
+    return batch, rounds or budget // batch

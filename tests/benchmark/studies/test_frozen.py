@@ -5,17 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from labelwise.benchmark.frozen_run import draw_pool, draw_stratified, thin_classes
 from labelwise.benchmark.labelling_run import ORACLE
 from labelwise.benchmark.protocols import experiments, get
 from labelwise.benchmark.results import append_result
 from labelwise.benchmark.runs import run_experiment
-from labelwise.benchmark.studies.frozen import draw_pool, thin_classes
+from labelwise.benchmark.studies.frozen import load_items
 from labelwise.errors import BadInput
 from labelwise.strategies import get as get_strategy
 from tests.benchmark.tiny_runs import plain
 
 FROZEN = [entry for entry in experiments().values() if entry.study == "frozen"]
 DIGITS = replace(get("frozen-digits"), rounds=2)
+
+
+def draw(protocol, seed):
+    return draw_pool(protocol, seed, load_items(protocol))
 
 
 @pytest.mark.parametrize("protocol", FROZEN, ids=lambda entry: entry.name)
@@ -34,23 +39,23 @@ def test_ten_sets_or_more_have_classes_and_six_have_values():
 
 
 def test_the_pool_of_a_seed_is_a_share_of_the_items_and_depends_on_the_seed():
-    first, second = draw_pool(DIGITS, 0), draw_pool(DIGITS, 1)
+    first, second = draw(DIGITS, 0), draw(DIGITS, 1)
     assert len(first.ids) == round(0.8 * 1437) == len(second.ids)
     assert (np.diff(first.ids) > 0).all() and set(first.ids) != set(second.ids)
     assert np.array_equal(first.test_inputs, second.test_inputs)
-    assert np.array_equal(draw_pool(DIGITS, 0).inputs, first.inputs)
+    assert np.array_equal(draw(DIGITS, 0).inputs, first.inputs)
 
 
 def test_copies_repeat_every_item_under_other_ids():
-    single, copied = draw_pool(DIGITS, 0), draw_pool(replace(DIGITS, copies=3), 0)
+    single, copied = draw(DIGITS, 0), draw(replace(DIGITS, copies=3), 0)
     assert len(set(copied.ids)) == len(copied.ids) == 3 * len(single.ids)
     assert np.array_equal(copied.inputs.reshape(3, *single.inputs.shape)[2], single.inputs)
     assert np.array_equal(copied.targets, np.tile(single.targets, 3))
 
 
 def test_new_test_items_for_every_seed_leave_the_pool():
-    protocol = replace(get("frozen-diabetes"), settings={**get("frozen-diabetes").settings})
-    first, second = draw_pool(protocol, 0), draw_pool(protocol, 1)
+    protocol = get("frozen-diabetes")
+    first, second = draw(protocol, 0), draw(protocol, 1)
     assert not np.array_equal(first.test_inputs, second.test_inputs)
     rows = {row.tobytes() for row in first.inputs}
     assert not rows & {row.tobytes() for row in first.test_inputs}
@@ -78,5 +83,24 @@ def test_lines_continue_after_an_interruption(tmp_path):
 
 
 def test_more_labels_than_items_are_refused():
-    with pytest.raises(BadInput, match="buys 2010 labels from a pool of 1150"):
-        draw_pool(replace(DIGITS, rounds=200), 0)
+    with pytest.raises(BadInput, match="buys 2,010 labels from a pool of 1,150"):
+        draw(replace(DIGITS, rounds=200), 0)
+
+
+def test_test_items_have_every_class_in_its_share():
+    classes = np.repeat([0, 1, 2], [700, 200, 100])
+    for seed in range(5):
+        test = draw_stratified(classes, 100, np.random.default_rng(seed))
+        assert len(np.unique(test)) == 100
+        np.testing.assert_allclose(np.bincount(classes[test]), [70, 20, 10], atol=1)
+    seen = [draw_stratified(np.arange(60) // 3, 12, np.random.default_rng(s)) for s in range(200)]
+    counts = np.bincount(np.concatenate(seen), minlength=60)
+    assert counts.min() > 15 and counts.max() < 75  # 40 on average: no item is never tested
+
+
+def test_test_items_of_a_regression_have_every_range_of_values():
+    values = np.random.default_rng(1).exponential(size=500)
+    test = draw_stratified(values, 100, np.random.default_rng(0))
+    share = np.quantile(values, np.linspace(0, 1, 6))
+    counts = np.histogram(values[test], share)[0]
+    np.testing.assert_allclose(counts, 20, atol=1)

@@ -20,11 +20,12 @@ from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.encoders import CATALOGUE
 from labelwise.benchmark.encoders.features import read_features, standardize_features
+from labelwise.benchmark.frozen_run import SPLIT
 from labelwise.benchmark.models import ModelSet, make_learner_options, make_members
 from labelwise.benchmark.networks import make_column_head
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.splits import SPLIT, DataSplit, SplitCache
+from labelwise.benchmark.splits import DataSplit, SplitCache
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Items
 

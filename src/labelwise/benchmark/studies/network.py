@@ -29,10 +29,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from labelwise.arrays import Floats, Ids
-from labelwise.benchmark.devices import Device, DeviceClock
+from labelwise.benchmark.devices import Device, DeviceClock, make_line
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
-from labelwise.benchmark.studies.lines import make_line
 from labelwise.selection.request import select
 from labelwise.strategies import get
 

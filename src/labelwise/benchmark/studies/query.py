@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 from labelwise.benchmark.batched import fit_together
 from labelwise.benchmark.benchmark_run import BatchSelector
-from labelwise.benchmark.devices import Device, DeviceClock
+from labelwise.benchmark.devices import Device, DeviceClock, make_line
 from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import DataSplit, split_dataset
-from labelwise.benchmark.studies.lines import make_line
 from labelwise.learner import Learner
 from labelwise.learners.inputs import Items
 from labelwise.selection.result import Selection

@@ -8,12 +8,11 @@ import numpy as np
 from labelwise.arrays import to_numpy
 from labelwise.benchmark.batched import BatchableLearner, fit_together
 from labelwise.benchmark.datasets.entries import Arrays
-from labelwise.benchmark.devices import Device, DeviceClock, move_items
+from labelwise.benchmark.devices import Device, DeviceClock, make_line, move_items
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
-from labelwise.benchmark.studies.lines import make_line
 from labelwise.learners.gradients import summed_gradient
 from labelwise.learners.network import evaluation_mode
 

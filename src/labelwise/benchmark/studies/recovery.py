@@ -26,12 +26,11 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Floats, to_numpy
-from labelwise.benchmark.devices import Device, DeviceClock
+from labelwise.benchmark.devices import Device, DeviceClock, make_line
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import split_dataset
-from labelwise.benchmark.studies.lines import make_line
 from labelwise.selection.request import select
 from labelwise.strategies import get
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import labelwise
-from labelwise.benchmark import devices
-from labelwise.benchmark.devices import digest_source
+from labelwise.benchmark import lines
+from labelwise.benchmark.lines import digest_source
 
 PACKAGE = Path(labelwise.__file__).parent
 
 
 def test_the_code_is_the_version_and_a_digest_of_the_package():
-    version, _, digest = devices.describe_code().partition("+")
+    version, _, digest = lines.describe_code().partition("+")
     assert version == metadata.version("labelwise")
     assert digest == digest_source(PACKAGE) and len(digest) == 12
 

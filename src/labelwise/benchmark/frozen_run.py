@@ -1,0 +1,210 @@
+"""A run on frozen features: the items of a seed, the head, and one result line per batch.
+
+Every seed draws one sub-pool, which all strategies and rounds share, so that deterministic
+strategies give different runs as well. The first batch is picked by the strategy itself. A line has
+the labels bought so far and, as ``picks``, the batch whose labels were the last to arrive.
+
+===============  ==================================================================================
+setting          meaning
+===============  ==================================================================================
+``share``        share of the items in the sub-pool of a seed; ``Protocol.pool`` limits their number
+``test_share``   draw new test items for every seed, stratified by class or value
+``tail``         ratio of the largest to the smallest class; classes are thinned to that
+``oracle``       ``proposers`` and ``proposals`` of the entrant called ``oracle``
+===============  ==================================================================================
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.benchmark.datasets.entries import Arrays
+from labelwise.benchmark.labelling_run import (
+    ORACLE,
+    BatchChooser,
+    LabelledPool,
+    OracleChooser,
+    Predictor,
+    StrategyChooser,
+    buy_labels,
+)
+from labelwise.benchmark.lines import make_result, reset_process_memory
+from labelwise.benchmark.protocol import Entrant, Protocol
+from labelwise.benchmark.results import RoundResult
+from labelwise.errors import BadInput, UnknownName
+from labelwise.learners.linear_probe import LinearProbe
+from labelwise.theory.coverage import imbalance_ratio
+
+SPLIT = 11
+"""Random stream of a split."""
+
+MOST_TEST = 5_000
+"""Largest number of test items that are drawn for a seed."""
+
+
+def play_frozen(
+    protocol: Protocol, entrant: Entrant, seed: int, items: LabelledPool
+) -> Iterator[RoundResult]:
+    """Buy batches of labels and measure the head after each.
+
+    Args:
+        protocol: the experiment.
+        entrant: the strategy.
+        seed: decides sub-pool, picks and training.
+        items: all items, of which `draw_pool` draws those of the seed.
+    """
+    pool = draw_pool(protocol, seed, items)
+    make_learner = partial(make_head, protocol.learner, pool)
+    reset_process_memory()
+    bought = buy_labels(
+        pool,
+        make_learner,
+        make_chooser(protocol, entrant, pool, make_learner),
+        batch=protocol.batch,
+        rounds=protocol.rounds + 1,
+        seed=seed,
+        weighted=(entrant.weights or protocol.weights) == "mean",
+    )
+    known: list[int] = []
+    for number, step in enumerate(bought):
+        known += step.picks.tolist()
+        imbalance = None
+        if pool.classes is not None:
+            targets = np.array(list(pool.labels_of(np.array(known)).values()))
+            imbalance = imbalance_ratio(targets, pool.classes)
+        yield make_result(
+            protocol,
+            entrant,
+            seed,
+            round=number,
+            labels=step.labels,
+            values=(step.measures[protocol.metric],),
+            measures=step.measures,
+            seconds=step.seconds,
+            imbalance=imbalance,
+            picks=tuple(step.picks.tolist()),
+            weights=None if step.weights is None else tuple(step.weights.tolist()),
+        )
+
+
+def make_chooser(
+    protocol: Protocol, entrant: Entrant, pool: LabelledPool, make_learner: Callable[[], Predictor]
+) -> BatchChooser:
+    """What chooses the batches of an entrant."""
+    if entrant.strategy != ORACLE:
+        return StrategyChooser(entrant)
+    settings = protocol.settings["oracle"]
+    return OracleChooser(
+        pool,
+        make_learner,
+        settings["proposers"],
+        settings["proposals"],
+        protocol.metric,
+        protocol.higher_is_better,
+    )
+
+
+def make_head(options: Mapping[str, Any], pool: LabelledPool) -> Predictor:
+    """An untrained head for a pool; ``options`` has its ``head`` and options of that."""
+    given = {name: value for name, value in options.items() if name != "head"}
+    name = options["head"]
+    if name not in HEADS:
+        raise UnknownName(f"there is no head {name!r}; choose from {', '.join(HEADS)}")
+    return HEADS[name](pool, **given)
+
+
+def _make_linear(pool: LabelledPool, **options: Any) -> Predictor:
+    unlabelled = pool.inputs if options.get("self_training") else None
+    return LinearProbe(
+        classes=pool.classes, regression=pool.classes is None, unlabelled=unlabelled, **options
+    )
+
+
+def _make_table(pool: LabelledPool, **options: Any) -> Predictor:
+    from labelwise.learners.table_model import TableModel
+
+    return TableModel(classes=pool.classes, regression=pool.classes is None, **options)
+
+
+HEADS: Mapping[str, Callable[..., Predictor]] = {"linear": _make_linear, "table": _make_table}
+"""Heads by name: functions of the pool and options."""
+
+
+def draw_pool(protocol: Protocol, seed: int, items: LabelledPool) -> LabelledPool:
+    """The items of a seed: test items, sub-pool, long tail, copies."""
+    settings = protocol.settings
+    rng = np.random.default_rng([seed, SPLIT])
+    if "test_share" in settings:
+        items = split_items(items, settings["test_share"], rng)
+    ids, targets = items.ids, items.targets
+    taken = rng.permutation(len(ids))[: round(settings.get("share", 1.0) * len(ids))]
+    taken = taken[: protocol.pool]
+    if "tail" in settings:
+        taken = thin_classes(targets, taken, settings["tail"], rng)
+    rows = np.sort(taken)
+    copies = protocol.copies
+    bought = (protocol.rounds + 1) * protocol.batch
+    if bought > copies * len(rows):
+        raise BadInput(
+            f"{protocol.name} buys {bought:,} labels from a pool of {copies * len(rows):,}; "
+            "lower the budget"
+        )
+    last = int(ids[-1]) + 1
+    return LabelledPool(
+        (ids[rows] + last * np.arange(copies)[:, None]).ravel(),
+        np.tile(items.inputs[rows], (copies, 1)),
+        np.tile(targets[rows], copies),
+        items.test_inputs,
+        items.test_targets,
+        items.classes,
+    )
+
+
+def split_items(items: LabelledPool, share: float, rng: np.random.Generator) -> LabelledPool:
+    """Draw new test items from all items; ids are positions among all items."""
+    inputs = np.concatenate([items.inputs, items.test_inputs])
+    targets = np.concatenate([items.targets, items.test_targets])
+    held = draw_stratified(targets, count_test_items(len(targets), share), rng)
+    ids = np.setdiff1d(np.arange(len(targets)), held)
+    return LabelledPool(ids, inputs[ids], targets[ids], inputs[held], targets[held], items.classes)
+
+
+def count_test_items(count: int, share: float) -> int:
+    """Number of test items: a share of all, at least 1 and at most `MOST_TEST`."""
+    return max(1, min(MOST_TEST, int(share * count)))
+
+
+def draw_stratified(targets: Arrays, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Draw items, ascending, with every class or range of values in proportion.
+
+    Example:
+        >>> classes = np.repeat([0, 1], [90, 10])
+        >>> test = draw_stratified(classes, 20, np.random.default_rng(0))
+        >>> np.bincount(classes[test]).tolist()
+        [18, 2]
+    """
+    order = rng.permutation(len(targets))
+    if targets.dtype.kind in "iu":  # in random order of classes, so that rounding favours none
+        targets = rng.permutation(int(targets.max()) + 1)[targets]
+    by_stratum = order[np.argsort(targets[order], kind="stable")]
+    places = (np.arange(count) + 0.5) * len(targets) / count
+    return np.sort(by_stratum[places.astype(np.intp)])
+
+
+def thin_classes(targets: Arrays, taken: Arrays, ratio: float, rng: np.random.Generator) -> Arrays:
+    """The rows that a long tail of classes leaves of ``taken``.
+
+    Class sizes decrease geometrically, in an order drawn per seed, until the smallest class has
+    1 / ratio of the largest.
+    """
+    classes = rng.permutation(np.unique(targets[taken]))
+    most = min(int((targets[taken] == label).sum()) for label in classes)
+    shares = float(ratio) ** -np.linspace(0, 1, len(classes))
+    kept = [
+        taken[targets[taken] == label][: max(1, round(most * share))]
+        for label, share in zip(classes, shares, strict=True)
+    ]
+    return np.concatenate(kept)
