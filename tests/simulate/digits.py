@@ -7,7 +7,7 @@ from labelwise.simulate.own_data import check_own_data
 
 DIGITS, KINDS = load_digits(return_X_y=True)
 DATA = check_own_data(DIGITS[:300], KINDS[:300], name="digits")
-TINY = {"rounds": 2, "batch": 10, "epochs": 4}
+TINY = {"rounds": 3, "batch": 10}
 TOPICS = {
     "garden": "rose soil seed water leaf tree flower root spade rain".split(),
     "kitchen": "pan oven salt flour butter knife bread sugar soup spoon".split(),

@@ -15,8 +15,8 @@ def test_the_command_reads_folders_writes_the_page_and_goes_on(tmp_path, monkeyp
         folder.mkdir(parents=True, exist_ok=True)
         pixels = (image.reshape(8, 8) * 15).astype(np.uint8)
         Image.fromarray(pixels).save(folder / f"{number}.png")
-    given = "simulate digits --strategies margin --seeds 2 --rounds 1 --batch 8 --epochs 2"
-    assert run([*given.split(), "--workers", "1", "--device", "cpu"]) == 0
+    given = "simulate digits --strategies margin --seeds 2 --rounds 2 --batch 8"
+    assert run([*given.split(), "--workers", "1"]) == 0
     said = capsys.readouterr().out
     assert "digits: 120 items (images), 2 classes" in said
     assert "24 items for testing, a pool of 96; 8 to 16 labels, 8 at a time" in said
@@ -25,7 +25,7 @@ def test_the_command_reads_folders_writes_the_page_and_goes_on(tmp_path, monkeyp
     assert "What active learning saves on digits" in page
     assert "labelwise simulate digits --strategies margin --seeds 2 --batch 8" in page
     lines = (tmp_path / "simulate.jsonl").read_bytes()
-    assert run([*given.split(), "--workers", "1", "--device", "cpu"]) == 0
+    assert run([*given.split(), "--workers", "1"]) == 0
     assert (tmp_path / "simulate.jsonl").read_bytes() == lines and lines.count(b"\n") == 8
 
 

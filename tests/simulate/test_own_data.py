@@ -12,6 +12,7 @@ from PIL import Image
 from labelwise.errors import BadInput
 from labelwise.simulate import own_data as module
 from labelwise.simulate.own_data import check_own_data, read_own_data
+from labelwise.simulate.simulation import encode_data
 
 ROWS = [
     {
@@ -98,20 +99,9 @@ def test_folders_of_pictures_are_classes(tmp_path):
             picture = np.full((6, 8), shade + number, dtype=np.uint8)
             Image.fromarray(picture).save(tmp_path / name / f"{number:02d}.png")
     data = read_own_data(tmp_path)
-    assert data.classes == ("dark", "light") and data.inputs.shape == (40, 1, 8, 8)
-    assert data.inputs[3, 0, 0, 0] == 13 and data.inputs[23, 0, 4, 4] == 203
+    assert data.classes == ("dark", "light") and data.kind == "images"
     assert data.targets.tolist() == [0] * 20 + [1] * 20
-    assert read_own_data(tmp_path, side=4).inputs.shape == (40, 1, 4, 4)
-
-
-def test_one_picture_in_colour_makes_all_of_them_colour(tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        for number in range(15):
-            Image.new("L", (5, 5), number).save(tmp_path / name / f"{number}.png")
-    Image.new("RGB", (5, 5), (1, 2, 3)).save(tmp_path / "b" / "99.png")
-    data = read_own_data(tmp_path)
-    assert data.inputs.shape == (31, 3, 5, 5) and data.inputs[-1, :, 0, 0].tolist() == [1, 2, 3]
+    assert data.inputs[3] == str(tmp_path / "dark" / "03.png") and len(data.inputs) == 40
 
 
 def test_arrays_in_npz_and_npy_files(tmp_path):
@@ -236,6 +226,10 @@ def test_wrong_files_are_refused(tmp_path):
 
 def test_a_file_that_is_no_picture_is_named(tmp_path):
     (tmp_path / "cat").mkdir()
+    (tmp_path / "dog").mkdir()
+    for number in range(15):
+        Image.new("L", (5, 5), number).save(tmp_path / "cat" / f"{number}.png")
+        Image.new("L", (5, 5), number).save(tmp_path / "dog" / f"{number}.png")
     (tmp_path / "cat" / "bad.png").write_text("no picture")
-    with pytest.raises(BadInput, match=r"bad\.png is not an image"):
-        read_own_data(tmp_path)
+    with pytest.raises(BadInput, match=r"1 of 31 images cannot be read .*bad\.png"):
+        encode_data(read_own_data(tmp_path), "auto")
