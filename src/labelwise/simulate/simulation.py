@@ -19,6 +19,7 @@ from typing import Any
 import joblib
 import numpy as np
 
+from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.frozen_run import count_test_items, play_frozen
 from labelwise.benchmark.labelling_run import LabelledPool
 from labelwise.benchmark.lines import make_key
@@ -173,17 +174,25 @@ def make_plan(
 
 
 def encode_data(data: OwnData, encoder: str, progress: Progress | None = None) -> LabelledPool:
-    """All items with their features, and values scaled to deviation 1."""
+    """All items with their features; columns and values are scaled to mean 0 and deviation 1."""
     inputs = data.inputs
-    if data.kind != "numbers":
+    if data.kind == "numbers":
+        inputs = _standardize(inputs)
+    else:
         images = inputs[:, 0] if inputs.ndim == 4 and inputs.shape[1] == 1 else inputs
         inputs = encode(images if inputs.ndim > 1 else images.tolist(), encoder, progress=progress)
     targets = data.targets
     if data.classes is None:
-        targets = ((targets - targets.mean()) / targets.std()).astype(np.float64)
+        targets = _standardize(targets.astype(np.float64))
     rows, labels = inputs.astype(np.float32), targets.reshape(len(targets))
     classes = None if data.classes is None else len(data.classes)
     return LabelledPool(np.arange(len(rows)), rows, labels, rows[:0], labels[:0], classes)
+
+
+def _standardize(columns: Arrays) -> Arrays:
+    spread = columns.std(axis=0)
+    scaled: Arrays = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    return scaled
 
 
 def run_plan(
