@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import joblib
 import numpy as np
 from sklearn.datasets import load_digits
 
@@ -24,6 +23,7 @@ from labelwise.benchmark.labelling_run import (
     buy_labels,
     can_start_cold,
 )
+from labelwise.benchmark.processes import call_in_processes
 from labelwise.benchmark.protocol import Entrant
 from labelwise.benchmark.statistics import Estimate, bootstrap, labels_needed, mean_estimate
 from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency
@@ -117,15 +117,13 @@ def run_demo(plan: DemoPlan, progress: Progress | None = None) -> list[DemoRun]:
         report(name, 0, plan.seeds)
     tasks = [(name, seed) for seed in range(plan.seeds) for name in plan.names]
     runs = {}
-    # One thread per process, so that processes do not compete for cores.
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        parallel = joblib.Parallel(n_jobs=plan.workers, return_as="generator_unordered")
-        for run in parallel(joblib.delayed(run_one)(plan, *task) for task in tasks):
-            runs[run.strategy, run.seed] = run
-            done[run.strategy] += 1
-            report(run.strategy, done[run.strategy], plan.seeds)
-            if run.notes and done[run.strategy] == 1:
-                warnings.warn(f"{run.strategy}: {run.notes[0]}", LabelwiseWarning, stacklevel=2)
+    calls = [(plan, *task) for task in tasks]
+    for run in call_in_processes(run_one, calls, plan.workers):
+        runs[run.strategy, run.seed] = run
+        done[run.strategy] += 1
+        report(run.strategy, done[run.strategy], plan.seeds)
+        if run.notes and done[run.strategy] == 1:
+            warnings.warn(f"{run.strategy}: {run.notes[0]}", LabelwiseWarning, stacklevel=2)
     return [runs[task] for task in tasks]
 
 

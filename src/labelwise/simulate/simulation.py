@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.frozen_run import count_test_items, play_frozen
 from labelwise.benchmark.labelling_run import LabelledPool
 from labelwise.benchmark.lines import make_key
+from labelwise.benchmark.processes import call_in_processes
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey, append_result, read_results
 from labelwise.encoders import encode
@@ -243,17 +243,15 @@ def _play_runs(
     report = progress or (lambda stage, done, total: None)
     report("runs", 0, len(waiting))
     failures: list[tuple[Entrant, LabelwiseError]] = []
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
-        tasks = (joblib.delayed(_play_run)(plan, *run, items) for run in waiting)
-        for done, found in enumerate(parallel(tasks), start=1):
-            if isinstance(found, list):
-                known[found[0].key] = found
-                if results is not None:
-                    append_result(results, *found)
-            else:
-                failures.append(found)
-            report("runs", done, len(waiting))
+    tasks = ((plan, *run, items) for run in waiting)
+    for done, found in enumerate(call_in_processes(_play_run, tasks, workers), start=1):
+        if isinstance(found, list):
+            known[found[0].key] = found
+            if results is not None:
+                append_result(results, *found)
+        else:
+            failures.append(found)
+        report("runs", done, len(waiting))
     if failures and len(failures) == len(waiting):
         raise failures[0][1]
     first = {entrant.label: error for entrant, error in reversed(failures)}
