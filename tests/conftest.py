@@ -48,6 +48,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(3600))
 
 
+@pytest.fixture(autouse=True)
+def no_fetched_encoders(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Campaigns encode texts by their words, whatever encoders were fetched on this machine."""
+    if {"campaign", "cli", "label_studio", "web"} & set(request.path.parts):
+        monkeypatch.setenv("LABELWISE_DATA", str(tmp_path_factory.getbasetemp() / "no-data"))
+
+
 @pytest.fixture
 def double_precision() -> Iterator[None]:
     """New networks compute in float64, so that the order of sums does not show in a training."""

@@ -10,6 +10,7 @@ import typer
 from labelwise.cli import (
     ask,
     benchmark,
+    encode,
     export,
     label,
     label_studio,
@@ -34,7 +35,7 @@ __all__ = ["PANELS", "app", "run"]
 
 PANELS = {
     "Label": (start, label, ask, tell, status, export, record, label_studio),
-    "Select": (select, theory),
+    "Select": (select, encode, theory),
     "Evaluate": (simulate, benchmark),
 }
 """Headings of the help, each with the modules whose commands it lists."""
@@ -47,7 +48,8 @@ def _arrange_help() -> None:
         command.rich_help_panel = headings[command.callback.__module__]
     app.registered_commands.sort(key=lambda entry: order.index(entry.callback.__module__))
     for group in app.registered_groups:
-        group.rich_help_panel = "Label" if group.name in ("label-studio", "record") else "Evaluate"
+        panels = {"label-studio": "Label", "record": "Label", "encoders": "Select"}
+        group.rich_help_panel = panels.get(group.name or "", "Evaluate")
 
 
 _arrange_help()

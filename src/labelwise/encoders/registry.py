@@ -113,7 +113,8 @@ AUTO, NONE = "auto", "none"
 """The default encoder, and no encoder."""
 
 TEXT_HINT = (
-    "texts are encoded by their words (tfidf); for short texts run labelwise encoders fetch minilm"
+    "texts are encoded by their words (tfidf); an encoder of sentences can do better with few "
+    "labels: labelwise encoders fetch minilm"
 )
 """What to tell the user when ``auto`` stands for ``tfidf``."""
 

@@ -1,0 +1,203 @@
+"""``labelwise encode`` and ``labelwise encoders``: features of images and texts."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from labelwise.cli.app import app
+from labelwise.cli.console import (
+    escape_text,
+    format_count,
+    print_table,
+    show_progress,
+    split_names,
+)
+from labelwise.errors import BadInput, MissingDependency
+
+if TYPE_CHECKING:
+    from labelwise.encoders.encoder import Encoder, Kind
+    from labelwise.encoders.registry import BuiltInEncoder
+
+_ENCODE = """Encode images or texts by a frozen pretrained encoder, offline and without torch.
+
+[bold]Examples[/bold]
+
+  labelwise encode photos --out features.npy
+
+  labelwise encode photos --out features.parquet --encoder onnx:mine.onnx
+
+  labelwise encode reviews.csv --text review --out features.npy --encoder minilm
+
+Images may be in subfolders; rows are in the alphabetical order of their paths, which a .parquet \
+file holds in the column id. After an interruption the same command goes on. \
+[bold]labelwise select[/bold] takes the file.
+"""
+
+_ENCODERS = """List the encoders that are known by name, with their speed on this machine.
+
+[bold]Examples[/bold]
+
+  labelwise encoders
+
+  labelwise encoders fetch minilm
+
+Other encoders are given as onnx:FILE, hf:NAME_OR_FOLDER, st:NAME_OR_FOLDER, timm:NAME or \
+package.module:function.
+"""
+
+encoders_group = typer.Typer(invoke_without_command=True, help=_ENCODERS)
+app.add_typer(encoders_group, name="encoders")
+
+_MAX_LISTED = 20
+_TIMED_SECONDS = 0.5
+
+
+@app.command("encode", help=_ENCODE)
+def encode_items(
+    source: Annotated[
+        Path, Argument(help="Folder of images, or table of texts.", metavar="DIR|FILE")
+    ],
+    out: Annotated[Path, Option("--out", "-o", help="File to write: .npy or .parquet.")],
+    encoder: Annotated[
+        str, Option(help="Encoder (see labelwise encoders).", metavar="SPEC")
+    ] = "auto",
+    text: Annotated[
+        str | None, Option(help="Text columns of the table, joined.", metavar="A,B")
+    ] = None,
+    batch_size: Annotated[
+        int | None, Option(help="Items per call of the model (default: the encoder's own).")
+    ] = None,
+    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto",
+    skip_broken: Annotated[
+        bool, Option("--skip-broken", help="Leave out images that cannot be read.")
+    ] = False,
+) -> None:
+    """Encode images or texts into a file."""
+    from labelwise.encoders import PartialFeatures, open_encoder
+    from labelwise.encoders.feature_files import check_feature_file, write_feature_file
+    from labelwise.encoders.registry import AUTO, TEXT_HINT
+
+    check_feature_file(out)
+    kind, items, ids = _read_items(source, split_names(text))
+    corpus = items if kind == "texts" else None
+    model = open_encoder(encoder, kind, device=device, corpus=corpus, places=[Path.cwd()])
+    if encoder == AUTO and model.name == "tfidf":
+        print(f"note: {TEXT_HINT}", file=sys.stderr)
+    store = PartialFeatures(out.absolute().parent / f".{out.name}.encoding", model)
+    started = time.monotonic()
+    try:
+        with store, show_progress() as progress:
+            broken = store.encode(items, batch_size=batch_size, progress=progress)
+            _report_broken(broken, ids, skip_broken)
+            good = [place for place in range(len(items)) if place not in broken]
+            if not good:
+                raise BadInput(f"nothing in {source} can be encoded")
+            write_feature_file(
+                out,
+                [ids[place] for place in good],
+                model.dimension,
+                lambda part: store.read([items[place] for place in good[part]]),
+            )
+    except KeyboardInterrupt:
+        print("items encoded so far are kept: the same command goes on with them", file=sys.stderr)
+        raise
+    store.remove()
+    seconds = time.monotonic() - started
+    print(
+        f"{format_count(len(good), 'item')} of {escape_text(source.name)} encoded by {model.name}: "
+        f"{model.dimension:,} features each, in {out} ({seconds:.0f} s)"
+    )
+
+
+def _read_items(source: Path, text: list[str]) -> tuple["Kind", list[Any], list[Any]]:
+    """The kind of a source, its items, and their ids: paths, or row numbers."""
+    from labelwise.media.folders import find_images
+    from labelwise.media.tables import choose_columns, join_texts, read_table
+
+    if source.is_dir():
+        if text:
+            raise BadInput(f"--text names columns of a table, and {source} is a folder")
+        paths = list(find_images(source).paths)
+        if not paths:
+            raise BadInput(f"{source} has no images")
+        return "images", [source / path for path in paths], paths
+    table = read_table(source)
+    names = text or list(choose_columns(source, table).text)
+    if not names:
+        raise BadInput(f"name the texts of {source} with --text, of {', '.join(table)}")
+    missing = [name for name in names if name not in table]
+    if missing:
+        raise BadInput(f"{source} has no column {missing[0]!r}; it has {', '.join(table)}")
+    texts = join_texts(table, names)
+    return "texts", texts, list(range(len(texts)))
+
+
+def _report_broken(broken: dict[int, str], ids: list[Any], skip: bool) -> None:
+    """List images that cannot be read; they are an error unless they are to be left out."""
+    for place, reason in sorted(broken.items())[:_MAX_LISTED]:
+        print(f"  {escape_text(ids[place])}: {reason}", file=sys.stderr)
+    if not broken:
+        return
+    count = f"{len(broken):,} of {len(ids):,} images cannot be read"
+    if not skip:
+        raise BadInput(f"{count}; repair or remove them, or leave them out with --skip-broken")
+    print(f"note: {count} and are left out", file=sys.stderr)
+
+
+@encoders_group.callback()
+def list_encoders(context: typer.Context) -> None:
+    """List encoders."""
+    from labelwise.encoders import BUILT_IN
+
+    if context.invoked_subcommand is not None:
+        return
+    rows = []
+    for entry in BUILT_IN.values():
+        size = f"{entry.megabytes:g} MB" if entry.megabytes else "-"
+        dimension = f"{entry.dimension:,}" if entry.dimension else "up to 100"
+        state, speed = _measure_speed(entry)
+        rows.append((entry.name, entry.kind, dimension, size, speed, state, entry.about))
+    print_table(("name", "kind", "features", "size", "per second", "state", "about"), rows)
+
+
+def _measure_speed(entry: "BuiltInEncoder") -> tuple[str, str]:
+    """Whether an encoder can be used, and how many items a second it encodes."""
+    from labelwise.encoders import open_encoder
+
+    if not entry.is_ready:
+        return f"labelwise encoders fetch {entry.name}", "-"
+    texts = [f"item {number} of a list of short texts to encode" for number in range(64)]
+    try:
+        encoder = open_encoder(entry.name, entry.kind, corpus=texts)
+    except MissingDependency as error:
+        return str(error), "-"
+    return "ready", f"{_count_per_second(encoder, texts):,.0f}"
+
+
+def _count_per_second(encoder: "Encoder", texts: list[str]) -> float:
+    import numpy as np
+
+    from labelwise.encoders.encoding import encode_batches
+
+    blank = np.zeros((96, 128, 3), np.uint8)
+    items: list[Any] = [blank] * 64 if encoder.kind == "images" else texts
+    done, started = 0, time.perf_counter()
+    while time.perf_counter() - started < _TIMED_SECONDS:
+        done += sum(len(batch.places) for batch in encode_batches(encoder, items))
+    return done / (time.perf_counter() - started)
+
+
+@encoders_group.command("fetch")
+def fetch_files(
+    names: Annotated[list[str], Argument(help="Names of encoders.", metavar="NAME...")],
+) -> None:
+    """Download encoders that are not in the package; files are verified by their checksums."""
+    from labelwise.encoders import fetch_encoder
+
+    for name in names:
+        path = fetch_encoder(name)
+        print(f"{name} needs no file" if path is None else f"{name} is in {path}")
