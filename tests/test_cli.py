@@ -59,7 +59,10 @@ def folder(tmp_path, monkeypatch):
             "option p of lewis takes a number; got 'two'",
         ),
         (["f.npy", "-s", "lewis", "--labelled", "no.txt"], "there is no file no.txt to read ids"),
-        (["f.npy", "-s", "k_center", "--labelled", "bad.txt"], "line 2 of bad.txt must be an id"),
+        (
+            ["f.npy", "-s", "k_center", "--labelled", "bad.txt"],
+            "id 2 in bad.txt must be",
+        ),
         (["f.npy", "-s", "k_center", "--labelled", "bad.csv"], "bad.csv has no column called id"),
         (["f.npy", "-s", "k_center", "--labelled", "far.txt"], "has id 999"),
     ],

@@ -1,14 +1,12 @@
 """Files that commands read and write: ids, picks, representations, options, and checks of both."""
 
-import csv
 import inspect
-import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TextIO, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import unquote, urlsplit
 
 import typer
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from labelwise.strategy import Strategy
 
 GivenFiles = Mapping[str, str | list[str]]
-NumberedEntries = Iterator[tuple[int, Mapping[str, Any]]]
 
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false"}
@@ -161,9 +158,9 @@ def read_picks(path: Path) -> "Selection":
         raise BadInput(f"there is no file {path} to read picks from")
     if path.suffix not in FORMATS:
         raise BadInput(f"cannot read picks from {path.name!r}; give .csv, .jsonl or .parquet")
-    entries = list(_read_entries(path))
-    ids, keys = encode_keys(_parse_keys(entries, path), "picks")
-    weights = [_parse_weight(entry.get("weight"), path) for _, entry in entries]
+    rows = _read_rows(path)
+    ids, keys = encode_keys(_parse_keys(rows, path), "picks")
+    weights = [_parse_weight(row.get("weight"), path) for row in rows]
     if not weights:
         raise BadInput(f"{path} has no picks")
     given = [weight is not None for weight in weights]
@@ -174,23 +171,40 @@ def read_picks(path: Path) -> "Selection":
 
 
 def read_ids(path: Path) -> list[int] | list[str]:
-    """Read ids from a text file with one per line, or from a file of ``labelwise select``.
+    """Read ids from a text file with one per line, or from a table with a column ``id``.
 
     They are whole numbers if the first one is, otherwise texts.
     """
-    return _parse_keys(list(_read_entries(path)), path)
+    return _parse_keys(_read_rows(path), path)
 
 
-def _parse_keys(
-    entries: Sequence[tuple[int, Mapping[str, Any]]], path: Path
-) -> list[int] | list[str]:
-    keys = [str(entry["id"]).strip() for _, entry in entries]
+def _read_rows(path: Path) -> list[Mapping[str, Any]]:
+    from labelwise.media.tables import TABLES, iterate_rows, read_table
+
+    if not path.is_file():
+        raise BadInput(f"there is no file {path} to read ids from")
+    if path.suffix in TABLES:
+        table = read_table(path)
+        if "id" not in table:
+            raise BadInput(f"{path} has no column called id; it has {', '.join(table)}")
+        return list(iterate_rows(table))
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()  # accepts a byte order mark
+    except UnicodeDecodeError:
+        raise BadInput(
+            f"{path} is not UTF-8 text; give one id per line, or a .csv with a column id"
+        ) from None
+    return [{"id": line} for line in lines if line.strip()]
+
+
+def _parse_keys(rows: Sequence[Mapping[str, Any]], path: Path) -> list[int] | list[str]:
+    keys = [str(row["id"]).strip() for row in rows]
     numbers = bool(keys) and re.fullmatch(r"[+-]?\d+", keys[0]) is not None
     pattern, words = (r"[+-]?\d+", "a whole number") if numbers else (r".+", "a text")
-    for (number, entry), key in zip(entries, keys, strict=True):
-        scalar = isinstance(entry["id"], str | int) and not isinstance(entry["id"], bool)
+    for number, (row, key) in enumerate(zip(rows, keys, strict=True), 1):
+        scalar = isinstance(row["id"], str | int) and not isinstance(row["id"], bool)
         if not scalar or not re.fullmatch(pattern, key):
-            raise BadInput(f"line {number} of {path} must be an id, {words}; got {key!r}")
+            raise BadInput(f"id {number} in {path} must be {words}; got {key!r}")
     return [int(key) for key in keys] if numbers else keys
 
 
@@ -199,68 +213,6 @@ def _parse_weight(value: Any, path: Path) -> float | None:
         return None if value is None or value == "" else float(value)
     except (TypeError, ValueError) as error:
         raise BadInput(f"a weight in {path} is not a number ({error})") from None
-
-
-def _read_entries(path: Path) -> NumberedEntries:
-    """Read a .csv, .jsonl or .parquet file with a column ``id``, or a text with one id per line."""
-    if not path.is_file():
-        raise BadInput(f"there is no file {path} to read ids from")
-    if path.suffix == ".parquet":
-        yield from _read_parquet_entries(path)
-        return
-    readers = {".csv": _read_csv_entries, ".jsonl": _read_json_entries}
-    read = readers.get(path.suffix, _read_text_entries)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:  # accepts a byte order mark
-            yield from read(file, path)
-    except UnicodeDecodeError:
-        raise BadInput(
-            f"{path} is not UTF-8 text; give one id per line, or a .csv with a column id"
-        ) from None
-
-
-def _read_text_entries(file: TextIO, path: Path) -> NumberedEntries:
-    return ((number, {"id": line}) for number, line in enumerate(file, 1) if line.strip())
-
-
-def _read_csv_entries(file: TextIO, path: Path) -> NumberedEntries:
-    reader = csv.DictReader(file)
-    try:
-        if "id" not in (reader.fieldnames or ()):
-            raise BadInput(f"{path} has no column called id; name it in the first line")
-        for row in reader:
-            yield reader.line_num, row | {"id": row["id"] or ""}
-    except csv.Error as error:
-        raise BadInput(f"line {reader.line_num} of {path} is not valid CSV ({error})") from None
-
-
-def _read_json_entries(file: TextIO, path: Path) -> NumberedEntries:
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            yield number, entry | {"id": entry["id"]}
-        except (ValueError, LookupError, TypeError) as error:
-            raise BadInput(
-                f"line {number} of {path} is not a pick, a JSON object with an id ({error})"
-            ) from None
-
-
-def _read_parquet_entries(path: Path) -> NumberedEntries:
-    from labelwise.pool.sources.parquet import import_parquet
-
-    library = import_parquet(path.name)
-    try:
-        file = library.ParquetFile(path)
-        names = file.schema_arrow.names
-        batches = file.iter_batches(columns=[name for name in ("id", "weight") if name in names])
-        rows = (row for batch in batches for row in batch.to_pylist())
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} is not a readable .parquet file ({error})") from error
-    if "id" not in names:
-        raise BadInput(f"{path} has no column called id; it has {', '.join(names)}")
-    yield from enumerate(rows, 1)
 
 
 def split_options(texts: Sequence[str]) -> dict[str, str]:
