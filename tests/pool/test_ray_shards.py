@@ -25,7 +25,6 @@ import labelwise
 from labelwise.cli import run as run_command
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.pool.ray import parts as ray_parts
-from labelwise.pool.ray import supervision as ray_patience
 from labelwise.selection import run
 from tests.conftest import make_features, make_probabilities
 from tests.pool.object_store import object_store
@@ -270,19 +269,13 @@ def test_a_dataset_without_free_cpus_says_so(actors):
         dataset_rows(dataset, seconds=3)
 
 
-@pytest.fixture
-def busy(monkeypatch):
-    """A machine that is busy is not to be given up, however soon a test wants its answer."""
-    monkeypatch.setattr(ray_patience, "SLOW", 100)
-
-
-def test_actors_without_room_say_so(actors, busy):
+def test_actors_without_room_say_so(actors):
     message = r"\d of 3 actors could not start .* \d of the cluster's 4 CPUs are free"
     with pytest.raises(ClusterFailed, match=message):
         RayActors(3, start_seconds=2)
 
 
-def test_actors_without_a_gpu_say_so(actors, busy):
+def test_actors_without_a_gpu_say_so(actors):
     message = r"1 of 1 actors .* needs a CPU and a GPU, .* CPUs and 0 of its 0 GPUs are free"
     with pytest.raises(ClusterFailed, match=message):
         RayActors(1, gpus=1, start_seconds=2)

@@ -6,9 +6,10 @@ from labelwise.pool.ray import supervision as ray_starting
 
 
 def test_what_there_is_no_room_for_is_told_with_what_is_free():
-    assert ray_starting.describe_full_cluster(2, 3, 45.2, {"CPU": (0.5, 4)}) == (
+    assert ray_starting.describe_late_actors(2, 3, 45.2, {"CPU": (0.5, 4)}) == (
         "2 of 3 actors could not start within 45 s; each needs a CPU, and 0.5 of the cluster's 4 "
-        "CPUs are free: ask for fewer actors or add nodes"
+        "CPUs are free: ask for fewer actors, add nodes, or give busy ones more time with "
+        "start_seconds"
     )
 
 

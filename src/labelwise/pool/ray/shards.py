@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import HostArray, Ids
-from labelwise.errors import BadInput, LabelwiseWarning, MissingDependency, first_line
+from labelwise.errors import BadInput, MissingDependency, first_line
 from labelwise.pool.blocks import Progress
 from labelwise.pool.parts import Answer, Dumps, PartWorker
 from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, LostAnswer, Reference
@@ -32,10 +32,9 @@ from labelwise.pool.ray.supervision import (
     CLIENT,
     ClusterConnection,
     HeadMonitor,
-    StartPatience,
     check_joined,
     check_listens,
-    describe_full_cluster,
+    describe_late_actors,
     find_address,
 )
 from labelwise.pool.rows import Rows
@@ -50,8 +49,8 @@ except ImportError as error:
         "selecting on Ray needs ray; run pip install 'labelwise[ray]'"
     ) from error
 
-START_SECONDS = 45.0
-"""Longest wait for the next actor to start."""
+START_SECONDS = 120.0
+"""Longest wait for the next actor to start; a busy machine takes a minute."""
 TRIES = 2
 """Attempts to start or join Ray after transient errors."""
 PATIENCE_SECONDS = 5.0
@@ -383,27 +382,19 @@ class RayActors:
 
     def _welcome(self, numbers: Sequence[int]) -> dict[int, str]:
         """Wait for actors to start; return the lost ones. Each start resets the time limit."""
-        lost, said = {}, False
+        lost = {}
         asked = {self.send(number, "hello"): number for number in numbers}
-        waiting, patience = list(asked), self._patience()
+        waiting, since = list(asked), time.monotonic()
         timeout = min(PATIENCE_SECONDS, self._start_seconds)
         while waiting:
             with self._connection.use():
                 done, waiting = ray.wait(waiting, num_returns=1, timeout=timeout)
             if not done:
                 self._connection.ask(_check_node)
-                if self._connection.ask(patience.is_over):
-                    raise ClusterFailed(self._why_late(len(waiting), patience))
-                if patience.is_slow and not said:
-                    said = True
-                    warnings.warn(
-                        "no process of the cluster has started yet; its nodes may be busy or "
-                        f"without memory; waiting for {patience.most:.0f} s in all",
-                        LabelwiseWarning,
-                        stacklevel=2,
-                    )
+                if time.monotonic() - since >= self._start_seconds:
+                    raise ClusterFailed(self._why_late(len(waiting)))
                 continue
-            number, patience = asked[done[0]], self._patience()
+            number, since = asked[done[0]], time.monotonic()
             try:
                 with self._connection.use():
                     theirs, self.processes[number] = ray.get(done[0])
@@ -419,20 +410,11 @@ class RayActors:
                     raise ClusterFailed(_FAILED_START.format(lost[number])) from error
         return lost
 
-    def _patience(self) -> StartPatience:
-        has_started: Any = lambda probe: bool(ray.wait([probe], timeout=0)[0])  # noqa: E731
-        return StartPatience(self._start_seconds, _NOTHING.remote, has_started)
-
-    def _why_late(self, late: int, patience: StartPatience) -> str:
-        if not patience.others_start:
-            return (
-                f"no process of the cluster started within {patience.seconds:.0f} s; look at its "
-                "nodes, which may be too busy or without memory"
-            )
+    def _why_late(self, late: int) -> str:
         free, there = self._connection.ask(_free_resources), self._connection.ask(_resources)
         names = ("CPU", "GPU") if self._gpus else ("CPU",)
         room = {name: (free.get(name, 0), there.get(name, 0)) for name in names}
-        return describe_full_cluster(late, len(self), patience.seconds, room)
+        return describe_late_actors(late, len(self), self._start_seconds, room)
 
 
 _REMOTE = ray.remote(_Actor)
@@ -466,7 +448,7 @@ class RayShards(HeldShards):
     """
 
 
-def dataset_rows(dataset: Any, *, seconds: float = START_SECONDS) -> dict[str, Any]:
+def dataset_rows(dataset: Any, *, seconds: float = 45.0) -> dict[str, Any]:
     """Return arguments for `RayShards` that refer to a Ray dataset; its rows stay in the cluster.
 
     Columns have the names of representations (``features``, ``probabilities``, ...), or ``inputs``
@@ -508,16 +490,11 @@ def _wait_for_cpu(seconds: float) -> None:
             time.sleep(0.5)
 
 
-def _nothing() -> None:
-    """Do nothing: a task that needs a process but no CPU."""
-
-
 def _described(block: Rows) -> tuple[int, HostArray | None]:
     return len(next(iter(block.values()))), block.get("id")
 
 
 _DESCRIBED = ray.remote(num_cpus=0)(_described)
-_NOTHING = ray.remote(num_cpus=0)(_nothing)
 
 
 @contextmanager

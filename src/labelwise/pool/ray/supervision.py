@@ -1,14 +1,9 @@
-"""Supervision of a Ray cluster: its address, its head, and actors that start late. No ray import.
+"""Supervision of a Ray cluster: its address and its head. No ray import.
 
 A process joins a cluster from one of its nodes (``HOST:PORT`` of the head) or through Ray's client
 (``ray://HOST:PORT``). Ray reports the loss of the head in many ways, late or not at all. So a
 thread queries the head every few seconds, and all failures become one error that names the cluster.
 Calls that may never return run in threads that are abandoned.
-
-An actor starts late because the cluster lacks resources, which should be reported soon, or because
-its machines are busy. Half-way through the waiting time a probe process that needs no resources is
-started. If the probe runs and an actor still does not start, the cluster lacks resources. If the
-probe does not run either, the cluster is slow, and the waiting time is extended.
 """
 
 import os
@@ -22,7 +17,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from labelwise.errors import BadInput, MissingDependency, first_line
-from labelwise.pool.ray.parts import ClusterFailed, Reference
+from labelwise.pool.ray.parts import ClusterFailed
 
 CLIENT = "ray://"
 LISTEN_SECONDS = 5.0
@@ -259,60 +254,10 @@ class ClusterConnection:
         raise ClusterFailed(self._lost) from cause
 
 
-SLOW = 4
-"""Factor on the waiting time if no process starts at all."""
-SLOWER = 3
-"""Allowed start time of an actor, as a multiple of the start time of the probe."""
-
-
-class StartPatience:
-    """Time limit for the next actor to start; create a new one after each start.
-
-    Attributes:
-        seconds: time without a new actor.
-        others_start: whether the probe process has started.
-    """
-
-    def __init__(
-        self, seconds: float, ask: Callable[[], Reference], has_started: Callable[[Reference], bool]
-    ) -> None:
-        """Start the clock.
-
-        Args:
-            seconds: time limit if the cluster starts processes.
-            ask: requests a probe process that needs no resources.
-            has_started: whether the requested probe has started.
-        """
-        self._limit, self._ask, self._has_started = seconds, ask, has_started
-        self._since, self._asked, self._probe = time.monotonic(), 0.0, None
-        self.seconds, self.others_start = 0.0, False
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether no process has started within the usual time."""
-        return self.seconds >= self._limit and not self.others_start
-
-    @property
-    def most(self) -> float:
-        """Current estimate of the total time limit."""
-        return self._limit * (1 if self.others_start else SLOW)
-
-    def is_over(self) -> bool:
-        """Whether the time limit has passed; call it periodically, as it also starts the probe."""
-        self.seconds = time.monotonic() - self._since
-        if self._probe is None:
-            if self.seconds >= self._limit / 2:
-                self._asked, self._probe = self.seconds, self._ask()
-        elif not self.others_start and self._has_started(self._probe):
-            self.others_start = True
-            self._limit = max(self._limit, SLOWER * (self.seconds - self._asked))
-        return self.seconds >= self.most
-
-
-def describe_full_cluster(
+def describe_late_actors(
     late: int, count: int, seconds: float, room: Mapping[str, tuple[float, float]]
 ) -> str:
-    """Describe a cluster that starts processes but lacks resources for actors.
+    """Describe actors that have not started.
 
     Args:
         late: number of actors that have not started.
@@ -321,7 +266,7 @@ def describe_full_cluster(
         room: free and total amount in the cluster of each resource that an actor needs.
 
     Example:
-        >>> describe_full_cluster(1, 2, 45, {"CPU": (0, 8), "GPU": (1, 2)})  # doctest: +ELLIPSIS
+        >>> describe_late_actors(1, 2, 45, {"CPU": (0, 8), "GPU": (1, 2)})  # doctest: +ELLIPSIS
         "1 of 2 ... each needs a CPU and a GPU, and 0 of the cluster's 8 CPUs and 1 of its 2 GPUs...
     """
     whose = ["the cluster's", *["its"] * len(room)]
@@ -331,6 +276,6 @@ def describe_full_cluster(
     ]
     return (
         f"{late} of {count} actors could not start within {seconds:.0f} s; each needs a "
-        f"{' and a '.join(room)}, and {' and '.join(parts)} are free: ask for fewer actors or add "
-        "nodes"
+        f"{' and a '.join(room)}, and {' and '.join(parts)} are free: ask for fewer actors, add "
+        "nodes, or give busy ones more time with start_seconds"
     )
