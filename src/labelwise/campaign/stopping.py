@@ -133,6 +133,17 @@ def should_stop(advice: Sequence[Advice]) -> bool:
     return all(model) if model else judged.get(SPECTRUM, False)
 
 
+def select_shown(advice: Sequence[Advice]) -> list[Advice]:
+    """The rules to show people: those that could judge, the spectrum only where it decides.
+
+    >>> flat, spectrum = Advice("flat", False, "..."), Advice("spectrum", True, "...")
+    >>> [one.rule for one in select_shown([flat, spectrum])], len(select_shown([spectrum]))
+    (['flat'], 1)
+    """
+    model = any(one.judged and one.rule in (STABLE, FLAT) for one in advice)
+    return [one for one in advice if one.judged and not (one.rule == SPECTRUM and model)]
+
+
 # Budget
 
 

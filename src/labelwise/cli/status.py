@@ -224,12 +224,12 @@ def _format_cost(ledger: "Ledger", settings: "Settings") -> Lines:
 def _format_advice(ledger: "Ledger", settings: "Settings") -> Lines:
     """Format the forecast for the next batch, and the advice of each stopping rule."""
     from labelwise.campaign.forecast import forecast_batch
-    from labelwise.campaign.stopping import advise, should_stop
+    from labelwise.campaign.stopping import advise, select_shown, should_stop
 
     if not ledger.trainings:
         return []
     found = advise(ledger, settings)
-    judged = [("", f"{entry.rule}: {escape_text(entry.says)}") for entry in found if entry.judged]
+    judged = [("", f"{entry.rule}: {escape_text(entry.says)}") for entry in select_shown(found)]
     verdict = "labelling can stop" if should_stop(found) else "go on"
     return [
         ("forecast", escape_text(forecast_batch(ledger, settings).says)),

@@ -21,7 +21,7 @@ from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.report.figures import format_percent
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.stopping import advise, should_stop
+from labelwise.campaign.stopping import advise, select_shown, should_stop
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.thumbnails import make_thumbnail_url
 from labelwise.record.agreement import agreement
@@ -226,7 +226,7 @@ def collect_report(
 def _collect_advice(ledger: Ledger, settings: Settings) -> tuple[str, ...]:
     """Whether to continue, by each rule that could judge, and the forecast."""
     found = advise(ledger, settings)
-    judged = [f"{said.rule}: {said.says}" for said in found if said.judged]
+    judged = [f"{said.rule}: {said.says}" for said in select_shown(found)]
     verdict = "you can stop labelling" if should_stop(found) else "continue labelling"
     expected = forecast_batch(ledger, settings)
     ahead = [expected.says] if expected.gain is not None else []
