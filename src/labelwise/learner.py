@@ -59,6 +59,11 @@ _ALL = (
         ("n",),
         "inner product of that gradient with the sum of the labelled items' gradients",
     ),
+    Representation(
+        "gradient_sketch",
+        ("n", "d"),
+        "random projection of the gradient of the item's prediction over the whole network",
+    ),
     Representation("duals", ("n",), "predicted dual variables of the loss constraints"),
 )
 

@@ -198,7 +198,7 @@ def _make_rows(
 
 def _exact_rows(spec: PoolSpec, name: str, generator: np.random.Generator) -> Any:
     n = spec.rows
-    if name == "features":
+    if name in ("features", "gradient_sketch"):
         return np.round(_features(spec, generator), 4)
     if name == "probabilities":
         return _probabilities(generator, (n, spec.classes))

@@ -34,6 +34,7 @@ def make_rows(name, n=N, dtype=np.float64, seed=0):
         "outputs": features[:, :2],
         "gradient_norms": np.abs(columns),
         "gradient_products": columns,
+        "gradient_sketch": 2 * features,
         "duals": np.abs(columns),
     }[name]
     rows[n // 2 : n // 2 + 5] = rows[:5]  # duplicates

@@ -97,6 +97,9 @@ def select(
     gradient_products: Annotated[
         Files | None, Option(help="Products with the gradient of the labelled items (n,).")
     ] = None,
+    gradient_sketch: Annotated[
+        Files | None, Option(help="Projections of the gradients (n, d).")
+    ] = None,
     duals: Annotated[Files | None, Option(help="Predicted dual variables (n,).")] = None,
     ids: Annotated[
         Path | None, Option(help="Ids of the items, one per line (default: row numbers).")
@@ -147,6 +150,7 @@ def select(
         outputs=outputs,
         gradient_norms=gradient_norms,
         gradient_products=gradient_products,
+        gradient_sketch=gradient_sketch,
         duals=duals,
     )
     if out is not None:

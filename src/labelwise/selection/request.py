@@ -265,6 +265,7 @@ def select(
     outputs: Given = None,
     gradient_norms: Given = None,
     gradient_products: Given = None,
+    gradient_sketch: Given = None,
     duals: Given = None,
     ids: Keys = None,
     labelled: Keys = None,
@@ -296,6 +297,7 @@ def select(
         outputs: ``(n, k)`` predicted values of a regression.
         gradient_norms: ``(n,)`` squared norms of the items' gradients over the whole network.
         gradient_products: ``(n,)`` their products with the sum of the labelled items' gradients.
+        gradient_sketch: ``(n, d)`` random projections of gradients over the whole network.
         duals: ``(n,)`` predicted dual variables.
         ids: ``(n,)`` the items' keys: numbers, texts, UUIDs, dates or times; row numbers if None.
         labelled: keys of the items that are labelled already; context, never picked again.
@@ -336,6 +338,7 @@ def select(
         "outputs": outputs,
         "gradient_norms": gradient_norms,
         "gradient_products": gradient_products,
+        "gradient_sketch": gradient_sketch,
         "duals": duals,
         "ids": ids,
     }

@@ -1,0 +1,288 @@
+r"""LCMD (largest cluster maximum distance): pick the farthest item of the heaviest cluster.
+
+Centers are the labelled items, then the picks. Every candidate belongs to its nearest center; with
+:math:`d_i` its squared distance to it, a cluster weighs :math:`\sum_i d_i`. The next pick is the
+candidate of largest :math:`d_i` in the heaviest cluster. It is farthest-first with a sum per
+cluster: outliers alone do not attract picks. Without any center the first pick is the longest row.
+
+Ties: a candidate stays with the earlier of two centers at the same distance, the earlier of two
+clusters of the same weight is split, the smaller id is picked.
+
+Cost: at most one product of the features with a few columns per pick. Distances to likely next
+picks, the farthest items of the heaviest clusters, are computed along. They only tell which rows
+may belong to the pick; these are measured again in float64. Memory: `COLUMNS` and a few more
+numbers per item.
+
+Reference: D. Holzmueller, V. Zaverkin, J. Kaestner, I. Steinwart, "A Framework and Benchmark for
+Deep Batch Active Learning for Regression", JMLR 24, 2023.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelwise.arrays import (
+    Array,
+    Floats,
+    Ids,
+    comparable,
+    float64,
+    like,
+    precision,
+    row_products,
+    squared_distances,
+    squared_norms,
+    take,
+    to_numpy,
+)
+from labelwise.errors import BadInput
+from labelwise.kernels.distance.embedding import DISTANCE_ROUNDING, MovedReader, move_near_origin
+from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.rows import Rows
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
+from labelwise.threads import split_range
+
+COLUMNS = 8
+"""Picks and likely next picks that all rows are multiplied with at a time."""
+CHUNK = 1 << 20
+"""Numbers that are converted to float64 at a time."""
+KEY = "lcmd"
+
+
+def read_rows(rows: Rows) -> Array:
+    """The rows to measure: features, or the gradient sketch."""
+    return rows["features" if "features" in rows else "gradient_sketch"]
+
+
+@dataclass
+class LcmdBlock:
+    """What a block keeps; arrays have one entry per candidate.
+
+    Attributes:
+        norms: squared norms of the moved rows.
+        distances: squared distances to the nearest center; infinite without one, minus infinity
+            for picks.
+        owners: number of the nearest center.
+        columns: approximate squared distances to possible picks, by their ids.
+    """
+
+    norms: Floats
+    distances: Floats
+    owners: NDArray[np.int64]
+    columns: dict[int, Floats] = field(default_factory=dict)
+
+
+class ClusterSummary(NamedTuple):
+    """Clusters of a block, in the order of their centers.
+
+    Attributes:
+        weights: sums of squared distances.
+        farthest: largest squared distances; minus infinity for an empty cluster.
+        ids: of the farthest candidates, the smallest one of several.
+    """
+
+    weights: Floats
+    farthest: Floats
+    ids: Ids
+
+
+class NewCenter(NamedTuple):
+    """A pick, and likely next ones.
+
+    Attributes:
+        number: of the center.
+        ids: of the pick and of possible picks, ``(m,)``; the first is the pick.
+        rows: ``(m, d)`` float64.
+        wanted: possible picks whose distances are kept.
+    """
+
+    number: int
+    ids: Ids
+    rows: Floats
+    wanted: frozenset[int]
+
+
+def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
+    """Pick the farthest item of the heaviest cluster, ``budget`` times."""
+    reader = move_near_origin(shards, read_rows)
+    picks: list[int] = []
+    scores: list[float] = []
+    known: Floats | None = None
+    if labelled is not None:
+        known = to_numpy(float64(read_rows(labelled)))
+    started = shards.map(_start_block, reader, known)
+    lengths, summaries = [one[0] for one in started], [one[1] for one in started]
+    if known is None:
+        longest = max(length for length, _ in lengths)
+        picks.append(min(item for length, item in lengths if length == longest))
+        scores.append(longest)
+    centers, kept = 0 if known is None else len(known), frozenset[int]()
+    while len(picks) < budget:
+        if picks:
+            likely = _predict_picks(summaries, COLUMNS) if centers else []
+            wanted = frozenset(item for item in likely if item != picks[-1])
+            new = sorted(wanted - kept) if picks[-1] not in kept else []
+            ids = np.array([picks[-1], *new], dtype=np.int64)
+            rows = to_numpy(float64(read_rows(shards.rows(ids))))
+            kept = (kept & wanted) | frozenset(new)
+            summaries = shards.map(_add_center, reader, NewCenter(centers, ids, rows, kept))
+            centers += 1
+        item, score = _find_next(shards, summaries)
+        picks.append(item)
+        scores.append(score)
+        shards.progress("lcmd", len(picks), budget)
+    squares = reader.unscale_squares(np.array(scores))
+    if np.isinf(squares).any():
+        raise BadInput("squared distances of the rows are infinite; scale them down")
+    return Choice(np.array(picks, dtype=np.int64), scores=squares, info={"clusters": centers})
+
+
+def _find_next(shards: Shards, summaries: Sequence[ClusterSummary]) -> tuple[int, float]:
+    """The farthest candidate of the heaviest cluster; the smallest id if all distances are 0."""
+    weights = comparable(np.sum([one.weights for one in summaries], axis=0))
+    heaviest = int(np.argmax(weights))
+    if weights[heaviest] <= 0:
+        return min(one for one in shards.map(_find_smallest_id) if one is not None), 0.0
+    farthest = max(one.farthest[heaviest] for one in summaries)
+    ties = [int(one.ids[heaviest]) for one in summaries if one.farthest[heaviest] == farthest]
+    return min(ties), float(farthest)
+
+
+def _predict_picks(summaries: Sequence[ClusterSummary], count: int) -> list[int]:
+    """The farthest candidates of the heaviest clusters, as far as they have any."""
+    weights = comparable(np.sum([one.weights for one in summaries], axis=0))
+    found = []
+    for cluster in np.argsort(-weights, kind="stable")[:count].tolist():
+        farthest = max(one.farthest[cluster] for one in summaries)
+        if farthest > 0:
+            ties = (one.ids[cluster] for one in summaries if one.farthest[cluster] == farthest)
+            found.append(int(min(ties)))
+    return found
+
+
+def _start_block(
+    shard: Shard, reader: MovedReader, known: Floats | None
+) -> tuple[tuple[float, int], ClusterSummary]:
+    """Assign candidates to labelled items; the longest row, its id and the clusters."""
+    features = read_rows(shard.rows)
+    count, plain = len(shard), reader.without_shift()
+    norms, lengths, owners = np.empty(count), np.empty(count), np.zeros(count, dtype=np.int64)
+    distances = np.full(count, np.inf)
+    step = max(CHUNK // max(features.shape[1], 1), 64)
+    for span in split_range(count, step):
+        norms[span] = to_numpy(squared_norms(float64(reader.move(features[span]))))
+        lengths[span] = to_numpy(squared_norms(plain.move(float64(features[span]))))
+        if known is not None:
+            owners[span], distances[span] = _find_nearest(
+                plain.move(float64(features[span])), plain.move(known)
+            )
+    lengths = comparable(lengths)
+    block = LcmdBlock(norms, distances, owners)
+    shard.state[KEY] = block
+    longest = float(lengths.max(initial=-np.inf))
+    first = min(shard.ids[lengths == longest].tolist(), default=-1)
+    return (longest, first), _summarise(block, shard.ids, 0 if known is None else len(known))
+
+
+def _find_nearest(rows: Array, centers: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Number of the nearest center of every row, the earlier one of two, and its distance."""
+    rows = to_numpy(rows)
+    owners, distances = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), np.inf)
+    approximate = squared_distances(rows, centers)
+    slack = 64 * np.finfo(np.float64).eps * (squared_norms(rows)[:, None] + squared_norms(centers))
+    close = approximate - slack <= (approximate + slack).min(axis=1, keepdims=True)
+    places, numbers = np.nonzero(close)
+    exact = comparable(_measure_differences(rows[places], centers[numbers]))
+    order = np.lexsort((numbers, exact, places))
+    first = order[np.r_[True, np.diff(places[order]) > 0]] if len(order) else order
+    owners[places[first]], distances[places[first]] = numbers[first], exact[first]
+    return owners, distances
+
+
+def _add_center(shard: Shard, reader: MovedReader, new: NewCenter) -> ClusterSummary:
+    """Count a pick as a center, and summarise the clusters."""
+    block: LcmdBlock = shard.state[KEY]
+    features, pick = read_rows(shard.rows), int(new.ids[0])
+    if pick in block.columns:
+        column = block.columns[pick]
+    else:
+        columns = _approximate_distances(features, block.norms, reader, new.rows)
+        column = columns[0]
+        block.columns |= {int(item): columns[k] for k, item in enumerate(new.ids)}
+    block.columns = {item: block.columns[item] for item in new.wanted}
+    plain = reader.without_shift()
+    center = plain.move(new.rows[:1])
+    closer = np.flatnonzero(column < block.distances)
+    step = max(CHUNK // max(features.shape[1], 1), 64)
+    for span in split_range(len(closer), step):
+        some = closer[span]
+        rows = to_numpy(plain.move(float64(take(features, some))))
+        exact = comparable(_measure_differences(rows, center))
+        nearer = exact < block.distances[some]
+        block.distances[some[nearer]] = exact[nearer]
+        block.owners[some[nearer]] = new.number
+    block.distances[shard.ids == pick] = -np.inf
+    return _summarise(block, shard.ids, new.number + 1)
+
+
+def _approximate_distances(
+    features: Array, norms: Floats, reader: MovedReader, centers: Floats
+) -> Floats:
+    """Lower bounds of the squared distances of all rows to some centers, ``(m, n)``."""
+    moved = reader.move(features)
+    there = reader.move(like(centers, moved, dtype=moved.dtype))
+    products = to_numpy(row_products(there, moved)).astype(np.float64)
+    sums = norms + to_numpy(squared_norms(float64(there)))[:, None]
+    return sums * (1 - DISTANCE_ROUNDING * precision(moved)) - 2 * products
+
+
+def _measure_differences(rows: Floats, centers: Floats) -> Floats:
+    """Squared distance of every row to the center at the same position, or to the only one."""
+    return np.asarray(squared_norms(rows - centers))
+
+
+def _summarise(block: LcmdBlock, ids: Ids, centers: int) -> ClusterSummary:
+    """Weights and farthest candidates of all clusters."""
+    distances, owners = block.distances, block.owners
+    farthest = np.full(centers, -np.inf)
+    first = np.full(centers, np.iinfo(np.int64).max)
+    if not centers:
+        return ClusterSummary(np.zeros(0), farthest, first)
+    weights = np.bincount(owners, np.maximum(distances, 0), minlength=centers).astype(np.float64)
+    np.maximum.at(farthest, owners, distances)
+    places = np.flatnonzero(distances == farthest[owners])
+    np.minimum.at(first, owners[places], ids[places])
+    return ClusterSummary(weights, farthest, first)
+
+
+def _find_smallest_id(shard: Shard) -> int | None:
+    """The smallest id that is not picked yet."""
+    left = shard.ids[shard.state[KEY].distances > -np.inf]
+    return int(left.min()) if len(left) else None
+
+
+def estimate_cost(job: Job) -> Cost:
+    """Norms and labelled items, then at most a pass per pick."""
+    return Cost(
+        passes=(1, job.budget + 1),
+        usual=1 + 0.7 * job.budget,
+        columns=2 * job.labelled + 1.4 * COLUMNS * job.budget,
+        item_bytes=128.0 + 24.0 * COLUMNS,
+        state_bytes=24.0 + 8.0 * COLUMNS,
+        held_bytes=64.0 * CHUNK,
+    )
+
+
+STRATEGY = PassStrategy(
+    name="lcmd",
+    needs=("features",),
+    or_needs=(("gradient_sketch",),),
+    choose=choose_batch,
+    good_for="regression: spread-out items of the parts of the pool that labels cover worst",
+    reference=read_reference(__doc__),
+    cost=estimate_cost,
+    explain="It is the farthest item of the group of items that labels cover worst.",
+)
