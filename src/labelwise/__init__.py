@@ -37,6 +37,7 @@ _LATER = {
     "TorchLearner": "learners.torch_learner",
     "VariationalMembers": "learners.members",
     "encode": "encoders.encoding",
+    "load_model": "campaign.trained_model",
     "open_storage": "record",
 }
 """The modules by what they give; imported when asked for."""
@@ -47,6 +48,7 @@ _EXTRAS = {
     "SklearnLearner": "sklearn",
     "SkorchLearner": "skorch",
     "encode": "encoders",
+    "load_model": "web",
     "open_storage": "web",
 }
 """The extras that bring what these need; the others need torch."""
@@ -86,6 +88,7 @@ __all__ = [
     "UnknownName",
     "VariationalMembers",
     "encode",
+    "load_model",
     "open_storage",
     "select",
     "strategies",

@@ -31,6 +31,7 @@ from labelwise.record.events import Asked, Event, Trained, Training, TrainingFai
 from labelwise.record.group_commit import check_length
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
+from labelwise.rounds import Predictions
 from labelwise.selection.result import Selection
 
 
@@ -230,6 +231,22 @@ class Campaign(CampaignRecord):
         except BaseException as error:
             self._record_failure(plan.number, error)
             raise
+
+    def load_model(self) -> CampaignModel:
+        """The model of the last training."""
+        past = self.look(lambda ledger: ledger.trainings[-1] if ledger.trainings else None)
+        if past is None:
+            raise BadInput("the campaign has no model yet; label a batch and train first")
+        with self._model_lock:
+            self._restore_model(past)
+        return self._model
+
+    def predict(self, ids: Any) -> Predictions:
+        """Labels of some items by the last model, and their probabilities; None for values."""
+        found = self.load_model().predict(ids)
+        if found is None:
+            raise BadInput(f"{type(self.learner).__name__} cannot predict; take another learner")
+        return found
 
     def _record_failure(self, number: int, error: BaseException) -> None:
         self._model.forget()

@@ -10,15 +10,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput, MissingDependency
-from labelwise.files import write_atomically
+from labelwise.files import JsonObject, write_atomically
 from labelwise.record.events import Event, Label, Resolved, Told
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import Skip
 from labelwise.rounds.default_strategies import BASELINE
+
+if TYPE_CHECKING:
+    from labelwise.campaign.trained_model import ItemPredictions
 
 Describe = Callable[[int], str]
 """Returns an item as text: its path, its text, or its columns."""
@@ -83,6 +86,68 @@ def label_rows(
             }
         )
     return rows
+
+
+def prediction_columns(predictions: "ItemPredictions") -> list[str]:
+    """Columns of `prediction_rows`; probabilities are in columns ``p:CLASS``."""
+    common = ["id", "item", "label", "prediction"]
+    if predictions.probabilities is None:
+        return [*common, "low", "high"]
+    return [*common, "confidence", *(f"p:{name}" for name in predictions.classes)]
+
+
+def prediction_rows(
+    ids: Sequence[int],
+    names: Sequence[str],
+    labels: Mapping[int, Label],
+    predictions: "ItemPredictions",
+) -> list[JsonObject]:
+    """One row per item, with the keys of `prediction_columns`.
+
+    Args:
+        ids: of the items.
+        names: the items as texts.
+        labels: by id, given by people.
+        predictions: of the items.
+    """
+    rows: list[JsonObject] = []
+    half, chances = predictions.half_width, predictions.probabilities
+    for place, (item, name) in enumerate(zip(ids, names, strict=True)):
+        value = predictions.labels[place]
+        row: JsonObject = {"id": item, "item": name, "label": labels.get(item), "prediction": value}
+        if chances is None:
+            ends = (None, None) if half is None else (float(value) - half, float(value) + half)
+            row |= dict(zip(("low", "high"), ends, strict=True))
+        else:
+            own = chances[place].tolist()
+            row["confidence"] = max(own)
+            row |= {f"p:{k}": p for k, p in zip(predictions.classes, own, strict=True)}
+        rows.append(row)
+    return rows
+
+
+def predicted_tasks(
+    rows: Iterable[JsonObject], *, kind: str, regression: bool = False
+) -> list[JsonObject]:
+    """Label Studio tasks with the prediction of every item, and the label if there is one.
+
+    Args:
+        rows: from `prediction_rows`.
+        kind: ``images``, ``texts`` or ``numbers``; determines the key in ``data``.
+        regression: whether labels are numbers instead of choices.
+    """
+    tasks = []
+    for row in rows:
+        task = _make_task(row["id"], row["item"], kind)
+        guess: JsonObject = {"result": [_make_result(row["prediction"], regression)]}
+        if "confidence" in row:
+            guess["score"] = row["confidence"]
+        task["predictions"] = [{"model_version": "labelwise", **guess}]
+        if row["label"] is not None:
+            own = _make_result(row["label"], regression)
+            task["annotations"] = [{"result": [own], "was_cancelled": False}]
+        tasks.append(task)
+    return tasks
 
 
 def vote_rows(ledger: Ledger, events: Iterable[Event], describe: Describe) -> list[dict[str, Any]]:
@@ -180,10 +245,14 @@ def _make_task(item: int, shown: str, kind: str) -> dict[str, Any]:
     return {"id": item, "data": {_FIELDS.get(kind, "text"): shown, "labelwise_id": item}}
 
 
-def _make_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
-    value = {"number": vote["label"]} if regression else {"choices": [str(vote["label"])]}
+def _make_result(label: Label, regression: bool) -> JsonObject:
+    value: JsonObject = {"number": label} if regression else {"choices": [str(label)]}
     kind = "number" if regression else "choices"
-    result = {"from_name": "label", "to_name": "item", "type": kind, "value": value}
+    return {"from_name": "label", "to_name": "item", "type": kind, "value": value}
+
+
+def _make_annotation(vote: Mapping[str, Any], regression: bool) -> dict[str, Any]:
+    result = _make_result(vote["label"], regression)
     annotation: dict[str, Any] = {"result": [result], "was_cancelled": False}
     if vote["seconds"] is not None:
         annotation["lead_time"] = vote["seconds"]
@@ -277,8 +346,9 @@ def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[st
     arrays = []
     for name in columns:
         values = [row[name] for row in rows]
-        kind = types.get(name, pyarrow.string())
-        if name in ("label", "guess"):
+        chance = name in ("low", "high") or name.startswith("p:")
+        kind = number if chance else types.get(name, pyarrow.string())
+        if name in ("label", "guess", "prediction"):
             kind = _choose_label_type(values, pyarrow)
         if kind == pyarrow.string():
             values = [None if value is None else _to_text(value) for value in values]

@@ -176,7 +176,8 @@ class Project:
         try:
             project = cls(made, description)
             project._url = url
-            builder = None if module is None else project._load_builder(module)
+            places = [made.absolute().parent]
+            builder = None if module is None else load_builder(module, places=places)
             project.description, ingested = ingest_items(
                 made,
                 description,
@@ -287,22 +288,19 @@ class Project:
             progress: called as ``progress(stage, done, total)``.
             device: for training: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         """
-        settings, inputs, module = self.open_record().settings, self.inputs, self.description.module
+        settings, inputs = self.open_record().settings, self.inputs
 
         def make_learner() -> Learner:
-            def make(rows: Any) -> Learner:
-                return default_learner(
-                    self.kind,
-                    rows,
-                    None if settings.classes is None else len(settings.classes),
-                    regression=settings.regression,
-                    module=None if module is None else self._load_builder(module),
-                    device=device,
-                    progress=progress,
-                )
-
-            widths = self.description.widths
-            return make(inputs) if len(widths) < 2 else make_column_committee(make, inputs, widths)
+            classes = None if settings.classes is None else len(settings.classes)
+            return make_campaign_learner(
+                self.home,
+                self.description,
+                inputs,
+                classes,
+                settings.regression,
+                device=device,
+                progress=progress,
+            )
 
         learner = DeferredLearner(make_learner)
         items: Any = inputs
@@ -365,10 +363,6 @@ class Project:
         self.__dict__.pop("items", None)
         return missing
 
-    def _load_builder(self, module: str) -> Any:
-        """Load the function that builds networks, also from next to the campaign's folder."""
-        return load_builder(module, places=[self.home.absolute().parent])
-
     def _write_start(self, settings: Settings) -> None:
         """Write the first event; the folder still has a temporary name."""
         record = open_storage(self._url or f"sqlite:///{(self.home / RECORD).absolute()}")
@@ -419,6 +413,44 @@ def _choose_encoders(
         raise BadInput(f"every encoder is given once; got {', '.join(specs)}")
     whole_network = module is not None and form == "folder" and not named
     return [] if NONE in specs or whole_network else list(specs)
+
+
+def make_campaign_learner(
+    home: Path,
+    description: CampaignDescription,
+    inputs: Any,
+    classes: int | None,
+    regression: bool,
+    *,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Learner:
+    """Make the learner of a campaign; one per representation, if there are several.
+
+    Args:
+        home: the campaign's folder, next to which a network may be defined.
+        description: of the campaign.
+        inputs: ``(n, ...)``; a row is enough to load a saved model.
+        classes: number of classes, if it is known.
+        regression: whether labels are values.
+        device: of a network.
+        progress: called as ``progress(stage, done, total)``.
+    """
+    name, widths = description.module, description.widths
+    module = None if name is None else load_builder(name, places=[home.absolute().parent])
+
+    def make(rows: Any) -> Learner:
+        return default_learner(
+            description.kind,
+            rows,
+            classes,
+            regression=regression,
+            module=module,
+            device=device,
+            progress=progress,
+        )
+
+    return make(inputs) if len(widths) < 2 else make_column_committee(make, inputs, widths)
 
 
 def default_folder(source: Path, name: str | None = None) -> Path:

@@ -14,6 +14,7 @@ from labelwise.cli import (
     export,
     label,
     label_studio,
+    predict,
     record,
     select,
     simulate,
@@ -34,7 +35,7 @@ from labelwise.errors import LabelwiseError
 __all__ = ["PANELS", "app", "run"]
 
 PANELS = {
-    "Label": (start, label, ask, tell, status, export, record, label_studio),
+    "Label": (start, label, ask, tell, status, predict, export, record, label_studio),
     "Select": (select, encode, theory),
     "Evaluate": (simulate, benchmark),
 }

@@ -14,6 +14,7 @@ from labelwise.cli.app import (
 )
 from labelwise.cli.console import format_count, warn_about_formulas
 from labelwise.cli.files import check_output_file
+from labelwise.cli.predict import write_predictions
 from labelwise.errors import BadInput
 from labelwise.files import write_json
 
@@ -29,11 +30,15 @@ _EXPORT = """Write the labels to a file, with weights, votes, annotators and tim
 
   labelwise export --votes --out votes.jsonl
 
+  labelwise export --predictions --out tasks.json
+
 A .csv, .jsonl or .parquet file has a row per labelled item; weight is the number of pool items it \
 represents, validation whether it is held out for evaluation. A .json file is for Label Studio: \
 tasks with an annotation per vote, and cancelled ones for skipped items. With --votes there is a \
-row per annotator and item, which labelwise tell reads back. Texts are written as they are; with \
---spreadsheet, a .csv file is safe to open in Excel, which would compute texts such as =1+1.
+row per annotator and item, which labelwise tell reads back. With --predictions there is an entry \
+for every item, with the model's prediction: for Label Studio, tasks with pre-annotations. Texts \
+are written as they are; with --spreadsheet, a .csv file is safe to open in Excel, which would \
+compute texts such as =1+1.
 """
 
 _REPORT = """Write a page about the campaign: one self-contained file, in light and dark.
@@ -56,12 +61,20 @@ def export_labels(
     votes: Annotated[
         bool, Option("--votes", help="Write a row per vote instead of per item.")
     ] = False,
+    predictions: Annotated[
+        bool, Option("--predictions", help="Write every item with the model's prediction.")
+    ] = False,
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Write the labels to a file."""
     from labelwise.campaign import export as files
 
+    if predictions:
+        if votes:
+            raise BadInput("--votes and --predictions are two different files; give one of them")
+        write_predictions(out, None, None, spreadsheet, campaign)
+        return
     check_output_file(out)
     files.check_export_path(out)
     files.check_spreadsheet(out, spreadsheet)

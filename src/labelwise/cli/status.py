@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -36,13 +37,17 @@ Lines = list[tuple[str, str]]
 def train_model(
     seed: Annotated[int | None, Option(help="Random seed (default: the campaign's).")] = None,
     by: Annotated[str, Option("--by", help="Name of the person who starts it.")] = "",
+    save: Annotated[
+        Path | None, Option("--save", help="Folder to save the model to, without the items.")
+    ] = None,
     campaign: CampaignOption = None,
 ) -> None:
     """Train a model on the labels so far, and evaluate it.
 
     The next batch is selected with it. Labels that were drawn at random for
     evaluation (setting validation) are never trained on. A failed training is
-    noted in the record, and no label is lost.
+    noted in the record, and no label is lost. --save writes encoder, head and
+    classes to a folder, which labelwise.load_model opens in Python.
     """
     from labelwise.campaign.evaluation import ModelEvaluation
     from labelwise.campaign.runner import sign_process
@@ -63,6 +68,11 @@ def train_model(
     print(f"model {trained.number} ({format_duration(trained.seconds)}): {found}")
     for line in format_training(trained, before[0] if before else None):
         print(line)
+    if save is not None:
+        from labelwise.campaign.trained_model import open_campaign_model
+
+        open_campaign_model(project).save(save)
+        print(f"the model is in {save}")
     ledger = active.ledger()
     settings = active.settings_of(ledger)
     for name, words in _format_advice(ledger, settings):

@@ -1,0 +1,142 @@
+"""Accuracy of a campaign with default settings and no torch, by the number of labels bought.
+
+A folder of images, or a table of texts, is started like by ``labelwise start``; an automatic
+annotator then answers ``ask`` with the true labels, and ``train`` follows every batch. Held-out
+labels count as bought. The model is measured on the items that were never asked for. Every seed
+draws its own items and seeds the campaign.
+
+Run: python benchmarks/campaign_accuracy.py cifar10 --out docs/results/campaign_accuracy.jsonl
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
+import numpy as np
+
+
+class WithoutTorch(MetaPathFinder):
+    """Makes torch impossible to import."""
+
+    def find_spec(self, name, path, target=None):
+        """Refuse torch; leave other modules to other finders."""
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+
+TASKS = {"cifar10": (2000, (100, 200, 400)), "bbc_news": (2000, (50, 100))}
+"""Number of items, and numbers of labels at which the model is measured."""
+
+
+def main() -> None:
+    """Run all seeds of a task and append a line of JSON for each."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("dataset", choices=TASKS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--encoder", default="auto")
+    parser.add_argument("--strategy")
+    parser.add_argument("--batch", type=int, default=50)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    sys.meta_path.insert(0, WithoutTorch())
+    for seed in range(given.seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            line = run_campaign(given, seed, Path(folder))
+        print(json.dumps(line), flush=True)
+        if given.out is not None:
+            with given.out.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
+
+def run_campaign(given: argparse.Namespace, seed: int, folder: Path) -> dict:
+    """Start and label one campaign; its accuracy by number of labels."""
+    from labelwise.campaign.project import Project
+
+    count, budgets = TASKS[given.dataset]
+    source, labels, options = write_items(given.dataset, count, seed, folder)
+    if given.encoder != "auto":
+        options["encoder"] = given.encoder
+    begin = time.perf_counter()
+    project = Project.start(
+        source,
+        home=folder / "c.labelwise",
+        classes=sorted(set(labels.values())),
+        strategy=given.strategy,
+        batch=given.batch,
+        seed=seed,
+        **options,
+    )
+    started = time.perf_counter() - begin
+    campaign = project.campaign()
+    truth = {item: labels[name_item(project, item)] for item in project.items}
+    found, trainings = {}, []
+    while len(found) < len(budgets):
+        left = budgets[len(found)] - len(campaign.labels())
+        batch = campaign.ask(budget=min(left, given.batch))
+        campaign.tell({int(item): truth[int(item)] for item in batch.ids}, by="automatic")
+        begin = time.perf_counter()
+        trained = campaign.train()
+        trainings.append(round(time.perf_counter() - begin, 3))
+        if len(campaign.labels()) == budgets[len(found)]:
+            rest = [item for item in project.items if item not in campaign.ledger().asked_ids]
+            predicted = campaign.predict(rest).labels
+            hits = sum(mine == truth[item] for mine, item in zip(predicted, rest, strict=True))
+            found[len(campaign.labels())] = round(hits / len(rest), 4)
+    settings = campaign.settings
+    return {
+        "dataset": given.dataset,
+        "items": len(project.items),
+        "encoder": given.encoder,
+        "strategy": settings.strategy,
+        "batch": given.batch,
+        "held_out": settings.validation,
+        "seed": seed,
+        "accuracy": found,
+        "start_seconds": round(started, 1),
+        "train_seconds": trainings,
+        "tuning": trained.metrics.get("tuning"),
+    }
+
+
+def name_item(project, item: int) -> str:
+    """The path or the text of an item."""
+    entry = project.items.entry(item)
+    return entry.get("path") or entry["text"]
+
+
+def write_items(dataset: str, count: int, seed: int, folder: Path) -> tuple[Path, dict, dict]:
+    """Write images to a folder, or texts to a table; labels by path or text, and options."""
+    from labelwise.benchmark.datasets import load
+
+    data = load(dataset)
+    order = np.random.default_rng(seed).permutation(len(data.inputs))
+    if dataset != "cifar10":
+        texts = [str(text) for text in data.inputs[order]]
+        known = {
+            text.strip(): f"class {data.targets[place]}"
+            for text, place in zip(texts, order, strict=True)
+        }
+        unique = list(known)[:count]
+        path = folder / "texts.jsonl"
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in unique))
+        return path, known, {"text": "text"}
+    from PIL import Image
+
+    source = folder / "images"
+    source.mkdir()
+    known = {}
+    for number, place in enumerate(order[:count]):
+        pixels = np.asarray(data.inputs[place]).transpose(1, 2, 0)
+        if pixels.dtype != np.uint8:
+            pixels = (255 * pixels).round().astype(np.uint8)
+        Image.fromarray(pixels).save(source / f"{number:04d}.png")
+        known[f"{number:04d}.png"] = f"class {data.targets[place]}"
+    return source, known, {}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Predictions of a campaign's model: in a fresh process, for new items, saved, and as files."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import labelwise
+from labelwise.campaign.project import Project
+from labelwise.campaign.trained_model import open_campaign_model
+from labelwise.cli import run
+from labelwise.errors import BadInput, UnknownName
+
+
+def label_and_train(project, truth, count=24):
+    campaign = project.campaign()
+    while len(campaign.labels()) < count:
+        campaign.tell({int(item): truth[int(item)] for item in campaign.ask().ids}, by="ann")
+    campaign.train()
+    return campaign
+
+
+def make_rows(seed=0, count=60):
+    rows = np.random.default_rng(seed).normal(size=(count, 3))
+    return rows, ["up" if row[0] > 0 else "down" for row in rows]
+
+
+@pytest.fixture
+def rows_campaign(tmp_path):
+    rows, kinds = make_rows()
+    lines = "".join(",".join(map(str, row)) + "\n" for row in rows)
+    (tmp_path / "t.csv").write_text("a,b,c\n" + lines)
+    home = tmp_path / "t.labelwise"
+    project = Project.start(tmp_path / "t.csv", home=home, classes=["up", "down"], batch=12)
+    label_and_train(project, kinds)
+    return project, rows, kinds
+
+
+def test_a_campaign_predicts_new_rows_in_a_fresh_process(rows_campaign):
+    project, _, _ = rows_campaign
+    new, kinds = make_rows(seed=1)
+    here = labelwise.load_model(project.home)
+    assert here.classes == ("up", "down")
+    code = (
+        "import sys, numpy as np, labelwise\n"
+        "new = np.random.default_rng(1).normal(size=(60, 3))\n"
+        f"model = labelwise.load_model({str(project.home)!r})\n"
+        "print(*model.predict(new))\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == here.predict(new).tolist()
+    assert np.mean(here.predict(new) == np.array(kinds)) > 0.7
+    np.testing.assert_allclose(here.predict_proba(new).sum(axis=1), 1)
+    with pytest.raises(BadInput, match="reads 3 numbers per item"):
+        here.predict(new[:, :2])
+
+
+def test_a_saved_model_needs_no_campaign(rows_campaign, tmp_path):
+    project, rows, _ = rows_campaign
+    expected = labelwise.load_model(project.home).predict_proba(rows)
+    assert run(["train", "--save", str(tmp_path / "m"), "-c", str(project.home)]) == 0
+    expected = labelwise.load_model(project.home).predict_proba(rows)
+    saved = labelwise.load_model(tmp_path / "m")
+    np.testing.assert_allclose(saved.predict_proba(rows), expected, atol=1e-9)
+    assert saved.classes == ("up", "down")
+    names = {path.suffix for path in (tmp_path / "m").rglob("*") if path.is_file()}
+    assert names <= {".json", ".npz"}
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("x")
+    with pytest.raises(BadInput, match="not a saved model"):
+        saved.save(tmp_path / "full")
+
+
+def test_predict_writes_every_item_with_its_label(rows_campaign, tmp_path):
+    project, rows, _ = rows_campaign
+    home = ["-c", str(project.home)]
+    assert run(["predict", "--out", str(tmp_path / "p.jsonl"), *home]) == 0
+    found = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    known = project.open_record().labels()
+    assert [row["id"] for row in found] == list(range(len(rows)))
+    assert {row["id"]: row["label"] for row in found if row["label"]} == known
+    for row in found:
+        assert row["confidence"] == max(row["p:up"], row["p:down"])
+        assert row["prediction"] == max(("up", "down"), key=lambda name: row[f"p:{name}"])
+    (tmp_path / "new.csv").write_text("c,b,a\n0,0,9\n0,0,-9\n")
+    out = tmp_path / "new_p.csv"
+    assert run(["predict", str(tmp_path / "new.csv"), "--out", str(out), *home]) == 0
+    assert [line.split(",")[3] for line in out.read_text().splitlines()[1:]] == ["up", "down"]
+    assert run(["predict", "--out", str(tmp_path / "p.parquet"), *home]) == 0
+    tasks = tmp_path / "tasks.json"
+    assert run(["export", "--predictions", "--out", str(tasks), *home]) == 0
+    held = json.loads(tasks.read_text())
+    assert len(held) == len(rows) and sum("annotations" in task for task in held) == len(known)
+    one = held[0]["predictions"][0]
+    assert one["result"][0]["value"]["choices"] == [found[0]["prediction"]]
+    assert one["score"] == pytest.approx(found[0]["confidence"])
+    assert run(["predict", "nowhere/", "--out", str(out), *home]) == 1
+
+
+def test_values_come_with_an_interval_that_holds_most_of_them(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(120, 2))
+    values = rows[:, 0] + 0.1 * rng.normal(size=120)
+    np.save(tmp_path / "f.npy", rows)
+    home = tmp_path / "v.labelwise"
+    project = Project.start(tmp_path / "f.npy", home=home, regression=True, batch=30)
+    label_and_train(project, values.tolist(), 60)
+    model = open_campaign_model(project)
+    found = model.evaluate(project.inputs)
+    assert model.half_width > 0 and found.probabilities is None and model.classes == ()
+    inside = np.abs(np.array(found.labels) - values) <= model.half_width
+    assert inside.mean() > 0.8
+    model.save(tmp_path / "m")
+    again = labelwise.load_model(tmp_path / "m")
+    np.testing.assert_allclose(again.predict(rows), found.labels, rtol=1e-5, atol=1e-6)
+    assert again.half_width == model.half_width
+    with pytest.raises(BadInput, match="no probabilities"):
+        again.predict_proba(rows)
+
+
+def test_the_best_of_several_representations_predicts_or_the_named_one(tmp_path):
+    rng = np.random.default_rng(0)
+    good, noise = rng.normal(size=(80, 4)), rng.normal(size=(80, 4))
+    kinds = ["up" if row[0] > 0 else "down" for row in good]
+    np.save(tmp_path / "noise.npy", noise)
+    np.save(tmp_path / "good.npy", good)
+    (tmp_path / "t.jsonl").write_text(
+        "".join(json.dumps({"text": f"text {n}"}) + "\n" for n in range(80))
+    )
+    project = Project.start(
+        tmp_path / "t.jsonl",
+        home=tmp_path / "s.labelwise",
+        text="text",
+        features=[tmp_path / "noise.npy", tmp_path / "good.npy"],
+        classes=["up", "down"],
+        strategy="random",
+        batch=40,
+    )
+    label_and_train(project, kinds, 40)
+    best = open_campaign_model(project)
+    assert best.description.features[0].endswith("good.npy")
+    named = open_campaign_model(project, project.description.features[0])
+    out = tmp_path / "p.jsonl"
+    assert run(["predict", "--out", str(out), "-c", str(project.home)]) == 0
+    found = [json.loads(line)["prediction"] for line in out.read_text().splitlines()]
+    assert np.mean(np.array(found) == np.array(kinds)) > 0.8
+    assert found == best.predict(good).tolist() != named.predict(noise).tolist()
+    with pytest.raises(UnknownName, match="no representation is called 'x'"):
+        open_campaign_model(project, "x")
+
+
+def test_images_are_encoded_by_the_campaigns_encoder(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        colour = (200, 30, 30) if number % 2 else (30, 30, 200)
+        pixels = np.clip(rng.normal(colour, 20, size=(16, 16, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number:02d}.png")
+    home = tmp_path / "photos.labelwise"
+    project = Project.start(folder, home=home, classes=["red", "blue"], batch=8)
+    truth = ["red" if item % 2 else "blue" for item in range(24)]
+    label_and_train(project, truth, 16)
+    model = labelwise.load_model(home)
+    assert model.predict([folder / "05.png", folder / "06.png"]).tolist() == ["red", "blue"]
+    assert model.predict(folder).tolist() == model.evaluate(project.inputs).labels
+
+
+def test_a_campaign_without_a_model_says_so(tmp_path):
+    np.save(tmp_path / "f.npy", make_rows()[0])
+    project = Project.start(tmp_path / "f.npy", home=tmp_path / "c.labelwise")
+    with pytest.raises(BadInput, match="no model yet"):
+        labelwise.load_model(project.home)
