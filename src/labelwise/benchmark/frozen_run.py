@@ -129,7 +129,20 @@ def _make_table(pool: LabelledPool, **options: Any) -> Predictor:
     return TableModel(classes=pool.classes, regression=pool.classes is None, **options)
 
 
-HEADS: Mapping[str, Callable[..., Predictor]] = {"linear": _make_linear, "table": _make_table}
+def _make_forest(pool: LabelledPool, **options: Any) -> Predictor:
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    from labelwise.learners.sklearn_learner import SklearnLearner
+
+    forest = RandomForestRegressor if pool.classes is None else RandomForestClassifier
+    return SklearnLearner(forest(**options))
+
+
+HEADS: Mapping[str, Callable[..., Predictor]] = {
+    "linear": _make_linear,
+    "table": _make_table,
+    "forest": _make_forest,
+}
 """Heads by name: functions of the pool and options."""
 
 
