@@ -2,7 +2,8 @@
 
 Run: python docs/update.py (make docs does). A page marks such a part with
 
-    <!-- include PATH -->, <!-- strategies --> or <!-- representations -->
+    <!-- include PATH -->, <!-- strategies -->, <!-- representations -->,
+    <!-- frozen overview NAME NAME ... --> or <!-- frozen table NAME -->
 
 and ends it with <!-- end -->. The tests fail while a page differs from what this would write.
 """
@@ -11,10 +12,12 @@ import re
 from pathlib import Path
 
 import labelwise
+from labelwise.benchmark.report.thirds import format_experiment, format_overview, read_frozen
 from labelwise.learner import REPRESENTATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
-MARKED = re.compile(r"(<!-- (include \S+|strategies|representations) -->\n).*?(<!-- end -->)", re.S)
+KINDS = r"include \S+|strategies|representations|frozen (?:overview|table)[\w -]+?"
+MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
 def pages() -> list[Path]:
@@ -38,6 +41,8 @@ def _part(mark: str) -> str:
         return _strategies()
     if mark == "representations":
         return _representations()
+    if mark.startswith("frozen "):
+        return _frozen(*mark.split()[1:])
     code = (ROOT / mark.removeprefix("include ")).read_text()
     return f"```python\n{code}```\n"
 
@@ -57,6 +62,15 @@ def _representations() -> str:
     for entry in REPRESENTATIONS.values():
         lines.append(f"| `{entry.name}` | {entry.shape} | {entry.description} |")
     return "\n".join(lines) + "\n"
+
+
+def _frozen(form: str, *names: str) -> str:
+    """Tables of the frozen feature experiments from their committed lines."""
+    folder = ROOT / "docs" / "results" / "frozen"
+    found = read_frozen(folder / f"{name}.jsonl.gz" for name in names)
+    if form == "overview":
+        return format_overview(found)
+    return "\n".join(map(format_experiment, found))
 
 
 def main() -> None:

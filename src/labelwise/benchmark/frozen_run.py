@@ -57,7 +57,7 @@ def play_frozen(
         items: all items, of which `draw_pool` draws those of the seed.
     """
     pool = draw_pool(protocol, seed, items)
-    make_learner = partial(make_head, protocol.learner, pool)
+    make_learner = partial(make_head, {**protocol.learner, **entrant.learner}, pool)
     reset_process_memory()
     bought = buy_labels(
         pool,

@@ -22,7 +22,8 @@ class Entrant:
     Attributes:
         strategy: its name.
         options: options that differ from the defaults.
-        learner: options of a learner that only this strategy reads, such as ``epsilon`` of duals.
+        learner: options of a learner that only this strategy reads, such as ``epsilon`` of duals;
+            on frozen features, options of its head.
         weights: how training uses its weights, if not as in the protocol.
         one_shot: select everything with the representations of round 0, as if all labels were
             bought at once; the rounds then show smaller budgets.

@@ -13,7 +13,7 @@ DEFAULT: Mapping[bool, str] = {False: "uherding", True: "random"}
 """Strategy of a new campaign."""
 
 COMPARED: Mapping[bool, tuple[str, ...]] = {
-    False: ("margin", "badge", "typiclust", "k_center"),
+    False: ("margin", "badge"),
     True: ("k_center", "kmeans"),
 }
 """Strategies that ``labelwise simulate`` compares with the default and with `BASELINE`."""
@@ -21,5 +21,11 @@ COMPARED: Mapping[bool, tuple[str, ...]] = {
 REPORTED = (BASELINE, "badge")
 """Strategies that a report compares the others with, as far as they were run."""
 
-DEMONSTRATED = ("margin", "badge", "lewis", "sparse_greedy", "bss", "dynamics", "ally")
-"""Strategies of ``labelwise demo``: well-known ones, and one or more of each paper."""
+FROZEN_BASELINES = (BASELINE, "margin", "badge")
+"""Strategies that tables of frozen feature experiments compare the others with."""
+
+DEMONSTRATED = (
+    DEFAULT[False],
+    *("margin", "badge", "lewis", "sparse_greedy", "bss", "dynamics", "ally"),
+)
+"""Strategies of ``labelwise demo``: the default, well-known ones, one or more of each paper."""

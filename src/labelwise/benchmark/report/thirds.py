@@ -12,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.arrays import Floats
 from labelwise.benchmark.labelling_run import ORACLE
 from labelwise.benchmark.report.experiment import ExperimentRuns, group_experiments
 from labelwise.benchmark.report.findings import LEVEL, shared_seeds
 from labelwise.benchmark.results import read_results
 from labelwise.benchmark.statistics import correct_holm, labels_needed, paired_difference
-from labelwise.rounds.default_strategies import BASELINE
+from labelwise.rounds.default_strategies import BASELINE, FROZEN_BASELINES
 
 THIRDS = ("first", "middle", "last")
 
@@ -93,8 +92,8 @@ def summarise_curves(
     return found
 
 
-def format_experiment(experiment: ExperimentRuns, against: Sequence[str]) -> str:
-    """The table of one experiment."""
+def format_experiment(experiment: ExperimentRuns, against: Sequence[str] = FROZEN_BASELINES) -> str:
+    """The table of one experiment, the best strategy first."""
     summaries = summarise_curves(experiment, against)
     accuracy = experiment.higher_is_better
     scale, digits = (100, 1) if accuracy else (1, 3)
@@ -134,15 +133,21 @@ def format_experiment(experiment: ExperimentRuns, against: Sequence[str]) -> str
     return "\n".join(lines) + "\n"
 
 
-def format_overview(experiments: Sequence[ExperimentRuns], strategies: Sequence[str]) -> str:
-    """Gains over random, in points: first third and, in brackets, the whole curve."""
-    shown = [name for name in strategies if any(name in own.strategies for own in experiments)]
+def format_overview(experiments: Sequence[ExperimentRuns]) -> str:
+    """Gains over random, strategies by experiments: first third and, in brackets, whole curve.
+
+    Points of accuracy, or per cent of the error of a regression.
+    """
+    every = dict.fromkeys(name for own in experiments for name in own.strategies)
+    shown = [name for name in every if name not in (BASELINE, ORACLE)]
     lines = [
         f"| data | seeds | {' | '.join(f'`{name}`' for name in shown)} |",
         f"|---|---|{'---|' * len(shown)}",
     ]
     for experiment in experiments:
-        scale = 100 if experiment.higher_is_better else 1
+        scale = 100.0
+        if not experiment.higher_is_better:
+            scale = 100 / float(np.nanmean(experiment.curves(BASELINE)))
         found = {entry.strategy: entry for entry in summarise_curves(experiment)}
         cells = []
         for name in shown:
@@ -234,12 +239,3 @@ def _format_labels(value: float, last: int) -> str:
     if np.isnan(value):
         return ""
     return f"{value:.0f}" if np.isfinite(value) else f"over {last}"
-
-
-def mean_curves(experiment: ExperimentRuns, strategies: Sequence[str]) -> dict[str, Floats]:
-    """``(r,)``, the mean curve of each strategy over its complete runs."""
-    return {
-        name: experiment.curves(name)[experiment.is_complete(name)].mean(axis=0)
-        for name in strategies
-        if name in experiment.strategies and experiment.is_complete(name).any()
-    }
