@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import labelwise.cli.benchmark  # noqa: F401  (adds its commands)
-from labelwise.benchmark import benchmark_run, devices, models, runs
+from labelwise.benchmark import benchmark_run, devices, frozen_run, models, processes, runs
 from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.lines import describe_code
@@ -21,7 +21,7 @@ from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from tests.benchmark.tiny_runs import tiny
 
 
-@pytest.mark.parametrize("module", [benchmark_run, runs, models, devices])
+@pytest.mark.parametrize("module", [benchmark_run, runs, models, devices, frozen_run, processes])
 def test_the_examples_run(module):
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0

@@ -12,7 +12,6 @@ items decide nothing.
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 from typing import Protocol as TypingProtocol
 
 import numpy as np
@@ -28,8 +27,10 @@ from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.splits import DataSplit, SplitCache
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
 from labelwise.learner import FitReport, Learner
 from labelwise.learners.inputs import Items
+from labelwise.pool.rows import Rows
 from labelwise.rounds import Holdout, LabelEncoding, Round, adapt_options
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
@@ -74,12 +75,12 @@ class BatchSelector:
         round_.hold_model(LabelEncoding(regression), range(self._split.classes or 0))
         return round_
 
-    def represent(self, reader: Learner) -> dict[str, Any]:
+    def represent(self, reader: Learner) -> Rows:
         """The representations of the pool that the strategy reads."""
         return self.make_round(reader).represent(self._strategy, prefer_members=self._bayesian)
 
     def select(
-        self, reader: Learner, rows: Mapping[str, Any], labelled: Ids, budget: int, *, seed: int
+        self, reader: Learner, rows: Rows, labelled: Ids, budget: int, *, seed: int
     ) -> Selection:
         """Select a batch, with options adapted to the history."""
         round_ = self.make_round(reader)
@@ -91,9 +92,7 @@ class BatchSelector:
         self._past.append(PastBatch(self._entrant.strategy, options, ids, picked.info))
         return picked
 
-    def _adapt_options(
-        self, round_: Round, rows: Mapping[str, Any], labelled: Ids
-    ) -> dict[str, Any]:
+    def _adapt_options(self, round_: Round, rows: Rows, labelled: Ids) -> JsonObject:
         options = dict(self._entrant.options)
         split = self._split
         reads_members = any(name.startswith("member_") for name in rows)
@@ -107,7 +106,7 @@ class BatchSelector:
             holdout = Holdout(split.validation[0], split.validation[1].tolist())
         history = round_.make_history(self._past, labels, holdout)
 
-        def evaluate_holdout() -> Any:
+        def evaluate_holdout() -> tuple[Floats, Ids] | None:
             found = history.evaluate_holdout()
             self.used_validation |= found is not None
             return found
@@ -147,7 +146,7 @@ class BenchmarkRun:
         self._selector = BatchSelector(self.protocol, entrant, self._split, items[0])
         self._repeats = get(entrant.strategy).repeats_batches
         self._one_shot = entrant.one_shot or self.protocol.frozen
-        self._rows: Mapping[str, Any] = {}  # of round 0, for one-shot picks
+        self._rows: Rows = {}  # of round 0, for one-shot picks
         self._first = self._split.first
         self._bought: Ids = np.empty(0, np.int64)
         self._weights: Floats = np.empty(0)

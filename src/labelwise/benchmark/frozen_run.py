@@ -32,7 +32,7 @@ from labelwise.benchmark.labelling_run import (
     buy_labels,
 )
 from labelwise.benchmark.lines import make_result, reset_process_memory
-from labelwise.benchmark.protocol import Entrant, Protocol
+from labelwise.benchmark.protocol import Entrant, Options, Protocol
 from labelwise.benchmark.results import RoundResult
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.linear_probe import LinearProbe
@@ -107,7 +107,7 @@ def make_chooser(
     )
 
 
-def make_head(options: Mapping[str, Any], pool: LabelledPool) -> Predictor:
+def make_head(options: Options, pool: LabelledPool) -> Predictor:
     """An untrained head for a pool; ``options`` has its ``head`` and options of that."""
     given = {name: value for name, value in options.items() if name != "head"}
     name = options["head"]

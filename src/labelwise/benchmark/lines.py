@@ -15,6 +15,7 @@ import numpy as np
 
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult, RunKey
+from labelwise.files import JsonObject
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -65,7 +66,7 @@ def make_key(protocol: Protocol, entrant: Entrant, seed: int) -> RunKey:
     return RoundResult(**fields, round=0, labels=0, metric="", value=0.0).key
 
 
-def _identify_run(protocol: Protocol, entrant: Entrant, seed: int) -> dict[str, Any]:
+def _identify_run(protocol: Protocol, entrant: Entrant, seed: int) -> JsonObject:
     """The fields of a line that identify its run."""
     entrant = replace(entrant, one_shot=entrant.one_shot or protocol.frozen)
     return {

@@ -30,9 +30,10 @@ from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
 from labelwise.benchmark.last_layer import LastLayerLearner
 from labelwise.benchmark.networks import AUGMENTATIONS, make_linear, make_network
-from labelwise.benchmark.protocol import Entrant, Protocol
+from labelwise.benchmark.protocol import Entrant, Options, Protocol
 from labelwise.benchmark.splits import DataSplit, move_split
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
 from labelwise.learners.committee import Committee
 from labelwise.learners.inputs import Items, ItemSubset
 from labelwise.learners.members import Members
@@ -111,7 +112,7 @@ class ModelSet:
             found.append(float(errors.mean()))
         return found
 
-    def freeze(self, options: Mapping[str, Any], device: Device) -> "ModelSet":
+    def freeze(self, options: Options, device: Device) -> "ModelSet":
         """Linear models on the present features of the networks, fitted exactly."""
         learners: dict[str, BatchableLearner] = {}
         pools, tests = [], []
@@ -206,7 +207,7 @@ def make_members(
     return None
 
 
-def make_learner_options(protocol: Protocol, split: DataSplit, device: Device) -> dict[str, Any]:
+def make_learner_options(protocol: Protocol, split: DataSplit, device: Device) -> JsonObject:
     """Options of `TorchLearner` for all networks of an experiment."""
     options = {name: value for name, value in protocol.learner.items() if name != "members"}
     if split.classes is None:

@@ -6,7 +6,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import JsonObject
 from labelwise.strategies import get
+
+Options = Mapping[str, Any]
+"""Options by name, as TOML gives them."""
 
 METRICS = {"accuracy": True, "mse": False, "rmse": False, "imbalance": False}
 """Metrics of benchmark runs, and whether higher is better."""
@@ -32,8 +36,8 @@ class Entrant:
     """
 
     strategy: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    learner: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
+    learner: Options = field(default_factory=dict)
     weights: str | None = None
     one_shot: bool = False
     own_network: bool = False
@@ -43,7 +47,7 @@ class Entrant:
             _check_weights(self.weights)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Options:
         """The ``options`` in a results file, which identify the entrant.
 
         >>> Entrant("dynamics", {"gamma": 0.0}).facts
@@ -51,7 +55,7 @@ class Entrant:
         >>> Entrant("lewis", weights="none", one_shot=True).facts
         {'weights': 'none', 'one_shot': True}
         """
-        found: dict[str, Any] = {**self.options, **self.learner}
+        found = {**self.options, **self.learner}
         if self.weights is not None:
             found["weights"] = self.weights
         if self.one_shot:
@@ -72,7 +76,7 @@ class ProtocolScale:
     """A reduction of a protocol: its description, and the fields it changes."""
 
     reduced: str
-    changes: Mapping[str, Any]
+    changes: Options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +118,7 @@ class Protocol:
     about: str
     dataset: str
     networks: tuple[str, ...]
-    learner: Mapping[str, Any]
+    learner: Options
     start: int
     batch: int
     rounds: int
@@ -127,7 +131,7 @@ class Protocol:
     copies: int = 1
     frozen: bool = False
     study: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Options = field(default_factory=dict)
     seeds: int = 5
     scale: str = "full"
     reduced: str = ""
@@ -213,7 +217,7 @@ def change_protocol(protocol: Protocol, **changes: Any) -> Protocol:
     return replace(protocol, **changes)
 
 
-def merge_mappings(protocol: Protocol, changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_mappings(protocol: Protocol, changes: Options) -> JsonObject:
     """Changes of fields in which ``learner`` and ``settings`` keep the keys that stay the same."""
     merged = dict(changes)
     for name in ("learner", "settings"):

@@ -86,7 +86,7 @@ class RoundResult:
     higher_is_better: bool = True
     values: tuple[float, ...] = ()
     measures: Mapping[str, float] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     reduced: str = ""
     validation_labels: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -240,7 +240,7 @@ def _check_same(first: RoundResult, there: str, second: RoundResult, here: str) 
 _HINTS = get_type_hints(RoundResult)
 
 
-def _parse_field(name: str, value: Any) -> Any:
+def _parse_field(name: str, value: object) -> Any:
     """A field's value in its type; BadInput if it has another one."""
     hint = _HINTS[name]
     try:
@@ -251,8 +251,8 @@ def _parse_field(name: str, value: Any) -> Any:
         raise BadInput(f"has {value!r} as {name}") from None
 
 
-def _require_type(kind: type) -> Callable[[Any], Any]:
-    def parse(value: Any) -> Any:
+def _require_type(kind: type) -> Callable[[object], object]:
+    def parse(value: object) -> object:
         if type(value) is not kind:
             raise TypeError
         return value
@@ -280,7 +280,7 @@ _PARSERS: dict[Any, Callable[[Any], Any]] = {
     tuple[float, ...]: _parse_numbers,
     tuple[float, ...] | None: _parse_numbers,
     tuple[int, ...]: lambda values: tuple(map(_require_type(int), values)),
-    Mapping[str, Any]: dict,
+    Mapping[str, object]: dict,
     Mapping[str, float]: lambda value: {name: _parse_number(part) for name, part in value.items()},
     Mapping[str, str]: lambda value: {name: _require_type(str)(v) for name, v in value.items()},
 }

@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,7 +46,7 @@ EXACT_FLIPS, FLIPS = 14, 20_000
 # Measures of curves.
 
 
-def area(labels: ArrayLike, curves: ArrayLike) -> Any:
+def area(labels: ArrayLike, curves: ArrayLike) -> Floats:
     """Mean height of curves: trapezoid over the labels, divided by their range.
 
     Args:
@@ -70,12 +69,13 @@ def area(labels: ArrayLike, curves: ArrayLike) -> Any:
         raise BadInput("labels must increase from round to round, and there must be a round")
     if len(at) == 1:
         return heights[..., 0]
-    return np.trapezoid(heights, at, axis=-1) / (at[-1] - at[0])
+    found: Floats = np.trapezoid(heights, at, axis=-1) / (at[-1] - at[0])
+    return found
 
 
 def labels_needed(
     labels: ArrayLike, curves: ArrayLike, targets: ArrayLike, *, higher_is_better: bool = True
-) -> Any:
+) -> Floats:
     """Number of labels at which curves first reach their targets, interpolated linearly.
 
     Args:
@@ -106,7 +106,9 @@ def labels_needed(
     return np.where(reached.any(axis=-1), needed, np.inf)
 
 
-def saving_target(finals: ArrayLike, *, share: float = 0.97, higher_is_better: bool = True) -> Any:
+def saving_target(
+    finals: ArrayLike, *, share: float = 0.97, higher_is_better: bool = True
+) -> Floats:
     """Target of the ally paper: a share of the best final mean.
 
     Args:
@@ -126,7 +128,7 @@ def saving_target(finals: ArrayLike, *, share: float = 0.97, higher_is_better: b
     return np.where(best > 0, best * share if higher_is_better else best / share, np.nan)
 
 
-def label_saving(needed: ArrayLike, baseline: ArrayLike) -> Any:
+def label_saving(needed: ArrayLike, baseline: ArrayLike) -> Floats:
     """Share of the baseline's labels that a method saves: ``1 - needed / baseline``.
 
     Returns:
@@ -176,7 +178,7 @@ def tail_probability(seeds: int, level: float = 0.95) -> float:
     return float(stats.norm.cdf(-np.sqrt(seeds / (seeds - 1)) * quantile))
 
 
-def bootstrap(statistic: Callable[[Floats], Any], seeds: int) -> Estimate:
+def bootstrap(statistic: Callable[[Floats], Floats], seeds: int) -> Estimate:
     """A statistic of weighted seeds with its 95 % interval.
 
     Args:

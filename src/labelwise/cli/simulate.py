@@ -256,8 +256,9 @@ def run_demo(
     seconds = time.perf_counter() - begin
     out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, render_demo_page(plan, runs, comparisons, seconds))
-    head, *rows = make_rows(plan, comparisons)
-    print_table(
-        head, [[c if isinstance(c, str) else f"{c[0]} ({c[1]})" for c in row] for row in rows]
-    )
+    head, *rows = [
+        [cell if isinstance(cell, str) else f"{cell[0]} ({cell[1]})" for cell in row]
+        for row in make_rows(plan, comparisons)
+    ]
+    print_table(head, rows)
     print(f"In brackets: 95 % intervals over {plan.seeds} seeds. Curves and images: {out}")

@@ -7,7 +7,6 @@ import os
 import platform
 from collections.abc import Sequence
 from importlib import metadata
-from typing import Any
 
 import matplotlib.image
 import numpy as np
@@ -23,6 +22,7 @@ from labelwise.benchmark.report.figures import (
     mean_band,
     to_svg,
 )
+from labelwise.benchmark.report.tables import TableCell
 from labelwise.benchmark.statistics import Estimate
 from labelwise.demo.runs import DemoComparison, DemoPlan, DemoRun, group_accuracies
 from labelwise.pages import render_page
@@ -74,9 +74,9 @@ def _format_percent(estimate: Estimate, sign: str = "") -> tuple[str, str]:
     return value, f"{low} to {high}"
 
 
-def make_rows(plan: DemoPlan, comparisons: Sequence[DemoComparison]) -> list[list[Any]]:
+def make_rows(plan: DemoPlan, comparisons: Sequence[DemoComparison]) -> list[list[TableCell]]:
     """The results as rows, the head first; a cell is text, or a value with its interval."""
-    rows: list[list[Any]] = [
+    rows: list[list[TableCell]] = [
         ["strategy", "labels needed", "final accuracy, %", "gain, points", "against random"]
     ]
     for entry in comparisons:
@@ -87,7 +87,7 @@ def make_rows(plan: DemoPlan, comparisons: Sequence[DemoComparison]) -> list[lis
     return rows
 
 
-def _draw_panel(plan: DemoPlan, entry: DemoComparison, curves: dict[str, Floats]) -> Any:
+def _draw_panel(plan: DemoPlan, entry: DemoComparison, curves: dict[str, Floats]) -> str:
     """One strategy's learning curve and random's, with the bands of their means."""
     figure, axes = make_axes(PAGE, (3.6, 2.7), "labels", "accuracy, %")
     strategy = PAGE.series[0]

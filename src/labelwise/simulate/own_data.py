@@ -45,6 +45,12 @@ MANY_VALUES = 20
 FEWEST = 30
 """Smallest number of items of a simulation."""
 
+Labels = Sequence[object] | Arrays
+"""Labels of any kind, one per item."""
+
+LabelledArrays = tuple[Arrays, Labels, list[str]]
+"""Inputs, labels, and notes on how they were found."""
+
 _PARTS = {"train", "training", "test", "testing", "val", "valid", "validation"}
 _LABELS = ("labels", "targets", "label", "target", "y", "Y")
 
@@ -215,7 +221,7 @@ def _check_inputs(name: str, inputs: Any) -> tuple[str, Arrays]:
     return "images", inputs if inputs.dtype == np.uint8 else inputs.astype(np.float32)
 
 
-def _list_labels(name: str, targets: Any) -> list[Any]:
+def _list_labels(name: str, targets: Any) -> list[object]:
     if isinstance(targets, list):
         return list(targets)
     values = np.asarray(targets)
@@ -224,7 +230,7 @@ def _list_labels(name: str, targets: Any) -> list[Any]:
     return list(values.reshape(len(values)).tolist())
 
 
-def _parse_amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays | None:
+def _parse_amounts(name: str, values: Sequence[object], wanted: bool | None) -> Arrays | None:
     """The labels as numbers if they are amounts; None if they are classes."""
     if wanted is False:
         return None
@@ -246,7 +252,7 @@ def _parse_amounts(name: str, values: list[Any], wanted: bool | None) -> Arrays 
     return amounts
 
 
-def _number_classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arrays]:
+def _number_classes(name: str, values: Sequence[object]) -> tuple[tuple[str, ...], Arrays]:
     numeric = all(parse_number(value) is not None for value in values)
     key: Any = (lambda label: (parse_number(label), label)) if numeric else None
     names = [str(value).strip() for value in values]
@@ -260,7 +266,7 @@ def _number_classes(name: str, values: list[Any]) -> tuple[tuple[str, ...], Arra
     return tuple(order), np.array([where[label] for label in names], dtype=np.int64)
 
 
-def _drop_unlabelled(inputs: Any, targets: Any) -> tuple[Any, Any, int]:
+def _drop_unlabelled(inputs: Arrays, targets: Labels) -> tuple[Arrays, Labels, int]:
     values = _list_labels("data", targets)
     keep = [place for place, value in enumerate(values) if not is_missing(value)]
     if len(keep) == len(values) or len(values) != len(inputs):
@@ -283,15 +289,17 @@ def _find_images(path: Path) -> tuple[list[str], list[str]]:
     return [file for file, _ in found], names
 
 
-def _read_npy(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
+def _read_npy(path: Path, labels: str | None) -> LabelledArrays:
     if labels is None:
         raise BadInput(f"{path} holds no labels; name their file with --labels y.npy")
     if not Path(labels).is_file():
         raise BadInput(f"there is no file {labels}; the labels of a .npy file are another one")
-    return load_arrays(path), load_arrays(Path(labels)), []
+    inputs, targets = load_arrays(path), load_arrays(Path(labels))
+    assert not isinstance(inputs, dict) and not isinstance(targets, dict)  # one array per file
+    return inputs, targets, []
 
 
-def _read_npz(path: Path, labels: str | None) -> tuple[Any, Any, list[str]]:
+def _read_npz(path: Path, labels: str | None) -> LabelledArrays:
     arrays = load_arrays(path)
     assert isinstance(arrays, dict)
     wanted = (labels,) if labels is not None else _LABELS
@@ -309,7 +317,7 @@ def _read_columns(
     text: Sequence[str],
     columns: Sequence[str],
     without: Sequence[str],
-) -> tuple[Any, list[Any], list[str]]:
+) -> LabelledArrays:
     """Inputs and labels from columns, and notes."""
     table = read_table(path)
     if labels is None:

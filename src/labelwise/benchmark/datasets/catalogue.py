@@ -3,10 +3,10 @@
 import tomllib
 from functools import partial
 from importlib.resources import files
-from typing import Any
 
 from labelwise.benchmark.datasets import readers
 from labelwise.benchmark.datasets.entries import DatasetEntry, FileLayout
+from labelwise.files import JsonObject
 from labelwise.media.packages import DataPackage
 
 
@@ -16,9 +16,7 @@ def _parse_catalogue(text: str) -> dict[str, DatasetEntry]:
     return {name: _parse_entry(name, fields, packages) for name, fields in table["sets"].items()}
 
 
-def _parse_entry(
-    name: str, fields: dict[str, Any], packages: dict[str, DataPackage]
-) -> DatasetEntry:
+def _parse_entry(name: str, fields: JsonObject, packages: dict[str, DataPackage]) -> DatasetEntry:
     fields.setdefault("classes", None)
     for key in ("train_counts", "test_counts"):
         if isinstance(fields.get(key), int):  # the same count for every class
@@ -26,13 +24,13 @@ def _parse_entry(
     layouts = tuple(map(_parse_layout, fields.pop("layouts", ())))
     used = tuple(packages[key] for key in fields.pop("packages", ()))
     other = tuple(map(tuple, fields.pop("other_counts", ())))
-    values: dict[str, Any] = {
+    values: JsonObject = {
         key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()
     }
     return DatasetEntry(name, layouts=layouts, packages=used, other_counts=other, **values)
 
 
-def _parse_layout(fields: dict[str, Any]) -> FileLayout:
+def _parse_layout(fields: JsonObject) -> FileLayout:
     form, patterns = fields.pop("form"), tuple(fields.pop("files"))
     return FileLayout(form, patterns, partial(getattr(readers, fields.pop("reader")), **fields))
 

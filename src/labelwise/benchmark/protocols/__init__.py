@@ -14,6 +14,7 @@ from typing import Any
 
 from labelwise.benchmark.protocol import Entrant, Protocol, ProtocolScale, merge_mappings
 from labelwise.errors import UnknownName
+from labelwise.files import JsonObject
 
 
 @cache
@@ -42,7 +43,7 @@ def get(name: str) -> Protocol:
     return known[name]
 
 
-def _parse_protocol(name: str, fields: dict[str, Any], known: dict[str, Protocol]) -> Protocol:
+def _parse_protocol(name: str, fields: JsonObject, known: dict[str, Protocol]) -> Protocol:
     if "entrants" in fields:
         fields["entrants"] = tuple(
             Entrant(entry) if isinstance(entry, str) else Entrant(**entry)

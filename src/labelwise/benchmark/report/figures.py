@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from labelwise.arrays import Floats
+from labelwise.arrays import Floats, Ids
 from labelwise.benchmark.report.findings import (
     ExperimentFindings,
     StrategyComparison,
@@ -23,6 +24,7 @@ from labelwise.benchmark.report.findings import (
 from labelwise.benchmark.report.papers import paper_curves
 from labelwise.benchmark.report.texts import MetricUnit
 from labelwise.benchmark.statistics import MeanRanks, mean_estimate
+from labelwise.files import JsonObject
 from labelwise.pages import inline_svg
 
 
@@ -73,7 +75,7 @@ class LineStyles:
         if baseline is not None:
             self._lines[baseline] = {"color": palette.base, "ls": (0, (4, 2)), "lw": 2.4}
 
-    def line(self, name: str) -> dict[str, Any]:
+    def line(self, name: str) -> JsonObject:
         """Keyword arguments for a line."""
         return self._lines[name]
 
@@ -175,7 +177,7 @@ def draw_ranks(ranks: MeanRanks, palette: ReportPalette) -> Figure:
     axes.axis("off")
     low, high = 1.0, float(count)
     span = high - low
-    ink = {"color": palette.ink, "fontsize": 9}
+    ink: JsonObject = {"color": palette.ink, "fontsize": 9}
     axes.plot([low, high], [0, 0], color=palette.ink, lw=1)
     for tick in range(1, count + 1):
         axes.plot([tick, tick], [0, 0.12], color=palette.ink, lw=1)
@@ -205,7 +207,7 @@ def draw_ranks(ranks: MeanRanks, palette: ReportPalette) -> Figure:
     return figure
 
 
-def mean_band(labels: Any, curves: Floats) -> tuple[Any, Floats, Floats, Floats]:
+def mean_band(labels: Ids, curves: Floats) -> tuple[Ids, Floats, Floats, Floats]:
     """Measured numbers of labels, with mean, low and high end over the seeds that have them.
 
     Args:
@@ -221,8 +223,8 @@ def mean_band(labels: Any, curves: Floats) -> tuple[Any, Floats, Floats, Floats]
     return np.asarray(labels)[kept], means, np.array(low), np.array(high)
 
 
-def to_svg(figure: Figure, label: str) -> Any:
-    """A figure drawn with the page's palette as inline SVG."""
+def to_svg(figure: Figure, label: str) -> str:
+    """A figure drawn with the page's palette as inline SVG, marked as safe for a page."""
     text = io.StringIO()
     fonts: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": label}
     no_metadata = dict.fromkeys(["Date", "Creator", "Format", "Type"])
@@ -235,7 +237,7 @@ def to_svg(figure: Figure, label: str) -> Any:
 
 def make_axes(
     palette: ReportPalette, size: tuple[float, float], x: str, y: str
-) -> tuple[Figure, Any]:
+) -> tuple[Figure, Axes]:
     """A figure with one plot and light axes."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
@@ -248,11 +250,11 @@ def make_axes(
     return figure, axes
 
 
-def _format_thousands(axes: Any) -> None:
+def _format_thousands(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def _label_ends(axes: Any, ends: dict[str, float], styles: LineStyles) -> None:
+def _label_ends(axes: Axes, ends: dict[str, float], styles: LineStyles) -> None:
     """Write names right of the plot at the ends of the curves, without overlap."""
     if not ends:
         return

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -53,7 +52,7 @@ from labelwise.benchmark.report.texts import (
     summarise_findings,
 )
 from labelwise.benchmark.results import RoundResult
-from labelwise.files import write_text
+from labelwise.files import JsonObject, write_text
 from labelwise.pages import render_page
 from labelwise.rounds.default_strategies import REPORTED
 
@@ -173,7 +172,7 @@ def write_figures(
 
 def _describe_combined(
     findings: Sequence[ExperimentFindings], combined: CombinedFindings
-) -> dict[str, Any]:
+) -> JsonObject:
     """The data of the section on all experiments."""
     figure = None
     if combined.ranks is not None:
@@ -189,7 +188,7 @@ def _describe_combined(
     }
 
 
-def _describe_section(findings: ExperimentFindings) -> dict[str, Any]:
+def _describe_section(findings: ExperimentFindings) -> JsonObject:
     """The data of the section on one experiment."""
     experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
     several = len(experiment.labels) > 1
@@ -244,7 +243,7 @@ def _describe_setting(experiment: ExperimentRuns) -> str:
     return " · ".join(facts)
 
 
-def _draw_section_curves(findings: ExperimentFindings) -> dict[str, Any]:
+def _draw_section_curves(findings: ExperimentFindings) -> JsonObject:
     gains = draw_gains(findings, PAGE)
     names = [name for name in findings.names if name != findings.baseline] or findings.names
     note = "Above: means over seeds. Below: every strategy "
@@ -262,7 +261,7 @@ def _draw_section_curves(findings: ExperimentFindings) -> dict[str, Any]:
     }
 
 
-def _format_wins(names: Sequence[str], wins: Floats) -> dict[str, Any]:
+def _format_wins(names: Sequence[str], wins: Floats) -> JsonObject:
     """Rows of name and percentages; None where two strategies were never compared."""
     rows = [
         (name, [None if share != share else round(100 * float(share)) for share in row])

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from labelwise.benchmark.statistics import area
 from labelwise.errors import BadInput
+from labelwise.files import JsonObject
 
 FIRST_LABELS = 500
 """First labels of every experiment of the dynamics paper."""
@@ -94,7 +95,7 @@ def paper_curves(experiment: str, dataset: str) -> PaperCurves | None:
 
 
 @cache
-def _read_printed() -> dict[str, Any]:
+def _read_printed() -> JsonObject:
     return tomllib.loads(files(__package__).joinpath("papers.toml").read_text("utf-8"))
 
 
@@ -104,7 +105,7 @@ def _list_tables() -> list[tuple[str, tuple[str, ...], PaperTable]]:
     return list(_iterate_tables(_read_printed()))
 
 
-def _iterate_tables(printed: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], PaperTable]]:
+def _iterate_tables(printed: JsonObject) -> Iterator[tuple[str, tuple[str, ...], PaperTable]]:
     names: tuple[str, ...]
     for number, entry in printed["sparse_areas"].items():
         for dataset, values in _parse_rows(entry["table"]).items():
@@ -149,7 +150,7 @@ def _is_variant(experiment: str, *names: str) -> bool:
     return any(experiment == name or experiment.startswith(f"{name}-") for name in names)
 
 
-def _parse_curves(name: str, entry: dict[str, Any]) -> PaperCurves:
+def _parse_curves(name: str, entry: JsonObject) -> PaperCurves:
     head, *lines = _split_table(entry["table"])
     cells = [tuple(map(_parse_cell, column)) for column in zip(*lines, strict=True)]
     labels = tuple(FIRST_LABELS + entry["batch"] * number for number in range(len(lines)))

@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from labelwise.benchmark.report.figures import mean_band
 from labelwise.benchmark.report.findings import (
@@ -23,6 +22,7 @@ from labelwise.benchmark.report.texts import (
     format_seconds,
 )
 from labelwise.benchmark.statistics import Estimate
+from labelwise.files import JsonObject
 
 TableCell = str | tuple[str, str]
 """Text, or text with a smaller addition (an interval, a deviation)."""
@@ -189,7 +189,7 @@ def write_csv(path: Path, findings: Sequence[ExperimentFindings]) -> None:
             writer.writerows(head | line for line in _iterate_numbers(entry))
 
 
-def _iterate_numbers(findings: ExperimentFindings) -> Iterator[dict[str, Any]]:
+def _iterate_numbers(findings: ExperimentFindings) -> Iterator[JsonObject]:
     experiment, unit = findings.experiment, MetricUnit(findings.experiment.metric)
     printed = {name: findings.printed(name) for name in ("area", "final")}
     for name in findings.names:
@@ -229,7 +229,7 @@ def _iterate_numbers(findings: ExperimentFindings) -> Iterator[dict[str, Any]]:
                 yield {"strategy": costs.strategy, "quantity": quantity, "value": value}
 
 
-def _iterate_comparison(comparison: StrategyComparison) -> Iterator[dict[str, Any]]:
+def _iterate_comparison(comparison: StrategyComparison) -> Iterator[JsonObject]:
     line = {"strategy": comparison.strategy, "against": comparison.baseline}
     area, final = comparison.area, comparison.final
     for quantity, difference, p, corrected in (

@@ -19,6 +19,7 @@ from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.splits import DataSplit, split_dataset
 from labelwise.learner import Learner
 from labelwise.learners.inputs import Items
+from labelwise.pool.rows import Rows
 from labelwise.selection.result import Selection
 from labelwise.strategies import get
 
@@ -43,7 +44,7 @@ class RepresentedPool(NamedTuple):
     split: DataSplit
     items: Items
     reader: Learner
-    rows: Mapping[str, Any]
+    rows: Rows
     seconds: Mapping[str, float]
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, to_numpy
+from labelwise.arrays import Floats, Ids, to_numpy
 from labelwise.benchmark.devices import Device, DeviceClock, make_line
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
@@ -88,7 +88,7 @@ def make_recovery_problem(
     return features, values, features.shape[1]
 
 
-def _assign_groups(items: int, groups: int) -> Any:
+def _assign_groups(items: int, groups: int) -> Ids:
     """Every item's group; sizes decrease by `GROUP_RATIO`; every group has at least two items."""
     shares = GROUP_RATIO ** -np.arange(groups)
     sizes = np.maximum(2, (items * shares / shares.sum()).astype(np.int64))
