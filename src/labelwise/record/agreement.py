@@ -137,7 +137,7 @@ def agreement(ledger: Ledger) -> AnnotatorAgreement:
     )
     if ledger.settings.get("regression", False):
         alpha = interval_alpha([[float(x) for _, x in given] for given in shared.elements()])
-        found = _Estimate("alpha", alpha, None, None)
+        found = _KappaEstimate("alpha", alpha, None, None)
         pairs: tuple[AnnotatorPair, ...] = ()
         reliability: dict[str, float] = {}
     else:
@@ -157,7 +157,7 @@ def agreement(ledger: Ledger) -> AnnotatorAgreement:
     )
 
 
-class _Estimate(NamedTuple):
+class _KappaEstimate(NamedTuple):
     measure: str
     kappa: float | None
     low: float | None
@@ -179,10 +179,10 @@ def _count_pairs(shared: Shared) -> dict[tuple[str, str], Counter[tuple[Label, L
 
 def _estimate_agreement(
     shared: Shared, tables: dict[tuple[str, str], Counter[tuple[Label, Label]]]
-) -> _Estimate:
+) -> _KappaEstimate:
     """Cohen's kappa for two annotators, Fleiss' for more."""
     if not shared:
-        return _Estimate("cohen", None, None, None)
+        return _KappaEstimate("cohen", None, None, None)
     if len(tables) == 1:
         (table,) = tables.values()
         return _add_interval("cohen", *_estimate_cohen(table))
@@ -196,11 +196,11 @@ def _estimate_agreement(
     return _add_interval("fleiss", *_estimate_fleiss(counts.astype(np.float64), times))
 
 
-def _add_interval(measure: str, kappa: float | None, error: float | None) -> _Estimate:
+def _add_interval(measure: str, kappa: float | None, error: float | None) -> _KappaEstimate:
     if kappa is None or error is None:
-        return _Estimate(measure, kappa, None, None)
+        return _KappaEstimate(measure, kappa, None, None)
     low, high = max(-1.0, kappa - _Z_95 * error), min(1.0, kappa + _Z_95 * error)
-    return _Estimate(measure, kappa, low, high)
+    return _KappaEstimate(measure, kappa, low, high)
 
 
 def _estimate_cohen(table: Counter[tuple[Label, Label]]) -> tuple[float | None, float | None]:
@@ -265,7 +265,9 @@ def _check_labels(labels: Sequence[Label]) -> list[Label]:
     return values
 
 
-def _describe_agreement(items: int, people: Sequence[str], disputed: int, found: _Estimate) -> str:
+def _describe_agreement(
+    items: int, people: Sequence[str], disputed: int, found: _KappaEstimate
+) -> str:
     if not items:
         return "no item has labels of two annotators yet, so agreement is unknown"
     who = " and ".join(people) if len(people) == 2 else f"{len(people)} annotators"

@@ -202,7 +202,7 @@ async def state(
 
 
 @changing.post("/lend", summary="Lease items to label")
-def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Items:
+def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.LeasedItems:
     """Items for this annotator; nobody else gets them until the lease expires.
 
     Items that the annotator holds already come first. There are fewer, or none, if no more wait;
@@ -210,9 +210,9 @@ def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Items:
     """
     accepted = site.accept_answers(by, (), body.count, lambda ledger, settings, now: ())
     if accepted.items:
-        return bodies.Items(items=accepted.items)
+        return bodies.LeasedItems(items=accepted.items)
     held = site.record.look(lambda ledger: views.count_held(ledger, by.name, time.time()))
-    return bodies.Items(items=[], held=held)
+    return bodies.LeasedItems(items=[], held=held)
 
 
 @changing.post("/labels", summary="Give labels and lease the next items, in one step")
@@ -387,9 +387,9 @@ def resolve(site: TheSite, by: Annotator, body: bodies.ResolveBody) -> bodies.Do
 
 
 @changing.post("/train", summary="Train now, or again after a failure", status_code=202)
-def train(site: TheSite, by: Annotator, body: bodies.EmptyBody) -> bodies.Started:
+def train(site: TheSite, by: Annotator, body: bodies.EmptyBody) -> bodies.OrderedTraining:
     """The background process trains on the labels so far; /api/state shows its progress."""
-    return bodies.Started(asked=site.order_training())
+    return bodies.OrderedTraining(asked=site.order_training())
 
 
 @reading.get("/history", summary="The last events of the record, newest first")

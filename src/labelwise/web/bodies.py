@@ -198,14 +198,14 @@ class Held(BaseModel):
     answered: int = Field(description="Items that you labelled and another person has to.")
 
 
-class Items(BaseModel):
+class LeasedItems(BaseModel):
     """Items leased to this annotator, in the order in which to label them."""
 
     items: list[Item]
     held: Held | None = Field(default=None, description="Given by /api/lend without any item.")
 
 
-class Accepted(Items):
+class Accepted(LeasedItems):
     """The number of recorded answers, and the next items."""
 
     accepted: int
@@ -370,7 +370,7 @@ class HistoryLine(BaseModel):
     says: str
 
 
-class Started(BaseModel):
+class OrderedTraining(BaseModel):
     """Whether the background process will train."""
 
     asked: bool
