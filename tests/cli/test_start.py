@@ -127,6 +127,22 @@ def test_what_is_new_and_gone_is_said_after_a_refresh(here, capsys):
     assert code == 1 and "photos.labelwise exists already" in wrong and "--refresh" in wrong
 
 
+def test_a_refresh_keeps_the_encoder(capsys):
+    assert run(["start", "photos", "--classes", "a,b"]) == 0
+    code, _, wrong = answer(capsys, "start", "photos", "--refresh", "--encoder", "none")
+    assert code == 1 and "a campaign keeps its encoders and features" in wrong
+
+
+def test_every_file_of_features_is_used(here, capsys):
+    rng = np.random.default_rng(0)
+    for name, width in (("f", 4), ("g", 3)):
+        np.save(here / f"{name}.npy", rng.normal(size=(20, width)))
+    given = "start f.npy --features f.npy --features g.npy --strategy lewis --classes a,b"
+    assert answer(capsys, *given.split())[0] == 0
+    project = Project.open("f.labelwise")
+    assert project.description.widths == (4, 3) and project.inputs.shape == (20, 7)
+
+
 def test_a_source_that_moved_is_pointed_to(here, capsys):
     assert run(["start", "photos", "--classes", "a,b"]) == 0
     (here / "photos").rename(here / "pictures")

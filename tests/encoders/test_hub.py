@@ -103,3 +103,12 @@ def test_a_missing_library_is_named(spec):
     kind = "texts" if spec.startswith("st") else "images"
     with pytest.raises(MissingDependency, match=f"run pip install {library.replace('_', '-')}"):
         open_encoder(spec, kind)
+
+
+def test_a_model_of_sentence_transformers(text_model):
+    tools = pytest.importorskip("sentence_transformers")
+    folder, texts = text_model[0], ["a red rose", "oak"]
+    encoder = open_encoder(f"st:{folder}", "texts", device="cpu")
+    expected = tools.SentenceTransformer(str(folder), device="cpu").encode(texts)
+    np.testing.assert_allclose(encoder.encode_batch(texts), expected, atol=1e-5)
+    assert encoder.dimension == 16

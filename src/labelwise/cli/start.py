@@ -127,6 +127,11 @@ def start_campaign(
     from labelwise.campaign.project import Project, default_folder
 
     if refresh or moved:
+        if encoder or features or embedding:
+            raise BadInput(
+                "a campaign keeps its encoders and features; leave --encoder and --features out, "
+                "or start another campaign"
+            )
         project = Project.open(out or default_folder(source, name))
         if moved:
             _move_source(project, source)

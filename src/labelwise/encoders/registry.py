@@ -16,12 +16,10 @@ a name of `BUILT_IN`         in the package, or fetched once
 """
 
 import difflib
-import importlib
 import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from labelwise.encoders.onnx_models import hash_files, open_onnx
 from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import write_atomically
+from labelwise.media.functions import import_function
 from labelwise.media.packages import DataPackage, cache_folder, download_package
 
 _MODELS = Path(__file__).parent / "models"
@@ -240,7 +239,8 @@ class FunctionEncoder:
     def __init__(self, spec: str, kind: Kind, places: Sequence[Path] = ()) -> None:
         """Import the function and call it once, to find the number of features."""
         self.name, self.kind, self.dimension = spec, kind, 0
-        self._function = _import_function(spec, places)
+        purpose = "return (b, d) features for b items"
+        self._function: Any = import_function(spec, purpose, places=places)
         source = sys.modules[self._function.__module__].__file__
         self.checksum = "" if source is None else hash_files(Path(source))
         self.side = 0 if kind == "texts" else int(getattr(self._function, "side", SIDE))
@@ -251,28 +251,3 @@ class FunctionEncoder:
         """Encode b items to ``(b, d)``."""
         found = self._function(items)
         return check_features(self.name, found, len(items), self.dimension or None)
-
-
-def _import_function(spec: str, places: Sequence[Path]) -> Any:
-    module, _, function = spec.partition(":")
-    try:
-        with _extend_path(places):
-            found = getattr(importlib.import_module(module), function)
-    except ImportError as error:
-        raise UnknownName(f"{module} cannot be imported ({error}); check {spec!r}") from error
-    except AttributeError as error:
-        raise UnknownName(f"{module} has no {function!r}; check {spec!r}") from error
-    if not callable(found):
-        raise BadInput(f"{spec} is not a function; it must return (b, d) features for b items")
-    return found
-
-
-@contextmanager
-def _extend_path(places: Sequence[Path]) -> Any:
-    added = [str(place.resolve()) for place in places]
-    sys.path[:0] = added
-    try:
-        yield
-    finally:
-        for place in added:
-            sys.path.remove(place)

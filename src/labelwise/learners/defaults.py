@@ -12,16 +12,14 @@ images   ``(n, c, side, side)`` bytes  a network trained from scratch, which nee
 Any kind can have a network instead; see `labelwise.learners.default_network`.
 """
 
-import importlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.learner import Learner
 from labelwise.learners.linear_probe import LinearProbe
+from labelwise.media.functions import import_function
 from labelwise.pool.blocks import Progress
 
 KINDS = ("images", "texts", "numbers")
@@ -105,33 +103,8 @@ def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
         >>> load_builder("labelwise.learners.default_network:Convolutions").__name__
         'Convolutions'
     """
-    module, _, function = NETWORKS.get(name, name).partition(":")
-    if not module or not function:
-        raise BadInput(
-            f"name a function as package.module:function; got {name!r}, or take "
-            f"one of {', '.join(NETWORKS)}"
-        )
+    purpose = "build a network from (shape, outputs)"
     try:
-        with _extend_path(places):
-            found = getattr(importlib.import_module(module), function)
-    except ImportError as error:
-        if error.name == "torch":
-            raise MissingDependency(f"{name} needs torch; {_INSTALL}") from error
-        raise UnknownName(f"{module} cannot be imported ({error}); check {name!r}") from error
-    except AttributeError as error:
-        raise UnknownName(f"{module} has no {function!r}; check {name!r}") from error
-    if not callable(found):
-        raise BadInput(f"{name} is not a function; it must build a network from (shape, outputs)")
-    builder: Builder = found
-    return builder
-
-
-@contextmanager
-def _extend_path(places: Sequence[Path]) -> Iterator[None]:
-    added = [str(place.resolve()) for place in places]
-    sys.path[:0] = added
-    try:
-        yield
-    finally:
-        for place in added:
-            sys.path.remove(place)
+        return import_function(NETWORKS.get(name, name), purpose, places=places)
+    except BadInput as error:
+        raise BadInput(f"{error}, or take one of {', '.join(NETWORKS)}") from None
