@@ -130,7 +130,7 @@ class Twin:
             w = np.maximum(w, 0)
         return support, w
 
-    def threshold(self, iterations):
+    def threshold(self, iterations, printed=False):
         """Algorithm 2, with dense vectors; returns the best support, weights and objective."""
         n, b = self.phi.shape[1], self.budget
         w, z, best = np.zeros(n), np.zeros(n), None
@@ -138,7 +138,8 @@ class Twin:
             before, gradient = w, self.gradient(z)
             length = self.line_search(gradient, z)
             s = z - length * gradient
-            worth = s**2 / 2 - np.minimum(s, 0) ** 2 / 2 + length * self.c
+            lost = np.zeros(n) if printed else s**2 / 2
+            worth = lost - np.minimum(s, 0) ** 2 / 2 + length * self.c
             support = np.argsort(-worth, kind="stable")[:b]
             w = np.zeros(n)
             w[support] = np.maximum(s[support], 0)

@@ -22,13 +22,14 @@ def picked(rows, budget, blocks=1, order=None, **options):
     return select(STRATEGY.with_options(**options), shards_of(rows, blocks, order), budget)
 
 
+@pytest.mark.parametrize("rule", ["corrected", "printed"])
 @pytest.mark.parametrize("make", [make_rows, make_members])
-def test_picks_and_weights_are_those_of_the_dense_twin(make):
+def test_picks_and_weights_are_those_of_the_dense_twin(make, rule):
     for seed, iterations in enumerate([1, 2, 15]):
         rows = make(60, 6, 4, seed)
         options = {"alpha": 1e-3, "beta": 1e-4, "iterations": iterations, "polish": False}
-        selection = picked(rows, 8, 3, **options)
-        support, w, f = twin_of(rows, 8, 1e-3, 1e-4).threshold(iterations)
+        selection = picked(rows, 8, 3, projection=rule, **options)
+        support, w, f = twin_of(rows, 8, 1e-3, 1e-4).threshold(iterations, rule == "printed")
         assert selection.ids.tolist() == support.tolist()
         np.testing.assert_allclose(selection.weights, 60 * w[support] / 8, atol=1e-7)
         assert selection.info["f"] == pytest.approx(f, abs=1e-11)

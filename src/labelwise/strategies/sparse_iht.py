@@ -5,8 +5,9 @@ steps: after a step to the point ``s`` of length :math:`\mu`, the ``b`` items wi
 
 .. math:: \tfrac12 [s_j]_+^2 + \mu \, \alpha \sigma_j^2
 
-are kept (the rule printed in the paper omits the cost of leaving an item out). The best iterate is
-returned, with the best weights for its items (``polish``).
+are kept. The rule printed in the paper (``projection="printed"``) keeps the ``b`` smallest
+:math:`\frac12 [-s_j]_+^2 - \mu \, \alpha \sigma_j^2`, which omits the cost of leaving an item
+out. The best iterate is returned, with the best weights for its items (``polish``).
 
 Thresholding needs a small ``beta``: a strong pull of all weights towards 1 hides the gradients, and
 greedy picks are better. With ``compare_with_greedy`` the greedy batch is computed too (by exact
@@ -20,7 +21,7 @@ Sparse Approximation", 2022, Algorithm 2.
 
 import numpy as np
 
-from labelwise.kernels.checks import check_integer
+from labelwise.kernels.checks import check_choice, check_integer
 from labelwise.kernels.loop.picking import pick_greedily
 from labelwise.kernels.placement import join_resident_blocks
 from labelwise.kernels.sparse.iht import is_lower_objective, run_thresholding
@@ -55,6 +56,7 @@ def choose_batch(
     relative_alpha: float | None = None,
     beta: float | None = None,
     iterations: int = 100,
+    projection: str = "corrected",
     debias_steps: int = 1,
     polish: bool = True,
     compare_with_greedy: bool = False,
@@ -71,6 +73,7 @@ def choose_batch(
             a fraction of the objective without picks.
         beta: pull of the weights towards 1; None for the default.
         iterations: at most; it stops earlier on convergence.
+        projection: rule for the kept items: "corrected", or "printed" as in the paper.
         debias_steps: gradient steps on the weights after every iteration.
         polish: whether the weights are optimized at the end.
         compare_with_greedy: whether to compute the greedy batch too and return the better one.
@@ -90,7 +93,9 @@ def choose_batch(
         picked = compute_vectors(shards.rows(ids), problem.law)
         return build_choice(problem, ids, picked, np.ones(budget), {"polished": False})
     check_beta(problem, "sparse_iht")
-    best, made = run_thresholding(shards, problem, iterations, debias_steps=debias_steps)
+    best, made = run_thresholding(
+        shards, problem, iterations, debias_steps=debias_steps, projection=projection
+    )
     picked = compute_vectors(shards.rows(best.ids), problem.law)
     weights = solve_best_weights(picked[0], best.weights, problem) if polish else best.weights
     facts = {"iterations": made, "polished": polish, "returned": "thresholding"}
@@ -100,6 +105,7 @@ def choose_batch(
 
 def check_job(job: Job) -> None:
     """Reject options out of range."""
+    check_choice("projection", job.options["projection"], ("corrected", "printed"))
     check_integer("iterations", job.options["iterations"], 1)
     check_integer("debias_steps", job.options["debias_steps"], 0)
     check_problem(job)

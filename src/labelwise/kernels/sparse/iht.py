@@ -104,6 +104,7 @@ def run_thresholding(
     iterations: int,
     *,
     debias_steps: int = 1,
+    projection: str = "corrected",
     placement: Array | None = None,
 ) -> tuple[ThresholdingResult, int]:
     """The best iterate, and the number of iterations until convergence.
@@ -113,11 +114,12 @@ def run_thresholding(
         problem: the objective.
         iterations: maximum number.
         debias_steps: exact gradient steps on the kept items.
+        projection: rule of `projection_scores`.
         placement: an empty float64 array on the device to compute on; by default that of the rows.
     """
     placement = find_placement(shards) if placement is None else placement
     shards.map(_prepare_block, problem)
-    step = partial(_iterate, shards, problem, debias_steps, placement)
+    step = partial(_iterate, shards, problem, debias_steps, projection, placement)
     recorded = not isinstance(placement, np.ndarray) and all(shards.map(count_resident_bytes))
     scan: Callable[..., tuple[Arrays, Arrays]] = (
         Scan(step, 1) if recorded else partial(run_steps, step)
@@ -169,6 +171,7 @@ def _iterate(
     shards: Shards,
     problem: SparseProblem,
     debias_steps: int,
+    projection: str,
     placement: Array,
     constants: Arrays,
     state: Arrays,
@@ -185,7 +188,9 @@ def _iterate(
     # 2 |Phi g|^2 + 2 beta |g|^2.
     image, squared = shards.sum(find_gradient, problem, point, point.image - target, placement)
     length = divide_or_zero(squared / 2, xp.sum(image * image) + problem.beta * squared)
-    ids, stepped, vectors, variances = _keep_best_items(shards, problem, length, placement)
+    ids, stepped, vectors, variances = _keep_best_items(
+        shards, problem, length, projection, placement
+    )
     fit = WeightFit(vectors, target, problem.budget, problem.beta)
     weights = debias_and_clip(fit, stepped.clip(min=0.0), debias_steps)
     image = fit.image(weights)
@@ -202,10 +207,11 @@ def _keep_best_items(
     shards: Shards,
     problem: SparseProblem,
     length: Array,
+    projection: str,
     placement: Array,
 ) -> tuple[Array, Array, Factored, Array]:
     """The b items of highest value after a step: ids, values, vectors and variances."""
-    parts = shards.map(_keep_block_items, problem, length, placement)
+    parts = shards.map(_keep_block_items, problem, length, projection, placement)
     xp = namespace(placement)
     if len(parts) == 1 and parts[0].vectors is not None and parts[0].variances is not None:
         return parts[0].ids, parts[0].stepped, parts[0].vectors, parts[0].variances
@@ -240,12 +246,15 @@ def _find_momentum(new: SparsePoint, old: SparsePoint, target: Array, beta: floa
     return -divide_or_zero(slope, xp.sum(moved * moved) + beta * squared)
 
 
-def projection_scores(point: Array, costs: Array, scale: Array) -> Array:
+def projection_scores(point: Array, costs: Array, scale: Array, rule: str = "corrected") -> Array:
     r"""Value of keeping each item when a point ``s`` is made b-sparse, ``(n,)``.
 
     Leaving ``j`` out costs :math:`\frac12 s_j^2`, keeping it :math:`\frac12 [-s_j]_+^2 - \mu c_j`,
-    so keeping gains :math:`\frac12 [s_j]_+^2 + \mu c_j`, with the step length :math:`\mu`.
+    so keeping gains :math:`\frac12 [s_j]_+^2 + \mu c_j`, with the step length :math:`\mu`. The rule
+    ``printed`` in the paper omits the cost of leaving an item out; it reproduces its experiments.
     """
+    if rule == "printed":
+        return scale * costs - point.clip(max=0.0) ** 2 / 2
     return scale * costs + point.clip(min=0.0) ** 2 / 2
 
 
@@ -355,13 +364,13 @@ def find_gradient(
 
 
 def _keep_block_items(
-    shard: Shard, problem: SparseProblem, length: Array, placement: Array
+    shard: Shard, problem: SparseProblem, length: Array, projection: str, placement: Array
 ) -> BlockCandidates:
     """The items of a block that may be among those kept."""
     part: ThresholdingBlock = shard.state[KEY]
     length = like(length, part.gradient)
     stepped = part.point - length * part.gradient
-    value = projection_scores(stepped, problem.alpha * part.variances, length)
+    value = projection_scores(stepped, problem.alpha * part.variances, length, projection)
     if isinstance(placement, np.ndarray):
         rounded = comparable(value)
         best = largest(rounded, min(problem.budget, len(shard)), shard.ids)
