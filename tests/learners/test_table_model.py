@@ -34,6 +34,12 @@ def test_every_model_gives_all_representations_and_can_be_saved(model, tmp_path)
     assert found["probabilities"].shape == (60, 3) and (found["probabilities"] > 0).all()
     assert found["member_probabilities"].shape == (60, *found["member_votes"].shape[1:], 3)
     np.testing.assert_allclose(found["member_probabilities"].sum(axis=2), 1)
+    members = found["member_probabilities"]
+    means = members.mean(axis=1)
+    variances = (members**2).mean(axis=1) - means**2
+    np.testing.assert_allclose(
+        (found["gradient_sketch"] ** 2).sum(axis=1), variances.sum(axis=1), atol=1e-9
+    )
     learner.save(tmp_path / "model")
     loaded = TableModel()
     loaded.load(tmp_path / "model")

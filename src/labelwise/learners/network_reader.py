@@ -13,6 +13,7 @@ from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput
 from labelwise.learner import check_names
 from labelwise.learners.gradients import gradient_norms_and_products, summed_gradient
+from labelwise.learners.gradients.sketch import Projections, sketch_gradients
 from labelwise.learners.inputs import Batch, as_items, prepare_batch, split_evenly
 from labelwise.learners.members import Members
 from labelwise.learners.network import (
@@ -24,6 +25,9 @@ from labelwise.learners.network import (
 from labelwise.learners.settings import Loss, TrainingSettings
 from labelwise.learners.training import LabelledItems, autocast_context, is_mixed
 from labelwise.pool.blocks import Progress
+
+LOSS_GRADIENTS = frozenset({"gradient_norms", "gradient_products"})
+"""Representations that need the summed gradient of the labelled items."""
 
 
 def full_precision(values: Tensor) -> Tensor:
@@ -237,6 +241,7 @@ class NetworkReader:
         self._samples, self._noise = pseudo == "sample", np.random.default_rng(0)
         self._batch_size, self._progress = batch_size, progress
         self._fitted: FittedNetwork | None = None
+        self._projections: Projections = {}
 
     @property
     def module(self) -> nn.Module:
@@ -296,9 +301,10 @@ class NetworkReader:
         members, gradients = self._members is not None, ["gradient_norms", "gradient_products"]
         if self._get_state().classes:
             several = ["member_probabilities", "member_votes"] if members else []
-            return ["features", "logits", "probabilities", *several, *gradients]
+            return ["features", "logits", "probabilities", *several, *gradients, "gradient_sketch"]
         votes = ["member_votes"] if self._outputs_count() == 1 else []
-        return ["features", "outputs", *([*votes, *gradients] if members else [])]
+        several = [*votes, *gradients] if members else []
+        return ["features", "outputs", *several, "gradient_sketch"]
 
     # Extension points for subclasses.
 
@@ -310,8 +316,7 @@ class NetworkReader:
         """Prepare a pass over a pool."""
         state = self._get_state()
         self._noise = np.random.default_rng([state.seed, 3])  # the same draws in every pass
-        wanted = any(name.startswith("gradient_") for name in names)
-        if not wanted or state.vector is not None:
+        if not LOSS_GRADIENTS & set(names) or state.vector is not None:
             return
         if state.labelled is None:
             raise BadInput(
@@ -337,7 +342,9 @@ class NetworkReader:
         if is_mixed(self._device, self._settings.amp):
             features = features.bfloat16()  # mixed precision: more digits would be noise
         found = {"features": features, **derive_predictions(outputs, several, state.classes)}
-        if any(name.startswith("gradient_") for name in names):
+        if "gradient_sketch" in names:
+            found["gradient_sketch"] = self._sketch_rows(batch)
+        if LOSS_GRADIENTS & set(names):
             found |= self._gradient_rows(batch, outputs, features, several)
         return {name: found[name].detach() for name in names}
 
@@ -346,10 +353,22 @@ class NetworkReader:
     ) -> Tensor | None:
         """``(b, m, K)`` if any name needs it."""
         state = self._get_state()
-        kinds = ("member_",) if state.classes else ("member_", "gradient_")
-        if self._members is None or not any(name.startswith(kinds) for name in names):
+        wanted = any(name.startswith("member_") for name in names)
+        wanted |= not state.classes and bool(LOSS_GRADIENTS & set(names))
+        if self._members is None or not wanted:
             return None
         return self._members.outputs(state.module, state.head, batch, features)
+
+    def _sketch_rows(self, batch: Batch) -> Tensor:
+        """Sketches of gradients: of the values, or of the loss of the predicted class."""
+        state = self._get_state()
+
+        def reduce(outputs: Tensor) -> Tensor:
+            if not state.classes:
+                return outputs.sum(dim=1)
+            return -outputs.log_softmax(dim=1).amax(dim=1)
+
+        return sketch_gradients(state.module, batch, reduce, self._projections)
 
     def _gradient_rows(
         self, batch: Batch, outputs: Tensor, features: Tensor, several: Tensor | None

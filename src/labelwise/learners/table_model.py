@@ -86,6 +86,23 @@ class TableTuning:
     penalty: float | None = None
 
 
+def center_members(values: NDArray[Any]) -> Floats:
+    """What members predict minus their mean, over the root of their number, ``(n, m K)``.
+
+    Inner products are the covariances of predictions over the members; for models without
+    gradients they take the place of those of gradient sketches.
+
+    Args:
+        values: ``(n, m)``, or ``(n, m, K)``.
+
+    Example:
+        >>> center_members(np.array([[1.0, 3.0, 1.0, 3.0]]))
+        array([[-0.5,  0.5, -0.5,  0.5]])
+    """
+    centred = values - values.mean(axis=1, keepdims=True)
+    return np.asarray(centred.reshape(len(values), -1) / np.sqrt(values.shape[1]))
+
+
 class TableModel:
     """A linear model, a forest or boosted trees on the columns of a table; without torch.
 
@@ -305,8 +322,9 @@ class TableModel:
     def offered(self) -> tuple[str, ...]:
         """Names of the representations that `represent` gives."""
         if self.regression:
-            return ("features", "outputs", "member_votes")
-        return ("features", "probabilities", "logits", "member_probabilities", "member_votes")
+            return ("features", "outputs", "member_votes", "gradient_sketch")
+        several = ("member_probabilities", "member_votes", "gradient_sketch")
+        return ("features", "probabilities", "logits", *several)
 
     def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
         """The named representations of ``(n, d)`` rows; features are the rows themselves."""
@@ -317,8 +335,11 @@ class TableModel:
             found |= {"logits": rows, "outputs": rows}
             if "probabilities" in names:
                 found["probabilities"] = softmax(rows)
-        if {"member_probabilities", "member_votes"} & set(names):
+        if {"member_probabilities", "member_votes", "gradient_sketch"} & set(names):
             found |= self._represent_members(inputs)
+            found["gradient_sketch"] = center_members(
+                found["member_votes" if self.regression else "member_probabilities"]
+            )
         return {name: found[name] for name in names}
 
     def _compute_rows(self, inputs: Any) -> Floats:

@@ -50,9 +50,10 @@ class TorchLearner(NetworkReader):
     =====================  ==========================================================
     task                   what `represent` gives
     =====================  ==========================================================
-    classification         features, logits, probabilities, gradient_norms, gradient_products
+    classification         features, logits, probabilities, gradient_norms, gradient_products,
+                           gradient_sketch
     with ``members``       member_probabilities, member_votes too
-    regression             features, outputs
+    regression             features, outputs, gradient_sketch
     with ``members``       member_votes (of one output), gradient_norms, gradient_products too
     =====================  ==========================================================
 

@@ -104,7 +104,8 @@ def test_a_regression_of_several_values_has_no_votes():
     targets = np.stack([INPUTS[:, 0], INPUTS[:, 1]], axis=1)
     learner = TorchLearner(make, loss="mse", epochs=2, members=members)
     learner.fit(INPUTS, targets, seed=0)
-    assert learner.offered() == ["features", "outputs", "gradient_norms", "gradient_products"]
+    gradients = ["gradient_norms", "gradient_products", "gradient_sketch"]
+    assert learner.offered() == ["features", "outputs", *gradients]
     with pytest.raises(UnknownName, match="this learner cannot give member_votes"):
         learner.represent(POOL, ["member_votes"])
     one = TorchLearner(
@@ -115,3 +116,19 @@ def test_a_regression_of_several_values_has_no_votes():
     )
     one.fit(INPUTS, targets[:, 0], seed=0)
     assert one.represent(POOL, ["member_votes"])["member_votes"].shape == (len(POOL), 3)
+
+
+@pytest.mark.parametrize("regression", [True, False])
+def test_sketches_need_no_members_and_no_labelled_items(regression, tmp_path):
+    outputs = 1 if regression else 3
+    make = lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, outputs))  # noqa: E731
+    targets = INPUTS[:, 0] if regression else np.arange(len(INPUTS)) % 3
+    learner = TorchLearner(make, loss="mse" if regression else "cross_entropy", epochs=2)
+    learner.fit(INPUTS, targets, seed=0)
+    sketch = learner.represent(INPUTS, ["gradient_sketch"])["gradient_sketch"]
+    assert sketch.shape == (len(INPUTS), 512) and np.isfinite(sketch).all()
+    learner.save(tmp_path / "model")
+    loaded = TorchLearner(make, loss="mse" if regression else "cross_entropy")
+    loaded.load(tmp_path / "model")
+    again = loaded.represent(INPUTS[:3], ["features", "gradient_sketch"])["gradient_sketch"]
+    np.testing.assert_allclose(again, sketch[:3], rtol=1e-3, atol=1e-5)

@@ -121,7 +121,7 @@ def choose_norm_method(positions: int, inputs: int, outputs: int, products: bool
 
 def _matrix_gradients(layer: nn.Linear | Conv, x: Tensor, delta: Tensor) -> dict[str, Tensor]:
     """Per-item gradients ``(b, *weight.shape)`` and ``(b, c)``."""
-    inputs, outputs = _flatten_positions(layer, x, delta)
+    inputs, outputs = flatten_positions(layer, x, delta)
     weight = torch.bmm(outputs, inputs.mT).view(len(x), *layer.weight.shape)
     return {"weight": weight, "bias": outputs.sum(2).view(len(x), -1)}
 
@@ -145,13 +145,13 @@ def _tally_matrix(
     copied = 0 if isinstance(layer, nn.Linear) else groups * t * a + x[0].numel()
     if method == "outer":
         for rows in split_items(copied + layer.weight.numel(), x, delta):
-            inputs, outputs = _flatten_positions(layer, x[rows], delta[rows])
+            inputs, outputs = flatten_positions(layer, x[rows], delta[rows])
             outer = torch.bmm(outputs, inputs.mT)
             tally.add_gradients(rows, outer.view(-1, c * groups, a), vector)
         return
     if method == "gram":
         for rows in split_items(2 * copied + 3 * groups * t * t, x, delta):
-            norms = _gram_norms(*_flatten_positions(layer, x[rows], delta[rows]))
+            norms = _gram_norms(*flatten_positions(layer, x[rows], delta[rows]))
             tally.add_norms(rows, norms.view(-1, groups).sum(1))
     if vector is not None:
         again = _apply_weight(layer, x, vector.to(x.dtype))
@@ -165,7 +165,7 @@ def _gram_norms(x: Tensor, delta: Tensor) -> Tensor:
     return inner_products(torch.bmm(x.mT, x), torch.bmm(delta.mT, delta))
 
 
-def _flatten_positions(layer: nn.Linear | Conv, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+def flatten_positions(layer: nn.Linear | Conv, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
     """Inputs ``(m groups, a, T)`` and output gradients ``(m groups, c, T)``; patches are copied."""
     if isinstance(layer, nn.Linear):
         inputs, outputs = (rows.reshape(len(rows), -1, rows.shape[-1]).mT for rows in (x, delta))
