@@ -47,7 +47,7 @@ def test_rows_are_known_by_what_they_hold_and_twice_is_two(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("text\nnew\nsame\nsame\nold\n")
     known = [{"text": text} for text in ("old", "same", "lost")]
-    found, chosen = find_new_rows(path, known)
+    found, chosen, _ = find_new_rows(path, known)
     assert found.values == ["new", "same"] and list(found.missing) == [2]
     assert chosen.text == ("text",) and found.kind == "texts"
 
@@ -56,7 +56,7 @@ def test_rows_of_numbers_are_known_by_their_numbers_alone(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x,y,name,added\n1,2,a,p\n3,4,b,q\n5,6,c,r\n")
     known = [{"row": {"x": "3", "y": "4", "name": "old"}}, {"row": {"x": "1", "y": "2"}}]
-    found, _ = find_new_rows(path, known, columns=["x", "y"])
+    found, *_ = find_new_rows(path, known, columns=["x", "y"])
     assert found.values.tolist() == [[5, 6]] and not found.missing
     assert found.entries[0]["row"]["added"] == "r"
 
@@ -64,11 +64,11 @@ def test_rows_of_numbers_are_known_by_their_numbers_alone(tmp_path):
 def test_rows_that_cannot_be_used_are_named(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text('{"text": "a"}\n{"text": " "}\n{"text": null}\n')
-    found, _ = find_new_rows(path, [], text=["text"])
+    found, *_ = find_new_rows(path, [], text=["text"])
     assert found.broken == {"row 2": "an empty text", "row 3": "an empty text"}
     assert found.values == ["a"]
     path.write_text('{"x": 1, "d": "y"}\n{"x": Infinity, "d": "z"}\n')
-    found, _ = find_new_rows(path, [])
+    found, *_ = find_new_rows(path, [])
     assert found.broken == {"row 2": "an infinite number"} and found.values.tolist() == [[1.0]]
     assert found.entries == [{"row": {"x": 1, "d": "y"}}]
 

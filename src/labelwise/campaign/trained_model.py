@@ -42,7 +42,6 @@ from labelwise.media.images import read_images
 from labelwise.media.tables import (
     ARRAYS,
     TABLES,
-    convert_numeric_column,
     find_input_array,
     join_texts,
     load_arrays,
@@ -351,8 +350,7 @@ def read_values(description: CampaignDescription, items: Any) -> tuple[list[str]
         if description.text:
             texts = join_texts(table, description.text)
             return texts, texts
-        parts = [convert_numeric_column(path, name, table[name]) for name in description.columns]
-        rows = np.concatenate(parts, axis=1)
+        rows = description.table_columns.convert(path, table, description.columns)
         return [str(number) for number in range(len(rows))], rows
     if description.kind == "images" and path.is_file():
         return [path.name], [path]

@@ -31,6 +31,9 @@ ARRAYS = (".npz", ".npy")
 INPUTS = ("inputs", "features", "x", "X", "images", "data")
 """Recognized names of the input array in a .npz file."""
 
+MOST_CATEGORIES = 50
+"""Largest number of different values of a column of categories."""
+
 _BLANKS = {"na", "n/a", "nan", "null", "none", "?"}
 
 
@@ -147,7 +150,7 @@ def is_numeric(values: Sequence[Any]) -> bool:
         >>> is_numeric(["1", "NA", "2.5"]), is_numeric(["1", "one"]), is_numeric([[1, 2], [3, 4]])
         (True, False, True)
     """
-    known = [value for value in values if not _is_blank(value)]
+    known = [value for value in values if not is_blank(value)]
     lists = all(isinstance(value, list) for value in known)
     return bool(known) and (lists or all(parse_number(value) is not None for value in known))
 
@@ -159,7 +162,7 @@ def convert_numeric_column(path: Path, name: str, values: Sequence[Any]) -> NDAr
         >>> convert_numeric_column(Path("t.csv"), "height", ["1.5", 2]).tolist()
         [[1.5], [2.0]]
     """
-    missing = sum(map(_is_blank, values))
+    missing = sum(map(is_blank, values))
     if missing:
         raise BadInput(
             f"column {name!r} of {path} has no number in {missing} of {len(values)} rows; fill "
@@ -175,9 +178,28 @@ def convert_numeric_column(path: Path, name: str, values: Sequence[Any]) -> NDAr
     return found
 
 
-def _is_blank(value: Any) -> bool:
+def is_blank(value: Any) -> bool:
     """Whether a value of a numeric column is missing."""
     return is_missing(value) or (isinstance(value, str) and value.strip().lower() in _BLANKS)
+
+
+def is_categorical(values: Sequence[Any]) -> bool:
+    """Whether a column repeats a few short values, each of them twice or more on average.
+
+    Example:
+        >>> is_categorical(["a", "b", "a", "b"]), is_categorical(["a", "b", "c", "d"])
+        (True, False)
+    """
+    known = [value for value in values if not is_blank(value)]
+    if not known or any(isinstance(value, list | dict) for value in known):
+        return False
+    different = {to_category(value) for value in known}
+    return 1 < len(different) <= min(MOST_CATEGORIES, len(known) // 2)
+
+
+def to_category(value: Any) -> str:
+    """A value of a column of categories as text."""
+    return value.strip() if isinstance(value, str) else str(value)
 
 
 @dataclass(frozen=True)
@@ -188,11 +210,18 @@ class ChosenColumns:
         text: text columns, to be joined; empty for numeric items.
         numeric: numeric columns.
         notes: messages about the choice.
+        categorical: columns of categories.
     """
 
     text: tuple[str, ...]
     numeric: tuple[str, ...]
     notes: tuple[str, ...]
+    categorical: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of numbers and of categories."""
+        return self.numeric + self.categorical
 
 
 def choose_columns(
@@ -205,7 +234,8 @@ def choose_columns(
 ) -> ChosenColumns:
     """Choose the columns that make up an item.
 
-    The named columns; otherwise all numeric columns; otherwise the only text column.
+    The named columns; otherwise all numeric columns, and with them those that repeat a few values
+    as categories; otherwise the only text column.
 
     Args:
         path: of the table, for messages.
@@ -227,18 +257,28 @@ def choose_columns(
         if name not in table:
             raise BadInput(f"{path} has no column {name!r}; it has {there}")
     others = [name for name in table if name not in without]
-    numeric = list(columns) or [name for name in others if is_numeric(table[name])]
-    if not text and not numeric:
+    numeric = [name for name in columns or others if is_numeric(table[name])]
+    categorical = [name for name in columns if name not in numeric]
+    for name in categorical:
+        if not is_categorical(table[name]):
+            raise BadInput(
+                f"column {name!r} of {path} holds values that are not numbers, and too many "
+                "different ones for categories; leave it out"
+            )
+    if numeric and not columns:
+        left = [name for name in others if name not in numeric]
+        categorical = [name for name in left if is_categorical(table[name])]
+    if not text and not numeric and not categorical:
         texts = [name for name in others if are_texts([v for v in table[name] if v is not None])]
         if len(texts) != 1:
             raise BadInput(f"{path} has no numeric columns; name texts with --text, of {there}")
         text = texts
     if text:
         return ChosenColumns(tuple(text), (), (f"texts: {abbreviate_names(text)}",))
-    left = [name for name in others if name not in numeric]
-    notes = [f"numbers: {abbreviate_names(numeric)}"]
+    left = [name for name in others if name not in (*numeric, *categorical)]
+    notes = [f"numbers: {abbreviate_names(numeric)}"] if numeric else []
     notes += [f"left out, not numeric: {abbreviate_names(left)}"] if left and not columns else []
-    return ChosenColumns((), tuple(numeric), tuple(notes))
+    return ChosenColumns((), tuple(numeric), tuple(notes), tuple(categorical))
 
 
 def join_texts(table: Columns, names: Sequence[str]) -> list[str]:

@@ -25,12 +25,12 @@ import numpy as np
 from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.errors import BadInput
 from labelwise.media.images import IMAGE_SUFFIXES
+from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import (
     ARRAYS,
     TABLES,
     are_texts,
     choose_columns,
-    convert_numeric_column,
     find_input_array,
     is_missing,
     join_texts,
@@ -330,5 +330,5 @@ def _read_columns(
     values, notes = list(table[labels]), list(chosen.notes)
     if chosen.text:
         return as_text_array(join_texts(table, chosen.text)), values, notes
-    numbers = [convert_numeric_column(path, name, table[name]) for name in chosen.numeric]
-    return np.concatenate(numbers, axis=1), values, notes
+    plan = TableColumns.plan(path, table, chosen.columns, chosen.categorical)
+    return plan.convert(path, table, chosen.columns), values, [*notes, *plan.describe()]

@@ -5,13 +5,15 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from labelwise.errors import BadInput
 from labelwise.files import write_text
+from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import ARRAYS, TABLES
 
 FORMAT = 2
@@ -46,7 +48,9 @@ class CampaignDescription:
         source: path of the source, relative to the campaign's folder if both are nearby.
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
         text: columns of texts.
-        columns: columns of numbers.
+        columns: columns of numbers and categories.
+        categories: by column of categories, their names.
+        fills: by column of numbers with missing values, what they are filled with.
         features: paths of files with features for the items.
         encoders: that the inputs were made by; none for numbers, for given features and for
             images that a network sees as pixels.
@@ -65,6 +69,8 @@ class CampaignDescription:
     kind: str = ""
     text: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fills: Mapping[str, float] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     encoders: tuple[UsedEncoder, ...] = ()
     widths: tuple[int, ...] = ()
@@ -82,6 +88,11 @@ class CampaignDescription:
     def encoder_checksum(self) -> str | None:
         """The checksum of the first encoder; None if there is none."""
         return self.encoders[0].checksum if self.encoders else None
+
+    @property
+    def table_columns(self) -> TableColumns:
+        """How the columns of a table become numbers."""
+        return TableColumns(self.categories, self.fills)
 
     def write(self, home: Path) -> None:
         """Write the file atomically. ASCII also holds file names that are not valid text."""

@@ -182,8 +182,15 @@ class _Ingestion:
             found = find_new_images(source, known)
         elif description.form == "table":
             asked = {"text": description.text, "columns": description.columns, "without": without}
-            found, chosen = find_new_rows(source, known, **asked)
-            description = replace(description, text=chosen.text, columns=chosen.numeric)
+            plan = description.table_columns if before else None
+            found, chosen, plan = find_new_rows(source, known, **asked, plan=plan)
+            description = replace(
+                description,
+                text=chosen.text,
+                columns=chosen.columns,
+                categories=plan.categories,
+                fills=plan.fills,
+            )
         else:
             rows = _read_features(source)
             if not description.features:

@@ -14,12 +14,12 @@ import numpy as np
 
 from labelwise.errors import BadInput
 from labelwise.media.folders import find_images
+from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import (
     ChosenColumns,
     Columns,
     abbreviate_names,
     choose_columns,
-    convert_numeric_column,
     iterate_rows,
     join_texts,
     read_table,
@@ -72,8 +72,11 @@ def find_new_rows(
     text: Sequence[str] = (),
     columns: Sequence[str] = (),
     without: Sequence[str] = (),
-) -> tuple[NewItems, ChosenColumns]:
+    plan: TableColumns | None = None,
+) -> tuple[NewItems, ChosenColumns, TableColumns]:
     """Find the rows of a table that are not among the known entries, and the columns used.
+
+    ``plan`` is that of the start of the campaign; it is made now if None.
 
     A row is identified by its text or its numbers, so other columns may change or be added. Equal
     rows are separate items.
@@ -82,13 +85,13 @@ def find_new_rows(
     chosen = choose_columns(path, table, text=text, columns=columns, without=without)
     if chosen.numeric and not columns:
         _reject_mixed_columns(path, table, chosen, without)
+    plan = plan or TableColumns.plan(path, table, chosen.columns, chosen.categorical)
     values: Any
     if chosen.text:
         values = join_texts(table, chosen.text)
         entries: list[Mapping[str, Any]] = [{"text": text} for text in values]
     else:
-        numbers = [convert_numeric_column(path, name, table[name]) for name in chosen.numeric]
-        values = np.concatenate(numbers, axis=1)
+        values = plan.convert(path, table, chosen.columns)
         entries = [{"row": _to_json_row(row)} for row in iterate_rows(table)]
     before: dict[bytes, list[int]] = {}
     for item, entry in enumerate(known):
@@ -110,7 +113,8 @@ def find_new_rows(
     some = [values[place] for place in usable] if chosen.text else values[usable]
     kind = "texts" if chosen.text else "numbers"
     notes = [f"{len(new):,} {'texts' if chosen.text else 'rows'}", *chosen.notes]
-    return NewItems(kind, kept, some, missing, broken, notes), chosen
+    notes += plan.describe()
+    return NewItems(kind, kept, some, missing, broken, notes), chosen, plan
 
 
 def _reject_mixed_columns(
@@ -149,7 +153,7 @@ def _find_problem(entry: Mapping[str, Any], value: Any) -> str:
 
 def _hash_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
     """The identity of an item of a table; spaces around a text do not count."""
-    numbers = [] if chosen.text else [entry["row"].get(name) for name in chosen.numeric]
+    numbers = [] if chosen.text else [entry["row"].get(name) for name in chosen.columns]
     known = entry["text"].strip() if chosen.text else numbers
     return hashlib.sha256(json.dumps(known).encode()).digest()
 
