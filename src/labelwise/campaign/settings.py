@@ -44,6 +44,8 @@ class Settings:
         budget_labels: limit on labels; None for no limit.
         budget_money: limit on money.
         budget_hours: limit on hours of labelling.
+        goal: the accuracy to reach, a share; None for no goal.
+        descriptions: what a class means, by its name, for the people who label.
 
     Example:
         >>> Settings(classes=("cat", "dog"), batch=20).normalize_label(1)
@@ -68,6 +70,8 @@ class Settings:
     budget_labels: int | None = None
     budget_money: float | None = None
     budget_hours: float | None = None
+    goal: float | None = None
+    descriptions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("batch", "overlap"):
@@ -78,6 +82,9 @@ class Settings:
         _check_positive("lend_seconds", self.lend_seconds, above=0)
         for name in ("validation", "tail"):
             _check_share(name, getattr(self, name))
+        if self.goal is not None:
+            _check_share("goal", self.goal)
+        object.__setattr__(self, "descriptions", _check_descriptions(self.descriptions))
         for name in ("price", "hourly", "budget_money", "budget_hours"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name), above=0)
@@ -109,6 +116,7 @@ class Settings:
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         values["classes"] = None if self.classes is None else list(self.classes)
         values["options"] = dict(self.options)
+        values["descriptions"] = dict(self.descriptions)
         return values
 
     def replace_settings(self, **values: Any) -> "Settings":
@@ -203,6 +211,14 @@ def _check_classes(given: object, regression: bool) -> tuple[Label, ...] | None:
         twice = next(text for text in texts if texts.count(text) > 1)
         raise BadInput(f"classes must be different; {twice} is given {texts.count(twice)} times")
     return classes
+
+
+def _check_descriptions(given: Any) -> dict[str, str]:
+    if not isinstance(given, Mapping) or not all(
+        isinstance(part, str) for pair in given.items() for part in pair
+    ):
+        raise BadInput(f"descriptions must map class names to texts; got {given!r}")
+    return {name: text for name, text in given.items() if text}
 
 
 def _check_options(given: object) -> JsonObject:

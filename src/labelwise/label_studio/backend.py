@@ -41,10 +41,11 @@ from labelwise.label_studio.tasks import (
     TaskIndex,
 )
 from labelwise.learner import Label
+from labelwise.web.address import make_address
 from labelwise.web.background import BackgroundProcess, WorkerReport
 from labelwise.web.errors import add_error_handlers
 from labelwise.web.security import AccessPolicy, AllowedHosts, RequestGuard, check_token, refuse
-from labelwise.web.serve import AnnouncingServer, make_address, open_listener
+from labelwise.web.serve import AnnouncingServer, open_listener
 
 USER = "labelwise"
 """User name in Basic authentication; the backend accepts any."""

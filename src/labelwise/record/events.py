@@ -151,6 +151,16 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """An annotator wrote a note about an item; an empty text removes it."""
+
+    at: float
+    id: int
+    text: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Training:
     """Training number ``number`` began with ``labels`` labels."""
 
@@ -193,6 +203,7 @@ Event = (
     | Withdrawn
     | Skipped
     | Resolved
+    | Noted
     | Training
     | Trained
     | TrainingFailed
@@ -402,6 +413,7 @@ _FIELD_TYPES: dict[str, tuple[str, str]] = {
     "suggested": ("label?", "a label or None"),
     "by": _TEXT,
     "reason": _TEXT,
+    "text": _TEXT,
     "error": _TEXT,
     "strategy": _TEXT,
     "checkpoint": ("text?", "a text or None"),

@@ -18,6 +18,7 @@ from labelwise.record.events import (
     Changed,
     Event,
     Lent,
+    Noted,
     Resolved,
     Returned,
     Skipped,
@@ -162,6 +163,7 @@ class Ledger(ItemVotes):
         waiting: ids that still need labels, oldest batch first, in the order of picking.
         validation: ids that are used only for evaluation.
         leases: id to annotator to the end of the lease; may contain expired leases.
+        notes: id to annotator to their note.
         trainings: successful trainings, by number.
         training: the training that runs now, or None.
         failure: the failure of the last training, or None.
@@ -190,6 +192,7 @@ class Ledger(ItemVotes):
         self.waiting = LabelQueue()
         self.validation: set[int] = set()
         self.leases: dict[int, dict[str, float]] = {}
+        self.notes: dict[int, dict[str, str]] = {}
         self.trainings: list[Trained] = []
         self.training: Training | None = None
         self.failure: TrainingFailed | None = None
@@ -342,6 +345,14 @@ class Ledger(ItemVotes):
     def _apply_withdrawn(self, event: Withdrawn) -> None:
         self._reopen_item(event.id, event.by)
         self.withdraw(event)
+
+    def _apply_noted(self, event: Noted) -> None:
+        notes = self.notes.setdefault(event.id, {})
+        notes.pop(event.by, None)
+        if event.text:
+            notes[event.by] = event.text
+        elif not notes:
+            del self.notes[event.id]
 
     def _reopen_item(self, id: int, by: str) -> None:
         """Offer an item again to an annotator whose vote on it is about to be removed."""

@@ -103,6 +103,9 @@ def encode_ledger(ledger: Ledger) -> bytes:
         "actions": [(by, list(ids)) for by, ids in ledger._actions.items()],
         "skipped": [(id, *astuple(skip)) for id, skip in ledger.skipped.items()],
         "resolutions": [(id, *astuple(made)) for id, made in ledger.resolutions.items()],
+        "notes": [
+            (id, by, text) for id, by_id in ledger.notes.items() for by, text in by_id.items()
+        ],
         "tied": list(ledger._tied),
         "labels": _split_columns(ledger.labels.items(), 2),
         "votes": _split_columns(votes, 3),
@@ -139,6 +142,8 @@ def decode_ledger(body: bytes) -> Ledger:
     ledger._actions = {by: dict.fromkeys(ids) for by, ids in content["actions"]}
     ledger.skipped = {id: Skip(*rest) for id, *rest in content["skipped"]}
     ledger.resolutions = {id: Resolution(*rest) for id, *rest in content["resolutions"]}
+    for id, by, text in content["notes"]:
+        ledger.notes.setdefault(id, {})[by] = text
     ledger._tied = dict.fromkeys(content["tied"])
     ids, labels = content["labels"]
     ledger.labels = dict(zip(ids, _share_texts(labels), strict=True))

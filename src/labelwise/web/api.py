@@ -26,7 +26,7 @@ from labelwise.record.events import Event
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
 from labelwise.web.leases import Visitor
-from labelwise.web.security import CSRF_HEADER
+from labelwise.web.security import CSRF_HEADER, is_loopback
 from labelwise.web.site import CampaignSite
 
 LONGEST_WAIT = 25.0
@@ -131,9 +131,16 @@ changing = APIRouter(
 )
 
 
+def is_owner(request: Request) -> bool:
+    """Whether a request comes from the server's own machine, and not through a proxy."""
+    address = request.client.host if request.client else ""
+    here = is_loopback(address) or address == (request.scope.get("server") or ("",))[0]
+    return here and "x-forwarded-for" not in request.headers
+
+
 @reading.get("/session", summary="The campaign, its classes, and the code for changes")
 def session(
-    site: TheSite, name: Annotated[str | None, Query(max_length=400)] = None
+    request: Request, site: TheSite, name: Annotated[str | None, Query(max_length=400)] = None
 ) -> bodies.Session:
     """Check the annotator's name and return the session data. Nothing is recorded."""
     clean = bodies.clean_name(name) if name else None
@@ -159,6 +166,7 @@ def session(
         lend_seconds=settings.lend_seconds,
         strategy=settings.strategy,
         trains=site.background is not None,
+        owner=is_owner(request),
         version=metadata.version("labelwise"),
     )
 

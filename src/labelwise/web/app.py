@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from labelwise.campaign.project import Project
-from labelwise.web import api
+from labelwise.web import api, owner  # noqa: F401 (owner adds its calls to the API)
 from labelwise.web.errors import add_error_handlers
 from labelwise.web.items import ItemTable
 from labelwise.web.security import (

@@ -155,6 +155,7 @@ class ClassChoice(BaseModel):
     value: int | float | str
     name: str
     key: str | None = Field(description="1 to 9, then 0; null for further classes.")
+    description: str | None = Field(default=None, description="What the class means.")
 
 
 class Session(BaseModel):
@@ -174,6 +175,7 @@ class Session(BaseModel):
     lend_seconds: float = Field(description="Duration of a lease.")
     strategy: str
     trains: bool = Field(description="Whether this server trains in the background.")
+    owner: bool = Field(description="Whether the settings can be changed from this machine.")
     version: str
 
 
@@ -330,6 +332,8 @@ class State(BaseModel):
     budget: BudgetState
     curve: list[CurvePoint]
     evaluation: EvaluationState | None = Field(description="Of the last model; null before it.")
+    goal: float | None = Field(description="The accuracy to reach.")
+    settings: str = Field(description="Changes whenever a setting or a class does.")
     training: TrainingState
     advice: list[AdviceLine]
     stop: bool = Field(description="Whether the rules together advise to stop.")

@@ -15,14 +15,15 @@ from pydantic import BaseModel, Field
 from labelwise.arrays import Ids
 from labelwise.campaign.evaluation import FEWEST_EVALUATED, ModelEvaluation
 from labelwise.campaign.project import Project
-from labelwise.record.events import Asked, Label
+from labelwise.errors import UnknownName
+from labelwise.record.events import Asked, Event, Label, Noted
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, views
-from labelwise.web.api import TheSite, reading
+from labelwise.web.api import Annotator, TheSite, changing, reading
 
 Status = Literal["open", "waiting", "labelled", "skipped", "disputed"]
 STATUSES: tuple[Status, ...] = ("open", "waiting", "labelled", "skipped", "disputed")
-Filter = Literal["all", "open", "waiting", "labelled", "skipped", "disputed", "surprising"]
+Filter = Literal["all", "open", "waiting", "labelled", "skipped", "disputed", "surprising", "noted"]
 Order = Literal["id", "label", "prediction", "confidence", "batch", "by"]
 
 SHOWN_TEXT, SHOWN_COLUMNS, SEARCHED_TEXT = 300, 6, 1_000
@@ -45,6 +46,7 @@ class ItemRow(BaseModel):
     prediction: int | float | str | None = None
     confidence: float | None = None
     batch: int | None = None
+    notes: list[str] = Field(description="Notes of annotators.")
 
 
 class ItemPage(BaseModel):
@@ -60,7 +62,7 @@ class ItemQuery:
 
     Attributes:
         search: words that must all occur in the name, text or columns; case is ignored.
-        show: a status, ``all``, or ``surprising``: labelled differently from the prediction.
+        show: a status, ``all``, ``noted``, or ``surprising`` (the label is not the prediction).
         label: a class, as text.
         prediction: a predicted class, as text.
         by: an annotator.
@@ -150,6 +152,7 @@ class RecordExtract:
     disputed: list[int]
     batches: list[Asked]
     validation: set[int]
+    notes: dict[int, dict[str, str]]
 
     @classmethod
     def copy(cls, ledger: Ledger) -> "RecordExtract":
@@ -164,6 +167,7 @@ class RecordExtract:
             disputed=[one.id for one in ledger.disagreements()],
             batches=[batch.asked for batch in ledger.batches],
             validation=set(ledger.validation),
+            notes={item: dict(notes) for item, notes in ledger.notes.items()},
         )
 
 
@@ -223,7 +227,7 @@ class ItemTable:
         self.status = np.zeros(n, dtype=np.uint8)
         ids, labels = extract.labels
         self.label[ids] = self.classes.encode(labels)
-        self.votes = dict(extract.votes)
+        self.votes, self._notes = dict(extract.votes), extract.notes
         voters = [next(iter(given)) for _, given in extract.votes]
         self.annotator[[item for item, _ in extract.votes]] = self.people.encode(voters)
         for asked in extract.batches:
@@ -248,6 +252,9 @@ class ItemTable:
         keep = np.ones(len(self.status), dtype=bool)
         if query.show == "surprising":
             keep &= (self.label >= 0) & (self.prediction >= 0) & (self.label != self.prediction)
+        elif query.show == "noted":
+            keep[:] = False
+            keep[list(self._notes)] = True
         elif query.show != "all":
             keep &= self.status == STATUSES.index(query.show)
         if query.label is not None:
@@ -325,6 +332,7 @@ class ItemTable:
             prediction=None if prediction < 0 else self.classes.values[prediction],
             confidence=None if np.isnan(confidence) else round(confidence, 4),
             batch=int(self.batch[item]) or None,
+            notes=[f"{by}: {text}" for by, text in self._notes.get(item, {}).items()],
         )
 
 
@@ -421,3 +429,25 @@ def judge_model(ledger: Ledger) -> tuple[bool, str]:
         score.value >= FEWEST_RIGHT,
         f"{evaluation.describe()}; confirming needs an accuracy of {needed}",
     )
+
+
+class NoteBody(bodies.RequestBody):
+    """A note about an item; an empty text removes it."""
+
+    id: bodies.Id
+    text: Annotated[str, Field(max_length=bodies.TEXT_LENGTH, pattern=bodies.NO_CONTROLS)]
+
+
+@changing.post("/note", summary="Write a note about an item")
+def note(site: TheSite, by: Annotator, body: NoteBody) -> bodies.Done:
+    """One note per person and item; another one replaces it."""
+
+    def decide(ledger: Ledger, now: float) -> tuple[list[Event], int]:
+        if body.id >= ledger.items:
+            raise UnknownName(f"the campaign has no item {body.id}")
+        text = body.text.strip()
+        same = ledger.notes.get(body.id, {}).get(by, "") == text
+        events: list[Event] = [] if same else [Noted(now, body.id, text, by)]
+        return events, ledger.length + len(events)
+
+    return bodies.Done(length=site.record.commit(decide))

@@ -1,5 +1,7 @@
 """Items, state and history of a campaign as the page shows them, from a ledger."""
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -124,7 +126,9 @@ def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]
     names = [str(value) for value in classes]
     keys = names if all(name in tuple(KEYS) for name in names) else list(KEYS)
     return [
-        bodies.ClassChoice(value=value, name=name, key=key)
+        bodies.ClassChoice(
+            value=value, name=name, key=key, description=settings.descriptions.get(name)
+        )
         for value, name, key in zip_longest(classes, names, keys[: len(names)])
     ]
 
@@ -144,6 +148,8 @@ def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastStat
         budget=_show_budget(ledger, settings),
         curve=_show_curve(ledger),
         evaluation=_show_evaluation(ledger),
+        goal=settings.goal,
+        settings=hashlib.sha256(json.dumps(ledger.settings).encode()).hexdigest()[:8],
         training=_show_training(ledger, settings),
         advice=[bodies.AdviceLine(**asdict(one)) for one in rules],
         stop=stopping.should_stop(rules),
@@ -201,6 +207,8 @@ def _describe_event(event: Any) -> str:
     if kind in ("skipped", "withdrawn", "resolved"):
         extra = getattr(event, "reason", "") or getattr(event, "label", "")
         return f"item {event.id}" + (f": {extra}" if extra != "" else "")
+    if kind == "noted":
+        return f"item {event.id}: {event.text}"
     if kind == "asked":
         return f"batch {event.batch}: {len(event.ids)} items by {event.strategy}"
     if kind in ("lent", "returned"):

@@ -15,6 +15,7 @@ import { LabelView } from "./label_view.js";
 import { notice } from "./messages.js";
 import { Panel } from "./panel.js";
 import { ReviewView } from "./review_view.js";
+import { showSettings } from "./settings_dialog.js";
 
 const VIEWS = {
   label: { title: "Label", key: "l", View: LabelView },
@@ -76,6 +77,9 @@ function App({ desk }) {
       <div class="tools">
         <${SendingStatus} desk=${desk} />
         <${Person} desk=${desk} />
+        <button type="button" class="plain" onclick=${() => showSettings(desk)}>
+          ${desk.session.owner ? "Settings" : "Invite"}
+        </button>
         <${KeyButton} text="Help" keys="?" class="plain" onclick=${help} />
       </div>
     </header>

@@ -28,7 +28,7 @@ function Choices({ desk, choose, enter, suggested, item }) {
   const [text, setText] = useState("");
   const [stop, setStop] = useState(0); // the class that Tab leads to
   const names = classes.map((one) => String(one.name));
-  const keys = useMemo(() => assignKeys(names), [classes.length]);
+  const keys = useMemo(() => assignKeys(names), [names.join("\n")]);
   // Digits also choose classes by position, unless a digit is the key of another class.
   const byKey = useMemo(
     () => new Map([...keys.slice(0, 9).map((_, place) => [String(place + 1), place]), ...keys.map((key, place) => [key, place])]),
@@ -134,7 +134,7 @@ function Choices({ desk, choose, enter, suggested, item }) {
             key=${name}
             class=${`choice${(text && place === first) || place === preselected ? " first" : ""}`}
             aria-keyshortcuts=${keys[place]}
-            title=${name}
+            title=${classes[place].description ? `${name}: ${classes[place].description}` : name}
             hidden=${!matches[place]}
             tabindex=${place === (matches[stop] ? stop : first) ? 0 : -1}
             onclick=${() => pick(place)}

@@ -131,6 +131,14 @@ export class Desk extends EventTarget {
     }));
   }
 
+  /** Show the current item again after the others. */
+  postpone() {
+    if (this.items.length < 2) return false;
+    this.items = [...this.items.slice(1), this.items[0]];
+    this.#changed();
+    return true;
+  }
+
   skip(items, reason) {
     this.#finish(items, (item) => ({ kind: "skip", id: item.id, reason }));
   }
@@ -229,7 +237,10 @@ export class Desk extends EventTarget {
       this.news = this.news.filter(([length]) => length > state.length);
       this.#reached();
       this.dispatchEvent(new Event("state"));
-      if (grown && this.session.free) await this.#learnClasses();
+      const before = this.settings;
+      this.settings = state.settings;
+      const changed = before !== undefined && before !== state.settings;
+      if ((grown && this.session.free) || changed) await this.learnClasses();
       // Leases of others expire without an event, so a page without items keeps asking.
       if (!this.items.length && (grown || state.batch?.waiting)) await this.borrow();
     } catch (error) {
@@ -249,10 +260,16 @@ export class Desk extends EventTarget {
     this.dispatchEvent(new Event("classes"));
   }
 
-  /** Fetch classes that others added, in a campaign without fixed classes. */
-  async #learnClasses() {
-    const { classes } = await get(`/api/session?name=${encodeURIComponent(this.session.name)}`);
-    if (addClasses(this.session, classes)) this.classesChanged();
+  /** Fetch classes that were added, renamed or described. */
+  async learnClasses() {
+    const { session } = this;
+    const { classes } = await get(`/api/session?name=${encodeURIComponent(session.name)}`);
+    if (session.free) {
+      const texts = new Map(classes.map((one) => [one.name, one.description]));
+      for (const one of session.classes) one.description = texts.get(one.name) ?? one.description;
+      addClasses(session, classes);
+    } else session.classes = classes;
+    this.classesChanged();
   }
 
   async giveBack() {

@@ -48,7 +48,20 @@ export function askName(current = "") {
   return openDialog("Who is labelling?", Body, { optional: Boolean(current) });
 }
 
-const REASONS = ["unclear", "none of the classes", "several classes", "broken item"];
+/** Ask for a note about an item; "" removes it, null if it is cancelled. */
+export function askNote() {
+  const Body = ({ finish }) => {
+    const field = useRef();
+    return html`<form class="body" onsubmit=${(event) => (event.preventDefault(), finish(field.current.value.trim()))}>
+      <p class="soft">Notes are listed under Items. Label the item as well, or skip it.</p>
+      <input ref=${field} aria-label="Note" placeholder="For example: unsure, or look at this again" maxlength="1000" autocomplete="off" autofocus />
+      <button type="submit" class="main">Save the note</button>
+    </form>`;
+  };
+  return openDialog("Note", Body);
+}
+
+const REASONS = ["unsure", "none of the classes", "several classes", "broken item"];
 
 /** Ask for the reason of a skip; "" for no reason, null if the skip is cancelled. */
 export function askReason() {

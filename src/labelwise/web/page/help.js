@@ -13,8 +13,18 @@ const KEYS = [
   ["u", "undo the last label or skip"],
   ["s", "skip the item, with a reason"],
   ["m", "show the model's guess (hidden by default, because it influences how people label)"],
-  ["l  g  r", "one item at a time, grid, review"],
+  ["c", "confirm mode: the prediction is preselected, Enter accepts it"],
+  ["Shift + L", "show this item again later"],
+  ["Shift + N", "write a note about the item"],
+  ["l  g  r  i", "one item at a time, grid, review, all items"],
   ["?", "this help"],
+];
+const PICTURE_KEYS = [
+  ["+  −  wheel", "zoom; Escape shows the whole picture again"],
+  ["Shift + arrows, drag", "move the zoomed picture"],
+  ["Shift + R", "rotate"],
+  ["Shift + O", "open the original file"],
+  ["Page Down, Page Up", "scroll a long text or table"],
 ];
 const GRID_KEYS = [
   ["Space", "select or deselect the current item"],
@@ -41,6 +51,8 @@ export function showHelp(refused) {
   const Body = () =>
     html`<div class="body">
       <${KeyTable} rows=${KEYS} />
+      <h3>Pictures and texts</h3>
+      <${KeyTable} rows=${PICTURE_KEYS} />
       <h3>In the grid</h3>
       <${KeyTable} rows=${GRID_KEYS} />
       <label class="switch">

@@ -20,6 +20,7 @@ const SHOW = {
   skipped: "Skipped",
   disputed: "Disagreements",
   surprising: "Label differs from the prediction",
+  noted: "With a note",
 };
 const COLUMNS = [
   ["id", "Item"],
@@ -82,6 +83,7 @@ export function ItemsView({ desk, undo }) {
               <${FullItem} key=${row.id} item=${row} numbers=${desk.session.regression} />
             </div>
             <p class="why">${row.name ?? `Item ${row.id}`}: press a class to change its label</p>
+            ${row.notes.map((note) => html`<p class="note">${note}</p>`)}
             <${ClassBar} desk=${desk} choose=${label} enter=${() => true} />`
         : html`<p class="why">Select an item to see it and to change its label.</p>`}
       <div class="actions" role="group" aria-label="Actions">
@@ -215,7 +217,7 @@ function Row({ row, at, y, selected, choose, desk }) {
   >
     <span role="gridcell" class="column-id">
       ${row.image ? html`<img src=${row.image} alt="" loading="lazy" />` : null}
-      <span class="clip" dir="auto">${name || `Item ${row.id}`}</span>
+      <span class="clip" dir="auto">${row.notes.length ? "✎ " : ""}${name || `Item ${row.id}`}</span>
     </span>
     <span role="gridcell" class="column-label">
       ${row.label !== null ? html`<strong>${nameOf(desk, row.label)}</strong>` : html`<span class="soft">${describeStatus(row)}</span>`}

@@ -1,8 +1,9 @@
 // Single view: one item, why it was picked, its classes, and further actions.
 
-import { get } from "./api.js";
+import { get, post } from "./api.js";
 import { ClassBar } from "./class_bar.js";
-import { askReason } from "./dialog.js";
+import { showClasses } from "./classes_dialog.js";
+import { askNote, askReason } from "./dialog.js";
 import { percent } from "./format.js";
 import { html, KeyButton, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { describeItem, FullItem } from "./item.js";
@@ -50,8 +51,23 @@ export function LabelView({ desk, undo, confirm }) {
       notice(error.status === 404 ? "There is no guess for this item yet" : error.message);
     }
   };
+  const later = () => {
+    if (!desk.postpone()) notice("There is no other item");
+  };
+  const note = async () => {
+    const text = item && (await askNote());
+    if (text === null || text === undefined) return;
+    try {
+      await post("/api/note", { id: item.id, text });
+      notice(text ? "Note saved" : "Note removed");
+    } catch (error) {
+      notice(error.message, "bad");
+    }
+  };
   useShortcuts(({ key }) => {
     if (key === "s") return (skip(), true);
+    if (key === "N") return (note(), true);
+    if (key === "L") return (later(), true);
     if (key === "m") return (askGuess(), true);
     return false;
   });
@@ -73,10 +89,13 @@ export function LabelView({ desk, undo, confirm }) {
     <div class="actions" role="group" aria-label="Actions">
       <${KeyButton} text="Undo" keys="u" onclick=${undo} />
       <${KeyButton} text="Skip" keys="s" onclick=${skip} />
+      <${KeyButton} text="Later" keys="Shift+L" onclick=${later} />
+      <${KeyButton} text="Note" keys="Shift+N" onclick=${note} />
       <${KeyButton} text="Model's guess" keys="m" onclick=${askGuess} />
       ${desk.session.regression
         ? null
-        : html`<${KeyButton} text="Confirm mode" keys="c" aria-pressed=${String(desk.confirm)} onclick=${confirm} />`}
+        : html`<${KeyButton} text="Confirm mode" keys="c" aria-pressed=${String(desk.confirm)} onclick=${confirm} />
+            <button type="button" onclick=${() => showClasses(desk)}>Classes</button>`}
     </div>
   </div>`;
 }

@@ -2,7 +2,7 @@
 
 import { post } from "./api.js";
 import { Curve } from "./curve.js";
-import { count, duration, sentence } from "./format.js";
+import { count, duration, percent, sentence } from "./format.js";
 import { html } from "./html.js";
 import { notice } from "./messages.js";
 
@@ -44,13 +44,15 @@ export function Panel({ desk }) {
   `;
 }
 
-function Progress({ state: { batch, budget }, counted }) {
+function Progress({ state: { batch, budget, goal, evaluation }, counted }) {
+  const score = evaluation?.metric === "accuracy" ? evaluation.value : null;
   const done = batch && Math.max(0, Math.min(batch.done + counted, batch.size));
   const spent = describeBudget(budget);
   return html`${batch
     ? html`<${Bar} name=${`Batch ${batch.number}`} value=${done} most=${batch.size} words=${`${done} of ${batch.size}`} />`
     : null}
-  ${spent ? html`<${Bar} name="Budget" value=${budget.share ?? 0} most=${1} words=${spent} />` : null}`;
+  ${spent ? html`<${Bar} name="Budget" value=${budget.share ?? 0} most=${1} words=${spent} />` : null}
+  ${goal ? html`<${Bar} name="Goal" value=${score ?? 0} most=${goal} words=${describeGoal(goal, score)} />` : null}`;
 }
 
 const Bar = ({ name, value, most, words }) =>
@@ -58,6 +60,11 @@ const Bar = ({ name, value, most, words }) =>
     <span>${name}</span><span class="soft">${words}</span>
     <progress aria-label=${name} max=${most} value=${Math.min(value, most)}>${words}</progress>
   </div>`;
+
+function describeGoal(goal, score) {
+  if (score === null) return `${percent(goal)} right`;
+  return score >= goal ? `${percent(score)}: reached` : `${percent(score)} of ${percent(goal)}`;
+}
 
 function describeBudget(budget) {
   if (budget?.of_labels) return `${budget.labels} of ${count(budget.of_labels, "label")}`;

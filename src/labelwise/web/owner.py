@@ -1,0 +1,202 @@
+"""What the owner of a campaign does on the page: settings, classes, and an invitation."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import Request
+from pydantic import BaseModel, Field
+
+from labelwise.campaign.defaults import check_strategy
+from labelwise.campaign.settings import Settings
+from labelwise.errors import BadInput, LabelwiseError
+from labelwise.record.events import Changed, Event, Resolved, Told
+from labelwise.record.ledger import Ledger
+from labelwise.strategies import strategies
+from labelwise.web import bodies
+from labelwise.web.address import make_address
+from labelwise.web.api import Annotator, TheSite, changing, is_owner, reading
+
+MOST = 1_000_000
+ClassName = Annotated[str, Field(min_length=1, max_length=200, pattern=bodies.NO_CONTROLS)]
+Description = Annotated[str, Field(max_length=bodies.TEXT_LENGTH)]
+
+
+class StrategyChoice(BaseModel):
+    """A selection strategy that this campaign can use."""
+
+    name: str
+    says: str = Field(description="What it picks, in one sentence.")
+
+
+class SettingsOut(BaseModel):
+    """The settings that the page can change."""
+
+    batch: int
+    overlap: int
+    budget_labels: int | None
+    goal: float | None
+    strategy: str
+    strategies: list[StrategyChoice]
+
+
+class SettingsBody(bodies.RequestBody):
+    """Settings to change; those that are left out stay."""
+
+    batch: Annotated[int, Field(ge=1, le=MOST, strict=True)] | None = None
+    overlap: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
+    budget_labels: Annotated[int, Field(ge=1, le=MOST, strict=True)] | None = Field(
+        default=None, description="null for no limit."
+    )
+    goal: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="The accuracy to reach; null for no goal."
+    )
+    strategy: Annotated[str, Field(max_length=100)] | None = None
+
+
+class ClassBody(bodies.RequestBody):
+    """A class to add or describe, or to rename; an existing new name merges both classes."""
+
+    name: ClassName
+    description: Description | None = None
+    rename: ClassName | None = None
+
+
+class Invitation(BaseModel):
+    """Addresses of the page for other people."""
+
+    addresses: list[str] = Field(description="With the token; empty if only this machine can.")
+    says: str
+
+
+def _check_owner(request: Request) -> None:
+    if not is_owner(request):
+        raise BadInput("settings can be changed only on the machine that runs the server")
+
+
+@reading.get("/settings", summary="The settings that the page can change")
+def show_settings(site: TheSite) -> SettingsOut:
+    """The settings, and the strategies that the campaign's model can serve."""
+    settings = site.record.settings
+    return SettingsOut(
+        batch=settings.batch,
+        overlap=settings.overlap,
+        budget_labels=settings.budget_labels,
+        goal=settings.goal,
+        strategy=settings.strategy,
+        strategies=list_strategies(settings),
+    )
+
+
+def list_strategies(settings: Settings) -> list[StrategyChoice]:
+    """The strategies that the campaign's model can serve, and the current one."""
+    found = []
+    for name in sorted(strategies()):
+        try:
+            if name != settings.strategy:
+                check_strategy(settings.replace_settings(strategy=name))
+        except LabelwiseError:
+            continue
+        found.append(StrategyChoice(name=name, says=_summarize(name)))
+    return found
+
+
+def _summarize(name: str) -> str:
+    """The first sentence about a strategy, from the docstring of its module."""
+    module = sys.modules.get(f"labelwise.strategies.{name}")
+    first = ((module.__doc__ if module else "") or name).split("\n\n")[0]
+    return " ".join(first.split()).rstrip(".")
+
+
+@changing.post("/settings", summary="Change settings")
+def change_settings(
+    request: Request, site: TheSite, by: Annotator, body: SettingsBody
+) -> bodies.Done:
+    """Only on the server's own machine. Existing batches stay as they are."""
+    _check_owner(request)
+    values = {name: getattr(body, name) for name in body.model_fields_set}
+    for name in ("batch", "overlap", "strategy"):
+        if values.get(name, 0) is None:
+            del values[name]
+    if "strategy" in values:
+        check_strategy(site.record.settings.replace_settings(strategy=values["strategy"]))
+    site.record.change(by=by, **values)
+    return bodies.Done(length=site.record.look(lambda ledger: ledger.length))
+
+
+@changing.post("/classes", summary="Add, describe, rename or merge a class")
+def change_class(request: Request, site: TheSite, by: Annotator, body: ClassBody) -> bodies.Done:
+    """Anyone can add a class; the owner can also describe, rename and merge them."""
+    settings = site.record.settings
+    known = {str(one) for one in settings.classes or ()}
+    if body.rename is not None or body.description is not None or body.name in known:
+        _check_owner(request)
+
+    def decide(ledger: Ledger, now: float) -> tuple[Sequence[Event], int]:
+        events = class_events(ledger, site.record.settings_of(ledger), body, by, now)
+        return events, ledger.length + len(events)
+
+    return bodies.Done(length=site.record.commit(decide))
+
+
+def class_events(
+    ledger: Ledger, settings: Settings, body: ClassBody, by: str, now: float
+) -> list[Event]:
+    """Events that add, describe, rename or merge a class; its labels get the new name."""
+    if settings.regression:
+        raise BadInput("a regression has no classes")
+    old, new = body.name.strip(), (body.rename or body.name).strip()
+    if not old or not new:
+        raise BadInput("a class needs a name")
+    classes = None if settings.classes is None else list(settings.classes)
+    if classes is not None:
+        if any(not isinstance(one, str) for one in classes) and new != old:
+            raise BadInput("classes that are numbers cannot be renamed")
+        names = [str(one) for one in classes]
+        if old not in names and body.rename is not None:
+            raise BadInput(f"there is no class {old!r} to rename; choose from {', '.join(names)}")
+        if old not in names:
+            classes.append(old)
+        elif new in names and new != old:
+            classes.pop(names.index(old))
+        else:
+            classes[names.index(old)] = new if new != old else classes[names.index(old)]
+    texts = dict(settings.descriptions)
+    before_text = texts.pop(old, "")
+    texts[new] = before_text if body.description is None else body.description
+    after = settings.replace_settings(classes=classes, descriptions=texts).to_dict()
+    before = settings.to_dict()
+    different = {name: value for name, value in after.items() if before[name] != value}
+    events: list[Event] = [Changed(now, different, by)] if different else []
+    return events + (_rename_labels(ledger, old, new, now) if new != old else [])
+
+
+def _rename_labels(ledger: Ledger, old: str, new: str, now: float) -> list[Event]:
+    """Everyone's labels of a class, under its new name."""
+    told: list[Event] = [
+        Told(now, item, new, who)
+        for item, votes in ledger.votes.items()
+        for who, label in votes.items()
+        if label == old
+    ]
+    return told + [
+        Resolved(now, item, new, made.by)
+        for item, made in ledger.resolutions.items()
+        if made.label == old
+    ]
+
+
+@reading.get("/invitation", summary="Addresses of the page for other people")
+def invite(request: Request, site: TheSite) -> Invitation:
+    """The addresses contain the token, which the caller has shown already."""
+    token, port = site.policy.token, request.url.port or 80
+    if not site.policy.hosts.any_address or token is None:
+        return Invitation(
+            addresses=[],
+            says="Only this machine can open the page. Start it with labelwise label "
+            "--host 0.0.0.0 --token WORD to invite others.",
+        )
+    return Invitation(
+        addresses=[make_address("0.0.0.0", port, token)],
+        says="Everyone in your network who has this link can label.",
+    )
