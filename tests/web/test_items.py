@@ -3,10 +3,14 @@
 import random
 import time
 
+import numpy as np
 import pytest
 
+from labelwise.campaign.project import Project
 from labelwise.record.events import Asked, Skipped, Told, Trained, Training
 from labelwise.web.items import ItemQuery, ItemTable, SearchIndex
+from labelwise.web.predictions import PoolPredictions, read_predictions, write_predictions
+from labelwise.web.worker import Worker
 
 PEOPLE, NAMES = ("ann", "bob"), [str(digit) for digit in range(10)]
 
@@ -116,6 +120,41 @@ def test_lists_match_the_slow_version(busy, query):
             facts["prediction"],
         )
         assert row.batch == facts["batch"] and facts["by"] in (None, *row.by)
+
+
+def test_the_newest_predictions_replace_those_of_unlabelled_items(busy):
+    record = busy.open_record()
+    table, ledger = ItemTable(busy, record.look), record.ledger()
+    before = {row.id: row.prediction for row in table.list_items(ItemQuery(), 0, 200).rows}
+    n = len(busy.items)
+    newest = PoolPredictions(
+        7, ["8", "2"], np.arange(n, dtype=np.int32) % 2, np.full(n, 0.5, np.float32)
+    )
+    write_predictions(busy.home, newest)
+    for row in table.list_items(ItemQuery(), 0, 200).rows:
+        if row.id in ledger.labels:
+            assert row.prediction == before[row.id]
+        else:
+            held = row.id in ledger.validation
+            assert row.prediction == (None if held else newest.names[newest.codes[row.id]])
+    (busy.home / "predictions.npz").write_bytes(b"PK damaged")
+    assert read_predictions(busy.home) is None
+
+
+def test_all_items_are_predicted_as_by_the_campaign(make_project, tmp_path):
+    np.save(tmp_path / "f.npy", np.random.default_rng(0).normal(size=(60, 4)))
+    project = Project.start(tmp_path / "f.npy", home=tmp_path / "c", classes=("left", "right"))
+    campaign = project.campaign()
+    inputs = np.load(tmp_path / "f.npy")
+    ids = campaign.ask(30).ids
+    campaign.tell({int(item): "left" if inputs[item, 0] < 0 else "right" for item in ids})
+    campaign.train()
+    Worker(project.home, lambda **fields: None).predict_items()
+    found = read_predictions(project.home)
+    expected = campaign.predict(np.arange(60))
+    assert found is not None and found.number == 1
+    assert [found.names[code] for code in found.codes] == expected.labels
+    assert found.confidence == pytest.approx(expected.confidence, abs=1e-5)
 
 
 def test_a_list_follows_the_record(busy):

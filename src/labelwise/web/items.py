@@ -5,6 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from labelwise.campaign.project import Project
 from labelwise.errors import UnknownName
 from labelwise.record.events import Asked, Event, Label, Noted
 from labelwise.record.ledger import Ledger
-from labelwise.web import bodies, views
+from labelwise.web import bodies, predictions, views
 from labelwise.web.api import Annotator, TheSite, changing, reading
 
 Status = Literal["open", "waiting", "labelled", "skipped", "disputed"]
@@ -188,6 +189,7 @@ class ItemTable:
         self._extract: RecordExtract | None = None
         self._texts: SearchIndex | None = None
         self._preparing = False
+        self._stamp: int | None = None
         self._found: OrderedDict[ItemQuery, Ids] = OrderedDict()
 
     def list_items(self, query: ItemQuery, offset: int, limit: int) -> ItemPage:
@@ -213,9 +215,10 @@ class ItemTable:
                 known if known and known.length == ledger.length else RecordExtract.copy(ledger)
             )
         )
-        if extract is known:
+        stamp = _read_stamp(self._project.home / predictions.FILE)
+        if extract is known and stamp == self._stamp:
             return
-        self._extract = extract
+        self._extract, self._stamp = extract, stamp
         self._found.clear()
         n = extract.items
         self.classes, self.people = Categories(), Categories()
@@ -237,6 +240,13 @@ class ItemTable:
                 chosen = list(asked.ids)
                 self.prediction[chosen] = self.classes.encode(label for label, _ in asked.guesses)
                 self.confidence[chosen] = [share for _, share in asked.guesses]
+        newest = None if stamp is None else predictions.read_predictions(self._project.home)
+        if newest is not None:
+            # Labelled items keep the prediction that was made before their label was known.
+            rest = np.flatnonzero(self.label[: len(newest.codes)] < 0)
+            codes = self.classes.encode(newest.names)
+            self.prediction[rest] = codes[newest.codes[rest]]
+            self.confidence[rest] = newest.confidence[rest]
         # A prediction must not influence the label of an item that evaluates the model.
         unlabelled = [item for item in extract.validation if self.label[item] < 0]
         self.prediction[unlabelled], self.confidence[unlabelled] = -1, np.nan
@@ -247,6 +257,17 @@ class ItemTable:
             ("disputed", extract.disputed),
         ):
             self.status[members] = STATUSES.index(name)
+
+    def predict_items(self, ids: Iterable[int]) -> dict[int, tuple[Label, float]]:
+        """Prediction and probability of unlabelled items, except for those of the evaluation."""
+        with self._lock:
+            self._update()
+            known = [item for item in ids if item < len(self.label) and self.prediction[item] >= 0]
+            return {
+                item: (self.classes.values[self.prediction[item]], float(self.confidence[item]))
+                for item in known
+                if self.label[item] < 0
+            }
 
     def _find(self, query: ItemQuery) -> Ids:
         keep = np.ones(len(self.status), dtype=bool)
@@ -336,6 +357,14 @@ class ItemTable:
         )
 
 
+def _read_stamp(path: Path) -> int | None:
+    """Changes whenever a file does; None if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
 async def _find_table(request: Request) -> ItemTable:
     table: ItemTable = request.app.state.item_table
     return table
@@ -394,26 +423,26 @@ class Suggestions(BaseModel):
 
 
 @reading.get("/suggestions", summary="Predictions to confirm or correct")
-def suggestions(site: TheSite, ids: Numbers) -> Suggestions:
+def suggestions(
+    site: TheSite, table: Annotated[ItemTable, Depends(_find_table)], ids: Numbers
+) -> Suggestions:
     """Predictions of these items; none for items that evaluate the model.
 
     Send a suggestion that was shown with the label (``suggested``): agreement with it is biased.
     """
     wanted = dict.fromkeys(map(int, ids.split(",")))
-
-    def find(ledger: Ledger) -> Suggestions:
-        allowed, says = judge_model(ledger)
-        places = [views.find_place(ledger, item) for item in wanted] if allowed else []
-        found = []
-        for place in places:
-            guess = None if place.id in ledger.validation else views.show_guess(place)
-            if guess is not None and guess.confidence is not None:
-                found.append(
-                    Suggestion(id=place.id, label=guess.label, confidence=guess.confidence)
-                )
-        return Suggestions(allowed=allowed, says=says, suggestions=found)
-
-    return site.record.look(find)
+    allowed, says = site.record.look(judge_model)
+    settings = site.record.settings
+    found = table.predict_items(wanted) if allowed else {}
+    return Suggestions(
+        allowed=allowed,
+        says=says,
+        suggestions=[
+            Suggestion(id=item, label=label, confidence=confidence)
+            for item, (label, confidence) in found.items()
+            if settings.classes is None or label in settings.classes
+        ],
+    )
 
 
 def judge_model(ledger: Ledger) -> tuple[bool, str]:

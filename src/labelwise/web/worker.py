@@ -20,6 +20,7 @@ from labelwise.errors import Conflict, LabelwiseError, MissingDependency
 from labelwise.record.events import Training
 from labelwise.rounds import DeferredLearner, Step
 from labelwise.web.background import READY, WorkerOrder, connect_to_server
+from labelwise.web.predictions import predict_pool, write_predictions
 
 LOOK_INTERVAL = 0.5
 """Seconds between two looks at the record."""
@@ -39,7 +40,9 @@ class Worker:
 
     def __init__(self, home: Path, report: Callable[..., None]) -> None:
         self._report = report
-        self._runner = CampaignRunner(Project.open(home), progress=self._report_progress)
+        self._project = Project.open(home)
+        self._runner = CampaignRunner(self._project, progress=self._report_progress)
+        self._predicted: int | None = None  # number of the training whose predictions are written
         self._record = self._runner.record
         self._seen_length = -1
         self._awaited: Training | None = None  # the running training at the last look
@@ -117,6 +120,25 @@ class Worker:
             words = self._stage if stage == "training" else f"{self._stage}: {stage}"
             self._report(stage=words, done=done, total=total)
 
+    def predict_items(self) -> None:
+        """Predict all items with the newest model, while there is nothing else to do.
+
+        Whole networks are left out: they would take minutes for a large pool.
+        """
+        last = self._record.look(lambda ledger: ledger.trainings[-1:])
+        if not last or last[0].number == self._predicted:
+            return
+        self._predicted, project = last[0].number, self._project
+        if project.inputs.ndim != 2 or last[0].metrics.get("classes") is None:
+            return
+        try:
+            campaign = self._runner.open_campaign()
+            found = predict_pool(campaign, self._predicted, len(project.items))
+            if found is not None:
+                write_predictions(project.home, found)
+        except (LabelwiseError, OSError) as error:  # the page does without them
+            print(f"labelwise: the items could not be predicted: {error}", file=sys.stderr)
+
     def warm_up(self) -> None:
         """Import everything that a training needs, while there is nothing else to do."""
         if self._warm:
@@ -144,6 +166,7 @@ def main(arguments: Sequence[str]) -> None:
                 ordered = False
             ordered = False
             worker.warm_up()
+            worker.predict_items()
             if unreadable:
                 unreadable = False
                 worker.report_rest()
