@@ -19,6 +19,7 @@ WITHOUT = {
     # Answers and forms whose example is that of the function or page that makes them.
     *("Choice", "GreedyStrategy", "PassStrategy"),
     *("Agreement", "Budget", "Discrepancy", "Distortion", "Explanation", "Finding"),
+    "NearOrthonormality",
     *("ModelPlan", "Plan", "Spectrum"),
 }
 PUBLIC = {

@@ -121,7 +121,7 @@ const People = ({ people }) =>
       ${people.map(
         (one) =>
           html`<tr>
-            <th scope="row">${one.name}</th>
+            <th scope="row">${one.name || "(no name)"}</th>
             <td>${count(one.labels, "label")}</td>
             <td>${duration(one.seconds)}</td>
           </tr>`,
