@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits, load_wine
 
 import labelwise.cli.start  # noqa: F401 (adds the command)
 from labelwise.campaign.project import Project
+from labelwise.campaign.runner import CampaignRunner
 from labelwise.cli import run
 from tests.cli.folders import answer
 
@@ -179,3 +180,29 @@ def test_names_that_would_steer_the_terminal_are_shown_harmlessly(here, capsys):
     (here / "photos" / "a\x1b[2Jb.png").write_text("no picture")
     code, said, wrong = answer(capsys, "start", "photos", "--skip-broken", "--classes", "a,b")
     assert code == 0 and "\x1b" not in said + wrong and "a\\x1b[2Jb.png" in wrong
+
+
+def test_existing_labels_and_a_test_set_are_imported(here, capsys):
+    (here / "f.csv").write_text("x\n" + "".join(f"{n}\n" for n in range(40)))
+    (here / "old.csv").write_text("id,label\n0,low\n1,low\n30,high\n")
+    (here / "test.csv").write_text("id,label\n5,low\n35,high\n2,low\n")
+    given = "start f.csv --classes low,high --batch 6 --labels old.csv --test test.csv"
+    code, said, _ = answer(capsys, *given.split())
+    assert code == 0 and "old.csv: 3 new labels" in said and "test.csv: 3 new labels" in said
+    project = Project.open("f.labelwise")
+    ledger = project.open_record().ledger()
+    assert ledger.validation == {2, 5, 35} and set(ledger.labels) == {0, 1, 2, 5, 30, 35}
+    trained = project.campaign().train()
+    assert trained.metrics["training_labels"] == trained.metrics["validation_labels"] == 3
+    batch = project.campaign().ask()
+    assert len(batch) == 6 and not set(batch.ids.tolist()) & set(ledger.labels)
+    code, _, wrong = answer(capsys, *"start f.csv --out g --labels no.csv".split())
+    assert code == 1 and "no file no.csv" in wrong and not (here / "g").exists()
+
+
+def test_a_test_set_alone_is_followed_by_a_batch(here, capsys):
+    (here / "f.csv").write_text("x\n" + "".join(f"{n}\n" for n in range(40)))
+    (here / "test.csv").write_text("id,label\n5,low\n35,high\n")
+    assert run("start f.csv --classes low,high --test test.csv".split()) == 0
+    runner = CampaignRunner(Project.open("f.labelwise"))
+    assert runner.choose_step() == "ask"

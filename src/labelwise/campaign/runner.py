@@ -12,7 +12,7 @@ from pathlib import Path
 
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.costs import campaign_cost
-from labelwise.campaign.labels import explain_missing_classes
+from labelwise.campaign.labels import explain_missing_classes, has_training_labels
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.training import is_tuning_due
@@ -156,7 +156,7 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
         tail=settings.tail,
         training=ledger.training is not None,
         failed=ledger.failure is not None,
-        trainable=explain_missing_classes(ledger, settings) is None,
+        trainable=has_training_labels(ledger) and explain_missing_classes(ledger, settings) is None,
         tuning_due=trained is not None and is_tuning_due(trained),
     )
 

@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from labelwise.cli.app import ByOption, CampaignOption, app, open_project, quote_path
 from labelwise.cli.console import escape_text, format_count, show_progress, split_names
+from labelwise.cli.tell import import_labels
 from labelwise.errors import BadInput, LabelwiseError
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ _START = """Create a campaign to label a folder of images, a table, or a file of
   labelwise start photos --encoder auto --encoder onnx:mine.onnx --strategy lewis
 
 Creates the folder NAME.labelwise for the campaign; your own files are only read. Images may be in \
-subfolders. Then [bold]labelwise label[/bold] opens the page.
+subfolders. Files of labels are those of labelwise tell; models are evaluated on the items of \
+--test and never trained on them. Then [bold]labelwise label[/bold] opens the page.
 """
 
 _CHANGE = """Change the settings of the campaign from now on.
@@ -70,7 +72,7 @@ def start_campaign(
         str | None, Option(help="Columns to leave out, such as ids.", metavar="A,B")
     ] = None,
     strategy: Annotated[
-        str | None, Option(help="Selection strategy (default: badge; random for a regression).")
+        str | None, Option(help="Selection strategy (default: uherding; random for a regression).")
     ] = None,
     batch: Annotated[int, Option(help="Items per batch.")] = 50,
     regression: Annotated[
@@ -113,6 +115,12 @@ def start_campaign(
     storage: Annotated[
         str | None, Option(help="URL of the record (default: a file in the folder).")
     ] = None,
+    labels: Annotated[
+        Path | None, Option(help="Labels that exist already, as for labelwise tell.")
+    ] = None,
+    test: Annotated[
+        Path | None, Option(help="Labelled test set among the items, only to evaluate on.")
+    ] = None,
     skip_broken: Annotated[
         bool, Option("--skip-broken", help="Leave out items that cannot be read.")
     ] = False,
@@ -126,7 +134,12 @@ def start_campaign(
     """Create a campaign."""
     from labelwise.campaign.project import Project, default_folder
 
+    for file in (labels, test):
+        if file is not None and not file.is_file():
+            raise BadInput(f"there is no file {file} to read labels from")
     if refresh or moved:
+        if labels or test:
+            raise BadInput("--labels and --test are for a new campaign; use labelwise tell")
         if encoder or features or embedding:
             raise BadInput(
                 "a campaign keeps its encoders and features; leave --encoder and --features out, "
@@ -172,6 +185,9 @@ def start_campaign(
             **settings,
         )
     _print_campaign(project, storage)
+    for file, held in ((labels, False), (test, True)):
+        if file is not None:
+            print(f"  {import_labels(project, file, test=held)}{', held out' if held else ''}")
 
 
 @contextmanager

@@ -89,6 +89,33 @@ def tell_labels(
     print(f"next: {find_next_command(ledger, record.settings_of(ledger))}")
 
 
+def import_labels(project: "Project", path: Path, *, test: bool = False) -> str:
+    """Record the labels in a file for items of a new campaign; the result in words.
+
+    With ``test`` they are held out: models are evaluated on them and never trained on them.
+    """
+    lines, blank = read_labels(path, project)
+    lines, record = _remove_repeats(lines), project.open_record()
+    if test:
+        ids = tuple(dict.fromkeys(line.id for line in lines))
+        for item in ids:
+            if item not in project.items:
+                raise UnknownName(f"the campaign has no item {item}; check the ids in {path}")
+        record.commit(lambda ledger, now: (_ask_test_items(ledger, now, ids), None))
+    counts = _record_labels(record, lines, anything=True, known=project.items)
+    return f"{path}: {_format_summary(counts, blank)}"
+
+
+def _ask_test_items(ledger: "Ledger", now: float, ids: tuple[int, ...]) -> "list[Event]":
+    """The event of a batch that is held out as a whole."""
+    from labelwise.record.events import Asked
+    from labelwise.rounds.default_strategies import BASELINE
+
+    number = len(ledger.batches) + 1
+    info: dict[str, Any] = {"test": True}
+    return [Asked(now, number, ids, strategy=BASELINE, validation=ids, info=info)]
+
+
 def _remove_repeats(lines: Sequence[LabelLine]) -> list[LabelLine]:
     """Remove repeated lines; two different labels by one person for one item are an error."""
     found: dict[tuple[int, str], LabelLine] = {}
