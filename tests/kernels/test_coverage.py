@@ -9,6 +9,9 @@ from labelwise.kernels.distance.coverage import (
     cover_greedily,
     fit_kernel,
     sum_clipped,
+    sum_gains,
+    sum_losses,
+    to_levels,
 )
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features
@@ -140,14 +143,32 @@ def test_a_gaussian_without_a_width_takes_the_median_distance():
 
 
 @pytest.mark.parametrize("some", [None, np.array([2, 3, 7, 60])])
-@pytest.mark.parametrize("bounded", [True, False])
-def test_clipped_sums_match_their_definition(some, bounded):
+@pytest.mark.parametrize("top", [40_000, 65_535])
+def test_clipped_sums_match_their_definition(some, top):
     generator = np.random.default_rng(0)
-    values = generator.random((80, 33)).astype(np.float32)
+    levels = generator.integers(65_536, size=(80, 33), dtype=np.uint16)
     count = 80 if some is None else len(some)
-    low, height, weights = generator.random((3, count))
-    part = values if some is None else values[some]
-    expected = np.maximum(part - low[:, None], 0)
-    expected = np.minimum(expected, height[:, None]) if bounded else expected
-    found = sum_clipped(values, low, height if bounded else None, weights, some)
-    np.testing.assert_allclose(found, weights @ expected, rtol=1e-5, atol=1e-6)
+    low = generator.integers(30_000, size=count).astype(float)
+    high, weights = np.full(count, float(top)), generator.random(count)
+    part = (levels if some is None else levels[some]).astype(float)
+    expected = weights @ (np.clip(part, low[:, None], high[:, None]) - low[:, None])
+    np.testing.assert_allclose(sum_clipped(levels, low, high, weights, some), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "gaussian", "tophat"])
+def test_bounds_from_levels_contain_the_exact_gains_and_losses(kind):
+    generator = np.random.default_rng(0)
+    values = generator.random((50, 40)).round() if kind == "tophat" else generator.random((50, 40))
+    covered = generator.random(50) * (generator.random(50) < 0.7)
+    now = np.minimum(covered + 0.3 * generator.random(50), 1.0)
+    if kind == "tophat":
+        covered, now = covered.round(), np.maximum(covered.round(), now.round())
+    weights = generator.random(50)
+    kernel, levels = SimilarityKernel(kind, np.zeros(3)), to_levels(values.astype(np.float32))
+    gains = weights @ np.maximum(values - covered[:, None], 0)
+    upper = sum_gains(levels, covered, weights, kernel)
+    losses = gains - weights @ np.maximum(values - now[:, None], 0)
+    lower = sum_losses(levels, covered, now, weights, kernel)
+    step = weights.sum() / 65_535
+    assert (upper >= gains).all() and (upper <= gains + 4 * step).all()
+    assert (lower <= losses + 1e-12).all() and (lower >= losses - 4 * step).all()

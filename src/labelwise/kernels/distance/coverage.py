@@ -7,8 +7,8 @@ the next pick maximizes the gain
 
 a submodular function: gains only fall as items are picked, so old gains are upper bounds.
 
-Every block keeps an upper bound of each candidate's gain, from similarities in float32 that are
-rounded up. In a pass, a block brings its highest bounds up to date, until enough of them exceed all
+Every block keeps an upper bound of each candidate's gain, from similarities that are rounded to 16
+bits. In a pass, a block brings its highest bounds up to date, until enough of them exceed all
 others, and proposes those candidates. Only targets whose :math:`m_j` has changed since count for
 that. The driver picks among the proposed candidates of all blocks until a bound of another
 candidate intervenes. Gains that decide are computed in float64 from the definition, over the
@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import (
     Array,
     Floats,
+    HostArray,
     Ids,
     comparable,
     device,
@@ -50,7 +51,8 @@ from labelwise.errors import BadInput
 from labelwise.kernels.checks import check_choice, check_positive
 from labelwise.kernels.distance.farthest import sum_block
 from labelwise.kernels.distance.gaussian import median_distance
-from labelwise.pool.blocks import Shard, Shards
+from labelwise.kernels.linear.row_chunks import scratch_buffer
+from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows, read_features
 from labelwise.strategy import Choice, Cost, Job, PickFacts
 from labelwise.threads import run_in_threads, split_range
@@ -65,11 +67,16 @@ STORED_BUDGET = 64
 """Smaller batches do not keep it: few candidates are multiplied again."""
 CHUNK, DEVICE_CHUNK = 1 << 23, 1 << 28
 """Similarities computed at a time, on a CPU and on a GPU."""
+PRODUCT = 1 << 22
+"""Similarities computed at a time on a CPU, so that they are still in cache when they are
+rounded."""
 TILE, TILE_COLUMNS = 1 << 18, 2048
 """Similarities added up at a time by one thread, so that they stay in its cache."""
 FEWEST, FEWEST_PER_BLOCK, MOST, WINDOW_BYTES = 256, 16, 8192, 128 << 20
 """Candidates that all blocks together and each block propose in a pass, and the memory of their
 similarities."""
+PER_PICK = 12
+"""Candidates proposed per pick of the last pass."""
 LEAST_REFRESHED, MOST_REFRESHED = 1024, 1 << 14
 """Candidates whose bounds are brought up to date first, and at a time."""
 AT_ONCE = 16
@@ -78,8 +85,12 @@ NO_GAIN = 1e-9
 """A gain of at most this is none."""
 COSINE_ROUNDING, GAUSSIAN_ROUNDING = 1e-6, 2.0**-22
 """How far float32 may move a similarity."""
+LEVELS = 65535.0
+"""Similarities are kept as whole numbers up to this."""
 SUM_ROUNDING, TIE = 2.0**-20, 2.0**-29
-"""Relative rounding of sums of float32 similarities, and of exact gains that may be equal."""
+"""Relative rounding of sums of float32 numbers, and of exact gains that may be equal."""
+LOOSE = 0.05
+"""Bounds are computed again when rounding may have moved the highest one by this part."""
 TIED = 3e-7
 """Bounds that differ by at most this part of the first gain may be those of equal rows."""
 
@@ -108,6 +119,11 @@ class SimilarityKernel:
             return COSINE_ROUNDING * max(self.power, 1.0)
         return GAUSSIAN_ROUNDING if self.kind == "gaussian" else 0.0
 
+    @property
+    def step(self) -> int:
+        """Levels that a similarity may lie above its own."""
+        return 0 if self.kind == "tophat" else 1
+
     def embed(self, features: Array) -> Array:
         """Centered rows in float64, of length 1 for the cosine (or 0), in units of the width."""
         xp = namespace(features)
@@ -123,10 +139,10 @@ class SimilarityKernel:
         norms = xp.sqrt(squared_norms(rows))[:, None]
         return xp.where(empty, xp.zeros_like(rows), rows / xp.where(empty, 1.0 + norms, norms))
 
-    def prepare(self, features: Array) -> Array:
-        """`embed`, some rows at a time, in the precision that `compare` needs."""
+    def prepare(self, features: Array, *, exact: bool = False) -> Array:
+        """`embed`, some rows at a time, in the precision that `compare` needs, or in float64."""
         xp = namespace(features)
-        dtype = xp.float32 if self.kind == "cosine" else xp.float64
+        dtype = xp.float32 if self.kind == "cosine" and not exact else xp.float64
         step = max((1 << 16) // max(features.shape[1], 1), 64)
         if not isinstance(features, np.ndarray):
             return xp.astype(self.embed(features), dtype)
@@ -143,6 +159,20 @@ class SimilarityKernel:
         xp = namespace(candidates)
         return xp.astype(self._compare(targets, candidates), xp.float32, copy=False)
 
+    def compare_levels(self, targets: Array, candidates: Array) -> Array:
+        """`to_levels` of the similarities of prepared rows, ``(T, n)``."""
+        if not isinstance(candidates, np.ndarray):
+            return to_levels(self.compare(targets, candidates))
+        count, width = len(targets), len(candidates)
+        levels = np.empty((count, width), dtype=np.uint16)
+        step = min(max(PRODUCT // max(width, 1), 64), max(count, 1))
+        with scratch_buffer((step, width), candidates.dtype) as scratch:
+            for first in range(0, count, step):
+                some = targets[first : first + step]
+                found = self._compare(some, candidates, scratch[: len(some)])
+                levels[first : first + step] = to_levels(found)
+        return levels
+
     def compare_exactly(self, targets: Floats, candidates: Floats) -> Floats:
         """Similarities of embedded rows in float64, ``(T, n)``."""
         return np.asarray(self._compare(targets, candidates))
@@ -154,10 +184,10 @@ class SimilarityKernel:
         difference = left - right
         return np.asarray(np.exp(-np.vecdot(difference, difference)))
 
-    def _compare(self, targets: Array, candidates: Array) -> Array:
-        xp = namespace(candidates)
+    def _compare(self, targets: Array, candidates: Array, out: HostArray | None = None) -> Array:
+        xp, there = namespace(candidates), {} if out is None else {"out": out}
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # flags set by BLAS
-            inner = xp.matmul(targets, xp.matrix_transpose(candidates))
+            inner = xp.matmul(targets, xp.matrix_transpose(candidates), **there)
         if self.kind == "cosine":
             return inner if self.power == 1 else _clip(inner, 0.0, 1.0) ** self.power
         inner *= -2
@@ -255,7 +285,7 @@ class CoverageTargets:
         return replace(self, prepared=like(self.prepared, other))
 
     def compare(self, rows: Array, ids: Ids, some: NDArray[np.intp] | None = None) -> Array:
-        """Similarities of targets with prepared candidates, ``(T, n)`` float32.
+        """Levels of similarities of targets with prepared candidates, ``(T, n)``.
 
         Args:
             rows: ``(n, d)``.
@@ -263,7 +293,7 @@ class CoverageTargets:
             some: sorted positions of targets; all if None.
         """
         targets = self.prepared if some is None else take(self.prepared, some)
-        values = self.kernel.compare(targets, rows)
+        levels = self.kernel.compare_levels(targets, rows)
         mine, candidates = self.find_own(ids)
         if some is not None:
             places = np.searchsorted(some, mine)
@@ -271,56 +301,69 @@ class CoverageTargets:
             found = some[places] == mine if len(some) else np.zeros(len(mine), dtype=bool)
             mine, candidates = places[found], candidates[found]
         if len(mine):
-            values[_index(mine, values), _index(candidates, values)] = 0.0 if self.sampled else 1.0
-        return values
+            own = 0 if self.sampled else LEVELS
+            levels[_index(mine, levels), _index(candidates, levels)] = own
+        return levels
 
 
 def _index(positions: NDArray[np.intp], other: Array) -> Any:
     return positions if isinstance(other, np.ndarray) else like(positions, other)
 
 
+def to_levels(similarities: Array) -> Array:
+    """Similarities rounded down to multiples of 1 / 65,535: uint16, or float32 if not NumPy."""
+    similarities *= LEVELS
+    if isinstance(similarities, np.ndarray):
+        nothing = np.zeros(similarities.shape[1:], dtype=similarities.dtype)
+        np.maximum(similarities, nothing, out=similarities)  # with a scalar it takes twice as long
+        return similarities.astype(np.uint16)
+    xp = namespace(similarities)
+    return xp.floor(xp.clip(similarities, 0, LEVELS))
+
+
 def sum_clipped(
-    values: Array,
+    levels: Array,
     low: Floats,
-    height: Floats | None,
+    high: Floats,
     weights: Floats,
     some: NDArray[np.intp] | None = None,
 ) -> Floats:
-    """``sum_j weights_j min(max(values_jc - low_j, 0), height_j)`` for every column ``c``.
+    """``sum_j weights_j (min(max(levels_jc, low_j), high_j) - low_j)`` for every column ``c``.
 
     Args:
-        values: ``(T, n)`` float32.
-        low: ``(T,)``.
-        height: ``(T,)``; None for infinity.
+        levels: ``(T, n)`` from `to_levels`.
+        low: ``(T,)`` whole numbers from 0 to `LEVELS`.
+        high: ``(T,)`` likewise, not below ``low``.
         weights: ``(T,)``, not negative.
-        some: positions of rows of ``values`` that the other arguments are for; all if None.
+        some: positions of rows of ``levels`` that the other arguments are for; all if None.
 
     Returns:
         ``(n,)`` float64 on the host.
     """
-    floor, factors = (like(part.astype(np.float32), values) for part in (low, weights))
-    ceiling = None if height is None else like(height.astype(np.float32), values)
-    if not isinstance(values, np.ndarray):
-        xp = namespace(values)
-        values = values if some is None else take(values, some)
-        values = xp.clip(values - floor[:, None], 0, None)
-        if ceiling is not None:
-            values = xp.minimum(values, ceiling[:, None])
-        return np.asarray(to_numpy(xp.matmul(float64(factors), float64(values))))
-    count = values.shape[1]
+    count, factors = levels.shape[1], like(weights.astype(np.float32), levels)
+    if not isinstance(levels, np.ndarray):
+        xp = namespace(levels)
+        floor, ceiling = (like(part.astype(np.float32), levels)[:, None] for part in (low, high))
+        levels = levels if some is None else take(levels, some)
+        levels = xp.minimum(xp.maximum(levels, floor), ceiling) - floor
+        return np.asarray(to_numpy(xp.matmul(float64(factors), float64(levels))))
+    floor, ceiling = (part.astype(np.uint16)[:, None] for part in (low, high))
+    bounded = bool((high < LEVELS).any())
     width = min(count, TILE_COLUMNS) or 1
     step = max(TILE // width, 16)
 
     def add_columns(span: slice) -> Floats:
         total = np.zeros(span.stop - span.start)
-        for first in range(0, len(low), step):
-            rows = slice(first, first + step)
-            part = values[rows if some is None else some[rows], span]
-            part = np.subtract(part, floor[rows, None])
-            np.maximum(part, 0, out=part)
-            if ceiling is not None:
-                np.minimum(part, ceiling[rows, None], out=part)
-            total += factors[rows] @ part  # float32 within a tile, float64 across tiles
+        with scratch_buffer((step, span.stop - span.start), np.float32) as scratch:
+            for first in range(0, len(low), step):
+                rows = slice(first, first + step)
+                part = np.maximum(levels[rows if some is None else some[rows], span], floor[rows])
+                if bounded:
+                    np.minimum(part, ceiling[rows], out=part)
+                part -= floor[rows]
+                numbers = scratch[: len(part)]
+                np.copyto(numbers, part)
+                total += factors[rows] @ numbers  # float32 within a tile, float64 across tiles
         return total
 
     return np.concatenate(run_in_threads(add_columns, split_range(count, width)))
@@ -338,6 +381,7 @@ class BlockCoverage:
         covered: coverage of the targets in every pass, ``(T,)`` each.
         stored: similarities with all targets, ``(T, c)`` per chunk of candidates, or None.
         tied: bounds that differ by less may be those of equal rows.
+        loose: how far rounding may have moved bounds since they were computed.
     """
 
     targets: CoverageTargets
@@ -347,6 +391,7 @@ class BlockCoverage:
     stored: list[Array] | None
     covered: list[Floats] = field(default_factory=list)
     tied: float = 0.0
+    loose: float = 0.0
 
     @property
     def chunk(self) -> int:
@@ -358,26 +403,46 @@ class BlockCoverage:
         """Targets whose coverage rose after the pass number ``since``."""
         return np.flatnonzero(self.covered[-1] > self.covered[since])
 
-    def sum_gains(self, values: Array) -> Floats:
+    def sum_gains(self, levels: Array) -> Floats:
         """Upper bounds of gains, from similarities with all targets."""
-        low = self.covered[-1] - self.targets.kernel.rounding
-        return sum_clipped(values, low, None, self.weights) * (1 + SUM_ROUNDING)
+        return sum_gains(levels, self.covered[-1], self.weights, self.targets.kernel)
 
     def sum_losses(
-        self, values: Array, changed: NDArray[np.intp], since: int, *, of_all: bool
+        self, levels: Array, changed: NDArray[np.intp], since: int, *, of_all: bool
     ) -> Floats:
         """Lower bounds of what gains lost after a pass.
 
         Args:
-            values: similarities with the changed targets, or with all of them (``of_all``).
+            levels: similarities with the changed targets, or with all of them (``of_all``).
             changed: sorted positions of the changed targets.
             since: number of the pass.
-            of_all: see ``values``.
+            of_all: see ``levels``.
         """
         before, now = self.covered[since][changed], self.covered[-1][changed]
-        low, some = before + self.targets.kernel.rounding, changed if of_all else None
-        losses = sum_clipped(values, low, now - before, self.weights[changed], some)
-        return losses * (1 - SUM_ROUNDING)
+        some, kernel = changed if of_all else None, self.targets.kernel
+        return sum_losses(levels, before, now, self.weights[changed], kernel, some)
+
+
+def sum_gains(levels: Array, covered: Floats, weights: Floats, kernel: SimilarityKernel) -> Floats:
+    """Upper bounds of gains, ``(n,)``; a level stands for similarities up to the next one."""
+    low = np.floor((covered - kernel.rounding) * LEVELS) - kernel.step
+    least = float(weights @ np.maximum(-low, 0))
+    sums = sum_clipped(levels, np.maximum(low, 0), np.full(len(low), LEVELS), weights)
+    return (sums * (1 + SUM_ROUNDING) + least) / LEVELS
+
+
+def sum_losses(
+    levels: Array,
+    before: Floats,
+    now: Floats,
+    weights: Floats,
+    kernel: SimilarityKernel,
+    some: NDArray[np.intp] | None = None,
+) -> Floats:
+    """Lower bounds of what gains lose when the coverage of targets rises, ``(n,)``."""
+    low = np.clip(np.ceil((before + kernel.rounding) * LEVELS), 0, LEVELS)
+    high = np.clip(np.floor((now + kernel.rounding) * LEVELS), low, LEVELS)
+    return sum_clipped(levels, low, high, weights, some) * ((1 - SUM_ROUNDING) / LEVELS)
 
 
 class PassMessage(NamedTuple):
@@ -389,6 +454,7 @@ class PassMessage(NamedTuple):
         ids: of candidates whose gains are known better.
         bounds: upper bounds of these.
         width: number of candidates that a block proposes.
+        local: whether similarities can be handed over without sending them.
     """
 
     covered: Floats
@@ -396,6 +462,7 @@ class PassMessage(NamedTuple):
     ids: Ids
     bounds: Floats
     width: int
+    local: bool
 
 
 class CoverageProposal(NamedTuple):
@@ -409,6 +476,7 @@ class CoverageProposal(NamedTuple):
         untied: the same without those that tie with the best one and have larger ids.
         tied: bounds that differ by less tie.
         compared: number of similarities computed.
+        levels: ``(T, w)`` similarities with all targets, if they are stored and wanted.
     """
 
     ids: Ids
@@ -418,6 +486,7 @@ class CoverageProposal(NamedTuple):
     untied: float
     tied: float
     compared: int
+    levels: HostArray | None = None
 
 
 def _start_block(shard: Shard, targets: CoverageTargets, weights: Floats, store: bool) -> None:
@@ -449,9 +518,22 @@ def _propose_candidates(shard: Shard, message: PassMessage) -> CoverageProposal:
     block.tied = max(block.tied, TIED * float(bounds.max(initial=0.0)))
     chosen, (outside, untied) = choose_highest(bounds, width, ids, block.tied)
     rows = to_numpy(take(features, chosen))
+    levels = _take_stored(block, chosen) if block.stored is not None and message.local else None
     return CoverageProposal(
-        ids[chosen], rows, bounds[chosen], outside, untied, block.tied, compared
+        ids[chosen], rows, bounds[chosen], outside, untied, block.tied, compared, levels
     )
+
+
+def _take_stored(block: BlockCoverage, positions: NDArray[np.intp]) -> HostArray:
+    """Stored similarities of some candidates, ``(T, w)``."""
+    assert block.stored is not None
+    levels = np.empty((len(block.weights), len(positions)), dtype=np.uint16)
+    chunks, places = np.divmod(positions, block.chunk)
+    for chunk in np.unique(chunks).tolist():
+        mine = np.flatnonzero(chunks == chunk)
+        columns = _index(places[mine], block.stored[chunk])
+        levels[:, mine] = to_numpy(block.stored[chunk][:, columns])
+    return levels
 
 
 def choose_highest(
@@ -485,9 +567,19 @@ def _refresh_stored(block: BlockCoverage, features: Array, ids: Ids) -> int:
             block.bounds[span] = block.sum_gains(block.stored[-1])
         return len(ids) * len(block.weights)
     changed = block.find_changed(current - 1)
-    if len(changed):
-        for span, values in zip(spans, block.stored, strict=True):
-            block.bounds[span] -= block.sum_losses(values, changed, current - 1, of_all=True)
+    if not len(changed):
+        return 0
+    # Rounding to levels adds up; bounds that it may have moved far are computed again.
+    block.loose += 2 * float(block.weights[changed].sum()) / LEVELS
+    again = block.loose > LOOSE * float(block.bounds.max(initial=0.0))
+    block.loose = 0.0 if again else block.loose
+    picked = block.bounds == -np.inf
+    for span, levels in zip(spans, block.stored, strict=True):
+        if again:
+            block.bounds[span] = np.minimum(block.bounds[span], block.sum_gains(levels))
+        else:
+            block.bounds[span] -= block.sum_losses(levels, changed, current - 1, of_all=True)
+    block.bounds[picked] = -np.inf
     return 0
 
 
@@ -522,11 +614,11 @@ def _refresh_rows(
         for span in split_range(len(mine), step):
             some = mine[span]
             rows = targets.kernel.prepare(take(features, some))
-            values = targets.compare(rows, ids[some], changed)
+            levels = targets.compare(rows, ids[some], changed)
             if changed is None:
-                block.bounds[some] = block.sum_gains(values)
+                block.bounds[some] = block.sum_gains(levels)
             else:
-                block.bounds[some] -= block.sum_losses(values, changed, since, of_all=False)
+                block.bounds[some] -= block.sum_losses(levels, changed, since, of_all=False)
         compared += len(mine) * count
     block.known[positions] = current
     return compared
@@ -539,7 +631,7 @@ class CoverageWindow:
     Attributes:
         ids: ``(w,)``.
         embedded: ``(w, d)`` rows in float64.
-        values: ``(T, w)`` similarities in float32.
+        levels: ``(T, w)`` similarities, rounded.
         bounds: ``(w,)`` upper bounds of the gains; minus infinity for picks.
         exact: ``(w,)``, where the bound is the gain itself.
         own: the position of the target that is the same item, or -1, ``(w,)``.
@@ -549,7 +641,7 @@ class CoverageWindow:
 
     ids: Ids
     embedded: Floats
-    values: NDArray[np.float32]
+    levels: NDArray[np.uint16]
     bounds: Floats
     exact: NDArray[np.bool_]
     own: NDArray[np.intp]
@@ -593,12 +685,13 @@ class CoverageDriver:
         weights = weights / count
         store = is_stored(len(shards), count, budget, on_device=self.on_device)
         blocks = len(shards.map(_start_block, self.targets, weights, store))
-        most = int(np.clip(WINDOW_BYTES // (4 * count), FEWEST, MOST))
+        local = isinstance(shards, LocalShards)
+        most = int(np.clip(WINDOW_BYTES // (2 * count), FEWEST, MOST))
         width, picked = FEWEST, np.array(self.ids, dtype=np.int64)
         ids, bounds = np.empty(0, dtype=np.int64), np.empty(0)
         while len(self.ids) < budget:
             share = max(-(-width // blocks), FEWEST_PER_BLOCK)
-            message = PassMessage(self.covered.copy(), picked, ids, bounds, share)
+            message = PassMessage(self.covered.copy(), picked, ids, bounds, share, local)
             proposals = shards.map(_propose_candidates, message)
             self.passes += 1
             self.compared += sum(one.compared for one in proposals)
@@ -611,9 +704,8 @@ class CoverageDriver:
                 return
             left = window.bounds > -np.inf
             ids, bounds = window.ids[left], window.bounds[left]
-            width = (
-                min(max(32 * len(picked), FEWEST), most) if len(picked) else min(2 * width, most)
-            )
+            wanted = max(PER_PICK * len(picked), FEWEST) if len(picked) else 2 * width
+            width = min(wanted, most)
 
     def _open_window(self, proposals: list[CoverageProposal], width: int) -> CoverageWindow:
         """Join the proposals of all blocks, at most the ``width`` best ones."""
@@ -621,18 +713,23 @@ class CoverageDriver:
         features = np.concatenate([one.features for one in proposals])
         outside = max(one.outside for one in proposals)
         untied = max(one.untied for one in proposals)
+        kept = None
         if len(ids) > width:
             tied = max(one.tied for one in proposals)
             kept, dropped = choose_highest(bounds, width, ids, tied)
             outside, untied = max(outside, dropped[0]), max(untied, dropped[1])
             ids, bounds, features = ids[kept], bounds[kept], features[kept]
         embedded = self.targets.kernel.embed(features)
-        values = self.targets.compare(self.targets.kernel.prepare(features), ids)
+        if proposals[0].levels is None:
+            levels = self.targets.compare(self.targets.kernel.prepare(features), ids)
+        else:
+            levels = np.concatenate([one.levels for one in proposals], axis=1)
+            levels = levels if kept is None else levels[:, kept]
         own = np.full(len(ids), -1, dtype=np.intp)
         targets, candidates = self.targets.find_own(ids)
         own[candidates] = targets
         exact = np.zeros(len(ids), dtype=bool)
-        return CoverageWindow(ids, embedded, values, bounds, exact, own, outside, untied)
+        return CoverageWindow(ids, embedded, levels, bounds, exact, own, outside, untied)
 
     def _pick_in_window(
         self,
@@ -683,8 +780,10 @@ class CoverageDriver:
     ) -> tuple[NDArray[np.intp], Floats]:
         """Targets that some candidates may improve, and exact similarities with them."""
         kernel = self.targets.kernel
-        low = (self.covered - kernel.rounding).astype(np.float32)
-        rows = np.flatnonzero((window.values[:, some] >= low[:, None]).any(axis=1))
+        low = np.maximum(np.floor((self.covered - kernel.rounding) * LEVELS) - kernel.step, 0)
+        rows = np.flatnonzero(
+            (window.levels[:, some] >= low[:, None].astype(np.uint16)).any(axis=1)
+        )
         own = window.own[some]
         rows = np.union1d(rows, own[own >= 0])
         targets = self.embedded if len(rows) == len(low) else self.embedded[rows]
@@ -700,9 +799,8 @@ class CoverageDriver:
         changed = now > before
         rows, before, now = rows[changed], before[changed], now[changed]
         self.covered[rows] = now
-        low = before + self.targets.kernel.rounding
-        losses = sum_clipped(window.values, low, now - before, weights[rows], rows)
-        window.bounds -= losses * (1 - SUM_ROUNDING)
+        kernel = self.targets.kernel
+        window.bounds -= sum_losses(window.levels, before, now, weights[rows], kernel, rows)
         window.bounds[best] = -np.inf
         window.exact[:] = False
 
@@ -752,7 +850,7 @@ def cover_greedily(
     rows = shards.rows(ids)
     features = to_numpy(rows["features"])
     targets = CoverageTargets(kernel, ids, kernel.prepare(features), count < len(shards))
-    embedded = kernel.embed(features)
+    embedded = kernel.prepare(features, exact=True)
     covered = cover_labelled(targets, embedded, labelled)
     on_device = str(device(rows["features"])) != "cpu"
     driver = CoverageDriver(targets, embedded, covered, on_device)
@@ -796,7 +894,7 @@ def check_kernel(job: Job) -> None:
 def estimate_coverage_cost(job: Job) -> Cost:
     """The mean, the product with the targets, and passes for candidates that could still win."""
     targets = count_targets(job.items, job.budget)
-    stored = 4.0 * targets * is_stored(job.items, targets, job.budget)
+    stored = 2.0 * targets * is_stored(job.items, targets, job.budget)
     return Cost(
         passes=(2, job.budget + 2),
         usual=min(job.budget, 4 + job.budget // 16) + 2,
@@ -810,7 +908,7 @@ def estimate_coverage_cost(job: Job) -> Cost:
 def is_stored(items: int, targets: int, budget: int, *, on_device: bool = False) -> bool:
     """Whether the similarities of all candidates with all targets are kept."""
     limit = STORED_DEVICE_BYTES if on_device else STORED_BYTES
-    return budget >= STORED_BUDGET and 4 * items * targets <= limit
+    return budget >= STORED_BUDGET and 2 * items * targets <= limit
 
 
 def explain_coverage(facts: PickFacts) -> str:
