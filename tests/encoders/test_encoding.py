@@ -106,3 +106,32 @@ def test_an_error_of_the_model_ends_the_encoding():
     with pytest.raises(RuntimeError, match="out of power"):
         labelwise.encode([f"text {number}" for number in range(100)], encoder)
     assert len(encoder.seen) < 50
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16", "F"])
+def test_every_mode_becomes_rgb_bytes(mode, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30)).astype(np.uint8)
+    wide = {"I;16": np.uint16, "F": np.float32}.get(mode)
+    picture = Image.fromarray(pixels if wide is None else pixels.astype(wide) * 257)
+    path = tmp_path / "image.tif"
+    (picture if wide else picture.convert(mode)).save(path)
+    found = prepare_image(path, 16)
+    assert found.shape == (3, 16, 16) and found.dtype == np.uint8
+    if mode not in ("1", "P"):  # these lose grey levels
+        expected = prepare_image(pixels, 16).astype(int)
+        assert np.abs(found - expected).max() <= 8
+
+
+def test_a_photo_taken_sideways_is_encoded_upright(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)
+    turned, exif = Image.fromarray(pixels).transpose(Image.Transpose.ROTATE_90), Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    turned.save(tmp_path / "a.png", exif=exif)
+    np.testing.assert_array_equal(prepare_image(tmp_path / "a.png", 16), prepare_image(pixels, 16))
+
+
+def test_an_image_with_too_many_pixels_is_not_opened(tmp_path, monkeypatch):
+    Image.new("L", (300, 300)).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(BadInput, match="too many pixels to open safely"):
+        labelwise.encode(tmp_path, FLOATS)

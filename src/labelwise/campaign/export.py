@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput
 from labelwise.files import JsonObject, write_atomically
+from labelwise.media.tables import import_pyarrow
 from labelwise.record.events import Event, Label, Resolved, Told
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import Skip
@@ -271,7 +272,7 @@ def check_export_path(path: Path, formats: Sequence[str] = FORMATS) -> None:
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
     if path.suffix == ".parquet":
-        _import_pyarrow()
+        import_pyarrow("writing")
 
 
 def write_table(
@@ -339,7 +340,7 @@ def _to_cell(value: Any) -> Any:
 
 
 def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    pyarrow, parquet = _import_pyarrow()
+    pyarrow, parquet = import_pyarrow("writing")
     whole, number = pyarrow.int64(), pyarrow.float64()
     types = {"id": whole, "batch": whole, "rank": whole, "weight": number, "seconds": number}
     types |= {"validation": pyarrow.bool_(), "confidence": number}
@@ -369,17 +370,6 @@ def _choose_label_type(values: Sequence[Any], pyarrow: Any) -> Any:
 def _to_text(value: Any) -> str:
     flat = _to_cell(value)
     return flat if isinstance(flat, str) else str(flat)
-
-
-def _import_pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependency(
-            "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
-        ) from error
-    return pyarrow, parquet
 
 
 # Formulas: a .csv file has no types, so Excel, LibreOffice and Google Sheets compute a cell that

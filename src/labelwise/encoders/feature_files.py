@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from labelwise.encoders.encoder import Features
-from labelwise.errors import BadInput, MissingDependency
+from labelwise.errors import BadInput
 from labelwise.files import write_atomically
+from labelwise.media.tables import import_pyarrow
 
 FORMATS = (".npy", ".parquet")
 
@@ -22,7 +22,7 @@ def check_feature_file(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise BadInput(f"there is no folder {path.parent} to write {path.name} to; create it")
     if path.suffix == ".parquet":
-        _import_arrow()
+        import_pyarrow("writing")
 
 
 def write_feature_file(
@@ -46,7 +46,7 @@ def write_feature_file(
                 for part in parts:
                     out.write(np.ascontiguousarray(read(part), dtype="<f4").data)
             return
-        arrow, parquet = _import_arrow()
+        arrow, parquet = import_pyarrow("writing")
         kind = arrow.string() if isinstance(ids[0], str) else arrow.int64()
         rows = arrow.list_(arrow.float32(), width)
         schema = arrow.schema([("id", kind), ("features", rows)])
@@ -58,14 +58,3 @@ def write_feature_file(
                     arrow.FixedSizeListArray.from_arrays(flat, width),
                 ]
                 out.write_table(arrow.table(columns, schema=schema))
-
-
-def _import_arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependency(
-            "writing .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
-        ) from error
-    return pyarrow, parquet

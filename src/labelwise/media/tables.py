@@ -364,14 +364,20 @@ def _read_jsonl(path: Path) -> Columns:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _read_parquet(path: Path) -> Columns:
+def import_pyarrow(action: str) -> tuple[Any, Any]:
+    """Import pyarrow and its module for Parquet, for ``"reading"`` or ``"writing"``."""
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        import pyarrow
+        from pyarrow import parquet
     except ImportError as error:
         raise MissingDependency(
-            "reading .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
+            f"{action} .parquet needs pyarrow; run pip install 'labelwise[parquet]'"
         ) from error
+    return pyarrow, parquet
+
+
+def _read_parquet(path: Path) -> Columns:
+    pa, pq = import_pyarrow("reading")
     try:
         table = pq.read_table(path)
     except pa.ArrowException as error:
