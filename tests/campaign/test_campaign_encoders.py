@@ -10,7 +10,7 @@ import pytest
 import labelwise
 from labelwise.campaign.folder.encoders import encode_new_items
 from labelwise.campaign.project import Project
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, MissingDependency
 from tests.campaign.sources import NAMES, digit_of, write_digits, write_texts
 
 MODELS = Path(__file__).parents[1] / "data" / "encoders"
@@ -187,3 +187,12 @@ def test_texts_are_encoded_by_a_model_or_by_their_words(tmp_path, monkeypatch):
     model = Project.start(tmp_path / "notes.jsonl", home=tmp_path / "b", encoder=spec)
     texts = [model.items.text(item) for item in model.items]
     np.testing.assert_array_equal(model.inputs, labelwise.encode(texts, spec))
+
+
+def test_without_onnxruntime_the_remedies_are_named(tmp_path, monkeypatch):
+    source = write_digits(tmp_path / "digits", range(3))
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingDependency, match=r"labelwise\[encoders\]'.* --encoder none"):
+        Project.start(source, home=tmp_path / "c")
+    assert not list(tmp_path.glob("*c*/*"))
+    assert len(Project.start(source, home=tmp_path / "c", encoder="none").inputs) == 3
