@@ -26,7 +26,7 @@ def request(name="k_center", budget=5, **more):
         ({"budget": -1}, "budget must be a whole number of items"),
         ({"seed": 0.5}, "seed must be a whole number"),
         ({"memory": -1.0}, r"memory must be a number of GiB above 0; got -1.0"),
-        ({"resume": ""}, "resume: '' is not a folder"),
+        ({"resume": ""}, "resume must be the name of a folder; got ''"),
         ({"actors": 2}, "actors is 2 but on names no cluster"),
         ({"on": "ray", "resume": "on"}, "resume is for rows on this machine"),
         ({"on": "ray", "device": "cuda"}, "device is 'cuda' but the rows are on a cluster"),

@@ -89,7 +89,7 @@ def pseudo_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Fac
         residuals = _compute_output_residuals(rows["outputs"], ids, pseudo)
     else:
         probabilities = get_single_array(rows, "probabilities")
-        residuals = _subtract_one_hot(probabilities, _choose_classes(probabilities, ids, pseudo))
+        residuals = subtract_one_hot(probabilities, _choose_classes(probabilities, ids, pseudo))
     return _iterate_gradients(residuals, rows, pseudo.bias)
 
 
@@ -127,14 +127,13 @@ def _choose_classes(probabilities: Array, ids: Ids, pseudo: PseudoLabels) -> Arr
     return like(np.sum(cumulative[:, :-1] <= marks[:, None], axis=1), probabilities)
 
 
-def _subtract_one_hot(probabilities: Array, classes: Array) -> Array:
-    """``p_i - e_{y_i}``, ``(n, K)``."""
-    xp = namespace(probabilities)
-    residuals = xp.astype(probabilities, probabilities.dtype, copy=True)
-    flat = xp.reshape(residuals, (-1,), copy=False)
-    starts = xp.arange(residuals.shape[0], device=device(residuals)) * residuals.shape[1]
-    flat[starts + classes] -= 1
-    return residuals
+def subtract_one_hot(probabilities: Array, classes: Array, dtype: object = None) -> Array:
+    """``p_i - e_{y_i}``, ``(n, K)``, row by row in memory, in ``dtype`` if given."""
+    xp, (n, count) = namespace(probabilities), probabilities.shape
+    copy = xp.astype(probabilities, dtype or probabilities.dtype, copy=True)
+    flat = xp.reshape(copy, (-1,))  # one index is twice as fast as two
+    flat[xp.arange(n, device=device(flat)) * count + classes] -= 1
+    return xp.reshape(flat, (n, count))
 
 
 def _compute_output_residuals(
@@ -162,7 +161,7 @@ def _compute_labelled_residuals(labelled: Rows, labels: Labels) -> Array:
     values = np.asarray(to_numpy(labels))
     if regression:
         return given - like(values.reshape(given.shape), given, dtype=given.dtype)
-    return _subtract_one_hot(given, like(values.astype(np.int64), given))
+    return subtract_one_hot(given, like(values.astype(np.int64), given))
 
 
 def check_labels(labels: Labels, count: int, width: int, *, regression: bool) -> None:

@@ -157,6 +157,11 @@ class TorchLearner(NetworkReader):
             amp=amp,
             weighting=weighting,
         )
+        if isinstance(make_module, nn.Module) or not callable(make_module):
+            raise BadInput(
+                "make_module must be a function that makes a new module at every call, such as "
+                f"lambda: nn.Linear(4, 2); got {type(make_module).__name__}"
+            )
         is_held_out = isinstance(validation, tuple) or bool(validation)
         if patience is not None and monitor.startswith("validation") and not is_held_out:
             raise BadInput(

@@ -6,7 +6,7 @@ a stable 63-bit hash, so that noise, ties and samples do not depend on the order
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property, partial
@@ -18,8 +18,8 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelwise.arrays import Ids, Positions
-from labelwise.errors import BadInput, UnknownName
+from labelwise.arrays import Ids, Positions, to_numpy
+from labelwise.errors import BadInput, UnknownName, first_line
 
 EXPECTED = "numbers (whole ones below 2**63), texts, UUIDs or dates"
 Key = Any
@@ -48,7 +48,10 @@ def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | No
         given = np.empty(len(keys), dtype=object)  # np.asarray would turn numbers into texts
         given[:] = keys
     else:
-        given = np.asarray(keys)
+        try:
+            given = np.asarray(keys)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise BadInput(f"{what} must be {EXPECTED}; got {first_line(error)}") from error
     if given.ndim != 1:
         raise BadInput(f"{what} must be a list with one id per item; got shape {given.shape}")
     if given.dtype.kind in "biuf":
@@ -71,7 +74,7 @@ def _encode_key(key: Key, what: str) -> int:
     if isinstance(key, int | np.integer) and -(2**63) <= key < 2**63:
         return int(key)
     if isinstance(key, str):
-        text = b"str:" + key.encode()
+        text = b"str:" + key.encode(errors="surrogatepass")  # names of files may hold any bytes
     elif isinstance(key, bytes):
         text = b"bytes:" + key
     elif isinstance(key, float) and math.isfinite(key):
@@ -117,16 +120,42 @@ def check_ids(keys: Keys, count: int, what: str = "items") -> tuple[Ids, list[Ke
     return ids, listed
 
 
+def list_labelled(labelled: Keys, ids: "Ids | RowNumbers") -> Keys:
+    """The labelled items as a list or array of keys.
+
+    Args:
+        labelled: keys of items in a list, an array, a set or an iterator; or a mask with one truth
+            value per item; or None.
+        ids: of all items.
+
+    Example:
+        >>> list_labelled([True, False, True], np.array([10, 20, 30]))
+        array([10, 30])
+    """
+    if labelled is None:
+        return []
+    if isinstance(labelled, str | bytes | Mapping) or not isinstance(labelled, Iterable):
+        raise BadInput(f"labelled must be a list of item ids; got {labelled!r:.60}")
+    if not hasattr(labelled, "__len__") or isinstance(labelled, Set):
+        labelled = list(labelled)
+    kind = getattr(labelled, "dtype", None)
+    if kind is None and not (len(labelled) and all(isinstance(key, bool) for key in labelled)):
+        return labelled
+    given = to_numpy(labelled)
+    if given.dtype.kind != "b":
+        return given
+    if given.shape != (len(ids),):
+        raise BadInput(
+            f"labelled is a mask of shape {given.shape} but there are {len(ids)} items; give one "
+            "truth value per item, or ids"
+        )
+    return ids.take(np.flatnonzero(given))
+
+
 def encode_labelled(labelled: Keys) -> Ids:
     """Convert the keys of the labelled items; reject repeats and values that are not keys."""
     if labelled is None or len(labelled) == 0:
         return np.empty(0, dtype=np.int64)
-    if getattr(labelled, "dtype", None) is not None or isinstance(labelled, list | tuple):
-        given = np.asarray(labelled)
-        if given.ndim != 1 or given.dtype.kind in "bc":
-            raise BadInput(
-                f"labelled must be a list of item ids; got {given.dtype} of shape {given.shape}"
-            )
     ids, listed = encode_keys(labelled, "labelled")
     values, counts = np.unique(ids, return_counts=True)
     if (counts > 1).any():

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids, is_array, take
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import REPRESENTATIONS
+from labelwise.pool.conversion import convert_representations
 from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, check_ids, encode_keys
 from labelwise.pool.representations import (
     count_rows,
@@ -55,13 +56,14 @@ class Pool:
             **representations: ``features``, ``probabilities`` and so on, one row per item.
         """
         self.inputs: Inputs = inputs
-        self.representations = {k: v for k, v in representations.items() if v is not None}
-        self._given_ids = ids
         self._checked_ids: tuple[Ids, list[Key] | None] | None = None
-        for name in self.representations:
+        given = {k: v for k, v in representations.items() if v is not None}
+        for name in given:
             if name not in REPRESENTATIONS:
                 known = ", ".join(REPRESENTATIONS)
                 raise UnknownName(f"no representation is called {name!r}; choose from {known}")
+        self.representations, table_ids = convert_representations(given)
+        self._given_ids = table_ids if ids is None else ids
         if inputs is not None:
             self._resolved  # noqa: B018  wrong ids are reported at once
 

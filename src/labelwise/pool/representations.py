@@ -24,6 +24,7 @@ from labelwise.arrays import (
 )
 from labelwise.errors import BadInput
 from labelwise.learner import REPRESENTATIONS
+from labelwise.pool.conversion import SparseSource, is_sparse_matrix
 from labelwise.pool.sources.file_patterns import find_row_files
 from labelwise.pool.sources.parquet import ParquetSource
 from labelwise.pool.sources.remote_files import is_remote, open_remote
@@ -38,6 +39,8 @@ from labelwise.pool.sources.source import (
     Values,
 )
 
+SUM_TOLERANCE = 4e-3
+"""Largest deviation of a sum of probabilities from 1 by rounding, in bfloat16 up to 2**-8."""
 ListIds = Callable[[], Ids]
 """Lists the ids of some rows; called only for an error message."""
 
@@ -59,6 +62,8 @@ def open_source(value: Given, name: str) -> Source:
         return MappedSource(value)
     if isinstance(value, np.ndarray) or is_array(value):
         return ArraySource(value)
+    if is_sparse_matrix(value):
+        return SparseSource(value)
     if is_remote(value):
         return open_remote(value, name)
     if isinstance(value, str | Path):
@@ -68,7 +73,7 @@ def open_source(value: Given, name: str) -> Source:
         parts = [NpySource(path, name) for path in paths]
         return parts[0] if len(parts) == 1 else JoinedSource(parts, paths, name)
     raise BadInput(
-        f"{name} must be an array, a torch tensor or a path to .npy or .parquet; "
+        f"{name} must be an array, a tensor, a table, or a path to .npy or .parquet; "
         f"got {type(value).__name__}"
     )
 
@@ -197,7 +202,7 @@ def _check_probabilities(name: str, rows: Array, list_ids: ListIds) -> None:
         return
     with np.errstate(over="ignore", invalid="ignore"):
         sums = to_numpy(row_sums(rows)).reshape(count, -1)
-        right = (np.abs(sums - 1) <= 1e-3).all(axis=1)
+        right = (np.abs(sums - 1) <= SUM_TOLERANCE).all(axis=1)
         if right.all() and not float(xp.min(rows)) < -1e-6:
             return
     _check_finite(name, rows, list_ids)

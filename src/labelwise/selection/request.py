@@ -13,7 +13,15 @@ from labelwise.errors import BadInput, LabelwiseError
 from labelwise.files import JsonObject, to_json
 from labelwise.kernels.linear.leverage import rank_tolerance
 from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Progress, Shard, Shards, open_shards
-from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, encode_keys, encode_labelled
+from labelwise.pool.ids import (
+    IdIndex,
+    Key,
+    Keys,
+    RowNumbers,
+    encode_keys,
+    encode_labelled,
+    list_labelled,
+)
 from labelwise.pool.pool import Pool
 from labelwise.pool.representations import find_tensor_device, flatten_sources
 from labelwise.pool.rows import Rows
@@ -28,6 +36,7 @@ from labelwise.selection.checkpoint import (
     load_or_select,
     record_calls,
 )
+from labelwise.selection.logits import open_probabilities, read_probabilities
 from labelwise.selection.plan import (
     SelectionPlan,
     check_memory,
@@ -73,14 +82,14 @@ class SelectionRequest:
 
     def __post_init__(self) -> None:
         given = self.pool.representations
-        names = self.strategy.match_needs(given) or tuple(given)[:1]
+        softmax = "logits" in given and "probabilities" not in given
+        softmax &= not any(set(names) <= set(given) for names in self.strategy.input_sets)
+        offered = {**given, "probabilities": given["logits"]} if softmax else given
+        names = self.strategy.match_needs(offered) or tuple(given)[:1]
         run.check_budget(self.budget)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
             raise BadInput(f"seed must be a whole number; got {self.seed!r}")
-        if self.memory is not None and not self.memory > 0:
-            raise BadInput(f"memory must be a number of GiB above 0; got {self.memory!r}")
-        if self.resume == "":
-            raise BadInput("resume: '' is not a folder; give its name")
+        self._check_types()
         if self.actors is not None and not isinstance(self.on, str):
             raise BadInput(f"actors is {self.actors!r} but on names no cluster; give on='ray' too")
         if self.on is not None and self.resume is not None:
@@ -90,8 +99,12 @@ class SelectionRequest:
                 f"device is {self.device!r} but the rows are on a cluster; give one of the two"
             )
         self.seed = int(self.seed)
-        self.values = {name: given[name] for name in names}
-        self.sources: Sources = self.pool.open_sources(names) if names else {}
+        self.values = {name: offered[name] for name in names}
+        stored = ["logits" if softmax and name == "probabilities" else name for name in names]
+        opened = self.pool.open_sources(stored) if names else {}
+        self.sources: Sources = dict(zip(names, opened.values(), strict=True))
+        if softmax:
+            self._convert_logits()
         # Rows of float16 are computed with in float32, where their rounding would count as
         # independent directions.
         features = [s for name, s in flatten_sources(self.sources) if name.startswith("features")]
@@ -103,6 +116,35 @@ class SelectionRequest:
         self._taken = np.empty(0, dtype=np.int64)
         self._shards: LocalShards | None = None
         self._known: Rows | None = None
+
+    def _convert_logits(self) -> None:
+        """Replace logits by probabilities."""
+        opened, given = self.sources["probabilities"], self.values["probabilities"]
+        if isinstance(opened, list):
+            sources = [open_probabilities(source) for source in opened]
+            pairs = zip(sources, given, strict=True)
+            self.values["probabilities"] = [read_probabilities(*pair, self.on) for pair in pairs]
+            self.sources = {**self.sources, "probabilities": sources}
+        else:
+            source = open_probabilities(opened)
+            self.values["probabilities"] = read_probabilities(source, given, self.on)
+            self.sources = {**self.sources, "probabilities": source}
+
+    def _check_types(self) -> None:
+        """Reject arguments of the wrong type."""
+        number = isinstance(self.memory, int | float | np.number) and self.memory is not True
+        if self.memory is not None and not (number and self.memory > 0):
+            raise BadInput(f"memory must be a number of GiB above 0; got {self.memory!r}")
+        if self.resume is not None and not (isinstance(self.resume, str | Path) and self.resume):
+            raise BadInput(f"resume must be the name of a folder; got {self.resume!r}")
+        if self.progress is not None and not callable(self.progress):
+            raise BadInput(
+                f"progress must be a function of (stage, done, total); got {self.progress!r}"
+            )
+        if self.on is not None and not (
+            isinstance(self.on, str) or hasattr(self.on, "generations")
+        ):
+            raise BadInput(f"on must be ray, ray:HOST:PORT or ray://HOST:PORT; got {self.on!r}")
 
     def plan(self, *, timed: bool = False) -> SelectionPlan | None:
         """The cost of the selection; None if no rows are read."""
@@ -124,6 +166,7 @@ class SelectionRequest:
         if not self.sources and not self.pool.has_ids:
             raise BadInput(f"{self.strategy.name} needs a pool: give features, or ids")
         ids, self._keys = self.pool.resolve_ids(self.sources)
+        self.labelled = list_labelled(self.labelled, ids)
         self._index, self._taken = IdIndex(ids), encode_labelled(self.labelled)
         left = len(ids) - len(self._taken)
         try:
@@ -329,6 +372,8 @@ def select(
         ['a', 'c']
     """
     chosen = get(strategy) if isinstance(strategy, str) else strategy
+    if not isinstance(chosen, Strategy):
+        raise BadInput(f"strategy must be a name or a labelwise.Strategy; got {strategy!r:.60}")
     given = {
         "features": features,
         "probabilities": probabilities,

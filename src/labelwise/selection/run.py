@@ -4,9 +4,11 @@ Masking of labelled items, rejection of NaN, ties, and the check of the batch si
 the picking loop (`labelwise.kernels.loop`), not in the strategies.
 """
 
+import warnings
+
 import numpy as np
 
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import to_json
 from labelwise.kernels.loop.picking import pick
 from labelwise.pool.blocks import Shards
@@ -37,11 +39,16 @@ def select(
         return Selection(np.empty(0, dtype=np.int64), info={"strategy": strategy.name})
     choice = pick(strategy, shards, labelled, budget, seed)
     info = {"strategy": strategy.name, "seed": seed, "options": strategy.options, **choice.info}
+    scores = choice.scores
+    if scores is not None and not np.isfinite(scores).all():
+        message = "scores are beyond what float64 can hold and were left out; scale the features"
+        warnings.warn(message, LabelwiseWarning, stacklevel=2)
+        scores, info["warning"] = None, message
     return Selection(
         np.asarray(choice.ids, dtype=np.int64),
         choice.weights,
         choice.counts,
-        choice.scores,
+        scores,
         to_json(info),
     )
 

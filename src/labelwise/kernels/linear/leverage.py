@@ -233,7 +233,13 @@ def whiten(
         found = found or _whiten_by_eigenvalues(part, _choose_tolerance(part, n, rtol), ridge)
     if found is None:
         part = part if isinstance(part, QrFactor) else shards.sum(_factor_block, read)
-        found = _whiten_by_svd(part, _choose_tolerance(part, n, rtol), ridge)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            found = _whiten_by_svd(part, _choose_tolerance(part, n, rtol), ridge)
+        if not np.isfinite(found.transform).all():
+            raise BadInput(
+                "features are so small that their inverse is beyond what float64 can hold; "
+                "multiply all features by a number that brings them near 1"
+            )
     return replace(found, transform=bring(found.transform, placement))
 
 

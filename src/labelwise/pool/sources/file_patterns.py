@@ -35,6 +35,11 @@ def find_row_files(path: Path, name: str) -> list[Path]:
         path: of a file, of a folder of .npy or of .parquet files, or a pattern.
         name: of the representation, for error messages.
     """
+    try:
+        path.is_dir()
+    except OSError as error:
+        shown = str(path)[:60]
+        raise UnknownName(f"{name}: {shown!r} is not a path ({error.strerror})") from error
     if path.is_dir():
         found = [file for file in path.iterdir() if _is_row_file(file)]
         for deeper in _find_deeper_files(path):
@@ -49,6 +54,9 @@ def find_row_files(path: Path, name: str) -> list[Path]:
             raise UnknownName(f"{name}: no file matches {path}")
     else:
         raise UnknownName(f"{name}: there is no file {path}")
+    for file in found:
+        if not file.is_file():
+            raise BadInput(f"{name}: {file} is not a regular file; remove it or name the others")
     kinds = {file.suffix for file in found}
     if not kinds <= set(KINDS):
         wrong = next(file.name for file in sort_naturally(found) if file.suffix not in KINDS)

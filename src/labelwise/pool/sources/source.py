@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.lib.format import MAGIC_PREFIX
 from numpy.typing import DTypeLike
 
 from labelwise.arrays import Array, Positions, detached, precision, take
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, first_line
 
 
 class Source(Protocol):
@@ -141,8 +142,12 @@ class NpySource:
         try:
             check_magic(path)
             whole = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
+        except (ValueError, TypeError, OverflowError, SyntaxError, EOFError, OSError) as error:
+            raise BadInput(
+                f"{name}: {path} is not a readable .npy file ({first_line(error)})"
+            ) from error
+        except TokenError:
+            raise BadInput(f"{name}: {path} is not a readable .npy file (invalid header)") from None
         self._path, self._dtype, self._offset = path, whole.dtype, whole.offset
         self._by_columns = not whole.flags.c_contiguous
         self.shape: tuple[int, ...] = whole.shape
