@@ -82,10 +82,9 @@ class SelectionRequest:
 
     def __post_init__(self) -> None:
         given = self.pool.representations
-        softmax = "logits" in given and "probabilities" not in given
-        softmax &= not any(set(names) <= set(given) for names in self.strategy.input_sets)
-        offered = {**given, "probabilities": given["logits"]} if softmax else given
+        offered = {"probabilities": given["logits"], **given} if "logits" in given else given
         names = self.strategy.match_needs(offered) or tuple(given)[:1]
+        softmax = "probabilities" in names and "probabilities" not in given
         run.check_budget(self.budget)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
             raise BadInput(f"seed must be a whole number; got {self.seed!r}")
