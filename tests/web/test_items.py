@@ -200,6 +200,16 @@ def test_predictions_are_suggested_only_if_the_model_is_accurate_enough(
     assert found == ([(20, "3", 0.75), (22, "3", 0.75)] if allowed else [])
 
 
+def test_predictions_are_saved_as_a_file(project, page):
+    guesses = tuple((label, 0.25) for label in ("3", "=1+1"))
+    asked = Asked(time.time(), 2, (30, 31), guesses=guesses, model=1)
+    project.open_record().commit(lambda ledger, now: ([asked], None))
+    project.open_record().tell({31: "4"}, by="ann")
+    lines = page("ann").get("/api/predictions").text.splitlines()
+    assert lines[0].lstrip("\ufeff") == "id,item,label,prediction,confidence"
+    assert lines[1:] == ["30,scan-0030.png,,3,0.25", "31,scan-0031.png,4,'=1+1,0.25"]
+
+
 def test_a_label_is_recorded_with_the_suggestion_that_was_shown(project, page):
     labels = [{"id": 0, "label": "3", "suggested": "5"}, {"id": 1, "label": "4"}]
     assert page("ann").post("/api/labels", json={"labels": labels}).status_code == 200

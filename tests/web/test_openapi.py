@@ -24,6 +24,7 @@ CONTRACT = {
     "get /api/items/{id}/image",
     "get /api/items/{id}/guess",
     "get /api/suggestions",
+    "get /api/predictions",
     "post /api/note",
     "get /api/settings",
     "post /api/settings",
@@ -83,7 +84,7 @@ def test_every_call_says_what_it_does_what_it_gives_and_how_it_fails(described):
             assert schema == {"$ref": "#/components/schemas/Error"}, (name, code)
         for code in good:
             for content in answers[code]["content"].values():
-                assert name.endswith(("image", "export")) or content["schema"], name
+                assert name.endswith(("image", "export", "predictions")) or content["schema"], name
 
 
 def test_every_change_asks_for_the_name_and_the_code(described):
@@ -132,7 +133,7 @@ def test_schemathesis_finds_nothing(project, start_server, tmp_path):
     server = start_server(project.home, "--no-training")
     done = run_schemathesis(server, tmp_path, "--phases", "fuzzing,stateful", "-n", "8")
     assert done.returncode == 0, done.stdout
-    assert "22 passed" in done.stdout
+    assert "23 passed" in done.stdout
     assert not any("Traceback" in line for line in server.lines)
 
 

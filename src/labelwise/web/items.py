@@ -1,6 +1,7 @@
 """All items of a campaign for the page: search, filter and sort, one page of rows at a time."""
 
 import re
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -12,8 +13,10 @@ import numpy as np
 from fastapi import Depends, Query, Request
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
+from starlette.responses import Response
 
 from labelwise.arrays import Ids
+from labelwise.campaign import export
 from labelwise.campaign.evaluation import FEWEST_EVALUATED, ModelEvaluation
 from labelwise.campaign.project import Project
 from labelwise.errors import UnknownName
@@ -269,6 +272,22 @@ class ItemTable:
                 if self.label[item] < 0
             }
 
+    def list_predictions(self, describe: Callable[[int], str]) -> list[dict[str, object]]:
+        """A row per predicted item; `describe` gives an item as text."""
+        with self._lock:
+            self._update()
+            names = [*self.classes.values, None]  # the last one for -1
+            return [
+                {
+                    "id": item,
+                    "item": describe(item),
+                    "label": names[self.label[item]],
+                    "prediction": names[self.prediction[item]],
+                    "confidence": round(float(self.confidence[item]), 4),
+                }
+                for item in np.flatnonzero(self.prediction >= 0).tolist()
+            ]
+
     def _find(self, query: ItemQuery) -> Ids:
         keep = np.ones(len(self.status), dtype=bool)
         if query.show == "surprising":
@@ -458,6 +477,23 @@ def judge_model(ledger: Ledger) -> tuple[bool, str]:
         score.value >= FEWEST_RIGHT,
         f"{evaluation.describe()}; confirming needs an accuracy of {needed}",
     )
+
+
+@reading.get(
+    "/predictions",
+    summary="The predictions of all items as a CSV file",
+    response_class=Response,
+    responses={200: {"description": "A row per predicted item.", "content": {"text/csv": {}}}},
+)
+def save_predictions(site: TheSite, table: Annotated[ItemTable, Depends(_find_table)]) -> Response:
+    """Class and confidence, with the label if there is one; ``labelwise predict`` gives more."""
+    rows = table.list_predictions(site.project.describe_item)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "predictions.csv"
+        columns = ["id", "item", "label", "prediction", "confidence"]
+        export.write_table(path, columns, rows, spreadsheet=True)
+        headers = {"Content-Disposition": 'attachment; filename="predictions.csv"'}
+        return Response(path.read_bytes(), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 class NoteBody(bodies.RequestBody):

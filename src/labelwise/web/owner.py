@@ -105,7 +105,7 @@ def _summarize(name: str) -> str:
     """The first sentence about a strategy, from the docstring of its module."""
     module = sys.modules.get(f"labelwise.strategies.{name}")
     first = ((module.__doc__ if module else "") or name).split("\n\n")[0]
-    return " ".join(first.split()).rstrip(".")
+    return " ".join(first.replace("``", "").split()).rstrip(".")
 
 
 @changing.post("/settings", summary="Change settings")

@@ -141,7 +141,7 @@ def test_the_focus_can_be_seen_and_goes_from_top_to_bottom(make, visit):
     shown(page)
     page.locator(".people, .files").first.wait_for(state="attached")
     seen = []
-    for _ in range(10):
+    for _ in range(11):
         page.keyboard.press("Tab")
         seen.append(
             page.evaluate(
@@ -151,7 +151,7 @@ def test_the_focus_can_be_seen_and_goes_from_top_to_bottom(make, visit):
         )
     words = [text for text, _ in seen]
     assert words[:5] == ["Go to the item", "Label", "Grid", "Review", "Items"]
-    assert words[8:10] == ["0", "Undou"]  # the classes are one stop, and arrows go along them
+    assert words[9:11] == ["0", "Undou"]  # the classes are one stop, and arrows go along them
     assert all(outline == "solid" for _, outline in seen)
 
 

@@ -14,7 +14,7 @@ export const Key = ({ of }) => html`<kbd aria-hidden="true">${of}</kbd>`;
 /** A button that shows its key, such as "Undo u". */
 export const KeyButton = ({ text, keys, ...rest }) =>
   html`<button type="button" aria-keyshortcuts=${keys} ...${rest}>
-    <span>${text}</span><${Key} of=${keys} />
+    <span>${text}</span><${Key} of=${keys.replace("Shift+", "⇧")} />
   </button>`;
 
 /** Render again at every one of these events of a target. */

@@ -131,13 +131,16 @@ const People = ({ people }) =>
 
 const SAFE = "With an apostrophe before texts that Excel and the like would take for formulas";
 
-function Files({ state: { labelled, budget, gone } }) {
+function Files({ state: { labelled, budget, gone, evaluation } }) {
   const csv = "/api/export?format=csv";
   return html`<p>
       ${count(labelled ?? budget?.labels, "item")} labelled. Save as <a href=${csv} download>CSV</a>,${" "}
       <a href="${csv}&spreadsheet=true" download title=${SAFE}>CSV for spreadsheets</a> or${" "}
       <a href="/api/export?format=jsonl" download>JSON lines</a>.
     </p>
+    ${evaluation
+      ? html`<p>The <a href="/api/predictions" download>predictions of all items</a> as CSV for spreadsheets.</p>`
+      : null}
     ${gone
       ? html`<p>${count(gone, "item")} left out: ${gone === 1 ? "its file is" : "their files are"} gone.</p>`
       : null}`;
