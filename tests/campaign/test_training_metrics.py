@@ -3,14 +3,22 @@
 import numpy as np
 import pytest
 import scipy.linalg
-from sklearn.metrics import cohen_kappa_score
+from sklearn.metrics import (
+    balanced_accuracy_score,
+    cohen_kappa_score,
+    confusion_matrix,
+    f1_score,
+)
 
+from labelwise import LinearProbe
+from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.training import plan_training
+from labelwise.campaign.training import find_reserved, plan_training
 from labelwise.record.events import Asked, Started, Told, Trained, Training
 from labelwise.record.ledger import replay
 from labelwise.record.storage import MemoryStorage
-from tests.campaign.toys import answer, make_campaign
+from labelwise.rounds import estimate_accuracy
+from tests.campaign.toys import Nearest, answer, make_campaign, make_pool
 
 
 def trained_twice(**settings):
@@ -53,3 +61,51 @@ def test_numbers_go_on_after_the_last_training_that_began_whichever_ended_last()
         *(Told(1.0, 1, 0), Training(2.0, 1, 2), Training(2.0, 2, 2), *ended),
     ]
     assert plan_training(replay(events), Settings(), None).number == 3
+
+
+def test_the_accuracy_is_estimated_with_the_reserved_items_without_a_label():
+    pool, truth = make_pool(400)
+    for item in list(truth)[::3]:  # a third of the labels is random, so that there are errors
+        truth[item] = item % 3
+    settings = {"batch": 100, "validation": 0.3}
+    campaign = Campaign("toys", pool, Nearest(), MemoryStorage(), **settings)
+    campaign.ask()
+    answer(campaign, truth)
+    metrics, ledger = campaign.train().metrics, campaign.ledger()
+    held = sorted(ledger.validation)
+    reserved = pool.ids[find_reserved(pool.ids, Settings(**settings))]
+    assert set(held) <= set(reserved.tolist()) and len(reserved) > len(held)
+    others = sorted(set(reserved.tolist()) - set(held))
+
+    def predict(items):
+        chances = campaign.learner.represent(pool.take(items), ["probabilities"])["probabilities"]
+        return campaign.learner.classes[chances.argmax(axis=1)], chances.max(axis=1)
+
+    mine, confidence = predict(held)
+    labels = np.array([truth[item] for item in held])
+    expected = estimate_accuracy(mine == labels, confidence, predict(others)[1])
+    assert metrics["accuracy"] == pytest.approx(expected.value)
+    assert metrics["interval"] == pytest.approx([expected.low, expected.high])
+    assert metrics["effective_labels"] == pytest.approx(expected.effective_labels)
+    assert metrics["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(labels, mine))
+    assert metrics["macro_f1"] == pytest.approx(f1_score(labels, mine, average="macro"))
+
+
+def test_out_of_fold_predictions_give_confusions_and_suspicious_labels():
+    pool, truth = make_pool(120)
+    names = {item: "abc"[kind] for item, kind in truth.items()}
+    learner = LinearProbe(classes=3)
+    campaign = Campaign("toys", pool, learner, MemoryStorage(), classes=("a", "b", "c"))
+    campaign.tell(names, anything=True)
+    found = campaign.train().metrics["out_of_fold"]
+    folded, items = learner.out_of_fold, sorted(truth)
+    predicted = folded.logits.argmax(axis=1)
+    labels = [truth[item] for item in items]
+    assert found["classes"] == ["a", "b", "c"]
+    assert found["confusions"] == confusion_matrix(labels, predicted).tolist()
+    suspicious = {item: suggested for item, _, suggested in found["suspicious"]}
+    assert suspicious == {
+        item: "abc"[mine]
+        for item, mine, label in zip(items, predicted, labels, strict=True)
+        if mine != label
+    }

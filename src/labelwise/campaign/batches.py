@@ -15,7 +15,7 @@ import numpy as np
 from labelwise.arrays import Array, Floats, Ids, largest, row_noise
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.settings import BATCHES, Settings
-from labelwise.campaign.training import CampaignModel
+from labelwise.campaign.training import CampaignModel, find_reserved
 from labelwise.errors import BadInput
 from labelwise.files import to_json
 from labelwise.learner import Label
@@ -28,8 +28,8 @@ from labelwise.selection.result import Selection
 from labelwise.selection.run import check_budget
 from labelwise.strategy import PastBatch
 
-RESERVED, DRAWN = 51, 52
-"""Noise streams: which items are reserved for the holdout, and which of them a batch draws."""
+DRAWN = 52
+"""Noise stream: which of the items that are reserved for the holdout a batch draws."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _select_items(
     settings, ids = state.settings, model.pool.ids
     assert ids is not None
     free = ~np.isin(ids, state.taken)
-    reserved = row_noise(settings.seed, ids, RESERVED) < settings.validation
+    reserved = find_reserved(ids, settings)
     check_budget(request.budget, int(free.sum()))
     apart, others = free & reserved, free & ~reserved
     # As many holdout picks as keep their share over all batches.

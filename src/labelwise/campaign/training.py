@@ -26,17 +26,24 @@ from labelwise.rounds import (
     LabelEncoding,
     Predictions,
     Round,
+    count_confusions,
+    estimate_accuracy,
     measure_agreement,
     measure_baseline,
+    measure_classes,
     measure_out_of_fold,
     measure_predictions,
+    rank_suspicious_labels,
 )
 from labelwise.selection.result import Selection
 from labelwise.theory.spectrum import weighted_spectrum
 
-COMPARED = 53
-"""Noise stream of the items on which successive models are compared."""
+RESERVED, COMPARED = 51, 53
+"""Noise streams: items that are reserved for the holdout, and items on which successive models are
+compared."""
 COMPARED_ITEMS = 2000
+MOST_CONFUSED, MOST_SUSPICIOUS = 30, 50
+"""Largest number of classes of a recorded confusion matrix, and of recorded suspicious labels."""
 SPECTRUM_ITEMS, SPECTRUM_DIRECTIONS = 5_000, 128
 """Largest number of pool items with which the labelled ones are compared, and of directions."""
 TUNING_GROWTH = 1.25
@@ -193,19 +200,74 @@ class CampaignModel(Round):
 
     def _measure_model(self, plan: TrainingPlan) -> JsonObject:
         """Measures on the holdout and out of fold, and what cross-validation chose."""
-        found = self.measure(plan.data.measured)
+        found = self._measure_holdout(plan)
         if plan.settings.regression and "mse" in found:
             mean = float(np.mean([float(label) for label in plan.data.labels.values()]))
             known = list(plan.data.measured.values())
             found |= measure_baseline(known, mean, found["mse"])
         if self.tuning is not None:
             found["tuning"] = self.tuning
-        held = getattr(self.learner, "out_of_fold", None)
-        if plan.tuning is None and held is not None:
-            found["out_of_fold"] = measure_out_of_fold(
-                held.logits, held.targets, regression=plan.settings.regression
-            )
+        if plan.tuning is None:
+            found |= self._measure_out_of_fold(plan)
         return found
+
+    def _measure_holdout(self, plan: TrainingPlan) -> JsonObject:
+        """Accuracy or squared error on the holdout.
+
+        With probabilities, the accuracy is that of `estimate_accuracy`. Reserved items are drawn
+        at random and never trained on, so the labelled ones are a random sample of them.
+        """
+        held, regression = plan.data.measured, plan.settings.regression
+        predicted = self.predict(list(held)) if held else None
+        if predicted is None:
+            return {}
+        known = list(held.values())
+        found = measure_predictions(predicted.labels, known, regression=regression)
+        if regression:
+            return found
+        number = {label: place for place, label in enumerate({*known, *predicted.labels})}
+        columns = [[number[label] for label in labels] for labels in (predicted.labels, known)]
+        found |= measure_classes(count_confusions(*columns, len(number)))
+        others = self._sample_reserved(plan)
+        rest = self.predict(others) if len(others) and predicted.confidence is not None else None
+        if rest is None or rest.confidence is None:
+            return found
+        correct = [mine == label for mine, label in zip(predicted.labels, known, strict=True)]
+        better = estimate_accuracy(correct, predicted.confidence, rest.confidence)
+        return found | {
+            "accuracy": better.value,
+            "interval": [better.low, better.high],
+            "effective_labels": better.effective_labels,
+        }
+
+    def _sample_reserved(self, plan: TrainingPlan) -> Ids:
+        """Reserved items without a label."""
+        assert self.pool.ids is not None
+        known = [*plan.data.labels, *plan.data.measured]
+        ids = self.pool.ids[find_reserved(self.pool.ids, plan.settings)]
+        ids = ids[~np.isin(ids, np.array(known, dtype=np.int64))]
+        noise = row_noise(plan.settings.seed, ids, COMPARED)
+        return ids[largest(noise, min(COMPARED_ITEMS, len(ids)), ids)]
+
+    def _measure_out_of_fold(self, plan: TrainingPlan) -> JsonObject:
+        """Score, confusion matrix and suspicious labels of a learner that cross-validates."""
+        held, regression = getattr(self.learner, "out_of_fold", None), plan.settings.regression
+        if held is None:
+            return {}
+        found = measure_out_of_fold(held.logits, held.targets, regression=regression)
+        classes, items = held.logits.shape[1], list(plan.data.labels)
+        if regression or len(items) != len(held.targets):
+            return {"out_of_fold": found}
+        columns = self.columns if classes == len(self.columns) else range(classes)
+        names = [self.encoding.decode(column) for column in columns]
+        if classes <= MOST_CONFUSED:
+            counts = count_confusions(held.logits.argmax(axis=1), held.targets, classes)
+            found |= {"classes": names, "confusions": counts.tolist()}
+        suspicious = [
+            [items[one.row], one.probability, names[one.predicted]]
+            for one in rank_suspicious_labels(held.logits, held.targets, MOST_SUSPICIOUS)
+        ]
+        return {"out_of_fold": found | {"suspicious": suspicious}}
 
     def _measure_spectrum(self, plan: TrainingPlan) -> JsonObject:
         """How well the weighted labels represent the pool, or a sample of it."""
@@ -286,6 +348,11 @@ class CampaignModel(Round):
         tuning = choose_tuning(before, len(data.labels), "out_of_fold" not in past.metrics)
         self.fit(data.labels, data.weights, seed=past.seed, encoding=encoding, tuning=tuning)
         self.number = past.number
+
+
+def find_reserved(ids: Ids, settings: Settings) -> NDArray[np.bool_]:
+    """Which items are reserved for the holdout, ``(n,)``: a fixed random share of the pool."""
+    return np.asarray(row_noise(settings.seed, ids, RESERVED) < settings.validation)
 
 
 def _project_rows(rows: NDArray[Any]) -> NDArray[Any]:

@@ -31,12 +31,16 @@ A round, from labels to the next batch::
   until it answers None.
 """
 
+from labelwise.rounds.estimates import AccuracyEstimate, estimate_accuracy
 from labelwise.rounds.label_encoding import LabelEncoding
 from labelwise.rounds.measures import (
+    count_confusions,
     measure_agreement,
     measure_baseline,
+    measure_classes,
     measure_out_of_fold,
     measure_predictions,
+    rank_suspicious_labels,
     wilson_interval,
 )
 from labelwise.rounds.round import (
@@ -51,6 +55,7 @@ from labelwise.rounds.round import (
 from labelwise.rounds.schedule import ScheduleState, Step, advance
 
 __all__ = [
+    "AccuracyEstimate",
     "DeferredLearner",
     "Holdout",
     "LabelEncoding",
@@ -60,11 +65,15 @@ __all__ = [
     "Step",
     "adapt_options",
     "advance",
+    "count_confusions",
+    "estimate_accuracy",
     "measure_agreement",
     "measure_baseline",
+    "measure_classes",
     "measure_out_of_fold",
     "measure_predictions",
     "merge_models",
+    "rank_suspicious_labels",
     "scale_weights",
     "wilson_interval",
 ]

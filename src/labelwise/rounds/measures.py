@@ -1,4 +1,4 @@
-r"""Measures of a model: accuracy or squared error with an interval, agreement between two models.
+r"""Measures of a model: accuracy or squared error with an interval, confusions, suspicious labels.
 
 The accuracy :math:`\hat p` on :math:`m` items comes with Wilson's interval
 
@@ -13,11 +13,13 @@ Reference: E. Wilson, "Probable Inference, the Law of Succession, and Statistica
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from labelwise.arrays import Ids
 from labelwise.files import JsonObject
+from labelwise.kernels.calibration import softmax
 from labelwise.learner import Label
 
 CONFIDENCE_LEVEL = 0.95
@@ -27,7 +29,7 @@ DEVIATIONS = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
 """Half the width of such an interval in standard deviations: 1.96."""
 
 
-def wilson_interval(hits: int, count: int) -> tuple[float, float]:
+def wilson_interval(hits: float, count: float) -> tuple[float, float]:
     """Wilson's interval of the proportion ``hits / count``.
 
     Example:
@@ -89,6 +91,72 @@ def measure_out_of_fold(logits: Any, targets: Any, *, regression: bool = False) 
     mse = float(np.mean((rows - known) ** 2))
     baseline = measure_baseline(known.ravel().tolist(), float(known.mean()), mse)
     return {"mse": mse, **baseline, "labels": len(known)}
+
+
+def count_confusions(predicted: Any, targets: Any, classes: int) -> Ids:
+    """How often each class (row) was predicted as each class (column), ``(K, K)``.
+
+    Args:
+        predicted: ``(m,)`` class numbers.
+        targets: ``(m,)`` class numbers, the labels.
+        classes: ``K``.
+    """
+    counts = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(counts, (np.asarray(targets, np.intp), np.asarray(predicted, np.intp)), 1)
+    return counts
+
+
+def measure_classes(counts: Ids) -> JsonObject:
+    """``balanced_accuracy``, the mean over classes of the share found, and ``macro_f1``.
+
+    F1 is the harmonic mean of the shares found and of correct predictions of a class. Classes
+    without labels do not count for the balanced accuracy, and for F1 only if they were predicted.
+
+    Args:
+        counts: ``(K, K)`` of `count_confusions`, not all zero.
+
+    Example:
+        >>> measure_classes(np.array([[8, 0], [1, 1]]))["balanced_accuracy"]
+        0.75
+    """
+    hits, labels, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    known, used = labels > 0, labels + predicted > 0
+    return {
+        "balanced_accuracy": float(np.mean(hits[known] / labels[known])),
+        "macro_f1": float(np.mean(2 * hits[used] / (labels + predicted)[used])),
+    }
+
+
+class SuspiciousLabel(NamedTuple):
+    """A label that differs from its out-of-fold prediction.
+
+    Attributes:
+        row: of the labelled item.
+        probability: of its label, out of fold.
+        predicted: column of the predicted class.
+    """
+
+    row: int
+    probability: float
+    predicted: int
+
+
+def rank_suspicious_labels(logits: Any, targets: Any, most: int) -> list[SuspiciousLabel]:
+    """The least probable labels out of fold, the most suspicious first.
+
+    Args:
+        logits: ``(m, K)``, calibrated, by models that were not trained on the item.
+        targets: ``(m,)`` columns of the labels.
+        most: how many to return.
+
+    Reference: C. Northcutt, L. Jiang, I. Chuang, "Confident Learning", JAIR 2021: ranking by
+    self-confidence.
+    """
+    chances, known = softmax(np.asarray(logits, dtype=np.float64)), np.asarray(targets)
+    predicted, own = chances.argmax(axis=1), chances[np.arange(len(known)), known]
+    order = np.argsort(own, kind="stable")
+    wrong = order[predicted[order] != known[order]][:most]
+    return [SuspiciousLabel(int(row), float(own[row]), int(predicted[row])) for row in wrong]
 
 
 def measure_agreement(
