@@ -226,8 +226,9 @@ class CampaignModel(Round):
         if regression:
             return found
         number = {label: place for place, label in enumerate({*known, *predicted.labels})}
-        columns = [[number[label] for label in labels] for labels in (predicted.labels, known)]
-        found |= measure_classes(count_confusions(*columns, len(number)))
+        mine = [number[label] for label in predicted.labels]
+        counts = count_confusions(mine, [number[label] for label in known], len(number))
+        found |= measure_classes(counts)
         others = self._sample_reserved(plan)
         rest = self.predict(others) if len(others) and predicted.confidence is not None else None
         if rest is None or rest.confidence is None:
