@@ -11,7 +11,8 @@ the pool that is reserved for them. At 100, 200 and 400 labels three estimates a
 - ``out_of_fold``: trained on all labels, random items scored out of fold, `estimate_accuracy`.
 
 Each is compared with the accuracy of its model on all other random items: the test items and the
-reserved ones that were not drawn. A line of the results is one estimate.
+reserved ones that were not drawn. A line of the results is one estimate. The first two are made
+with 20 draws of the random items for every model, since it does not depend on them.
 """
 
 import argparse
@@ -26,9 +27,9 @@ from sklearn.preprocessing import scale
 
 from labelwise.kernels.calibration import softmax
 from labelwise.learners.linear_probe import LinearProbe, ProbeTuning
-from labelwise.rounds.estimates import AccuracyEstimate, estimate_accuracy
+from labelwise.rounds import estimate_accuracy
 
-BATCH, RANDOM, RESERVED, CHECKPOINTS = 20, 4, 0.2, (100, 200, 400)
+BATCH, RANDOM, RESERVED, CHECKPOINTS, DRAWS = 20, 4, 0.2, (100, 200, 400), 20
 
 
 def load_rows(name: str) -> tuple[str, Any, Any]:
@@ -70,42 +71,48 @@ def run_campaign(features: Any, labels: Any, seed: int) -> list[dict[str, Any]]:
         picked += best[: BATCH - RANDOM].tolist()
         if labelled in CHECKPOINTS:
             count = labelled * RANDOM // BATCH
-            known, others = reserved[:count], reserved[count:]
-            unseen = np.concatenate([test, others])
-            for method, found, model in estimate(features, labels, picked, known, others, seed):
-                truth = float(np.mean(predict(model, features[unseen])[0] == labels[unseen]))
-                numbers = {**found._asdict(), "random": found.labels, "labels": labelled}
-                lines.append({"method": method, "truth": truth, **numbers})
+            lines += [
+                {**line, "labels": labelled}
+                for line in estimate(features, labels, picked, reserved, test, count, seed)
+            ]
     return lines
 
 
 def estimate(
-    features: Any, labels: Any, picked: list[int], known: Any, others: Any, seed: int
-) -> list[tuple[str, AccuracyEstimate, LinearProbe]]:
-    """The three estimates, each with its model."""
-    classes = int(labels.max()) + 1
+    features: Any, labels: Any, picked: list[int], reserved: Any, test: Any, count: int, seed: int
+) -> list[dict[str, Any]]:
+    """The estimates with ``count`` random labels, drawn `DRAWS` times; out of fold only once."""
+    classes, lines = int(labels.max()) + 1, []
     apart, together = LinearProbe(classes=classes), LinearProbe(classes=classes)
     apart.fit(features[picked], labels[picked], seed=seed)
-    mine, sure = predict(apart, features[known])
-    correct, rest = mine == labels[known], predict(apart, features[others])[1]
-    everything = np.concatenate([known, picked])
+    everything = np.concatenate([reserved[:count], picked])
     together.fit(features[everything], labels[everything], seed=seed)
     assert together.out_of_fold is not None
-    chances = softmax(together.out_of_fold.logits[: len(known)])
-    folded = chances.argmax(axis=1) == labels[known]
-    return [
-        ("holdout", estimate_accuracy(correct, sure), apart),
-        ("predictions", estimate_accuracy(correct, sure, rest), apart),
-        (
-            "out_of_fold",
-            estimate_accuracy(folded, chances.max(axis=1), predict(together, features[others])[1]),
-            together,
-        ),
-    ]
+    chances = softmax(together.out_of_fold.logits[:count])
+    folded = chances.argmax(axis=1) == labels[reserved[:count]]
+    guesses = {model: predict(model, features) for model in (apart, together)}
+
+    def add_line(method: str, model: LinearProbe, others: Any, *given: Any) -> None:
+        unseen = np.concatenate([test, others])
+        truth = float(np.mean(guesses[model][0][unseen] == labels[unseen]))
+        found = estimate_accuracy(*given)
+        lines.append({"method": method, "truth": truth, **found._asdict(), "random": count})
+
+    mine, sure = guesses[apart]
+    for draw in range(DRAWS):
+        rng = np.random.default_rng([seed, count, draw])
+        known, others = np.split(rng.permutation(reserved) if draw else reserved, [count])
+        correct = mine[known] == labels[known]
+        add_line("holdout", apart, others, correct, sure[known])
+        add_line("predictions", apart, others, correct, sure[known], sure[others])
+        if not draw:
+            rest = guesses[together][1][others]
+            add_line("out_of_fold", together, others, folded, chances.max(axis=1), rest)
+    return lines
 
 
 def print_table(lines: list[dict[str, Any]]) -> None:
-    """Coverage, width, its ratio to that of the holdout, bias, and accuracy of the models."""
+    """Coverage, width, its ratio to the holdout's, bias, and accuracy of the models; points."""
     groups = defaultdict(list)
     for line in lines:
         groups[line["data"], line["labels"], line["method"]].append(line)

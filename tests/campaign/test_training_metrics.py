@@ -17,7 +17,7 @@ from labelwise.campaign.training import find_reserved, plan_training
 from labelwise.record.events import Asked, Started, Told, Trained, Training
 from labelwise.record.ledger import replay
 from labelwise.record.storage import MemoryStorage
-from labelwise.rounds import estimate_accuracy
+from labelwise.rounds import estimate_accuracy, wilson_interval
 from tests.campaign.toys import Nearest, answer, make_campaign, make_pool
 
 
@@ -89,6 +89,21 @@ def test_the_accuracy_is_estimated_with_the_reserved_items_without_a_label():
     assert metrics["effective_labels"] == pytest.approx(expected.effective_labels)
     assert metrics["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(labels, mine))
     assert metrics["macro_f1"] == pytest.approx(f1_score(labels, mine, average="macro"))
+
+
+def test_a_test_set_of_the_user_is_evaluated_alone():
+    campaign, truth = make_campaign(MemoryStorage(), n=200, validation=0.3)
+    test = tuple(list(truth)[:40])
+    campaign.commit(lambda ledger, now: ([Asked(now, 1, test, validation=test)], None))
+    campaign.tell(
+        {item: 0 for item in test} | {item: truth[item] for item in list(truth)[40:60]},
+        anything=True,
+    )
+    metrics = campaign.train().metrics
+    mine = campaign.learner.represent(campaign.pool.take(list(test)), ["probabilities"])
+    hits = int((mine["probabilities"].argmax(axis=1) == 0).sum())
+    assert 0 < hits < 40 and metrics["accuracy"] == hits / 40
+    assert metrics["interval"] == list(wilson_interval(hits, 40))
 
 
 def test_out_of_fold_predictions_give_confusions_and_suspicious_labels():

@@ -214,8 +214,8 @@ class CampaignModel(Round):
     def _measure_holdout(self, plan: TrainingPlan) -> JsonObject:
         """Accuracy or squared error on the holdout.
 
-        With probabilities, the accuracy is that of `estimate_accuracy`. Reserved items are drawn
-        at random and never trained on, so the labelled ones are a random sample of them.
+        With probabilities, the accuracy is that of `estimate_accuracy`: the labelled reserved
+        items are a random sample of all reserved items, which are never trained on.
         """
         held, regression = plan.data.measured, plan.settings.regression
         predicted = self.predict(list(held)) if held else None
@@ -242,11 +242,13 @@ class CampaignModel(Round):
         }
 
     def _sample_reserved(self, plan: TrainingPlan) -> Ids:
-        """Reserved items without a label."""
+        """Reserved items without a label; none if the holdout is not a sample of them."""
         assert self.pool.ids is not None
-        known = [*plan.data.labels, *plan.data.measured]
+        held = np.array(list(plan.data.measured), dtype=np.int64)
+        if not find_reserved(held, plan.settings).all():  # a test set of the user
+            return held[:0]
         ids = self.pool.ids[find_reserved(self.pool.ids, plan.settings)]
-        ids = ids[~np.isin(ids, np.array(known, dtype=np.int64))]
+        ids = ids[~np.isin(ids, [*plan.data.labels, *held])]
         noise = row_noise(plan.settings.seed, ids, COMPARED)
         return ids[largest(noise, min(COMPARED_ITEMS, len(ids)), ids)]
 
