@@ -106,20 +106,17 @@ def _convert_array(value: Given, name: str) -> Given:
             return np.asarray(value)
         if hasattr(value, "__dlpack__"):
             on_host = value.__dlpack_device__()[0] == 1
-            return np.from_dlpack(value) if on_host else _import_tensor(value)
+            if on_host:
+                return np.from_dlpack(value)
+            from labelwise.pool.sources.device_blocks import import_dlpack
+
+            return import_dlpack(value)
     except (ValueError, TypeError, RuntimeError, BufferError, ImportError) as error:
         raise BadInput(
             f"{name}: {type(value).__name__} cannot be converted to an array "
             f"({first_line(error)}); give a NumPy array or a torch tensor"
         ) from error
     return value
-
-
-def _import_tensor(value: Any) -> Array:
-    """Share an array of another library on a device with torch."""
-    from torch.utils.dlpack import from_dlpack
-
-    return from_dlpack(value)
 
 
 def _check_tensor(tensor: Any, name: str) -> Array:

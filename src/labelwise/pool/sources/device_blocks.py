@@ -213,3 +213,10 @@ def _copy_rows(room: torch.Tensor, rows: Array) -> torch.Tensor:
         return room.copy_(rows)
     np.copyto(room.numpy(), rows)
     return room
+
+
+def import_dlpack(value: Any) -> Array:
+    """Share the memory of another library's array on a device with torch."""
+    from torch.utils.dlpack import from_dlpack
+
+    return from_dlpack(value)
