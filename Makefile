@@ -18,7 +18,7 @@ demo: .venv/demo.stamp  ## set up, compare strategies on handwritten digits, wri
 	$(BIN)/labelwise demo --out demo/report.html
 	@echo "Next: open demo/report.html in a browser, then read README.md; make test runs all checks."
 
-label-demo: .venv/demo.stamp  ## set up, open the labelling page on the digits, with a second annotator at work
+label-demo: .venv/web.stamp  ## set up, open the labelling page on the digits, with a second annotator at work
 	$(BIN)/python -m labelwise.demo.labelling
 
 test: check .venv/browser.stamp  ## set up, check and run the tests (without the slow ones)
@@ -58,15 +58,20 @@ clean:  ## remove the environment, caches and the demo's page
 	$(INSTALL) setuptools
 	@touch $@
 
+.venv/web.stamp: pyproject.toml constraints.txt .venv/build.stamp
+	@echo "Installing what the labelling page needs into .venv (about a minute the first time)"
+	$(INSTALL) --no-build-isolation --editable ".[web]"
+	@touch $@
+
 .venv/demo.stamp: pyproject.toml constraints.txt .venv/build.stamp
 	@echo "Installing what the demo needs into .venv (about a minute the first time)"
 	$(INSTALL) --no-build-isolation --editable ".[demo,web]"
-	@touch $@
+	@touch $@ .venv/web.stamp
 
 .venv/test.stamp: pyproject.toml constraints.txt .venv/build.stamp
 	@echo "Installing what the tests need into .venv (two to three minutes the first time)"
 	$(INSTALL) --no-build-isolation --editable ".[demo,torch,skorch,huggingface,parquet,web,postgres,ray,docs,dev]"
-	@touch $@ .venv/demo.stamp
+	@touch $@ .venv/demo.stamp .venv/web.stamp
 
 # The tests of the labelling page run in Chromium. Where it cannot be installed they say that they
 # did not run.
