@@ -206,3 +206,22 @@ def test_a_test_set_alone_is_followed_by_a_batch(here, capsys):
     assert run("start f.csv --classes low,high --test test.csv".split()) == 0
     runner = CampaignRunner(Project.open("f.labelwise"))
     assert runner.choose_step() == "ask"
+
+
+def test_guesses_are_shown_until_there_is_a_model(here, capsys):
+    (here / "f.csv").write_text("x\n" + "".join(f"{n}\n" for n in range(20)))
+    rows = "".join(f"{n},{'low' if n < 12 else 'high'},{n / 20}\n" for n in range(20))
+    (here / "guesses.csv").write_text("id,label,confidence\n" + rows)
+    given = "start f.csv --classes low,high --batch 10 --guesses guesses.csv"
+    code, said, _ = answer(capsys, *given.split())
+    assert code == 0 and "guesses.csv: 20 guesses" in said
+    campaign = Project.open("f.labelwise").campaign()
+    first = campaign.ask()
+    asked = campaign.ledger().batches[0].asked
+    expected = [("low" if n < 12 else "high", n / 20) for n in first.ids.tolist()]
+    assert list(asked.guesses) == expected
+    campaign.tell({int(n): "low" if n < 10 else "high" for n in first.ids})
+    assert "prequential" in campaign.train().metrics  # how good the guesses were
+    (here / "wrong.csv").write_text("id,label\n99,low\n")
+    code, _, wrong = answer(capsys, *"start f.csv --out g --guesses wrong.csv".split())
+    assert code == 1 and "no item 99" in wrong

@@ -8,6 +8,7 @@ pool for every strategy.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -131,9 +132,16 @@ def make_request(
 
 
 def select_batch(
-    model: CampaignModel, state: CampaignState, request: BatchRequest, progress: Progress | None
+    model: CampaignModel,
+    state: CampaignState,
+    request: BatchRequest,
+    progress: Progress | None,
+    prelabels: Mapping[int, tuple[Label, float]] = MappingProxyType({}),
 ) -> Asked:
-    """A new batch as an event; `open_batch` sets its time and decides whether it is needed."""
+    """A new batch as an event; `open_batch` sets its time and decides whether it is needed.
+
+    Before there is a model, its guesses are the ``prelabels``, if every pick has one.
+    """
     past = [PastBatch(old.strategy, old.options, old.ids, old.info) for old in state.batches]
     history = model.make_history(past, state.labels, state.measured)
     options = adapt_options(request.strategy, request.options, history)
@@ -144,6 +152,8 @@ def select_batch(
         guesses = tuple(zip(predicted.labels, predicted.confidence, strict=True))
     elif predicted is not None:
         info["predicted"] = predicted.labels
+    elif prelabels and all(item in prelabels for item in picks.ids.tolist()):
+        guesses = tuple(prelabels[item] for item in picks.ids.tolist())
     if picks.counts is not None:
         info["counts"] = picks.counts
     for name in ("strategy", "seed", "options"):  # the event has fields for these

@@ -68,6 +68,7 @@ class Campaign(CampaignRecord):
         home: str | Path | None = None,
         clock: Callable[[], float] = time.time,
         progress: Progress | None = None,
+        prelabels: Mapping[int, tuple[Label, float]] | None = None,
         **settings: Any,
     ) -> None:
         """Start a campaign, or continue the one of this name in the storage.
@@ -80,13 +81,14 @@ class Campaign(CampaignRecord):
             home: a folder for checkpoints of the model, if the learner can save itself.
             clock: returns the seconds since the epoch.
             progress: called as ``progress(stage, done, total)`` while a batch is selected.
+            prelabels: label and confidence by id, shown as guesses before there is a model.
             **settings: see `labelwise.campaign.Settings`; an existing campaign keeps its own,
                 which `change` changes.
         """
         super().__init__(name, storage, clock=clock)
         self.pool, self.learner = pool, learner
         self.home = None if home is None else Path(home)
-        self._progress = progress
+        self._progress, self._prelabels = progress, dict(prelabels or {})
         self._model = CampaignModel(pool, learner)
         self._model_lock = threading.RLock()  # serializes the use of the learner
         self.start(len(pool), **settings)
@@ -160,7 +162,9 @@ class Campaign(CampaignRecord):
             with self._model_lock:
                 if found.trained is not None:
                     self._restore_model(found.trained)
-                new = batches.select_batch(self._model, found, request, self._progress)
+                new = batches.select_batch(
+                    self._model, found, request, self._progress, self._prelabels
+                )
             record_batch = partial(batches.open_batch, asked=new, ahead=ahead)
             settled = self.commit(record_batch, expected=expected)
             if settled is not None:

@@ -7,6 +7,7 @@ campaign.json       name, kind, source, storage and embedding; no password
 items.jsonl         the items by id; see `labelwise.campaign.folder.items`
 inputs.npy          inputs of the model: features of the encoders, numbers, or images as bytes
 embedding.npz       TF-IDF of texts, or mean and deviation of numbers
+prelabels.json      guesses of labels that were given at the start, if any
 record.db           the record, unless the campaign has another storage
 models/             a folder per training
 ==================  ===============================================================================
@@ -20,7 +21,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +53,7 @@ from labelwise.campaign.folder.missing_items import close_items, find_missing, u
 from labelwise.campaign.settings import Settings
 from labelwise.encoders.registry import AUTO, NONE
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import read_json, write_json
 from labelwise.learner import Learner
 from labelwise.learners.columns import make_column_committee
 from labelwise.learners.defaults import default_learner, load_builder
@@ -65,6 +67,7 @@ from labelwise.record.storage import Storage, check_name
 from labelwise.rounds import DeferredLearner
 
 SUFFIX = ".labelwise"
+PRELABELS = "prelabels.json"
 
 
 class Project:
@@ -305,8 +308,26 @@ class Project:
         learner = DeferredLearner(make_learner)
         items: Any = inputs
         return Campaign(
-            self.name, Pool(items), learner, self.storage(), home=self.home, progress=progress
+            self.name,
+            Pool(items),
+            learner,
+            self.storage(),
+            home=self.home,
+            progress=progress,
+            prelabels=self.read_prelabels(),
         )
+
+    def read_prelabels(self) -> dict[int, tuple[Label, float]]:
+        """Label and confidence by item, as given at the start; empty if there are none."""
+        path = self.home / PRELABELS
+        if not path.is_file():
+            return {}
+        held = read_json(path)
+        return {int(item): (label, float(share)) for item, (label, share) in held.items()}
+
+    def write_prelabels(self, prelabels: Mapping[int, tuple[Label, float]]) -> None:
+        """Keep guesses of the labels, which are shown before there is a model."""
+        write_json(self.home / PRELABELS, {str(k): list(v) for k, v in prelabels.items()})
 
     def refresh(
         self, *, skip_broken: bool = False, progress: Progress | None = None

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from labelwise.cli.app import ByOption, CampaignOption, app, open_project, quote_path
 from labelwise.cli.console import escape_text, format_count, show_progress, split_names
-from labelwise.cli.tell import import_labels
+from labelwise.cli.tell import import_labels, import_prelabels
 from labelwise.errors import BadInput, LabelwiseError
 
 if TYPE_CHECKING:
@@ -118,6 +118,9 @@ def start_campaign(
     labels: Annotated[
         Path | None, Option(help="Labels that exist already, as for labelwise tell.")
     ] = None,
+    guesses: Annotated[
+        Path | None, Option(help="Guesses of labels, shown until there is a model.")
+    ] = None,
     test: Annotated[
         Path | None, Option(help="Labelled test set among the items, only to evaluate on.")
     ] = None,
@@ -134,12 +137,14 @@ def start_campaign(
     """Create a campaign."""
     from labelwise.campaign.project import Project, default_folder
 
-    for file in (labels, test):
+    for file in (labels, guesses, test):
         if file is not None and not file.is_file():
             raise BadInput(f"there is no file {file} to read labels from")
     if refresh or moved:
-        if labels or test:
-            raise BadInput("--labels and --test are for a new campaign; use labelwise tell")
+        if labels or guesses or test:
+            raise BadInput(
+                "--labels, --guesses and --test are for a new campaign; use labelwise tell"
+            )
         if encoder or features or embedding:
             raise BadInput(
                 "a campaign keeps its encoders and features; leave --encoder and --features out, "
@@ -185,6 +190,8 @@ def start_campaign(
             **settings,
         )
     _print_campaign(project, storage)
+    if guesses is not None:
+        print(f"  {import_prelabels(project, guesses)}")
     for file, held in ((labels, False), (test, True)):
         if file is not None:
             print(f"  {import_labels(project, file, test=held)}{', held out' if held else ''}")

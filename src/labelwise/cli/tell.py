@@ -54,6 +54,7 @@ class LabelLine:
         by: Annotator; empty if the file does not name one.
         seconds: Time it took, or None.
         reason: Reason for skipping the item.
+        confidence: Of a guess, from 0 to 1.
     """
 
     where: str
@@ -62,6 +63,7 @@ class LabelLine:
     by: str = ""
     seconds: float | None = None
     reason: str = ""
+    confidence: float = 1.0
 
 
 @app.command("tell", help=_TELL)
@@ -104,6 +106,20 @@ def import_labels(project: "Project", path: Path, *, test: bool = False) -> str:
         record.commit(lambda ledger, now: (_ask_test_items(ledger, now, ids), None))
     counts = _record_labels(record, lines, anything=True, known=project.items)
     return f"{path}: {_format_summary(counts, blank)}"
+
+
+def import_prelabels(project: "Project", path: Path) -> str:
+    """Keep guesses of labels, which are shown before there is a model; the result in words."""
+    lines, _ = read_labels(path, project)
+    settings = project.open_record().settings
+    found = {}
+    for line in lines:
+        if line.id not in project.items or line.label is None:
+            raise UnknownName(f"{line.where}: the campaign has no item {line.id}; check the id")
+        label = settings.normalize_label(match_class(line.label, settings), line.id)
+        found[line.id] = label, line.confidence
+    project.write_prelabels(found)
+    return f"{path}: {format_count(len(found), 'guess', 'guesses')}"
 
 
 def _ask_test_items(ledger: "Ledger", now: float, ids: tuple[int, ...]) -> "list[Event]":
@@ -235,7 +251,9 @@ def read_labels(path: Path, project: "Project") -> tuple[list[LabelLine], int]:
         person = "" if is_missing(by) else str(by).strip()
         seconds = _parse_seconds(where, row.get("seconds"))
         item, label = find_item(where, row.get(key)), parse_label(row["label"])
-        lines.append(LabelLine(where, item, label, person, seconds))
+        share = _parse_seconds(where, row.get("confidence"), "confidence")
+        confidence = 1.0 if share is None else min(share, 1.0)
+        lines.append(LabelLine(where, item, label, person, seconds, confidence=confidence))
     return lines, blank
 
 
@@ -301,7 +319,7 @@ class _ItemFinder:
         return found
 
 
-def _parse_seconds(where: str, value: Any) -> float | None:
+def _parse_seconds(where: str, value: Any, name: str = "seconds") -> float | None:
     if is_missing(value):
         return None
     try:
@@ -309,7 +327,7 @@ def _parse_seconds(where: str, value: Any) -> float | None:
     except (TypeError, ValueError):
         number = math.nan
     if not 0 <= number < math.inf:
-        raise BadInput(f"{where}: seconds must be a number from 0; got {value!r}")
+        raise BadInput(f"{where}: {name} must be a number from 0; got {value!r}")
     return number
 
 
