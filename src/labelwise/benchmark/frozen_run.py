@@ -129,13 +129,21 @@ def _make_table(pool: LabelledPool, **options: Any) -> Predictor:
     return TableModel(classes=pool.classes, regression=pool.classes is None, **options)
 
 
-def _make_forest(pool: LabelledPool, **options: Any) -> Predictor:
+def _make_forest(pool: LabelledPool, *, members: bool = False, **options: Any) -> Predictor:
+    """A random forest; with ``members``, its features are the predictions of its trees."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     from labelwise.learners.sklearn_learner import SklearnLearner
 
     forest = RandomForestRegressor if pool.classes is None else RandomForestClassifier
-    return SklearnLearner(forest(**options))
+    return SklearnLearner(forest(**options), features=_predict_members if members else None)
+
+
+def _predict_members(forest: Any, inputs: Arrays) -> Arrays:
+    """Centred predictions of the trees, ``(n, trees)``, scaled so that distances are mean ones."""
+    found = np.stack([tree.predict(inputs) for tree in forest.estimators_], axis=1)
+    scaled: Arrays = (found - found.mean(axis=1, keepdims=True)) / np.sqrt(found.shape[1])
+    return scaled
 
 
 HEADS: Mapping[str, Callable[..., Predictor]] = {

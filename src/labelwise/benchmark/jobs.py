@@ -167,8 +167,3 @@ def _play_next(job: BenchmarkJob, lines: Sequence[RoundResult], device: str) -> 
     line: RoundResult | None = next(_current["rest"], None)
     _current["position"] = None if line is None else (job.protocol, job.key, len(lines) + 1)
     return line
-
-
-def forget_runs() -> None:
-    """Free the data of the last run in this process."""
-    _current.clear()

@@ -185,7 +185,7 @@ def _find_reader(strategy: str) -> Callable[[], Learner] | None:
         from labelwise.learners.torch_learner import TorchLearner
     except ImportError as error:
         raise MissingDependency(
-            f"{strategy} reads a network and needs torch; run pip install 'labelwise[demo]', or "
+            f"{strategy} reads a network and needs torch; run pip install 'labelwise[torch]', or "
             "choose others with --strategy"
         ) from error
     make_network = partial(Perceptron, 64, 64, 10)

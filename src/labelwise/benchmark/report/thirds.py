@@ -121,7 +121,7 @@ def format_experiment(experiment: ExperimentRuns, against: Sequence[str] = FROZE
             *(_format_labels(value, last) for value in entry.needed),
             *(f"{scale * entry.measures[name]:.{digits}f}" for name in measures),
             *(
-                entry.gains[name].format(scale) if name in entry.gains else ""
+                entry.gains[name].format(_gain_scale(experiment)) if name in entry.gains else ""
                 for name in against
                 if name in experiment.strategies
             ),
@@ -145,9 +145,7 @@ def format_overview(experiments: Sequence[ExperimentRuns]) -> str:
         f"|---|---|{'---|' * len(shown)}",
     ]
     for experiment in experiments:
-        scale = 100.0
-        if not experiment.higher_is_better:
-            scale = 100 / float(np.nanmean(experiment.curves(BASELINE)))
+        scale = _gain_scale(experiment)
         found = {entry.strategy: entry for entry in summarise_curves(experiment)}
         cells = []
         for name in shown:
@@ -162,6 +160,13 @@ def format_overview(experiments: Sequence[ExperimentRuns]) -> str:
         name = experiment.name.removeprefix("frozen-")
         lines.append(f"| {name} | {count} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _gain_scale(experiment: ExperimentRuns) -> float:
+    """Turns gains into points of accuracy, or per cent of random's mean error."""
+    if experiment.higher_is_better:
+        return 100.0
+    return 100 / float(np.nanmean(experiment.curves(BASELINE)))
 
 
 def _third(experiment: ExperimentRuns, part: int) -> slice:
@@ -230,7 +235,12 @@ def _share_of_oracle(experiment: ExperimentRuns, name: str) -> float:
 
 
 def _mean_measures(experiment: ExperimentRuns, name: str) -> dict[str, float]:
-    lines = experiment.rounds[name]
+    complete = {
+        seed
+        for seed, whole in zip(experiment.seeds, experiment.is_complete(name), strict=True)
+        if whole
+    }
+    lines = [line for line in experiment.rounds[name] if line.seed in complete]
     names = lines[0].measures if lines else {}
     return {key: float(np.mean([line.measures[key] for line in lines])) for key in names}
 

@@ -1,8 +1,8 @@
 """Study of frozen features: labels bought for a head on the features of one encoder.
 
 The settings ``encoder`` and ``counts`` name the encoder and the numbers of encoded training and
-test items; without an encoder, the items are the standardized columns of a table. The run itself is
-in `labelwise.benchmark.frozen_run`.
+test items, which are encoded once and cached; without an encoder, the items are the standardized
+columns of a table. The run itself is in `labelwise.benchmark.frozen_run`.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ import numpy as np
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device
+from labelwise.benchmark.encoders import encode
 from labelwise.benchmark.encoders import get as get_encoder
-from labelwise.benchmark.encoders import read_features
 from labelwise.benchmark.frozen_run import play_frozen
 from labelwise.benchmark.labelling_run import LabelledPool
 from labelwise.benchmark.protocol import Entrant, Protocol
@@ -45,7 +45,7 @@ def _load_features(dataset: str, encoder: str, *counts: int) -> LabelledPool:
             data.classes,
         )
     data = load(dataset)
-    encoded = read_features(get_encoder(encoder), dataset, counts=(counts[0], counts[1]))
+    encoded = encode(get_encoder(encoder), dataset, counts=(counts[0], counts[1]))
     targets, test_targets = data.targets[encoded.rows], data.test_targets[encoded.test_rows]
     arrays = encoded.features, targets, encoded.test_features, test_targets
     return _join_items(encoded.rows, arrays, data.classes)
