@@ -94,7 +94,7 @@ def test_areas_and_gains_are_those_of_the_lines(section):
     assert not wrong, f"these are not in the lines: {wrong}"
 
 
-@pytest.mark.parametrize("page", ["which_strategy.md", "decisions/defaults-from-results.md"])
+@pytest.mark.parametrize("page", ["results/papers.md", "decisions/defaults-from-results.md"])
 def test_gains_on_the_pages_drawn_from_it_are_those_of_some_lines(page):
     files = [path.name for path in (FOLDER / "benchmark").glob("*.jsonl")]
     there = set().union(*(numbers(name, limit) for name in files for limit in (None, *CUT_OFF)))

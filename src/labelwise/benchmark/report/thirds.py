@@ -3,7 +3,8 @@
 A learning curve is summarised by its means over the first, middle and last third of the rounds, and
 by the labels at which its mean over seeds reaches what random reaches with half and with all of its
 labels. Differences are paired by seed and tested by Student's t, corrected by Holm's method for all
-strategies of an experiment; ``*`` marks p of at most 0.05.
+strategies of an experiment; ``*`` marks p of at most 0.05
+with three seeds or more.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,9 @@ from labelwise.benchmark.results import read_results
 from labelwise.benchmark.statistics import correct_holm, labels_needed, paired_difference
 from labelwise.rounds.default_strategies import BASELINE, FROZEN_BASELINES
 
+FEWEST_TESTED = 3
+"""Number of pairs from which a difference may be called significant."""
+
 THIRDS = ("first", "middle", "last")
 
 
@@ -32,7 +36,8 @@ class PairedGain:
 
     def format(self, scale: float) -> str:
         """The gain with its sign, and a star if it is significant."""
-        return f"{scale * self.value:+.2f}{'*' if self.p <= LEVEL else ''}"
+        significant = self.p <= LEVEL and self.seeds >= FEWEST_TESTED
+        return f"{scale * self.value:+.2f}{'*' if significant else ''}"
 
 
 @dataclass(frozen=True)
