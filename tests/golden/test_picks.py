@@ -1,6 +1,7 @@
 """Picks and weights of every strategy stay those of version 0.1.0, wherever the rows are.
 
-picks.json holds them; generate.py writes it. Strategies that came later need no entry.
+picks.json holds them; generate.py writes it. Later strategies have the picks of their first
+version, and typiclust, whose clustering stops earlier, those of 0.2.0.
 """
 
 import json
