@@ -64,7 +64,7 @@ def test_narrow_windows_and_small_chunks_give_the_same_picks(stored, monkeypatch
     monkeypatch.setattr(coverage, "STORED_BUDGET", 0 if stored else 1000)
     for name in ("FEWEST", "FEWEST_PER_BLOCK", "MOST", "LEAST_REFRESHED", "MOST_REFRESHED"):
         monkeypatch.setattr(coverage, name, 7)
-    for name in ("CHUNK", "TILE", "TILE_COLUMNS"):
+    for name in ("CHUNK", "PAIR_TILE", "TILE", "TILE_COLUMNS"):
         monkeypatch.setattr(coverage, name, 64)
     features = make_pool(copies=5)
     expected, _ = cover(features, 60, labelled=(9,))

@@ -70,6 +70,8 @@ CHUNK, DEVICE_CHUNK = 1 << 23, 1 << 28
 PRODUCT = 1 << 22
 """Similarities computed at a time on a CPU, so that they are still in cache when they are
 rounded."""
+PAIR_TILE = 2048
+"""Targets that are compared with as many others at a time."""
 TILE, TILE_COLUMNS = 1 << 18, 2048
 """Similarities added up at a time by one thread, so that they stay in its cache."""
 FEWEST, FEWEST_PER_BLOCK, MOST, WINDOW_BYTES = 256, 16, 8192, 128 << 20
@@ -689,6 +691,8 @@ class CoverageDriver:
         most = int(np.clip(WINDOW_BYTES // (2 * count), FEWEST, MOST))
         width, picked = FEWEST, np.array(self.ids, dtype=np.int64)
         ids, bounds = np.empty(0, dtype=np.int64), np.empty(0)
+        if not (store or self.targets.sampled or self.on_device):
+            ids, bounds = self.targets.ids, self._bound_targets(weights)
         while len(self.ids) < budget:
             share = max(-(-width // blocks), FEWEST_PER_BLOCK)
             message = PassMessage(self.covered.copy(), picked, ids, bounds, share, local)
@@ -706,6 +710,22 @@ class CoverageDriver:
             ids, bounds = window.ids[left], window.bounds[left]
             wanted = max(PER_PICK * len(picked), FEWEST) if len(picked) else 2 * width
             width = min(wanted, most)
+
+    def _bound_targets(self, weights: Floats) -> Floats:
+        """Upper bounds of the gains of all targets; each pair of them is compared once."""
+        kernel, rows = self.targets.kernel, self.targets.prepared
+        bounds = np.zeros(len(rows))
+        for above in split_range(len(rows), PAIR_TILE):
+            for left in split_range(above.stop, PAIR_TILE):
+                levels = kernel.compare_levels(rows[above], rows[left])
+                if left == above:
+                    np.fill_diagonal(levels, LEVELS)
+                else:
+                    other = np.ascontiguousarray(levels.T)
+                    bounds[above] += sum_gains(other, self.covered[left], weights[left], kernel)
+                bounds[left] += sum_gains(levels, self.covered[above], weights[above], kernel)
+        self.compared += len(rows) * (len(rows) + 1) // 2
+        return bounds
 
     def _open_window(self, proposals: list[CoverageProposal], width: int) -> CoverageWindow:
         """Join the proposals of all blocks, at most the ``width`` best ones."""
