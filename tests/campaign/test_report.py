@@ -309,6 +309,33 @@ def test_markup_in_class_file_and_annotator_names_is_shown_as_text():
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 6
 
 
+def report_confusions(names, counts, suspicious=()):
+    measures = {"classes": names, "confusions": counts, "suspicious": list(suspicious)}
+    events = [*EVENTS, Trained(at=99.0, number=2, labels=5, seconds=1, metrics={})]
+    events[-1].metrics["out_of_fold"] = measures
+    return collect_report("birds", replay(events), events, show)
+
+
+def test_confusions_and_suspicious_labels_are_reported():
+    report = report_confusions(
+        ["cat", "dog"], [[3, 1], [0, 0]], [[9, 0.02, "cat"], [8, 0.1, "dog"]]
+    )
+    assert report.confusion_head == ("label", "labels", "accuracy", "as cat", "as dog")
+    assert report.confusions == (("cat", "4", "75.0 %", "3", "1"), ("dog", "0", "–", "", ""))
+    assert [(one.id, one.label, one.guess) for one in report.suspicious] == [(9, "dog", "cat")]
+    page = page_module.render_report(report)
+    assert "Labels to check" in page and "gives its label 2.0 %" in page and "as dog" in page
+
+
+def test_of_many_classes_the_most_frequent_confusion_is_reported():
+    names, counts = [f"c{place}" for place in range(20)], np.zeros((20, 20), dtype=int)
+    counts[3, [3, 4, 7]] = 5, 1, 4
+    report = report_confusions(names, counts.tolist())
+    assert report.confusion_head[-1] == "most often taken for"
+    assert report.confusions[3] == ("c3", "10", "50.0 %", "c7 (4)")
+    assert report.confusions[0] == ("c0", "0", "–", "–")
+
+
 def test_a_campaign_without_anything_has_a_page(tmp_path):
     events = [Started(at=0.0, settings={}, items=50)]
     report = collect_report("new", replay(events), events, show)

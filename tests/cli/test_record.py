@@ -7,7 +7,16 @@ import pytest
 
 from labelwise.campaign.project import Project
 from labelwise.cli.record import DESCRIPTIONS, describe_events
-from labelwise.record.events import KINDS, Asked, Changed, Lent, Skipped, Told, event_from_json
+from labelwise.record.events import (
+    KINDS,
+    Asked,
+    Changed,
+    Lent,
+    Skipped,
+    Told,
+    Trained,
+    event_from_json,
+)
 from tests.cli.folders import answer, ask, label_all, ledger, read, write
 
 
@@ -84,6 +93,25 @@ def test_a_dispute_is_settled_on_the_line_or_by_a_file(disputed, capsys):
     assert answer(capsys, "resolve", "--from", "disputed.csv", "--by", "eve")[0] == 0
     assert (ledger().labels[first], ledger().labels[second]) == ("high", "low")
     assert answer(capsys, "disagreements")[1] == "0 disputed items\n"
+
+
+def test_suspicious_labels_are_listed_until_they_are_corrected(disputed, capsys):
+    first, second = disputed[2:4]
+    listed = [[first, 0.01, "high"], [second, 0.2, "high"], [99, 0.3, "high"]]
+    metrics = {"out_of_fold": {"accuracy": 0.5, "suspicious": listed}}
+    record = Project.open().open_record()
+    record.commit(lambda ledger, now: ([Trained(now, 1, 20, 1.0, metrics)], None))
+    found = json.loads(answer(capsys, "record", "suspects", "--json")[1])
+    assert [(one["id"], one["current"], one["suggested"]) for one in found] == [
+        (first, "low", "high"),
+        (second, "low", "high"),
+    ]
+    assert answer(capsys, "record", "suspects", "--out", "s.csv")[0] == 0
+    write("s.csv", [{**row, "label": "high"} for row in read("s.csv")[:1]])
+    assert answer(capsys, "record", "resolve", "--from", "s.csv", "--by", "eve")[0] == 0
+    lines = answer(capsys, "record", "suspects")[1].splitlines()
+    assert len(lines) == 2 and lines[0].split()[0] == str(second)
+    assert lines[0].endswith("low, rather high?") and lines[1].startswith("1 suspicious label")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from labelwise.files import JsonObject
+from labelwise.learner import Label
 from labelwise.record.events import Trained
 from labelwise.record.ledger import Ledger
 
@@ -108,6 +110,38 @@ def read_score(trained: Trained, metric: str) -> ModelScore | None:
     ends = None if metric == "prequential" else trained.metrics.get("interval")
     low, high = ends or (None, None)
     return ModelScore(int(trained.labels), float(value), low, high, metric, evaluated)
+
+
+class LabelSuspicion(NamedTuple):
+    """A label that the model, without training on it, takes for another.
+
+    Attributes:
+        id: of the item.
+        label: its current label.
+        probability: of that label, by the model.
+        suggested: the label that the model predicts.
+    """
+
+    id: int
+    label: Label
+    probability: float
+    suggested: Label
+
+
+def read_out_of_fold(ledger: Ledger) -> JsonObject:
+    """Out-of-fold measures of the last model that was cross-validated; empty without one."""
+    found = (one.metrics.get("out_of_fold") for one in reversed(ledger.trainings))
+    return next((dict(measures) for measures in found if measures), {})
+
+
+def list_suspicious_labels(ledger: Ledger) -> list[LabelSuspicion]:
+    """Labels to check, the most suspicious first, without those corrected since."""
+    found = [
+        LabelSuspicion(item, ledger.labels[item], probability, suggested)
+        for item, probability, suggested in read_out_of_fold(ledger).get("suspicious", ())
+        if item in ledger.labels
+    ]
+    return [one for one in found if one.label != one.suggested]
 
 
 def learning_curve(ledger: Ledger) -> list[ModelScore]:

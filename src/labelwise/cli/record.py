@@ -16,6 +16,7 @@ from labelwise.cli.app import (
     app,
     complete_commands,
     open_project,
+    record_group,
 )
 from labelwise.cli.console import (
     escape_text,
@@ -192,6 +193,62 @@ def list_disagreements(
                 for by, label in entry.votes.items()
             )
             print(f"{entry.id:>8}  {escape_text(project.describe_item(entry.id), 60)}  {votes}")
+        settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
+        print(f"{count}{settle}")
+
+
+_SUSPECTS = """List the labels that are most likely wrong, by the model's cross-validation.
+
+[bold]Examples[/bold]
+
+  labelwise record suspects
+
+  labelwise record suspects --out suspects.csv
+
+Each label was predicted by a model that was not trained on it. Decide with labelwise record
+resolve ID=LABEL. With --out, fill in the column label for labelwise record resolve --from.
+"""
+
+
+@record_group.command("suspects", help=_SUSPECTS)
+def list_suspects(
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    spreadsheet: SpreadsheetOption = False,
+    campaign: CampaignOption = None,
+) -> None:
+    """List the labels that are most likely wrong, by the model's cross-validation."""
+    from labelwise.campaign.evaluation import list_suspicious_labels
+    from labelwise.campaign.export import write_table
+
+    project = open_project(campaign)
+    found = project.open_record().look(list_suspicious_labels)
+    rows = [
+        {
+            "id": one.id,
+            "item": project.describe_item(one.id),
+            "label": None,
+            "current": one.label,
+            "suggested": one.suggested,
+            "probability": one.probability,
+        }
+        for one in found
+    ]
+    count = format_count(len(rows), "suspicious label")
+    if out is not None:
+        columns = ("id", "item", "label", "current", "suggested", "probability")
+        formulas = write_table(out, columns, rows, spreadsheet=spreadsheet)
+        print(f"{count} written to {out}")
+        warn_about_formulas(out, formulas)
+    elif as_json:
+        print(json.dumps(rows))
+    else:
+        for one in found:
+            labels = f"{escape_text(one.label, 40)}, rather {escape_text(one.suggested, 40)}?"
+            item = escape_text(project.describe_item(one.id), 60)
+            print(f"{one.id:>8}  {item}  {labels}")
         settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
         print(f"{count}{settle}")
 

@@ -12,6 +12,8 @@ from labelwise.campaign.evaluation import (
     ModelEvaluation,
     ModelScore,
     learning_curve,
+    list_suspicious_labels,
+    read_out_of_fold,
     read_score,
 )
 from labelwise.campaign.explanations import explain_pick
@@ -37,6 +39,7 @@ MAX_TEXT = 600
 """Characters of a text that are shown."""
 
 _RANGES = 10
+_MAX_COLUMNS = 12
 _MAX_STEPS = 200
 
 
@@ -106,6 +109,9 @@ class ReportData:
         trainings: a row per training.
         growth: time and number of labels from then on.
         balance: class, or range of values, and its number of items.
+        confusion_head: the classes that are columns of ``confusions``, or what is said of each.
+        confusions: a row per class, from out-of-fold predictions.
+        suspicious: labels that are likely wrong, the most suspicious first.
         annotators: the one with the most labels first.
         agreement: of the annotators, in a sentence.
         pairs: a row per two annotators with common items.
@@ -130,6 +136,9 @@ class ReportData:
     trainings: Rows = ()
     growth: tuple[tuple[float, int], ...] = ()
     balance: tuple[tuple[str, int], ...] = ()
+    confusion_head: tuple[str, ...] = ()
+    confusions: Rows = ()
+    suspicious: tuple[ReportedPick, ...] = ()
     annotators: tuple[AnnotatorSummary, ...] = ()
     agreement: str = ""
     pairs: Rows = ()
@@ -195,6 +204,7 @@ def collect_report(
         )
         for pair in together.pairs
     ]
+    confusion_head, confusions = _confusion_rows(ledger)
     return ReportData(
         name=name,
         items=ledger.items,
@@ -209,6 +219,9 @@ def collect_report(
         trainings=_training_rows(ledger.trainings, metric),
         growth=_collect_growth(events),
         balance=_count_ranges(labels) if settings.regression else _count_classes(labels, settings),
+        confusion_head=confusion_head,
+        confusions=confusions,
+        suspicious=_collect_suspicious(ledger, show_item, picks),
         annotators=_summarize_annotators(ledger, events, together.reliability),
         agreement=together.says if together.items else "",
         pairs=tuple(pairs),
@@ -308,6 +321,35 @@ def _count_classes(labels: Labels, settings: Settings) -> tuple[tuple[str, int],
     counts = Counter({str(label): 0 for label in settings.classes or ()})
     counts.update(str(label) for label in labels.values())
     return tuple(counts.most_common()) if labels else ()
+
+
+def _confusion_rows(ledger: Ledger) -> tuple[tuple[str, ...], Rows]:
+    """Head and rows of the confusion matrix; of many classes only the most frequent confusion."""
+    found = read_out_of_fold(ledger)
+    names, counts = [str(label) for label in found.get("classes", ())], found.get("confusions", ())
+    wide, rows = len(names) > _MAX_COLUMNS, []
+    for place, (name, own) in enumerate(zip(names, counts, strict=True)):
+        total = sum(own)
+        share = format_percent(own[place] / total) if total else "–"
+        cells = [f"{count:,}" if count else "" for count in own]
+        if wide:
+            most = max((count, other) for other, count in enumerate(own) if other != place)
+            cells = [f"{names[most[1]]} ({most[0]:,})" if most[0] else "–"]
+        rows.append((name, f"{total:,}", share, *cells))
+    columns = ("most often taken for",) if wide else tuple(f"as {name}" for name in names)
+    return ("label", "labels", "accuracy", *columns), tuple(rows)
+
+
+def _collect_suspicious(
+    ledger: Ledger, show_item: ShowItem, count: int
+) -> tuple[ReportedPick, ...]:
+    picks = []
+    for one in list_suspicious_labels(ledger)[:count]:
+        shown, picture = show_item(one.id)
+        why = f"The model gives its label {format_percent(one.probability)}."
+        label, suggested = str(one.label), str(one.suggested)
+        picks.append(ReportedPick(one.id, shown, picture, label, suggested, why=why))
+    return tuple(picks)
 
 
 def _count_ranges(labels: Labels) -> tuple[tuple[str, int], ...]:
