@@ -10,9 +10,10 @@ the pool that is reserved for them. At 100, 200 and 400 labels three estimates a
 - ``predictions``: the same model, `estimate_accuracy` with the reserved items without a label;
 - ``out_of_fold``: trained on all labels, random items scored out of fold, `estimate_accuracy`.
 
-Each is compared with the accuracy of its model on all other random items: the test items and the
-reserved ones that were not drawn. A line of the results is one estimate. The first two are made
-with 20 draws of the random items for every model, since it does not depend on them.
+Each is compared with the accuracy of its model on all random items that it was not trained on: the
+test items and the reserved ones, without those drawn for ``out_of_fold``. A line of the results is
+one estimate. The first two are made with 20 draws of the random items for every model, since it
+does not depend on them.
 """
 
 import argparse
@@ -92,8 +93,8 @@ def estimate(
     folded = chances.argmax(axis=1) == labels[reserved[:count]]
     guesses = {model: predict(model, features) for model in (apart, together)}
 
-    def add_line(method: str, model: LinearProbe, others: Any, *given: Any) -> None:
-        unseen = np.concatenate([test, others])
+    def add_line(method: str, model: LinearProbe, untrained: Any, *given: Any) -> None:
+        unseen = np.concatenate([test, untrained])
         truth = float(np.mean(guesses[model][0][unseen] == labels[unseen]))
         found = estimate_accuracy(*given)
         lines.append({"method": method, "truth": truth, **found._asdict(), "random": count})
@@ -103,8 +104,8 @@ def estimate(
         rng = np.random.default_rng([seed, count, draw])
         known, others = np.split(rng.permutation(reserved) if draw else reserved, [count])
         correct = mine[known] == labels[known]
-        add_line("holdout", apart, others, correct, sure[known])
-        add_line("predictions", apart, others, correct, sure[known], sure[others])
+        add_line("holdout", apart, reserved, correct, sure[known])
+        add_line("predictions", apart, reserved, correct, sure[known], sure[others])
         if not draw:
             rest = guesses[together][1][others]
             add_line("out_of_fold", together, others, folded, chances.max(axis=1), rest)
