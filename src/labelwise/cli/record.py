@@ -389,6 +389,11 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     "told": lambda event: _describe_labels([event]),
     "withdrawn": lambda event: f"{format_person(event.by)} withdrew their label of item {event.id}",
     "skipped": _describe_skip,
+    "noted": lambda event: (
+        f"{format_person(event.by)} noted on item {event.id}: {escape_text(event.text, 80)}"
+        if event.text
+        else f"{format_person(event.by)} removed the note on item {event.id}"
+    ),
     "resolved": lambda event: (
         f"{format_person(event.by)} settled item {event.id}: {escape_text(event.label, 40)}"
     ),
