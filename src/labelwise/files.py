@@ -5,6 +5,7 @@ import math
 import os
 import re
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -12,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from labelwise.arrays import is_array, to_numpy
-from labelwise.errors import BadInput
+from labelwise.arrays import HostArray, is_array, to_numpy
+from labelwise.errors import BadInput, first_line
 
 PathLike = TypeVar("PathLike", str, Path)
 Json = Any
@@ -89,6 +90,31 @@ def read_json(path: str | Path) -> JsonObject:
     if not isinstance(found, dict):
         raise BadInput(f"{path} is damaged: it is not a JSON object; restore it from a backup")
     return found
+
+
+def load_npy(path: str | Path) -> HostArray:
+    """Map the array of a .npy file that labelwise wrote; a damaged file is an error."""
+    with _name_damaged_file(path):
+        array: HostArray = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def load_npz(path: str | Path) -> dict[str, HostArray]:
+    """The arrays of a .npz file that labelwise wrote; a damaged file is an error."""
+    with _name_damaged_file(path), Path(path).open("rb") as file:
+        with np.load(file, allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+
+
+@contextmanager
+def _name_damaged_file(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, TypeError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
+        raise BadInput(
+            f"{path} is missing or damaged ({first_line(error)}); restore it from a copy, or start "
+            "another campaign"
+        ) from error
 
 
 def to_json(value: object, *, non_finite: Callable[[float], str | None] = str) -> Json:

@@ -342,3 +342,28 @@ def test_a_name_that_a_shared_storage_has_is_not_taken_over(digits, sqlite_url, 
         BadInput, match="already has a campaign called 'team'; give this one another"
     ):
         Project.start(other, home=tmp_path / "q", name="team", storage=sqlite_url)
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[: len(data) // 2]])
+@pytest.mark.parametrize("name", ["inputs.npy", "embedding.npz"])
+def test_damaged_arrays_of_a_campaign_are_named(name, damage, tmp_path):
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(50, 3)))
+    Project.start(tmp_path / "rows.npy", home=tmp_path / "rows.labelwise", classes=["a", "b"])
+    file = tmp_path / "rows.labelwise" / name
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(BadInput, match=f"{name} is missing or damaged"):
+        Project.open(tmp_path / "rows.labelwise").items[3]
+
+
+def test_a_named_pipe_among_the_images_is_reported_without_waiting(digits, tmp_path):
+    os.mkfifo(digits.source / "pipe.png")
+    with pytest.raises(BadInput, match=r"pipe\.png: not a regular file"):
+        Project.start(digits.source, home=tmp_path / "other.labelwise", encoder="none")
+
+
+def test_a_function_that_builds_no_network_is_rejected(tmp_path):
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(50, 3)))
+    for builder, words in [("os:system", "failed with TypeError"), ("os.path:join", "failed with")]:
+        with pytest.raises(BadInput, match=words):
+            Project.start(tmp_path / "rows.npy", home=tmp_path / "c", classes="ab", module=builder)
+    assert not (tmp_path / "c").exists()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.network import (
     call_module,
@@ -208,3 +209,8 @@ def test_every_layer_goes_back_to_the_mode_it_was_in():
 def test_the_precision_is_that_of_the_parameters():
     assert get_dtype(nn.Linear(2, 2).double()) == torch.float64
     assert get_dtype(nn.Identity()) == torch.float32
+
+
+def test_a_module_instead_of_a_function_is_rejected():
+    with pytest.raises(BadInput, match="make_module must be a function that makes a new module"):
+        labelwise.TorchLearner(nn.Linear(4, 2))

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.campaign.campaign import Campaign
@@ -53,10 +52,10 @@ from labelwise.campaign.folder.missing_items import close_items, find_missing, u
 from labelwise.campaign.settings import Settings
 from labelwise.encoders.registry import AUTO, NONE
 from labelwise.errors import BadInput, UnknownName
-from labelwise.files import read_json, write_json
+from labelwise.files import load_npy, read_json, write_json
 from labelwise.learner import Learner
 from labelwise.learners.columns import make_column_committee
-from labelwise.learners.defaults import default_learner, load_builder
+from labelwise.learners.defaults import check_builder, default_learner, load_builder
 from labelwise.media.folders import find_images
 from labelwise.media.images import SIDE
 from labelwise.pool.blocks import Progress
@@ -192,7 +191,7 @@ class Project:
                 progress=progress,
             )
             if builder is not None:
-                builder(project.inputs.shape[1:], 2)  # fail early
+                check_builder(builder, project.inputs.shape[1:])
             project._write_start(chosen)
             made.rename(place)
             shutil.rmtree(work, ignore_errors=True)
@@ -261,8 +260,7 @@ class Project:
 
         Several representations are side by side; ``description.widths`` has their columns.
         """
-        inputs: NDArray[Any] = np.load(self.home / INPUTS, mmap_mode="r", allow_pickle=False)
-        return inputs[: len(self.items)]
+        return load_npy(self.home / INPUTS)[: len(self.items)]
 
     def storage(self) -> Storage:
         """The storage of the record: of the environment variable, or of the campaign."""

@@ -179,7 +179,7 @@ class TrainedModel:
             return np.zeros((1, *self.description.shape), dtype=np.uint8)
         width = sum(self.description.widths)
         if not width:
-            width = np.load(self.home / EMBEDDING, allow_pickle=False)["mean"].size
+            width = Standardizer.load(self.home / EMBEDDING).mean.size
         return np.zeros((1, width), dtype=np.float32)
 
     def save(self, folder: str | Path) -> None:

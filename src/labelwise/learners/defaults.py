@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from labelwise.errors import BadInput, MissingDependency, UnknownName
+from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
 from labelwise.learner import Learner
 from labelwise.learners.linear_probe import LinearProbe
 from labelwise.media.functions import import_function
@@ -108,3 +108,17 @@ def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
         return import_function(NETWORKS.get(name, name), purpose, places=places)
     except BadInput as error:
         raise BadInput(f"{error}, or take one of {', '.join(NETWORKS)}") from None
+
+
+def check_builder(builder: Builder, shape: tuple[int, ...]) -> None:
+    """Reject a function that does not build a torch module for items of a shape."""
+    name = f"{builder.__module__}:{getattr(builder, '__name__', 'function')}"
+    try:
+        module = builder(shape, 2)
+    except Exception as error:  # whatever the user's function raises
+        raise BadInput(
+            f"{name}(shape={shape}, outputs=2) failed with {type(error).__name__} "
+            f"({first_line(error)}); give a function that builds a network from both"
+        ) from error
+    if not hasattr(module, "state_dict"):
+        raise BadInput(f"{name} must return a torch module; got {type(module).__name__}")

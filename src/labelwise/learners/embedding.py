@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelwise.errors import BadInput
+from labelwise.files import load_npz
+
 Arrays = NDArray[Any]
 
 _BLOCK_BYTES = 1 << 26
@@ -66,8 +69,10 @@ class Standardizer:
     @classmethod
     def load(cls, path: Path) -> "Standardizer":
         """Read what `save` wrote."""
-        with np.load(path, allow_pickle=False) as held:
-            return cls(held["mean"], held["spread"])
+        held = load_npz(path)
+        if not {"mean", "spread"} <= set(held):
+            raise BadInput(f"{path} is damaged; restore it from a copy, or start another campaign")
+        return cls(held["mean"], held["spread"])
 
 
 def _iterate_blocks(values: Arrays) -> Iterator[NDArray[np.float64]]:

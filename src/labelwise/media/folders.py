@@ -1,6 +1,7 @@
 """Find the images in a folder."""
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -54,8 +55,12 @@ def find_images(folder: Path) -> FolderImages:
             if file.suffix.lower() not in IMAGE_SUFFIXES:
                 suffix = file.suffix.lower() or "no suffix"
                 others[suffix] = others.get(suffix, 0) + 1
-            elif file.is_symlink() and not file.resolve().is_relative_to(real):
+                continue
+            mode = file.lstat().st_mode
+            if stat.S_ISLNK(mode) and not file.resolve().is_relative_to(real):
                 refused[_posix_path(file, real)] = "a link that leads out of the folder"
+            elif not stat.S_ISREG(mode) and file.exists() and not file.is_file():
+                refused[_posix_path(file, real)] = "not a regular file"
             else:
                 paths.append(_posix_path(file, real))
     return FolderImages(sorted(paths), refused, others)

@@ -35,7 +35,7 @@ from labelwise.encoders.partial_features import PartialFeatures
 from labelwise.encoders.registry import AUTO, TEXT_HINT
 from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput
-from labelwise.files import lock_file, write_atomically
+from labelwise.files import load_npy, lock_file, write_atomically
 from labelwise.learners.embedding import Standardizer
 from labelwise.media.images import SIDE, find_image_format, read_images
 from labelwise.media.tables import find_input_array, load_arrays
@@ -234,7 +234,7 @@ class _Ingestion:
         if not before:
             return
         scale = Standardizer.load(self.home / EMBEDDING)
-        inputs = np.load(self.home / INPUTS, mmap_mode="r", allow_pickle=False)
+        inputs = load_npy(self.home / INPUTS)
         for part in _split_rows(rows, before):
             if not np.array_equal(scale(rows[part]), inputs[part]):
                 raise BadInput(
@@ -385,7 +385,7 @@ def _extend_rows(
 
         write_header()
         if before:
-            old = np.load(path, mmap_mode="r", allow_pickle=False)
+            old = load_npy(path)
             if old.shape[1:] != tuple(shape) or old.dtype != kind:
                 raise BadInput(f"{path} holds {old.dtype} rows of {old.shape[1:]}")
             for rows in _split_rows(old, before):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids
 from labelwise.campaign.folder.description import EMBEDDING, INPUTS
 from labelwise.errors import BadInput, UnknownName
-from labelwise.files import write_atomically
+from labelwise.files import load_npy, write_atomically
 from labelwise.learners.embedding import Standardizer
 
 MANIFEST = "items.jsonl"
@@ -175,7 +175,7 @@ class _FeatureRows:
         self.reread()
 
     def reread(self) -> bool:
-        self._inputs: NDArray[Any] = np.load(self._home / INPUTS, mmap_mode="r")
+        self._inputs: NDArray[Any] = load_npy(self._home / INPUTS)
         self._scale = Standardizer.load(self._home / EMBEDDING)
         return True
 
