@@ -44,7 +44,7 @@ def test_an_interrupted_start_goes_on_and_a_refresh_encodes_new_files_only(tmp_p
     (tmp_path / "stop").touch()
     with pytest.raises(KeyboardInterrupt):
         Project.start(source, **start)
-    assert not (tmp_path / "c").exists() and 40 < counting() < 100
+    assert not (tmp_path / "c").exists() and counting() > 40
     (tmp_path / "stop").unlink()
     before = counting()
     project = Project.start(source, **start)
