@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("dataset", choices=TASKS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--encoder", default="auto")
-    parser.add_argument("--strategy")
+    parser.add_argument("--strategies", nargs="+", help="instead of the default one")
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -52,11 +52,13 @@ def main() -> None:
                 folder = Path(place) / f"items-{seed}"
                 folder.mkdir()
                 started = start_campaign(given, seed, folder)
-            line = run_campaign(given, seed, *started, Path(place) / f"c{seed}.labelwise")
-            print(json.dumps(line), flush=True)
-            if given.out is not None:
-                with given.out.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+            for strategy in given.strategies or (None,):
+                copy = Path(place) / f"{strategy}-{seed}.labelwise"
+                line = run_campaign(given, strategy, seed, *started, copy)
+                print(json.dumps(line), flush=True)
+                if given.out is not None:
+                    with given.out.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
 
 
 def start_campaign(given: argparse.Namespace, seed: int, folder: Path) -> tuple[Path, dict, float]:
@@ -71,7 +73,6 @@ def start_campaign(given: argparse.Namespace, seed: int, folder: Path) -> tuple[
         source,
         home=folder / "c.labelwise",
         classes=sorted(set(labels.values())),
-        strategy=given.strategy,
         batch=given.batch,
         **options,
     )
@@ -79,9 +80,16 @@ def start_campaign(given: argparse.Namespace, seed: int, folder: Path) -> tuple[
 
 
 def run_campaign(
-    given: argparse.Namespace, seed: int, home: Path, labels: dict, started: float, copy: Path
+    given: argparse.Namespace,
+    strategy: str | None,
+    seed: int,
+    home: Path,
+    labels: dict,
+    started: float,
+    copy: Path,
 ) -> dict:
     """Label a copy of a campaign; its accuracy by number of labels."""
+    from labelwise.campaign.defaults import make_settings
     from labelwise.campaign.project import Project
 
     budgets = TASKS[given.dataset][1]
@@ -89,7 +97,8 @@ def run_campaign(
     project = Project.open(copy)
     project.repoint(home / project.description.source)
     campaign = project.campaign()
-    campaign.change(seed=seed)
+    chosen = make_settings(strategy, campaign.settings.classes)
+    campaign.change(seed=seed, strategy=chosen.strategy, first=chosen.first)
     truth = {item: labels[name_item(project, item)] for item in project.items}
     found, trainings = {}, []
     while len(found) < len(budgets):
