@@ -1,6 +1,7 @@
 // The side panel: progress of batch and budget, learning curve, training, advice, people.
 
 import { post } from "./api.js";
+import { ConfusionNote } from "./confusion.js";
 import { Curve } from "./curve.js";
 import { count, duration, percent, sentence } from "./format.js";
 import { html } from "./html.js";
@@ -32,6 +33,7 @@ export function Panel({ desk }) {
           ${state.curve?.length ? html`<${Curve} points=${state.curve} />` : null}
           ${state.evaluation ? html`<p class="soft">${sentence(state.evaluation.says)}.</p>` : null}
           ${state.training.note ? html`<p>${sentence(state.training.note)}</p>` : null}
+          ${state.evaluation && !desk.session.regression ? html`<${ConfusionNote} desk=${desk} />` : null}
         <//>`
       : null}
     ${advice.length
