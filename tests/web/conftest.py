@@ -26,10 +26,11 @@ PATIENCE = 240.0
 
 @dataclass(frozen=True)
 class Digits:
-    """A folder of pictures, and what they show, by file name."""
+    """A folder of pictures, what they show, by file name, and their pixels as features."""
 
     folder: Path
     truth: dict[str, str]
+    pixels: Path
 
 
 @dataclass
@@ -86,7 +87,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
         name = f"scan-{number:04d}.png"
         Image.fromarray(grey.astype(np.uint8)).save(folder / name)
         truth[name] = str(targets[number])
-    return Digits(folder, truth)
+    pixels = folder.parent / "pixels.npy"  # so that no picture has to be encoded
+    np.save(pixels, images[:DIGITS])
+    return Digits(folder, truth, pixels)
 
 
 @pytest.fixture
@@ -96,6 +99,7 @@ def make_project(digits: Digits, tmp_path: Path) -> Callable[..., Any]:
 
     def make(name: str = "digits", **settings: Any) -> Any:
         wanted = {"batch": 20, "classes": CLASSES, "strategy": "margin", **settings}
+        wanted = {"features": digits.pixels, **wanted}
         return Project.start(digits.folder, home=tmp_path / f"{name}.labelwise", **wanted)
 
     return make

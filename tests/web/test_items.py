@@ -141,6 +141,18 @@ def test_the_newest_predictions_replace_those_of_unlabelled_items(busy):
     assert read_predictions(busy.home) is None
 
 
+def test_labels_that_a_model_doubts_out_of_fold_are_surprising(busy):
+    record, now = busy.open_record(), time.time()
+    item = next(iter(record.ledger().labels))
+    other = next(name for name in NAMES if name != record.ledger().labels[item])
+    metrics = {"out_of_fold": {"suspicious": [[item, 0.001, other]]}}
+    events = [Training(now, 1, 9), Trained(now, 1, 9, 1.0, metrics)]
+    record.commit(lambda ledger, now: (events, None))
+    query = ItemQuery(show="surprising", sort="confidence", descending=True)
+    first = ItemTable(busy, record.look).list_items(query, 0, 1).rows[0]
+    assert (first.id, first.prediction, first.confidence) == (item, other, 0.999)
+
+
 def test_all_items_are_predicted_as_by_the_campaign(make_project, tmp_path):
     np.save(tmp_path / "f.npy", np.random.default_rng(0).normal(size=(60, 4)))
     project = Project.start(tmp_path / "f.npy", home=tmp_path / "c", classes=("left", "right"))
