@@ -7,6 +7,7 @@ few of the pool's own blocks and multiplying them once, times the passes.
 
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -262,7 +263,8 @@ def check_memory(plan: SelectionPlan, limit: float, given: Values) -> None:
     ways = ["raise memory"]
     # Fewer items fit, if a strategy that keeps little preselects them.
     per_item = plan.cost.item_bytes - plan.cost.state_bytes
-    few = int((limit - plan.least_memory) / max(per_item, 1)) + plan.items
+    least = min(plan.least_memory, sys.float_info.max)  # infinite with an infinite option
+    few = int((limit - least) / max(per_item, 1)) + plan.items
     if few >= max(plan.budget, 1):
         leading_digit = few // 10 ** (len(str(few)) - 1) * 10 ** (len(str(few)) - 1)
         count = max(leading_digit, plan.budget)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.errors import BadInput, LabelwiseError
+from labelwise.errors import BadInput, LabelwiseError, first_line
 from labelwise.files import JsonObject, to_json
 from labelwise.kernels.linear.leverage import rank_tolerance
 from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Progress, Shard, Shards, open_shards
@@ -173,7 +173,13 @@ class SelectionRequest:
             run.check_budget(self.budget, left)
             if self.budget and self.strategy.check is not None:
                 shapes, options = row_shapes(self.sources), self.strategy.options
-                self.strategy.check(Job(left, self.budget, shapes, options, labelled=len(rows)))
+                try:
+                    self.strategy.check(Job(left, self.budget, shapes, options, labelled=len(rows)))
+                except TypeError as error:
+                    raise BadInput(
+                        f"an option of {self.strategy.name} has a value of the wrong type "
+                        f"({first_line(error)}); see labelwise strategies {self.strategy.name}"
+                    ) from error
             if not self.sources:
                 listed = ids.to_array() if isinstance(ids, RowNumbers) else ids
                 self._shards = LocalShards([Shard(np.delete(listed, rows), {})], self.progress)

@@ -161,6 +161,8 @@ def _open_arms(arms: Arms) -> dict[str, Strategy]:
     """The strategies by name, in the given order."""
     if isinstance(arms, str):
         arms = [name.strip() for name in arms.split(",")]
+    if not isinstance(arms, Mapping | list | tuple) or not all(isinstance(a, str) for a in arms):
+        raise BadInput(f"arms must be names of strategies; got {arms!r:.60}")
     if not isinstance(arms, Mapping):
         if len(set(arms)) < len(arms):
             raise BadInput(f"every arm can be given once; got {', '.join(arms)}")

@@ -58,7 +58,8 @@ def choose_batch(
     rank = transform.shape[1]
     rows = np.concatenate(shards.map(project_block, columns, transform[:, :budget]))
     order = np.argsort(shards.ids, kind="stable")  # draws must not depend on the order of rows
-    kept = sample_volume(rows[order], budget, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed if seed >= 0 else [-seed, 1])
+    kept = sample_volume(rows[order], budget, rng)
     return Choice(shards.ids[order[kept]], info={"rank": rank, "directions": min(rank, budget)})
 
 

@@ -222,7 +222,7 @@ def whiten(
     """
     if not (np.isfinite(ridge) and ridge >= 0):
         raise BadInput(f"ridge must be zero or a positive number; got {ridge}")
-    if rtol is not None and not 0 <= rtol < 1:
+    if rtol is not None and not (isinstance(rtol, int | float) and 0 <= rtol < 1):
         raise BadInput(f"rtol must be in [0, 1); got {rtol}")
     n, placement = len(shards), np.empty(0) if placement is None else placement
     part: MatrixSum | QrFactor = shards.sum(sum_gram, read, n, placement)
