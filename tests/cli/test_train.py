@@ -8,6 +8,8 @@ from pathlib import Path
 from subprocess import run as run_process
 from types import SimpleNamespace
 
+import pytest
+
 from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.project import Project
 from labelwise.campaign.runner import sign_process
@@ -72,6 +74,14 @@ def test_a_model_without_measurement_says_how_to_get_one():
     trained = SimpleNamespace(number=1, labels=20, metrics={"loss": 0.1})
     (line,) = format_training(trained, None)
     assert line.endswith("labelwise change validation=0.1")
+
+
+@pytest.mark.parametrize("held_out", [29, 30])
+def test_measures_over_classes_are_shown_with_the_accuracy(held_out):
+    metrics = {"accuracy": 0.9, "balanced_accuracy": 0.75, "macro_f1": 0.7}
+    metrics["validation_labels"] = held_out
+    lines = format_training(SimpleNamespace(number=1, labels=80, metrics=metrics), None)
+    assert lines == ["balanced accuracy 75.0 %, macro F1 0.70"] * (held_out == 30)
 
 
 def test_an_error_is_told_as_a_number():

@@ -112,6 +112,9 @@ def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
     if not found.held_out:
         command = complete_commands("labelwise change validation=0.1")
         lines.append(f"to hold out labels for evaluation: {command}")
+    if found.score is not None and "balanced_accuracy" in metrics:
+        balanced, f1 = metrics["balanced_accuracy"], metrics["macro_f1"]
+        lines.append(f"balanced accuracy {format_percent(balanced)}, macro F1 {f1:.2f}")
     earlier = None if before is None else ModelEvaluation.from_training(before).score
     if before is not None and found.score and earlier and found.score.metric == earlier.metric:
         change = found.score.value - earlier.value
