@@ -17,7 +17,12 @@ from starlette.responses import Response
 
 from labelwise.arrays import Ids
 from labelwise.campaign import export
-from labelwise.campaign.evaluation import FEWEST_EVALUATED, ModelEvaluation
+from labelwise.campaign.evaluation import (
+    FEWEST_EVALUATED,
+    LabelSuspicion,
+    ModelEvaluation,
+    list_suspicious_labels,
+)
 from labelwise.campaign.project import Project
 from labelwise.errors import UnknownName
 from labelwise.record.events import Asked, Event, Label, Noted
@@ -157,7 +162,7 @@ class RecordExtract:
     batches: list[Asked]
     validation: set[int]
     notes: dict[int, dict[str, str]]
-    suspicious: list[tuple[int, float, Label]]
+    suspicious: list[LabelSuspicion]
 
     @classmethod
     def copy(cls, ledger: Ledger) -> "RecordExtract":
@@ -173,20 +178,8 @@ class RecordExtract:
             batches=[batch.asked for batch in ledger.batches],
             validation=set(ledger.validation),
             notes={item: dict(notes) for item, notes in ledger.notes.items()},
-            suspicious=read_suspicious(ledger),
+            suspicious=list_suspicious_labels(ledger),
         )
-
-
-def read_suspicious(ledger: Ledger) -> list[tuple[int, float, Label]]:
-    """Labels that differ from the prediction of a model that was not trained on them.
-
-    Item, probability of its label, and prediction, as the last training recorded them.
-    """
-    for trained in reversed(ledger.trainings):
-        found = (trained.metrics.get("out_of_fold") or {}).get("suspicious")
-        if found is not None:
-            return [(int(item), float(chance), label) for item, chance, label in found]
-    return []
 
 
 Look = Callable[[Callable[[Ledger], RecordExtract]], RecordExtract]
@@ -264,10 +257,9 @@ class ItemTable:
             codes = self.classes.encode(newest.names)
             self.prediction[rest] = codes[newest.codes[rest]]
             self.confidence[rest] = newest.confidence[rest]
-        for item, probability, predicted in extract.suspicious:
-            if item < n and self.label[item] >= 0:
-                self.prediction[item] = self.classes.encode([predicted])[0]
-                self.confidence[item] = 1 - probability
+        for one in extract.suspicious:
+            self.prediction[one.id] = self.classes.encode([one.suggested])[0]
+            self.confidence[one.id] = 1 - one.probability
         # A prediction must not influence the label of an item that evaluates the model.
         unlabelled = [item for item in extract.validation if self.label[item] < 0]
         self.prediction[unlabelled], self.confidence[unlabelled] = -1, np.nan
