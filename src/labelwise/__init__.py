@@ -16,7 +16,7 @@ from labelwise.learner import Learner
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.pool import Pool
 from labelwise.pool.rows import Rows
-from labelwise.selection.request import select
+from labelwise.selection.request import score, select
 from labelwise.selection.result import Selection
 from labelwise.strategies import strategies
 from labelwise.strategy import Choice, GreedyStrategy, PassStrategy, ScoreStrategy, Strategy
@@ -90,6 +90,7 @@ __all__ = [
     "encode",
     "load_model",
     "open_storage",
+    "score",
     "select",
     "strategies",
 ]

@@ -6,8 +6,10 @@ import json
 import numpy as np
 import pytest
 
+import labelwise
 from labelwise.errors import BadInput
 from labelwise.selection.result import Selection
+from tests.conftest import make_probabilities
 
 
 def make_selection():
@@ -85,3 +87,33 @@ def test_an_unknown_ending_or_folder_is_an_error(tmp_path):
         make_selection().save(tmp_path / "picks.txt")
     with pytest.raises(BadInput, match="there is no folder"):
         make_selection().save(tmp_path / "nowhere" / "picks.csv")
+
+
+@pytest.mark.parametrize("strategy", ["entropy", "margin", "confidence"])
+def test_scores_of_the_pool_are_those_of_the_picks(strategy):
+    rows = make_probabilities(40, 3)
+    scores = labelwise.score(strategy, probabilities=rows, labelled=[4, 7])
+    picks = labelwise.select(strategy, 38, probabilities=rows, labelled=[4, 7])
+    assert np.flatnonzero(np.isnan(scores)).tolist() == [4, 7]
+    np.testing.assert_array_equal(scores[picks.ids], picks.scores)
+
+
+def test_only_score_strategies_score_the_pool():
+    with pytest.raises(BadInput, match="badge does not score items one by one; choose from"):
+        labelwise.score("badge", probabilities=make_probabilities(40, 3))
+
+
+def test_notebooks_show_a_table_with_escaped_keys():
+    rows, names = make_probabilities(40, 3), [f"<{n}>" for n in range(40)]
+    text = labelwise.select("entropy", 12, probabilities=rows, ids=names)._repr_html_()
+    assert text.count("<tr>") == 11 and "&lt;" in text and "and 2 more" in text
+    assert not any(name in text for name in names)
+
+
+def test_plots_show_every_pick():
+    pytest.importorskip("matplotlib").use("agg")
+    rows = np.random.default_rng(0).normal(size=(40, 5))
+    picks = labelwise.select("k_center", 6, features=rows)
+    pool, shown = picks.plot(rows).collections
+    assert len(pool.get_offsets()) == 40 and len(shown.get_offsets()) == 6
+    assert len(picks.plot().lines[0].get_xdata()) == 6

@@ -158,7 +158,7 @@ def test_a_cookie_made_without_the_key_or_for_another_token_opens_nothing():
     assert client(policy, cookies={policy.cookie: policy.pass_code}).get("/").status_code == 200
 
 
-def test_who_sends_too_many_wrong_tokens_has_to_wait_even_with_the_right_one():
+def test_who_sends_too_many_wrong_tokens_has_to_wait_even_with_a_short_right_one():
     policy = plain(token=TOKEN, wrong_tokens=3)
     browser = client(policy)
     for number in range(3):
@@ -173,6 +173,14 @@ def test_who_sends_too_many_wrong_tokens_has_to_wait_even_with_the_right_one():
         cookies={policy.cookie: policy.pass_code},
     )
     assert inside.get("/").status_code == 200
+
+
+def test_wrong_tokens_do_not_lock_out_a_long_right_one():
+    token = "5d0c8a1e77b94f20a6c3e19b"
+    browser = client(plain(token=token, wrong_tokens=3))
+    codes = [browser.get(f"/?token=wrong-{number}").status_code for number in range(5)]
+    assert codes == [401] * 3 + [429] * 2
+    assert browser.get("/?token=" + token).status_code == 303
 
 
 def test_wrong_tokens_are_forgotten_after_a_minute_and_counted_by_address():

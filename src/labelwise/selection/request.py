@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from labelwise.arrays import Floats
 from labelwise.errors import BadInput, LabelwiseError, first_line
 from labelwise.files import JsonObject, to_json
 from labelwise.kernels.linear.leverage import rank_tolerance
+from labelwise.learner import REPRESENTATIONS
 from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Progress, Shard, Shards, open_shards
 from labelwise.pool.ids import (
     IdIndex,
@@ -45,8 +47,8 @@ from labelwise.selection.plan import (
     row_shapes,
 )
 from labelwise.selection.result import Selection
-from labelwise.strategies import get
-from labelwise.strategy import Job, Strategy
+from labelwise.strategies import get, strategies
+from labelwise.strategy import Job, ScoreStrategy, Strategy
 
 SMALL = 1 << 30
 """A selection that needs at most this many bytes is not compared with the free memory."""
@@ -413,3 +415,49 @@ def select(
     )
     with request.run() as picks:
         return picks
+
+
+def score(
+    strategy: str | Strategy,
+    *,
+    pool: Pool | None = None,
+    ids: Keys = None,
+    labelled: Keys = None,
+    device: Device = None,
+    **given: Any,
+) -> Floats:
+    """The score of every item of a pool, for strategies that score items one by one.
+
+    Args:
+        strategy: a name or a strategy, such as ``"entropy"``.
+        pool: as in `select`.
+        ids: as in `select`.
+        labelled: as in `select`.
+        device: as in `select`.
+        **given: representations as in `select`, and options of the strategy.
+
+    Returns:
+        ``(n,)`` in the order of the rows; NaN for labelled items.
+
+    Example:
+        >>> score("margin", probabilities=np.array([[0.5, 0.5], [0.9, 0.1]])).round(1).tolist()
+        [0.0, -0.8]
+    """
+    chosen = get(strategy) if isinstance(strategy, str) else strategy
+    if not isinstance(chosen, ScoreStrategy):
+        scoring = ", ".join(n for n, s in strategies().items() if isinstance(s, ScoreStrategy))
+        name = getattr(chosen, "name", strategy)
+        raise BadInput(f"{name} does not score items one by one; choose from {scoring}")
+    rows = {name: value for name, value in given.items() if name in REPRESENTATIONS}
+    if pool is not None and (rows or ids is not None):
+        raise BadInput("give either a pool or representations and ids; got both")
+    options = {name: value for name, value in given.items() if name not in REPRESENTATIONS}
+    chosen = chosen.with_options(**options) if options else chosen
+    items = Pool(ids=ids, **rows) if pool is None else pool
+    request = SelectionRequest(chosen, 0, items, labelled, device=device)
+    request.budget = request.prepare()
+    scores = np.full(request.budget + len(request._taken), np.nan)
+    with request.run() as picks:
+        if picks.scores is not None and request._index is not None:
+            scores[request._index.find_positions(picks.ids)] = picks.scores
+    return scores

@@ -1,6 +1,7 @@
 """Selection: the items to label, in order, with their weights."""
 
 import csv
+import html
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats, Ids
+from labelwise.arrays import Floats, Ids, to_numpy
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.files import Json, to_json, write_atomically
-from labelwise.pool.ids import Key
+from labelwise.pool.ids import IdIndex, Key, encode_keys
 
 Table = dict[str, list[Any]]
 """Columns of equal length by name."""
+SHOWN_PICKS = 10
+"""Picks in the table that notebooks show."""
+BAR_STYLE = "background:#4a7ebb;height:8px"
 FORMATS = (".csv", ".jsonl", ".parquet")
 
 
@@ -91,6 +95,64 @@ class Selection:
         except ImportError as error:
             raise MissingDependency("to_frame needs pandas; run pip install pandas") from error
         return pandas.DataFrame(self.columns())
+
+    def _repr_html_(self) -> str:
+        """A table of the first picks for notebooks, with a bar for each score or weight."""
+        known = {"weight": self.weights, "count": self.counts, "score": self.scores, "rank": None}
+        table = {k: v for k, v in self.columns().items() if known.get(k, v) is not None}
+        shown = min(len(self), SHOWN_PICKS)
+        lengths = self.scores if self.weights is None else self.weights
+        largest = 0.0 if lengths is None else float(np.max(np.abs(lengths[:shown]), initial=0.0))
+        head = "".join(f"<th>{name}</th>" for name in table)
+        rows = []
+        for rank in range(shown):
+            values = [column[rank] for column in table.values()]
+            texts = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in values]
+            cells = "".join(f"<td>{html.escape(text)}</td>" for text in texts)
+            if lengths is not None and largest:
+                width = round(100 * abs(float(lengths[rank])) / largest)
+                cells += f'<td><div style="{BAR_STYLE};width:{width}px"></div></td>'
+            rows.append(f"<tr><td>{rank}</td>{cells}</tr>")
+        title = html.escape(f"{len(self)} picks by {self.info.get('strategy', 'a strategy')}")
+        more = f"<p>and {len(self) - shown} more</p>" if len(self) > shown else ""
+        return f"<p>{title}</p><table><tr><th>rank</th>{head}</tr>{''.join(rows)}</table>{more}"
+
+    def plot(self, features: Any = None, *, ids: Any = None, ax: Any = None) -> Any:
+        """Plot the picks: among the pool if features are given, otherwise their scores by rank.
+
+        Args:
+            features: ``(n, d)`` of the pool; its first two principal components are shown.
+            ids: ``(n,)`` keys of the pool's items; row numbers if None.
+            ax: the matplotlib axes to draw on; new ones if None.
+
+        Returns:
+            The axes.
+        """
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise MissingDependency("plot needs matplotlib; run pip install matplotlib") from error
+        values = self.scores if self.scores is not None else self.weights
+        if features is None and values is None:
+            raise BadInput("these picks have neither scores nor weights to plot; give features")
+        ax = pyplot.subplots()[1] if ax is None else ax
+        if features is None:
+            ax.plot(np.arange(len(self)), values, marker=".")
+            ax.set(xlabel="rank", ylabel="weight" if self.scores is None else "score")
+            return ax
+        rows = np.asarray(to_numpy(features), dtype=np.float64)
+        if rows.ndim != 2:
+            raise BadInput(f"features must have shape (n, d); got {rows.shape}")
+        keys = encode_keys(range(len(rows)) if ids is None else ids)[0]
+        picked = IdIndex(keys).find_positions(self.ids)
+        rows = rows - rows.mean(axis=0)
+        if rows.shape[1] > 2:
+            rows = rows @ np.linalg.eigh(rows.T @ rows)[1][:, :-3:-1]
+        plane = np.pad(rows, ((0, 0), (0, 2 - rows.shape[1])))
+        ax.scatter(*plane.T, s=6, color="0.7", label="pool")
+        ax.scatter(*plane[picked].T, s=24, color="C3", label="picks")
+        ax.legend()
+        return ax
 
     def save(self, path: str | Path) -> None:
         """Write the picks as .csv, .jsonl or .parquet; the file is replaced atomically."""
