@@ -257,9 +257,9 @@ class ItemTable:
             codes = self.classes.encode(newest.names)
             self.prediction[rest] = codes[newest.codes[rest]]
             self.confidence[rest] = newest.confidence[rest]
-        for one in extract.suspicious:
-            self.prediction[one.id] = self.classes.encode([one.suggested])[0]
-            self.confidence[one.id] = 1 - one.probability
+        for doubt in extract.suspicious:  # by a model that was not trained on the label
+            self.prediction[doubt.id] = self.classes.encode([doubt.suggested])[0]
+            self.confidence[doubt.id] = 1 - doubt.probability
         # A prediction must not influence the label of an item that evaluates the model.
         unlabelled = [item for item in extract.validation if self.label[item] < 0]
         self.prediction[unlabelled], self.confidence[unlabelled] = -1, np.nan

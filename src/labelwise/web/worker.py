@@ -26,6 +26,8 @@ LOOK_INTERVAL = 0.5
 """Seconds between two looks at the record."""
 REPORT_INTERVAL = 0.3
 """Seconds between two reports of progress."""
+MOST_PREDICTED = 300_000
+"""Largest pool of which all items are predicted after a training."""
 RETRY_DELAY = 5.0
 """Seconds before a record that could not be read is read again."""
 
@@ -123,13 +125,14 @@ class Worker:
     def predict_items(self) -> None:
         """Predict all items with the newest model, while there is nothing else to do.
 
-        Whole networks are left out: they would take minutes for a large pool.
+        Whole networks and very large pools are left out: they would take minutes.
         """
         last = self._record.look(lambda ledger: ledger.trainings[-1:])
         if not last or last[0].number == self._predicted:
             return
         self._predicted, project = last[0].number, self._project
-        if project.inputs.ndim != 2 or last[0].metrics.get("classes") is None:
+        large = len(project.items) > MOST_PREDICTED or project.inputs.ndim != 2
+        if large or last[0].metrics.get("classes") is None:
             return
         try:
             campaign = self._runner.open_campaign()
