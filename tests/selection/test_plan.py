@@ -15,7 +15,7 @@ import pytest
 import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.pool.blocks import BLOCK_BYTES, open_shards
-from labelwise.pool.representations import open_sources
+from labelwise.pool.representations import open_source, open_sources
 from labelwise.selection import plan
 from labelwise.selection.plan import (
     ReadSpeed,
@@ -380,3 +380,16 @@ def test_free_memory_is_less_than_all_of_it():
 
 def test_the_examples_hold():
     assert doctest.testmod(plan).failed == 0
+
+
+def test_a_row_group_is_timed_from_its_start(tmp_path):
+    """Rows before a range are decoded again, so a range in the middle would cost a multiple."""
+    rows = np.random.default_rng(0).normal(size=(1000, 2))
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"a": rows[:, 0], "b": rows[:, 1]})
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    source = open_source(tmp_path / "rows.parquet", "features")
+    read, ranges = source.read, []
+    source.read = lambda first, last: ranges.append((first, last)) or read(first, last)
+    measure_speed({"features": source}, 1000, source.bytes_per_row, block_bytes=1600)
+    assert [first for first, _ in ranges] == [0, *(last for _, last in ranges[:-1])]

@@ -407,6 +407,8 @@ class ParquetSource:
     """Rows of Parquet files, one after the other."""
 
     in_memory, is_numpy = False, True
+    sequential = True
+    """Whether reading a range costs the rows before it in the row group."""
     buffers = BUFFERS
 
     def __init__(self, path: Path, paths: Sequence[Path], name: str) -> None:
