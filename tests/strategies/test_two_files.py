@@ -128,11 +128,10 @@ def test_a_campaign_asks_with_it_adapts_its_options_and_explains_its_picks():
 
 
 def test_a_simulation_compares_it():
-    pytest.importorskip("torch")
     from labelwise.simulate import simulate
     from tests.simulate.digits import DIGITS, KINDS, TINY
 
-    options = {"strategies": [NAME], "seeds": 1, "device": "cpu", **TINY}
+    options = {"strategies": [NAME], "seeds": 1, **TINY}
     found = simulate(DIGITS[:200], KINDS[:200], **options)
     assert {line.strategy for line in found.rounds} == {"random", NAME}
 
