@@ -265,6 +265,7 @@ def test_a_record_elsewhere_is_found_from_any_folder(digits, tmp_path, monkeypat
         ({"strategy": "ally"}, "ally needs features and duals"),
         ({"strategy": "badge", "regression": True}, "badge needs .* a regression does not give"),
         ({"classes": ["a"]}, "two classes or more"),
+        ({"classes": ["a", "caf\udce9"]}, "is not valid UTF-8"),
         ({"batch": 0}, "batch must be a whole number"),
         ({"overlaps": 2}, "no setting 'overlaps'"),
         ({"storage": "memory://"}, "a persistent storage"),

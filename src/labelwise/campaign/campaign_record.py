@@ -62,7 +62,7 @@ class CampaignRecord(SharedRecord):
             by: the annotator.
             **settings: see `Settings`; for an existing campaign, only those to check.
         """
-        wanted = Settings.from_dict(settings)
+        wanted = Settings.from_dict(settings).check_text()
 
         def begin(ledger: Ledger, now: float) -> tuple[list[Event], Settings]:
             if not ledger.length:

@@ -49,7 +49,7 @@ def make_settings(
     settings["classes"] = None if classes is None else tuple(classes)
     if not network and ("features",) in get(settings["strategy"]).input_sets:
         settings = {"first": settings["strategy"], **settings}  # it needs no model
-    chosen = Settings.from_dict(settings)
+    chosen = Settings.from_dict(settings).check_text()
     check_strategy(chosen, network=network, several=several)
     return chosen
 

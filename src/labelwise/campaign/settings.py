@@ -123,7 +123,14 @@ class Settings:
         """Change some settings; a new strategy drops the options of the old one."""
         if values.get("strategy", self.strategy) != self.strategy and "options" not in values:
             values = {**values, "options": {}}
-        return Settings.from_dict({**self.to_dict(), **values})
+        return Settings.from_dict({**self.to_dict(), **values}).check_text()
+
+    def check_text(self) -> "Settings":
+        """Reject new class names that are not UTF-8; a record that has some still opens."""
+        for name in self.classes or ():
+            if any("\ud800" <= letter <= "\udfff" for letter in str(name)):  # bytes of a shell
+                raise BadInput(f"the class {name!r} is not valid UTF-8; give its name in UTF-8")
+        return self
 
     def seed_for(self, purpose: int, number: int, given: int | None = None) -> int:
         """The seed of a batch or training: the given one, or one derived from the campaign's."""
