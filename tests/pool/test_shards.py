@@ -135,7 +135,7 @@ def test_tensors_on_two_devices_are_refused():
     features = torch.ones((4, 2))
     there = torch.empty((4, 2), device="meta")
     with pytest.raises(BadInput, match="features is on cpu but probabilities on meta; bring them"):
-        labelwise.select("badge", 1, features=features, probabilities=there)
+        find_tensor_device(open_sources({"features": features, "probabilities": there}))
 
 
 def test_where_tensors_are_is_told_only_if_other_rows_must_go_there():
@@ -189,7 +189,7 @@ def test_a_text_column_is_refused(tmp_path):
     [
         ([3, 3], "labelled names item 3 2 times"),
         ([0.5], "no item of the pool has id 0.5"),
-        ([True, False], "labelled must be a list of item ids"),
+        ([True, False], r"labelled is a mask of shape \(2,\) but there are 5 items"),
         ([77], "no item of the pool has id 77"),
     ],
 )

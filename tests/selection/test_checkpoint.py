@@ -354,7 +354,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work():
 
 
 def test_an_empty_name_is_no_folder():
-    with pytest.raises(BadInput, match="resume: '' is not a folder; give its name"):
+    with pytest.raises(BadInput, match="resume must be the name of a folder; got ''"):
         labelwise.select("design", 1, features=np.eye(3), resume="")
 
 
