@@ -101,7 +101,7 @@ def test_representations_of_different_lengths_are_an_error():
         (np.ones(4), r"features must have shape \(n, d\); got \(4,\)"),
         (np.ones((4, 0)), "features has no columns"),
         ("nowhere.npy", "there is no file nowhere.npy"),
-        (3, "features must be an array, a torch tensor or a path .* got int"),
+        (3, "features must be an array, a tensor, a table, or a path .* got int"),
         ([], "features is an empty list"),
     ],
 )
