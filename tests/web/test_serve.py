@@ -12,7 +12,7 @@ import pytest
 
 from labelwise.errors import BadInput
 from labelwise.record.events import Asked
-from labelwise.web import serve
+from labelwise.web import address, serve
 from tests.web.conftest import PATIENCE, launch
 
 TOKEN = "open-sesame-please"
@@ -33,15 +33,17 @@ def project(make_project):
 
 
 def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(serve)
+    results = doctest.testmod(address)
     assert results.attempted > 0 and results.failed == 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_the_address_of_a_server_on_all_addresses_can_be_shared(host, monkeypatch):
-    monkeypatch.setattr(serve, "find_own_address", {"0.0.0.0": "10.0.0.7", "::": "fd00::7"}.get)
+    monkeypatch.setattr(address, "find_own_address", {"0.0.0.0": "10.0.0.7", "::": "fd00::7"}.get)
     name = {"0.0.0.0": "10.0.0.7", "::": "[fd00::7]"}[host]
-    assert serve.make_address(host, 8600, "sesame-open") == f"http://{name}:8600/?token=sesame-open"
+    assert (
+        address.make_address(host, 8600, "sesame-open") == f"http://{name}:8600/?token=sesame-open"
+    )
 
 
 def test_the_server_never_imports_torch_nor_other_heavy_packages(project):

@@ -189,7 +189,13 @@ export class Desk extends EventTarget {
     this.past.pop();
     try {
       while (group.length) {
-        const again = this.outbox.take(group.at(-1).id) ? group.at(-1) : await this.#withdraw();
+        const { id } = group.at(-1);
+        let unsent = this.outbox.take(id);
+        if (!unsent && this.outbox.ids.has(id)) {
+          await this.outbox.flush(); // it is on its way; a server that is away does not get it
+          unsent = this.outbox.take(id);
+        }
+        const again = unsent ? group.at(-1) : await this.#withdraw();
         group.pop();
         if (again) back.unshift(again);
       }
