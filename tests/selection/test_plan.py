@@ -297,6 +297,7 @@ GIVEN = {
     "outputs": (2,),
     "gradient_norms": (),
     "gradient_products": (),
+    "gradient_sketch": (16,),
     "duals": (),
 }
 USE = re.compile(r"; use (.*?), which does not")

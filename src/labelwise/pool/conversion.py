@@ -44,7 +44,7 @@ def convert_rows_given(value: Given, name: str) -> Given:
     """Convert one representation to an array, or a list of arrays with one per model.
 
     A list of numbers, of rows of numbers or of one-dimensional arrays is one array. For members, a
-    list of arrays has one per member.
+    list of arrays with one axis less than expected has one per member.
 
     Example:
         >>> convert_rows_given([[1, 2], [3, 4], [5, 6]], "features").shape
@@ -65,7 +65,7 @@ def convert_rows_given(value: Given, name: str) -> Given:
     depths = {getattr(part, "ndim", None) for part in parts}
     if depths == {axes - 1} and axes > 1:
         return _join(parts, name, axis=1 if name.startswith("member_") else 0, new=True)
-    if depths == {axes} and name.startswith("member_"):
+    if depths == {axes} and name == "member_probabilities":  # one array, also for several models
         return _join(parts, name, axis=1, new=False)
     return parts
 
