@@ -191,7 +191,7 @@ def write_table(path, **columns):
         (["-b", "-3"], "budget must be a whole number of items, 0 or more; got -3"),
         (["-b", "9", "--option", "p=-1"], "p must be a positive number; got -1"),
         (["-b", "9", "--resume", "g.npy"], "resume must be a folder; g.npy is a file"),
-        (["-b", "9", "--resume", ""], "resume: '' is not a folder; give its name"),
+        (["-b", "9", "--resume", ""], "resume must be the name of a folder; got ''"),
         (["-b", "9", "--resume", "."], ". holds other files and no selection to continue"),
         (["-b", "9", "--resume", "/proc/on"], "cannot write to /proc/on"),
         (["-b", "9", "--memory", "-1"], "memory must be a number of GiB above 0; got -1.0"),
