@@ -132,9 +132,9 @@ def test_whole_numbers_go_through_an_embedding():
     found = tangent_kernel(module, words, dtype=torch.float64)
     weights = module.head.weight.detach().double().numpy()
     shared = np.array([[2, 0, 1], [0, 4, 0], [1, 0, 2]]) / 4  # products of mean one-hot words
-    hidden = module.table(words).mean(dim=1).detach().double().numpy()
+    hidden = module.table(words).detach().double().mean(dim=1).numpy()
     expected = last_layer_kernel(hidden) + shared * np.sum(weights**2) / 2
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
