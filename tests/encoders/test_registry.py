@@ -81,6 +81,12 @@ def test_a_function_is_an_encoder_whose_checksum_follows_its_file(tmp_path):
     del sys.modules["my_features"]
 
 
+@pytest.mark.parametrize("kind", ["images", "texts"])
+def test_a_function_that_fails_is_named(kind):
+    with pytest.raises(BadInput, match=r"os:system failed on 1 \w+ \(TypeError: "):
+        open_encoder("os:system", kind)
+
+
 def test_a_package_is_read_verified_and_never_installed(tmp_path, cache, monkeypatch):
     model = (MODELS / "mean_of_floats.onnx").read_bytes()
     file = io.BytesIO()

@@ -29,7 +29,7 @@ import numpy as np
 from labelwise.encoders.encoder import SIDE, Encoder, Features, Kind, check_features
 from labelwise.encoders.onnx_models import hash_files, open_onnx
 from labelwise.encoders.tfidf import TfidfEncoder
-from labelwise.errors import BadInput, UnknownName
+from labelwise.errors import BadInput, UnknownName, first_line
 from labelwise.files import write_atomically
 from labelwise.media.functions import import_function
 from labelwise.media.packages import DataPackage, cache_folder, download_package
@@ -241,7 +241,8 @@ class FunctionEncoder:
         self.name, self.kind, self.dimension = spec, kind, 0
         purpose = "return (b, d) features for b items"
         self._function: Any = import_function(spec, purpose, places=places)
-        source = sys.modules[self._function.__module__].__file__
+        module = sys.modules.get(getattr(self._function, "__module__", ""))
+        source = getattr(module, "__file__", None)  # None for built-in modules
         self.checksum = "" if source is None else hash_files(Path(source))
         self.side = 0 if kind == "texts" else int(getattr(self._function, "side", SIDE))
         blank: Any = np.zeros((1, 3, self.side, self.side), np.uint8)
@@ -249,5 +250,11 @@ class FunctionEncoder:
 
     def encode_batch(self, items: Any) -> Features:
         """Encode b items to ``(b, d)``."""
-        found = self._function(items)
+        try:
+            found = self._function(items)
+        except Exception as error:
+            raise BadInput(
+                f"{self.name} failed on {len(items)} {self.kind} ({type(error).__name__}: "
+                f"{first_line(error)}); it must return (b, d) features for b items"
+            ) from error
         return check_features(self.name, found, len(items), self.dimension or None)
