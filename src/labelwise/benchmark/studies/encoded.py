@@ -18,8 +18,7 @@ from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device
-from labelwise.benchmark.encoders import CATALOGUE
-from labelwise.benchmark.encoders.features import read_features, standardize_features
+from labelwise.benchmark.encoders import encode
 from labelwise.benchmark.frozen_run import SPLIT
 from labelwise.benchmark.models import ModelSet, make_learner_options, make_members
 from labelwise.benchmark.networks import make_column_head
@@ -66,7 +65,7 @@ def combine_encoders(
     components: int | None = None,
     counts: tuple[int, int] | None = None,
 ) -> EncodedDataset:
-    """Stored features of several encoders, concatenated.
+    """Features of several encoders, concatenated.
 
     Args:
         dataset: the encoded data set.
@@ -74,11 +73,8 @@ def combine_encoders(
         components: number of principal components of every encoder to keep; None keeps all.
         counts: numbers of encoded training and test items; the default ones if None.
     """
-    found = [read_features(CATALOGUE[name], dataset, counts=counts) for name in encoders]
+    found = [encode(name, dataset, counts=counts) for name in encoders]
     first = found[0]
-    for name, other in zip(encoders, found, strict=True):
-        if not np.array_equal(other.rows, first.rows):
-            raise BadInput(f"{name} encoded other items of {dataset} than {encoders[0]}")
     pairs = [
         standardize_features(*_reduce_features(own.features, own.test_features, components))
         for own in found
@@ -95,6 +91,20 @@ def combine_encoders(
         data.classes,
         tuple(accumulate(near.shape[1] for near, _ in pairs)),
     )
+
+
+def standardize_features(features: Arrays, test_features: Arrays) -> tuple[Arrays, ...]:
+    """Center and scale both by the first, to mean square 1; one scale for all columns.
+
+    >>> near, far = standardize_features(np.array([[1.0, 2.0], [3.0, 2.0]]), np.array([[2.0, 3.0]]))
+    >>> near.round(3).tolist(), far.round(3).tolist()
+    ([[-1.414, 0.0], [1.414, 0.0]], [[0.0, 1.414]])
+    """
+    centre = features.mean(axis=0)
+    spread = float(np.sqrt(np.square(features - centre).mean()))
+    if not spread > 0:
+        spread = 1.0  # all items are equal
+    return (features - centre) / spread, (test_features - centre) / spread
 
 
 def _reduce_features(
@@ -151,7 +161,7 @@ def make_heads(
     learners = {}
     for number, name in enumerate(names):
         place = data.find_columns(number)
-        learners[name] = BatchableLearner(
+        learners[f"encoder_{number}"] = BatchableLearner(
             partial(make_column_head, place.start, place.stop, split.outputs),
             kind=("head", name, protocol.name, protocol.scale),
             members=make_members(protocol, entrant, split, models=len(names)),

@@ -14,7 +14,6 @@ from labelwise.benchmark.datasets import load
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.encoders import encode
-from labelwise.benchmark.encoders import get as get_encoder
 from labelwise.benchmark.frozen_run import play_frozen
 from labelwise.benchmark.labelling_run import LabelledPool
 from labelwise.benchmark.protocol import Entrant, Protocol
@@ -45,7 +44,7 @@ def _load_features(dataset: str, encoder: str, *counts: int) -> LabelledPool:
             data.classes,
         )
     data = load(dataset)
-    encoded = encode(get_encoder(encoder), dataset, counts=(counts[0], counts[1]))
+    encoded = encode(encoder, dataset, counts=(counts[0], counts[1]))
     targets, test_targets = data.targets[encoded.rows], data.test_targets[encoded.test_rows]
     arrays = encoded.features, targets, encoded.test_features, test_targets
     return _join_items(encoded.rows, arrays, data.classes)
