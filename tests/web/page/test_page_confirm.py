@@ -28,7 +28,7 @@ def test_enter_accepts_a_class_corrects_and_both_are_recorded(make, visit):
     labelling = with_model(make, 8, validation=(2,))
     page = visit(labelling.url)
     assert shown(page) == 0
-    page.keyboard.press("c")
+    page.keyboard.press("Shift+C")
     page.get_by_text("7, 50 % sure: Enter accepts").first.wait_for()
     press_and_see(page, "Enter")
     press_and_see(page, "3")
@@ -37,7 +37,7 @@ def test_enter_accepts_a_class_corrects_and_both_are_recorded(make, visit):
     assert shown(page) == 2
     press_and_see(page, "4")
     press_and_see(page, "Space")
-    page.keyboard.press("c")
+    page.keyboard.press("Shift+C")
     page.get_by_text("Enter accepts").wait_for(state="detached")
     press_and_see(page, "5")
     wait_saved(page)
@@ -54,7 +54,7 @@ def test_a_model_that_is_often_wrong_cannot_be_confirmed(make, visit):
     labelling = with_model(make, 5, accuracy=0.5)
     page = visit(labelling.url)
     item = shown(page)
-    page.keyboard.press("c")
+    page.keyboard.press("Shift+C")
     wait_told(page, "confirming needs an accuracy of 70 % on 30 held-out labels")
     page.keyboard.press("Enter")
     assert shown(page) == item
@@ -64,7 +64,7 @@ def test_the_grid_confirms_a_group_except_for_what_is_selected_with_one_undo(mak
     labelling = with_model(make, 8)
     page = visit(labelling.url + "#grid")
     tiles(page).first.wait_for()
-    page.keyboard.press("c")
+    page.keyboard.press("Shift+C")
     page.get_by_text("8 items look like 7").wait_for()
     assert ids(page) == list(range(7, -1, -1))  # most confident first
     tiles(page).nth(2).click()

@@ -62,7 +62,7 @@ function App({ desk }) {
     const view = Object.keys(VIEWS).find((one) => VIEWS[one].key === event.key);
     if (view) return ((location.hash = view), true);
     if (event.key === "?") return (help(), true);
-    if (event.key === "c" && !desk.session.regression) return (event.repeat || confirm(), true);
+    if (event.key === "C" && !desk.session.regression) return (event.repeat || confirm(), true);
     if (event.key === "u") return (event.repeat || undo(), true);
     if (event.key === "Escape" && (name === "review" || name === "items")) return ((location.hash = "label"), true);
     return false;

@@ -2,7 +2,7 @@
 
 import { addClasses } from "./free_classes.js";
 import { html, Key, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
-import { assignKeys, useShortcuts } from "./keys.js";
+import { assignKeys, placeByKey, useShortcuts } from "./keys.js";
 
 const MANY = 16; // with more classes than this, the bar has a search field
 
@@ -29,11 +29,8 @@ function Choices({ desk, choose, enter, suggested, item }) {
   const [stop, setStop] = useState(0); // the class that Tab leads to
   const names = classes.map((one) => String(one.name));
   const keys = useMemo(() => assignKeys(names), [names.join("\n")]);
-  // Digits also choose classes by position, unless a digit is the key of another class.
-  const byKey = useMemo(
-    () => new Map([...keys.slice(0, 9).map((_, place) => [String(place + 1), place]), ...keys.map((key, place) => [key, place])]),
-    [keys],
-  );
+  const byKey = useMemo(() => placeByKey(keys), [keys]);
+  const allKeys = (place) => [...byKey].filter(([key, at]) => key && at === place).map(([key]) => key).join(" ");
   const words = text.toLowerCase().split(/\s+/);
   const matches = names.map((name) => words.every((word) => name.toLowerCase().includes(word)));
   const first = matches.indexOf(true);
@@ -133,7 +130,7 @@ function Choices({ desk, choose, enter, suggested, item }) {
             type="button"
             key=${name}
             class=${`choice${(text && place === first) || place === preselected ? " first" : ""}`}
-            aria-keyshortcuts=${keys[place]}
+            aria-keyshortcuts=${allKeys(place) || null}
             title=${classes[place].description ? `${name}: ${classes[place].description}` : name}
             hidden=${!matches[place]}
             tabindex=${place === (matches[stop] ? stop : first) ? 0 : -1}

@@ -139,7 +139,7 @@ export function GridView({ desk, undo, confirm }) {
       <button type="button" onclick=${selectNone}>Select none</button>
       ${desk.session.regression
         ? null
-        : html`<${KeyButton} text="Confirm mode" keys="c" aria-pressed=${String(desk.confirm)} onclick=${confirm} />`}
+        : html`<${KeyButton} text="Confirm mode" keys="Shift+C" aria-pressed=${String(desk.confirm)} onclick=${confirm} />`}
     </div>
   </div>`;
 }

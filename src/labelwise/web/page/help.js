@@ -6,14 +6,14 @@ import { html, Key } from "./html.js";
 import { singleKeys } from "./keys.js";
 
 const KEYS = [
-  ["1 – 9, 0, letters", "label with the class of that key"],
+  ["1 – 9, 0, letters", "label with the class of that key: the first letter of its name if no other class has it, or its place"],
   ["← → ↑ ↓", "move along the classes"],
   ["Enter", "label with the selected class"],
   ["/", "find a class by name, where there are many"],
   ["u", "undo the last label or skip"],
   ["s", "skip the item, with a reason"],
   ["m", "show the model's guess (hidden by default, because it influences how people label)"],
-  ["c", "confirm mode: the prediction is preselected, Enter accepts it"],
+  ["Shift + C", "confirm mode: the prediction is preselected, Enter accepts it"],
   ["Shift + L", "show this item again later"],
   ["Shift + N", "write a note about the item"],
   ["l  g  r  i", "one item at a time, grid, review, all items"],

@@ -3,17 +3,32 @@
 import { useListener } from "./html.js";
 import { kept } from "./kept.js";
 
-// Letters that are not shortcuts of the page: c confirm, g grid, i items, l label, m guess,
-// r review, s skip, u undo. Shift and a letter is never the key of a class.
-const LETTERS = "abdefhjknopqtvwxyz";
+// Letters that are not shortcuts of the page: g grid, i items, l label, m guess, r review, s skip,
+// u undo. Shift and a letter is never the key of a class.
+const LETTERS = "abcdefhjknopqtvwxyz";
 const ROW = "1234567890";
 
-/** One key or null per class. A class whose name is a free key gets that key. */
+/**
+ * One key or null per class: its name, if that is a key; its first letter, if no other class begins
+ * with it; the digit of its place; or a free letter.
+ */
 export function assignKeys(names) {
   const free = new Set([...ROW, ...LETTERS]);
-  const own = names.map((name) => (free.delete(name.toLowerCase()) ? name.toLowerCase() : null));
-  const rest = [...free];
-  return own.map((key) => key ?? rest.shift() ?? null);
+  const take = (key) => (free.delete(key) ? key : null);
+  const own = names.map((name) => take(name.toLowerCase()));
+  const firsts = names.map((name) => name[0]?.toLowerCase());
+  const unique = (letter) => LETTERS.includes(letter) && firsts.indexOf(letter) === firsts.lastIndexOf(letter);
+  const short = names.map((_, place) => own[place] ?? (unique(firsts[place]) ? take(firsts[place]) : null));
+  const digits = short.map((key, place) => key ?? (place < ROW.length ? take(ROW[place]) : null));
+  // Not a letter that another class begins with.
+  const rest = [...free].filter((key) => LETTERS.includes(key) && !firsts.includes(key));
+  return digits.map((key) => key ?? rest.shift() ?? null);
+}
+
+/** The place of a class by its keys: its own, and the digit of its place unless another class has it. */
+export function placeByKey(keys) {
+  const digits = [...ROW].slice(0, keys.length).map((digit, place) => [digit, place]);
+  return new Map([...digits, ...keys.map((key, place) => [key, place])]);
 }
 
 const FIELDS = "input:not([type=checkbox]), textarea, select, [contenteditable]";

@@ -94,7 +94,7 @@ export function LabelView({ desk, undo, confirm }) {
       <${KeyButton} text="Model's guess" keys="m" onclick=${askGuess} />
       ${desk.session.regression
         ? null
-        : html`<${KeyButton} text="Confirm mode" keys="c" aria-pressed=${String(desk.confirm)} onclick=${confirm} />
+        : html`<${KeyButton} text="Confirm mode" keys="Shift+C" aria-pressed=${String(desk.confirm)} onclick=${confirm} />
             <button type="button" onclick=${() => showClasses(desk)}>Classes</button>`}
     </div>
   </div>`;
