@@ -238,14 +238,14 @@ def _add_routes(app: FastAPI, backend: LabelStudioBackend) -> None:
 class BackendGuard(RequestGuard):
     """The guard of the labelling page, for programs as callers: without cookies and pages."""
 
-    def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
         if self._policy.token is None:
             return None
         ask = {"WWW-Authenticate": 'Basic realm="labelwise"'}
         given = find_password(headers.get("authorization", ""))
         if not given:
             return refuse(401, "this backend needs its token, as the password of Basic Auth", ask)
-        return self._check_token(scope, given, refuse(401, "the token is wrong", ask))
+        return await self._check_token(scope, given, refuse(401, "the token is wrong", ask))
 
     def _check_origin(self, scope: Scope, headers: Headers) -> Response | None:
         if headers.get("origin") or headers.get("sec-fetch-site", "none") != "none":

@@ -6,8 +6,9 @@ A `RequestGuard` wraps the application. It checks, in this order:
   after it was loaded (DNS rebinding) sends that name, and is refused.
 * **Token**, if there is one: as ``?token=``, which is answered with a cookie and a redirect to the
   address without the token, or as ``Authorization: Bearer``. Tokens are compared in constant time,
-  and an address that sends too many wrong ones must wait. The cookie is a code made with the
-  server's key, which cannot be guessed.
+  and after many wrong ones an address waits a second for each answer, so that guessing is slow but
+  the right token still opens the page: behind a proxy everyone has one address. The cookie
+  is a code made with the server's key, which cannot be guessed.
 * **Origin**: the API does not answer other sites, and a request that changes something must carry
   a code that only a page of this server can read (``X-Labelwise-Csrf``).
 * **Body**: size and duration are limited, regardless of the Content-Length header.
@@ -133,25 +134,24 @@ def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
 
 
 LONG_TOKEN = 20
-"""A token of this many characters cannot be guessed: it is accepted after any number of wrong ones.
-
-Behind a proxy everyone has the same address, so wrong tokens of one person would keep others out.
-"""
+"""A token of this many characters cannot be guessed: it is accepted without a delay."""
+MOST_DELAYED = 3
+"""Tokens that wait at the same time; this limits the guesses per second."""
 
 
 class FailedAttempts:
     """The wrong tokens of the last minute, by address.
 
     Args:
-        each: How many an address may send.
+        each: How many an address may send before it is slowed down.
         together: How many all addresses may send; this also limits the memory.
         seconds: For how long a wrong token counts.
         clock: A monotonic clock.
 
     >>> attempts = FailedAttempts(1, clock=lambda: 0.0)
     >>> attempts.add("10.0.0.9")
-    >>> attempts.seconds_to_wait("10.0.0.9"), attempts.seconds_to_wait("10.0.0.8")
-    (60.0, 0.0)
+    >>> attempts.are_many("10.0.0.9"), attempts.are_many("10.0.0.8")
+    (True, False)
     """
 
     def __init__(
@@ -162,25 +162,22 @@ class FailedAttempts:
         seconds: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._each, self._together = each, max(together, each)
+        self._each = each
         self._seconds, self._clock = seconds, clock
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=self._together)
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=max(together, each))
 
     def add(self, address: str) -> None:
         """Remember a wrong token."""
         self._wrong.append((self._clock(), _find_network(address)))
 
-    def seconds_to_wait(self, address: str) -> float:
-        """Seconds until this address may try again; 0 if it may now."""
+    def are_many(self, address: str) -> bool:
+        """Whether the next token of this address has to wait."""
         now = self._clock()
         while self._wrong and self._wrong[0][0] + self._seconds <= now:
             self._wrong.popleft()
-        own = [at for at, by in self._wrong if by == _find_network(address)]
-        if len(own) >= self._each:
-            return own[-self._each] + self._seconds - now
-        if len(self._wrong) >= self._together:
-            return self._wrong[0][0] + self._seconds - now
-        return 0.0
+        network = _find_network(address)
+        own = sum(by == network for _, by in self._wrong)
+        return own >= self._each or len(self._wrong) == self._wrong.maxlen
 
 
 def _find_network(address: str) -> str:
@@ -225,7 +222,8 @@ class AccessPolicy:
         hosts: The names under which the server answers.
         body_bytes: The longest body.
         body_seconds: How long a body may take to arrive.
-        wrong_tokens: How many wrong tokens an address may send in a minute.
+        wrong_tokens: How many wrong tokens an address may send in a minute without delay.
+        token_seconds: The delay of further ones.
         cookie: The name of the cookie, different for every campaign: ports share cookies.
     """
 
@@ -235,6 +233,7 @@ class AccessPolicy:
     body_bytes: int = 1 << 20
     body_seconds: float = 30.0
     wrong_tokens: int = 10
+    token_seconds: float = 1.0
     cookie: str = "labelwise"
 
     @cached_property
@@ -262,6 +261,7 @@ class RequestGuard:
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app, self._policy = app, policy
         self._attempts = FailedAttempts(policy.wrong_tokens)
+        self._delayed = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on with its whole body."""
@@ -280,7 +280,7 @@ class RequestGuard:
         headers = Headers(scope=scope)
         refusal = (
             self._check_host(headers)
-            or self._check_visitor(scope, headers)
+            or await self._check_visitor(scope, headers)
             or self._check_origin(scope, headers)
         )
         if refusal is None and scope["method"] not in SAFE_METHODS:
@@ -297,7 +297,7 @@ class RequestGuard:
             "or start it with --allow-host",
         )
 
-    def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
         token = self._policy.token
         if token is None:
             return None
@@ -314,20 +314,24 @@ class RequestGuard:
         wrong = _refuse_visitor(
             scope, "the token is wrong; open the address that the server printed"
         )
-        refusal = self._check_token(scope, given, wrong)
+        refusal = await self._check_token(scope, given, wrong)
         return refusal or (self._give_cookie(scope) if given is asked else None)
 
-    def _check_token(self, scope: Scope, given: str, wrong: Response) -> Response | None:
+    async def _check_token(self, scope: Scope, given: str, wrong: Response) -> Response | None:
         """The response to a token: ``wrong``, or that there were too many; None if it is right."""
         token = self._policy.token or ""
         right = hmac.compare_digest(given.encode(), token.encode())
         if right and len(token) >= LONG_TOKEN:
             return None
         address = scope["client"][0] if scope.get("client") else ""
-        wait = self._attempts.seconds_to_wait(address)
-        if wait > 0:
-            after = {"Retry-After": str(int(wait) + 1)}
-            return refuse(429, f"too many wrong tokens; try again in {int(wait) + 1} s", after)
+        if self._attempts.are_many(address):
+            if self._delayed >= MOST_DELAYED:
+                return refuse(429, "too many wrong tokens; try again", {"Retry-After": "1"})
+            self._delayed += 1
+            try:
+                await asyncio.sleep(self._policy.token_seconds)
+            finally:
+                self._delayed -= 1
         if right:
             return None
         self._attempts.add(address)

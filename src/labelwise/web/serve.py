@@ -8,6 +8,7 @@ is closed; the body of a request has its own timeout (`AccessPolicy`).
 """
 
 import asyncio
+import json
 import logging
 import socket
 import time
@@ -33,17 +34,33 @@ MOST_REFUSED = 128
 HEADER_SECONDS = 20.0
 """Time for the header of a request to arrive."""
 HEADER_BYTES = 32 * 1024
-"""The longest header of a request; longer ones are answered 400."""
+"""The longest header of a request; longer ones are answered 431."""
 KEEP_ALIVE = 10
 """Seconds after which a connection without a further request is closed."""
 WARNING_INTERVAL = 60.0
 """Seconds between two warnings about too many connections."""
 
-_BUSY = b'{"error":"too many connections at the moment; try again in a second"}'
-BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-    b"Cache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
-) % (len(_BUSY), _BUSY)
+LINGER = 2.0
+"""Seconds in which the sender of a long header can read the answer."""
+
+
+def compose_refusal(status: str, error: str) -> bytes:
+    """A whole response, for connections that do not get as far as the application."""
+    body = json.dumps({"error": error}).encode()
+    return (
+        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+        f"Cache-Control: no-store\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+
+
+BUSY = compose_refusal(
+    "503 Service Unavailable", "too many connections at the moment; try again in a second"
+)
+LONG_HEADER = compose_refusal(
+    "431 Request Header Fields Too Large",
+    f"the header of the request is longer than {HEADER_BYTES:,} bytes; shorten the address, or "
+    "delete cookies of this address",
+)
 
 
 def serve(
@@ -136,6 +153,7 @@ class LimitedConnection(H11Protocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._timer: asyncio.TimerHandle | None = None
+        self._rejected = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or refuse it."""
@@ -158,9 +176,24 @@ class LimitedConnection(H11Protocol):
                 self.transport.write(BUSY)
                 self.transport.close()
             return
+        if self._rejected:  # the rest of a long header
+            return
         super().data_received(data)
         if self._is_busy():
             self._stop_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that cannot be read.
+
+        The rest of a long header is read before the connection is closed; a connection that is
+        closed before its data are read is reset, and the sender loses the answer.
+        """
+        if len(self.conn.trailing_data[0]) <= self.config.h11_max_incomplete_event_size:
+            return super().send_400_response(msg)
+        self._rejected = True
+        self.transport.write(LONG_HEADER)
+        self.transport.write_eof()
+        self._start_timer(LINGER)
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
