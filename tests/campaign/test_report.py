@@ -245,7 +245,7 @@ def test_classes_without_labels_are_among_the_balance(report):
 
 def test_the_curve_has_the_intervals_of_the_record(report):
     assert report.points == (ModelScore(44, 0.5, 0.25, 0.75, evaluated=40),)
-    assert report.trainings == (("1", "4", "40", "50.0 %", "25.0 % to 75.0 %", "1.5 s"),)
+    assert report.trainings == (("1", "4", "40", "50.0 %", "25.0 % to 75.0 %", "–", "–", "1.5 s"),)
     assert report.measured == 40
 
 
@@ -254,7 +254,7 @@ def test_a_score_from_few_labels_is_replaced_by_their_number():
     events = [*EVENTS[:6], Trained(50.0, 1, 37, 1.5, few)]
     report = collect_report("birds", replay(events), events, show, now=lambda: 100.0)
     assert report.points == ()
-    assert report.trainings == (("1", "30", "7", "evaluating: 7 of 30", "–", "1.5 s"),)
+    assert report.trainings == (("1", "30", "7", "evaluating: 7 of 30", "–", "–", "–", "1.5 s"),)
 
 
 def test_people_come_busiest_first_with_their_median_time(report):

@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from labelwise.files import JsonObject
 from labelwise.learner import Label
 from labelwise.record.events import Trained
@@ -15,6 +17,9 @@ from labelwise.record.ledger import Ledger
 
 FEWEST_EVALUATED = 30
 """Held-out labels from which on a score is shown."""
+
+OFTEN_CONFUSED, FEWEST_CONFUSED = 0.1, 5
+"""Share and number of labels of two classes from which on they are often confused."""
 
 _COUNTS = {
     "accuracy": "validation_labels",
@@ -65,11 +70,15 @@ class ModelEvaluation:
         training_labels: number of labels that it was trained on.
         held_out: number of labels that it was evaluated on.
         score: None with fewer than `FEWEST_EVALUATED` held-out labels.
+        balanced_accuracy: mean over classes of the share that is right; None without a score.
+        macro_f1: mean F1 of the classes; None without a score.
     """
 
     training_labels: int
     held_out: int
     score: ModelScore | None
+    balanced_accuracy: float | None = None
+    macro_f1: float | None = None
 
     @classmethod
     def from_training(cls, trained: Trained) -> "ModelEvaluation":
@@ -77,7 +86,9 @@ class ModelEvaluation:
         held_out = int(trained.metrics.get("validation_labels") or 0)
         learned = int(trained.metrics.get("training_labels", trained.labels - held_out))
         scores = (read_score(trained, metric) for metric in ("accuracy", "mse"))
-        return cls(learned, held_out, next((score for score in scores if score), None))
+        score = next((score for score in scores if score), None)
+        own = () if score is None else ("balanced_accuracy", "macro_f1")
+        return cls(learned, held_out, score, *(trained.metrics.get(name) for name in own))
 
     def describe(self) -> str:
         """Training labels, held-out labels and score in words.
@@ -132,6 +143,74 @@ def read_out_of_fold(ledger: Ledger) -> JsonObject:
     """Out-of-fold measures of the last model that was cross-validated; empty without one."""
     found = (one.metrics.get("out_of_fold") for one in reversed(ledger.trainings))
     return next((dict(measures) for measures in found if measures), {})
+
+
+class ModelQuality(NamedTuple):
+    """Confusions and calibration of a model, on labels that it was not trained on.
+
+    Attributes:
+        source: ``cross-validation``, ``holdout``, or empty if nothing was measured.
+        labels: number of labels that it was measured on.
+        classes: rows and columns of ``confusions``; empty with many classes.
+        confusions: how often each class (row) was predicted as each class (column), ``(K, K)``.
+        reliability: ``(confidence, share right, labels)`` of each bin; see `measure_reliability`.
+    """
+
+    source: str = ""
+    labels: int = 0
+    classes: tuple[Label, ...] = ()
+    confusions: tuple[tuple[int, ...], ...] = ()
+    reliability: tuple[tuple[float, float, int], ...] = ()
+
+    @property
+    def calibration_error(self) -> float | None:
+        """Expected calibration error: mean distance of confidence and share right."""
+        total = sum(count for _, _, count in self.reliability)
+        if not total:
+            return None
+        return sum(count * abs(sure - right) for sure, right, count in self.reliability) / total
+
+
+def read_quality(ledger: Ledger) -> ModelQuality:
+    """The quality of the last model: by cross-validation, or else on the holdout.
+
+    >>> read_quality(Ledger()).source
+    ''
+    """
+    found, source = read_out_of_fold(ledger), "cross-validation"
+    if "confusions" not in found and "reliability" not in found and ledger.trainings:
+        found, source = ledger.trainings[-1].metrics.get("holdout") or {}, "holdout"
+    if not found:
+        return ModelQuality()
+    return ModelQuality(
+        source,
+        int(found.get("labels", 0)),
+        tuple(found.get("classes", ())),
+        tuple(map(tuple, found.get("confusions", ()))),
+        tuple(map(tuple, found.get("reliability", ()))),
+    )
+
+
+def find_confused_classes(ledger: Ledger) -> tuple[Label, Label] | None:
+    """The two classes that are confused most, if a tenth of their labels or more is.
+
+    >>> metrics = {"out_of_fold": {"classes": ["cat", "dog"], "confusions": [[30, 9], [4, 30]]}}
+    >>> ledger = Ledger()
+    >>> ledger.extend([Trained(at=1.0, number=1, labels=73, seconds=2.0, metrics=metrics)])
+    >>> find_confused_classes(ledger)
+    ('cat', 'dog')
+    """
+    found = read_quality(ledger)
+    if not found.confusions:
+        return None
+    counts = np.array(found.confusions)
+    wrong, labels = counts + counts.T, counts.sum(axis=1)
+    share = np.triu(wrong, 1) / np.maximum(labels[:, None] + labels, 1)
+    share[wrong < FEWEST_CONFUSED] = 0.0
+    first, second = np.unravel_index(int(share.argmax()), share.shape)
+    if share[first, second] < OFTEN_CONFUSED:
+        return None
+    return found.classes[first], found.classes[second]
 
 
 def list_suspicious_labels(ledger: Ledger) -> list[LabelSuspicion]:

@@ -30,6 +30,7 @@ IEEE TPAMI 45, 2023.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -137,8 +138,11 @@ def forecast_batch(ledger: Ledger, settings: Settings) -> Forecast:
     >>> forecast_batch(Ledger(), Settings(batch=50)).says
     'forecast available after 3 models with 30 held-out labels or more (0 so far)'
     """
-    points = [point for point in learning_curve(ledger) if point.metric != "prequential"]
-    return forecast_gain(points, settings.batch)
+    points = tuple(point for point in learning_curve(ledger) if point.metric != "prequential")
+    return _forecast_gain_cached(points, settings.batch)
+
+
+_forecast_gain_cached = lru_cache(maxsize=16)(forecast_gain)  # requested at every label
 
 
 def _is_usable(point: ModelScore) -> bool:

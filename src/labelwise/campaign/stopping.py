@@ -32,15 +32,18 @@ Edinburgh 55, 1936; X. Chen, E. Price, "Active Regression via Linear-Sample Spar
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from labelwise.arrays import Array, Floats
 from labelwise.campaign.costs import campaign_cost
+from labelwise.campaign.evaluation import ModelEvaluation, find_confused_classes
+from labelwise.campaign.forecast import Forecast, forecast_batch
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject
@@ -131,6 +134,82 @@ def should_stop(advice: Sequence[Advice]) -> bool:
         return True
     model = [judged[rule] for rule in (STABLE, FLAT) if rule in judged]
     return all(model) if model else judged.get(SPECTRUM, False)
+
+
+class CampaignAdvice(NamedTuple):
+    """Whether to go on with a campaign.
+
+    Attributes:
+        says: the advice in one sentence.
+        stop: whether it is to stop.
+        rules: the advice of every rule.
+        forecast: of the next batch.
+    """
+
+    says: str
+    stop: bool
+    rules: list[Advice]
+    forecast: Forecast
+
+
+LITTLE_GAIN = 0.005
+"""Expected rise of the accuracy, or share of the squared error, that is called little."""
+
+
+def advise_campaign(ledger: Ledger, settings: Settings) -> CampaignAdvice:
+    """One sentence on whether to go on, with the rules and the forecast that it is based on.
+
+    A goal that is reached ends a campaign, and so does a spent budget; otherwise `should_stop`
+    decides.
+
+    >>> advise_campaign(Ledger(), Settings()).says
+    'Keep labelling: there is no model yet.'
+    """
+    rules, expected = advise(ledger, settings), forecast_batch(ledger, settings)
+    stop, score = should_stop(rules), None
+    if ledger.trainings:
+        score = ModelEvaluation.from_training(ledger.trainings[-1]).score
+    if rules[0].judged and rules[0].stop:
+        says = f"You can stop: {rules[0].says}."
+    elif settings.goal is not None and score is not None and score.value >= settings.goal:
+        stop, says = True, f"You can stop: {settings.goal:.0%} reached ({score.format_value()})."
+    elif stop:
+        judged = [one.says for one in select_shown(rules) if one.stop]
+        says = f"You can stop: {judged[-1]}{_advise_instructions(ledger)}."
+    elif not ledger.trainings:
+        says = "Keep labelling: there is no model yet."
+    elif expected.gain is None:
+        says = "Keep labelling: it is too early to say what more labels would add."
+    else:
+        says = _describe_prospect(ledger, expected, settings.regression)
+    return CampaignAdvice(_space_percent(says), stop, rules, expected)
+
+
+def _describe_prospect(ledger: Ledger, expected: Forecast, regression: bool) -> str:
+    """What the next labels should add."""
+    assert expected.gain is not None and expected.reaches is not None
+    error = expected.gain + expected.reaches if regression else 1.0
+    share = expected.gain / error if error > 0 else 0.0
+    if share < LITTLE_GAIN:
+        return f"More labels will help little{_advise_instructions(ledger)}."
+    more = f"{expected.labels:,} more label{'s' if expected.labels != 1 else ''}"
+    if regression:
+        return f"Keep labelling: {more} should lower the squared error by about {share:.0%}."
+    points = 100 * expected.gain
+    about = "half a point" if points < 0.75 else f"{points:.0f} point{'s'[: round(points) != 1]}"
+    return f"Keep labelling: {more} should add about {about}."
+
+
+def _advise_instructions(ledger: Ledger) -> str:
+    """What may help instead of labels, if two classes are often confused."""
+    pair = find_confused_classes(ledger)
+    if pair is None:
+        return ""
+    return f": {pair[0]} and {pair[1]} are often confused, clearer instructions may help"
+
+
+def _space_percent(text: str) -> str:
+    return re.sub(r"(\d)%", r"\1 %", text)
 
 
 def select_shown(advice: Sequence[Advice]) -> list[Advice]:

@@ -17,6 +17,7 @@ from labelwise.campaign.settings import TRAININGS, Settings
 from labelwise.campaign.stopping import spectrum_summary
 from labelwise.errors import BadInput, LabelwiseError, LabelwiseWarning, StorageFailed
 from labelwise.files import JsonObject
+from labelwise.kernels.calibration import softmax
 from labelwise.learner import Learner
 from labelwise.pool.pool import Pool
 from labelwise.record.agreement import cohen_kappa
@@ -33,6 +34,7 @@ from labelwise.rounds import (
     measure_classes,
     measure_out_of_fold,
     measure_predictions,
+    measure_reliability,
     rank_suspicious_labels,
 )
 from labelwise.selection.result import Selection
@@ -225,15 +227,21 @@ class CampaignModel(Round):
         found = measure_predictions(predicted.labels, known, regression=regression)
         if regression:
             return found
-        number = {label: place for place, label in enumerate({*known, *predicted.labels})}
+        names = list(dict.fromkeys(known + predicted.labels))
+        number = {label: place for place, label in enumerate(names)}
         mine = [number[label] for label in predicted.labels]
         counts = count_confusions(mine, [number[label] for label in known], len(number))
+        correct = [mine == label for mine, label in zip(predicted.labels, known, strict=True)]
         found |= measure_classes(counts)
+        found["holdout"] = {"labels": len(known)}
+        if len(number) <= MOST_CONFUSED:
+            found["holdout"] |= {"classes": names, "confusions": counts.tolist()}
+        if predicted.confidence is not None:
+            found["holdout"]["reliability"] = measure_reliability(predicted.confidence, correct)
         others = self._sample_reserved(plan)
         rest = self.predict(others) if len(others) and predicted.confidence is not None else None
         if rest is None or rest.confidence is None:
             return found
-        correct = [mine == label for mine, label in zip(predicted.labels, known, strict=True)]
         better = estimate_accuracy(correct, predicted.confidence, rest.confidence)
         return found | {
             "accuracy": better.value,
@@ -266,6 +274,9 @@ class CampaignModel(Round):
         if classes <= MOST_CONFUSED:
             counts = count_confusions(held.logits.argmax(axis=1), held.targets, classes)
             found |= {"classes": names, "confusions": counts.tolist()}
+        chances = softmax(np.asarray(held.logits, dtype=np.float64))
+        correct = chances.argmax(axis=1) == held.targets
+        found["reliability"] = measure_reliability(chances.max(axis=1), correct)
         suspicious = [
             [items[one.row], one.probability, names[one.predicted]]
             for one in rank_suspicious_labels(held.logits, held.targets, MOST_SUSPICIOUS)

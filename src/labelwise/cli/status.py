@@ -235,19 +235,16 @@ def _format_cost(ledger: "Ledger", settings: "Settings") -> Lines:
 
 
 def _format_advice(ledger: "Ledger", settings: "Settings") -> Lines:
-    """Format the forecast for the next batch, and the advice of each stopping rule."""
-    from labelwise.campaign.forecast import forecast_batch
-    from labelwise.campaign.stopping import advise, select_shown, should_stop
+    """Format the advice, and the forecast and the rules that it is based on."""
+    from labelwise.campaign.stopping import advise_campaign, select_shown
 
     if not ledger.trainings:
         return []
-    found = advise(ledger, settings)
-    judged = [("", f"{entry.rule}: {escape_text(entry.says)}") for entry in select_shown(found)]
-    verdict = "labelling can stop" if should_stop(found) else "go on"
+    found = advise_campaign(ledger, settings)
     return [
-        ("forecast", escape_text(forecast_batch(ledger, settings).says)),
-        ("advice", verdict if judged else f"{verdict}: it is too early to judge"),
-        *judged,
+        ("advice", escape_text(found.says)),
+        ("forecast", escape_text(found.forecast.says)),
+        *(("", f"{one.rule}: {escape_text(one.says)}") for one in select_shown(found.rules)),
     ]
 
 
@@ -265,7 +262,7 @@ def find_next_command(ledger: "Ledger", settings: "Settings") -> str:
 
 def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
     from labelwise.campaign.labels import explain_missing_classes
-    from labelwise.campaign.stopping import advise, should_stop
+    from labelwise.campaign.stopping import advise_campaign
 
     if ledger.waiting:
         return "labelwise label (or labelwise ask --out batch.csv, then labelwise tell batch.csv)"
@@ -277,7 +274,7 @@ def _choose_next_command(ledger: "Ledger", settings: "Settings") -> str:
     untrained = newest is None or (ledger.batches and ledger.batches[-1].asked.model == newest)
     if ledger.batches and untrained and explain_missing_classes(ledger, settings) is None:
         return "labelwise train"
-    if ledger.batches and should_stop(advise(ledger, settings)):
+    if ledger.batches and advise_campaign(ledger, settings).stop:
         return "labelwise export --out labels.csv"
     return "labelwise label (or labelwise ask --out batch.csv)"
 
@@ -286,13 +283,11 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
     from labelwise.campaign.costs import campaign_cost
     from labelwise.campaign.evaluation import ModelEvaluation, learning_curve
     from labelwise.campaign.folder.missing_items import annotators, closed_items
-    from labelwise.campaign.forecast import forecast_batch
-    from labelwise.campaign.stopping import advise, should_stop
+    from labelwise.campaign.stopping import advise_campaign
     from labelwise.record.agreement import agreement
 
-    advice = advise(ledger, settings)
-    found, cost = agreement(ledger), campaign_cost(ledger, settings)
-    ahead = forecast_batch(ledger, settings)
+    advice = advise_campaign(ledger, settings)
+    found, cost, ahead = agreement(ledger), campaign_cost(ledger, settings), advice.forecast
     last = ledger.trainings[-1] if ledger.trainings else None
     return {
         "campaign": project.name,
@@ -318,8 +313,9 @@ def _make_status(project: "Project", ledger: "Ledger", settings: "Settings") -> 
         "training": is_training(ledger),
         "failure": None if ledger.failure is None else ledger.failure.error,
         "forecast": {"gain": ahead.gain, "low": ahead.low, "high": ahead.high, "says": ahead.says},
-        "advice": [{"rule": a.rule, "stop": a.stop, "says": a.says} for a in advice],
-        "stop": should_stop(advice),
+        "advice": advice.says,
+        "rules": [{"rule": a.rule, "stop": a.stop, "says": a.says} for a in advice.rules],
+        "stop": advice.stop,
         "next": find_next_command(ledger, settings),
     }
 

@@ -40,6 +40,7 @@ from labelwise.rounds.measures import (
     measure_classes,
     measure_out_of_fold,
     measure_predictions,
+    measure_reliability,
     rank_suspicious_labels,
     wilson_interval,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "measure_classes",
     "measure_out_of_fold",
     "measure_predictions",
+    "measure_reliability",
     "merge_models",
     "rank_suspicious_labels",
     "scale_weights",

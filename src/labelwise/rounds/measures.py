@@ -127,6 +127,30 @@ def measure_classes(counts: Ids) -> JsonObject:
     }
 
 
+RELIABILITY_BINS = 10
+
+
+def measure_reliability(confidence: Any, correct: Any) -> list[tuple[float, float, int]]:
+    """Reliability diagram: mean confidence, share right and number of predictions of each bin.
+
+    The bins have equal widths from 0 to 1; empty ones are left out.
+
+    Args:
+        confidence: ``(m,)``, probability of every predicted class.
+        correct: ``(m,)``, whether the prediction is right.
+
+    Example:
+        >>> measure_reliability([0.95, 0.95, 0.95, 0.55], [1, 1, 0, 1])[0]
+        (0.55, 1.0, 1)
+    """
+    sure, right = np.asarray(confidence, np.float64), np.asarray(correct, np.float64)
+    bins = np.minimum((sure * RELIABILITY_BINS).astype(np.intp), RELIABILITY_BINS - 1)
+    return [
+        (float(sure[own].mean()), float(right[own].mean()), int(own.sum()))
+        for own in (bins == number for number in np.unique(bins))
+    ]
+
+
 class SuspiciousLabel(NamedTuple):
     """A label that differs from its out-of-fold prediction.
 

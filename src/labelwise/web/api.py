@@ -209,6 +209,12 @@ async def state(
     return Response(found.model_dump_json(), media_type="application/json", headers=headers)
 
 
+@reading.get("/quality", summary="Confusion matrix and calibration of the last model")
+def quality(site: TheSite) -> bodies.QualityState:
+    """Measured on labels that the model was not trained on; empty before the first model."""
+    return site.record.look(views.show_quality)
+
+
 @changing.post("/lend", summary="Lease items to label")
 def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.LeasedItems:
     """Items for this annotator; nobody else gets them until the lease expires.

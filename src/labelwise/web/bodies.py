@@ -269,7 +269,26 @@ class EvaluationState(BaseModel):
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    balanced_accuracy: float | None = Field(default=None, description="Mean over the classes.")
+    macro_f1: float | None = Field(default=None, description="Mean F1 over the classes.")
     says: str
+
+
+class QualityState(BaseModel):
+    """Confusions and calibration of the last model, on labels that it was not trained on."""
+
+    source: str = Field(description="cross-validation, holdout, or empty if nothing was measured.")
+    labels: int
+    classes: list[int | float | str] = Field(description="Empty with many classes.")
+    confusions: list[list[int]] = Field(
+        description="How often each class (row) was predicted as each class (column)."
+    )
+    reliability: list[tuple[float, float, int]] = Field(
+        description="Mean confidence, share right and number of labels of each range of confidence."
+    )
+    calibration_error: float | None = Field(
+        description="Mean distance of confidence and share right."
+    )
 
 
 class TrainingState(BaseModel):
@@ -335,8 +354,9 @@ class State(BaseModel):
     goal: float | None = Field(description="The accuracy to reach.")
     settings: str = Field(description="Changes whenever a setting or a class does.")
     training: TrainingState
-    advice: list[AdviceLine]
-    stop: bool = Field(description="Whether the rules together advise to stop.")
+    advice: str = Field(description="One sentence on whether to go on.")
+    rules: list[AdviceLine]
+    stop: bool = Field(description="Whether the advice is to stop.")
     forecast: ForecastState | None
     you: AnnotatorState | None
     annotators: list[AnnotatorState]

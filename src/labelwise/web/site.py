@@ -56,8 +56,7 @@ class CampaignSite:
         self.state_requests = asyncio.Semaphore(STATE_REQUESTS)
         self.boot = secrets.token_hex(4)
         self._next_search = 0.0
-        self._state: bodies.State | None = None  # this and the forecast: under the record's lock
-        self._forecast: tuple[object, bodies.ForecastState] | None = None
+        self._state: bodies.State | None = None  # under the record's lock
 
     def start(self) -> None:
         """Start the background process."""
@@ -109,10 +108,7 @@ class CampaignSite:
         """The state, computed once for all requests until the record changes."""
         settings = self.record.settings_of(ledger)
         if self._state is None or self._state.length != ledger.length:
-            key = (len(ledger.trainings), settings)
-            if self._forecast is None or self._forecast[0] != key:
-                self._forecast = (key, views.show_forecast(ledger, settings))
-            self._state = views.show_state(ledger, settings, self._forecast[1])
+            self._state = views.show_state(ledger, settings)
         return self._state.model_copy(update={"you": views.show_person(ledger, by)})
 
     # Items and answers.

@@ -11,15 +11,20 @@ from urllib.parse import quote
 
 import numpy as np
 
-from labelwise.campaign import stopping
 from labelwise.campaign.costs import campaign_cost
-from labelwise.campaign.evaluation import FEWEST_EVALUATED, ModelEvaluation, learning_curve
+from labelwise.campaign.evaluation import (
+    FEWEST_EVALUATED,
+    ModelEvaluation,
+    learning_curve,
+    read_quality,
+)
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.missing_items import annotators, closed_items
-from labelwise.campaign.forecast import forecast_batch
+from labelwise.campaign.forecast import Forecast
 from labelwise.campaign.labels import explain_missing_classes
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
+from labelwise.campaign.stopping import advise_campaign
 from labelwise.learner import Label
 from labelwise.record.events import Asked, Event, kind_of
 from labelwise.record.ledger import Ledger
@@ -133,9 +138,9 @@ def list_classes(ledger: Ledger, settings: Settings) -> list[bodies.ClassChoice]
     ]
 
 
-def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastState) -> bodies.State:
+def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
     """The progress of the campaign, the same for all requests."""
-    rules = stopping.advise(ledger, settings)
+    advice = advise_campaign(ledger, settings)
     return bodies.State(
         length=ledger.length,
         version=str(ledger.length),
@@ -151,17 +156,16 @@ def show_state(ledger: Ledger, settings: Settings, expected: bodies.ForecastStat
         goal=settings.goal,
         settings=hashlib.sha256(json.dumps(ledger.settings).encode()).hexdigest()[:8],
         training=_show_training(ledger, settings),
-        advice=[bodies.AdviceLine(**asdict(one)) for one in rules],
-        stop=stopping.should_stop(rules),
-        forecast=expected,
+        advice=advice.says,
+        rules=[bodies.AdviceLine(**asdict(one)) for one in advice.rules],
+        stop=advice.stop,
+        forecast=_show_forecast(advice.forecast),
         you=None,
         annotators=[_show_work(name, work) for name, work in sorted(annotators(ledger).items())],
     )
 
 
-def show_forecast(ledger: Ledger, settings: Settings) -> bodies.ForecastState:
-    """The expected gain of the next batch; takes some tens of milliseconds."""
-    found = forecast_batch(ledger, settings)
+def _show_forecast(found: Forecast) -> bodies.ForecastState:
     return bodies.ForecastState(
         gain=_to_finite(found.gain),
         low=_to_finite(found.low),
@@ -277,8 +281,16 @@ def _show_evaluation(ledger: Ledger) -> bodies.EvaluationState | None:
         value=None if score is None else score.value,
         low=None if score is None else _to_finite(score.low),
         high=None if score is None else _to_finite(score.high),
+        balanced_accuracy=found.balanced_accuracy,
+        macro_f1=found.macro_f1,
         says=found.describe(),
     )
+
+
+def show_quality(ledger: Ledger) -> bodies.QualityState:
+    """Confusions and calibration of the last model."""
+    found = read_quality(ledger)
+    return bodies.QualityState(**found._asdict(), calibration_error=found.calibration_error)
 
 
 def _show_training(ledger: Ledger, settings: Settings) -> bodies.TrainingState:

@@ -10,20 +10,20 @@ from importlib import metadata
 from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.evaluation import (
     ModelEvaluation,
+    ModelQuality,
     ModelScore,
     learning_curve,
     list_suspicious_labels,
-    read_out_of_fold,
+    read_quality,
     read_score,
 )
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import annotators
-from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.report.figures import format_percent
 from labelwise.campaign.settings import Settings
-from labelwise.campaign.stopping import advise, select_shown, should_stop
+from labelwise.campaign.stopping import advise_campaign, select_shown
 from labelwise.errors import BadInput, UnknownName
 from labelwise.media.thumbnails import make_thumbnail_url
 from labelwise.record.agreement import agreement
@@ -110,7 +110,9 @@ class ReportData:
         growth: time and number of labels from then on.
         balance: class, or range of values, and its number of items.
         confusion_head: the classes that are columns of ``confusions``, or what is said of each.
-        confusions: a row per class, from out-of-fold predictions.
+        confusions: a row per class, on labels that the model was not trained on.
+        reliability: a row per range of confidence, on the same labels.
+        calibration: the expected calibration error in a sentence; empty if unknown.
         suspicious: labels that are likely wrong, the most suspicious first.
         annotators: the one with the most labels first.
         agreement: of the annotators, in a sentence.
@@ -138,6 +140,8 @@ class ReportData:
     balance: tuple[tuple[str, int], ...] = ()
     confusion_head: tuple[str, ...] = ()
     confusions: Rows = ()
+    reliability: Rows = ()
+    calibration: str = ""
     suspicious: tuple[ReportedPick, ...] = ()
     annotators: tuple[AnnotatorSummary, ...] = ()
     agreement: str = ""
@@ -204,7 +208,9 @@ def collect_report(
         )
         for pair in together.pairs
     ]
-    confusion_head, confusions = _confusion_rows(ledger)
+    quality = read_quality(ledger)
+    confusion_head, confusions = _confusion_rows(quality)
+    error = quality.calibration_error
     return ReportData(
         name=name,
         items=ledger.items,
@@ -221,6 +227,10 @@ def collect_report(
         balance=_count_ranges(labels) if settings.regression else _count_classes(labels, settings),
         confusion_head=confusion_head,
         confusions=confusions,
+        reliability=_reliability_rows(quality),
+        calibration=""
+        if error is None
+        else f"on average, confidence and accuracy differ by {format_percent(error)}",
         suspicious=_collect_suspicious(ledger, show_item, picks),
         annotators=_summarize_annotators(ledger, events, together.reliability),
         agreement=together.says if together.items else "",
@@ -237,13 +247,13 @@ def collect_report(
 
 
 def _collect_advice(ledger: Ledger, settings: Settings) -> tuple[str, ...]:
-    """Whether to continue, by each rule that could judge, and the forecast."""
-    found = advise(ledger, settings)
-    judged = [f"{said.rule}: {said.says}" for said in select_shown(found)]
-    verdict = "you can stop labelling" if should_stop(found) else "continue labelling"
-    expected = forecast_batch(ledger, settings)
-    ahead = [expected.says] if expected.gain is not None else []
-    return (*([verdict] if judged else []), *judged, *ahead)
+    """Whether to continue, then the forecast and each rule that could judge."""
+    if not ledger.trainings:
+        return ()
+    found = advise_campaign(ledger, settings)
+    judged = [f"{said.rule}: {said.says}" for said in select_shown(found.rules)]
+    ahead = [found.forecast.says] if found.forecast.gain is not None else []
+    return (found.says, *ahead, *judged)
 
 
 def _cost_rows(ledger: Ledger, settings: Settings) -> Rows:
@@ -291,12 +301,19 @@ def _training_rows(trainings: Sequence[Trained], metric: str) -> Rows:
             if score.low is not None and score.high is not None:
                 ends = " to ".join(_format_value(end, metric) for end in (score.low, score.high))
         counts = (f"{found.training_labels:,}", f"{found.held_out:,}")
-        rows.append((f"{training.number}", *counts, shown, ends, f"{training.seconds:.1f} s"))
+        balanced, f1 = found.balanced_accuracy, found.macro_f1
+        others = () if metric == "mse" else (_format_share(balanced), _format_number(f1))
+        seconds = f"{training.seconds:.1f} s"
+        rows.append((f"{training.number}", *counts, shown, ends, *others, seconds))
     return tuple(rows)
 
 
 def _format_value(value: float, metric: str) -> str:
     return f"{value:.4g}" if metric == "mse" else format_percent(value)
+
+
+def _format_share(value: float | None) -> str:
+    return "–" if value is None else format_percent(value)
 
 
 def _collect_growth(events: Iterable[Event]) -> tuple[tuple[float, int], ...]:
@@ -323,10 +340,9 @@ def _count_classes(labels: Labels, settings: Settings) -> tuple[tuple[str, int],
     return tuple(counts.most_common()) if labels else ()
 
 
-def _confusion_rows(ledger: Ledger) -> tuple[tuple[str, ...], Rows]:
+def _confusion_rows(found: ModelQuality) -> tuple[tuple[str, ...], Rows]:
     """Head and rows of the confusion matrix; of many classes only the most frequent confusion."""
-    found = read_out_of_fold(ledger)
-    names, counts = [str(label) for label in found.get("classes", ())], found.get("confusions", ())
+    names, counts = [str(label) for label in found.classes], found.confusions
     wide, rows = len(names) > _MAX_COLUMNS, []
     for place, (name, own) in enumerate(zip(names, counts, strict=True)):
         total = sum(own)
@@ -338,6 +354,14 @@ def _confusion_rows(ledger: Ledger) -> tuple[tuple[str, ...], Rows]:
         rows.append((name, f"{total:,}", share, *cells))
     columns = ("most often taken for",) if wide else tuple(f"as {name}" for name in names)
     return ("label", "labels", "accuracy", *columns), tuple(rows)
+
+
+def _reliability_rows(quality: ModelQuality) -> Rows:
+    """Confidence, share right and number of labels of each range of confidence."""
+    return tuple(
+        (format_percent(sure), format_percent(right), f"{count:,}")
+        for sure, right, count in quality.reliability
+    )
 
 
 def _collect_suspicious(

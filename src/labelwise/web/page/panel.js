@@ -16,13 +16,13 @@ const Card = ({ title, name, children }) =>
 export function Panel({ desk }) {
   const { state } = desk;
   if (!state) return null;
-  const advice = state.advice ?? [];
+  const rules = state.rules ?? [];
   const news = (state.training.running || state.training.error) && desk.items.length > 0;
   return html`
     ${state.stop
       ? html`<${Card} title="You could stop here" name="stop">
           <ul>
-            ${advice.filter((line) => line.stop).map((line) => html`<li>${line.says}</li>`)}
+            ${rules.filter((line) => line.stop).map((line) => html`<li>${line.says}</li>`)}
           </ul>
         <//>`
       : null}
@@ -36,7 +36,7 @@ export function Panel({ desk }) {
           ${state.evaluation && !desk.session.regression ? html`<${ConfusionNote} desk=${desk} />` : null}
         <//>`
       : null}
-    ${advice.length
+    ${rules.length
       ? html`<${Card} title="Worth going on?" name="advice"><${Advice} state=${state} /><//>`
       : null}
     ${state.annotators?.length
@@ -105,14 +105,15 @@ export function TrainingNote({ desk, offer = false }) {
   return offer && training.trains !== false ? button("Train now") : null;
 }
 
-function Advice({ state: { forecast, advice } }) {
-  const stops = advice.filter((line) => line.stop).length;
+function Advice({ state: { forecast, advice, rules } }) {
+  const stops = rules.filter((line) => line.stop).length;
   const says = forecast?.says && sentence(forecast.says);
-  return html`${says ? html`<p>${says}${says.endsWith(".") ? "" : "."}</p>` : null}
+  return html`<p>${advice}</p>
     <details>
-      <summary>${stops} of ${advice.length} rules would stop</summary>
+      <summary>${stops} of ${rules.length} rules would stop</summary>
+      ${says ? html`<p>${says}${says.endsWith(".") ? "" : "."}</p>` : null}
       <ul>
-        ${advice.map((line) => html`<li class=${line.stop ? "yes" : "no"}>${sentence(line.says)}</li>`)}
+        ${rules.map((line) => html`<li class=${line.stop ? "yes" : "no"}>${sentence(line.says)}</li>`)}
       </ul>
     </details>`;
 }
