@@ -188,7 +188,7 @@ class LimitedConnection(H11Protocol):
         The rest of a long header is read before the connection is closed; a connection that is
         closed before its data are read is reset, and the sender loses the answer.
         """
-        if len(self.conn.trailing_data[0]) <= self.config.h11_max_incomplete_event_size:
+        if len(self.conn.trailing_data[0]) <= (self.config.h11_max_incomplete_event_size or 0):
             return super().send_400_response(msg)
         self._rejected = True
         self.transport.write(LONG_HEADER)
