@@ -39,6 +39,7 @@ _LATER = {
     "encode": "encoders.encoding",
     "load_model": "campaign.trained_model",
     "open_storage": "record",
+    "represent": "learners.network_reader",
 }
 """The modules by what they give; imported when asked for."""
 
@@ -90,6 +91,7 @@ __all__ = [
     "encode",
     "load_model",
     "open_storage",
+    "represent",
     "score",
     "select",
     "strategies",

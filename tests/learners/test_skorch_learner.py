@@ -189,7 +189,7 @@ def test_a_module_that_gives_probabilities_is_not_normalised_twice():
 
 @pytest.mark.parametrize("name", ["cross entropy", "likelihood", "criterion made before"])
 def test_gradients_are_those_of_autograd(name):
-    learner = trained(NETS[name][0](), gradients="network")
+    learner = trained(NETS[name][0]())
     smoothing = 0.1 if name == "criterion made before" else 0
     module, pool = learner.net.module_, torch.from_numpy(POOL[:5])
     expected = []
@@ -203,9 +203,9 @@ def test_gradients_are_those_of_autograd(name):
 
 
 def test_gradients_of_the_labelled_items_leave_out_what_was_held_out():
-    learner = trained(net(train_split=ValidSplit(4)), gradients="head")
+    learner = trained(net(train_split=ValidSplit(4)))
     kept = learner.net.trained_on_.indices
-    alone = TorchLearner(network, gradients="head", epochs=1)
+    alone = TorchLearner(network, epochs=1)
     alone.fit(INPUTS[kept], LABELS[kept], seed=0)
     alone.module.load_state_dict(learner.module.state_dict())
     names = ["gradient_products"]

@@ -9,12 +9,15 @@ data frame, nested lists       a tensor
 mapping of the above           a dict of tensors: the module is called with its entries as keywords
 ``torch.utils.data.Dataset``   the items, collated; of an item that is a tuple, the first entry
 other sequence                 the same: anything with a length that gives item ``i`` for ``[i]``
+Hugging Face ``Dataset``       a dict of its columns, without ``label`` and ``labels``
 =============================  ====================================================================
 
-A batch is always a copy, so that a module or an augmentation may modify it in place.
+A ``torch.utils.data.DataLoader`` is read in its own batches (`LoaderItems`); it can be represented
+but not trained on. A batch is always a copy, so that a module or an augmentation may modify it in
+place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,13 +27,19 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from torch import Tensor
-from torch.utils.data import IterableDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, SequentialSampler, default_collate
 
 from labelwise.arrays import Array, HostArray
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, first_line
 
 Batch = Any
 """Argument of a module: a tensor, a tuple of tensors, or a dict of tensors by keyword."""
+
+Collate = Callable[[Any], Any]
+"""Makes a batch of a list of items, like ``torch.utils.data.default_collate``."""
+
+LABELS = ("label", "labels")
+"""Entries of an item that are not given to the module."""
 
 RESIDENT_BYTES = 2 << 30
 """Arrays up to this size are moved to a device once, not batch by batch."""
@@ -94,9 +103,10 @@ class MappingItems:
 
 @dataclass(frozen=True)
 class SequenceItems:
-    """A data set or sequence that gives one item at a time."""
+    """A data set or sequence that gives one item at a time; ``collate`` makes a batch of a list."""
 
     items: Sequence[Batch]
+    collate: Collate | None = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -104,7 +114,105 @@ class SequenceItems:
     def batch(self, positions: NDArray[np.int64]) -> Batch:
         """The items at ``positions``, collated."""
         taken = [self.items[int(position)] for position in positions]
-        return default_collate([entry[0] if isinstance(entry, tuple) else entry for entry in taken])
+        if self.collate is not None:
+            return drop_labels(self.collate(taken))
+        inputs = [drop_labels(item[0] if isinstance(item, tuple) else item) for item in taken]
+        try:
+            return default_collate([_convert_lists(item) for item in inputs])
+        except (RuntimeError, TypeError) as error:
+            raise BadInput(
+                f"the items do not fit in one batch ({first_line(error)}); pad them to one length "
+                "and leave out texts, or give collate_fn, such as DataCollatorWithPadding"
+            ) from error
+
+
+@dataclass(frozen=True)
+class TableItems:
+    """A Hugging Face ``Dataset``, read by columns."""
+
+    table: Any
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def batch(self, positions: NDArray[np.int64]) -> dict[str, Tensor]:
+        """The columns of the items at ``positions``."""
+        columns = drop_labels(self.table[positions.tolist()])
+        return {name: self._stack_column(name, values) for name, values in columns.items()}
+
+    def _stack_column(self, name: str, values: Any) -> Tensor:
+        if isinstance(values, Tensor):
+            return values
+        try:
+            array = np.stack([np.asarray(value) for value in values])
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"the rows of column {name!r} differ in length; pad them to one length, as a "
+                "tokenizer does with padding='max_length', or give collate_fn"
+            ) from error
+        if array.dtype.kind not in "biuf":
+            raise BadInput(
+                f"column {name!r} does not hold numbers; leave it out with "
+                f"remove_columns({name!r}), or convert it with set_transform"
+            )
+        return as_tensor(array)
+
+
+@dataclass(frozen=True)
+class LoaderItems:
+    """A ``DataLoader`` that gives its items in their order, in batches of its own."""
+
+    loader: DataLoader[Any]
+
+    def __post_init__(self) -> None:
+        loader = self.loader
+        if isinstance(loader.dataset, IterableDataset):
+            raise BadInput("the DataLoader's dataset has no length; give one that has, or a list")
+        if loader.drop_last:
+            raise BadInput("the DataLoader drops its last items; give drop_last=False")
+        if type(loader.sampler) is not SequentialSampler or loader.batch_size is None:
+            raise BadInput(
+                "the DataLoader shuffles or batches in its own way, so rows could not be told "
+                "apart; give shuffle=False and a batch_size"
+            )
+
+    def __len__(self) -> int:
+        return len(self.loader.dataset)  # type: ignore[arg-type]
+
+    def batch(self, positions: NDArray[np.int64]) -> Batch:
+        """Not possible: a loader gives its batches one after the other."""
+        raise BadInput("a DataLoader can be represented only; train on its dataset instead")
+
+    def iterate(self) -> Iterator[Batch]:
+        """The batches of the loader; of a pair, the first entry."""
+        for batch in self.loader:
+            pair = isinstance(batch, list | tuple)
+            yield drop_labels(batch[0] if pair else batch)
+
+
+def drop_labels(batch: Batch) -> Batch:
+    """A batch without the labels that data sets hold next to the inputs."""
+    if not isinstance(batch, Mapping):
+        return batch
+    return {name: value for name, value in batch.items() if name not in LABELS}
+
+
+def _convert_lists(item: Batch) -> Batch:
+    """An item with its lists of numbers as arrays, which `default_collate` would take apart."""
+    if isinstance(item, Mapping):
+        return {name: _convert_lists(value) for name, value in item.items()}
+    if isinstance(item, list) and item and isinstance(item[0], int | float | list):
+        return torch.as_tensor(_stack_lists(item))
+    return item
+
+
+def iterate_batches(items: "Items", size: int) -> Iterator[Batch]:
+    """All items in their order, in batches of at most ``size``; a loader decides for itself."""
+    if isinstance(items, LoaderItems):
+        yield from items.iterate()
+        return
+    for positions in split_evenly(np.arange(len(items)), size):
+        yield items.batch(positions)
 
 
 @dataclass(frozen=True)
@@ -122,10 +230,24 @@ class ItemSubset:
         return self.items.batch(self.positions[positions])
 
 
-def as_items(inputs: Array) -> Items:
-    """Wrap inputs in one of the forms above."""
-    if isinstance(inputs, TensorItems | ArrayItems | MappingItems | SequenceItems | ItemSubset):
+_WRAPPED = (
+    TensorItems | ArrayItems | MappingItems | SequenceItems | TableItems | LoaderItems | ItemSubset
+)
+
+
+def as_items(inputs: Array, collate: Collate | None = None) -> Items:
+    """Wrap inputs in one of the forms above; ``collate`` makes batches of lists of items."""
+    if isinstance(inputs, _WRAPPED):
         return inputs
+    if isinstance(inputs, DataLoader):
+        return LoaderItems(inputs)
+    if collate is not None:
+        if not (hasattr(inputs, "__getitem__") and hasattr(inputs, "__len__")):
+            kind = type(inputs).__name__
+            raise BadInput(f"collate_fn is for a data set or a list of items; got {kind}")
+        return SequenceItems(inputs, collate)
+    if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):
+        return TableItems(inputs)
     if isinstance(inputs, Tensor):
         return TensorItems(_check_dimensions(inputs.detach()))
     if isinstance(inputs, str | Path):

@@ -1,6 +1,6 @@
 """Representations from a trained network, all names in one pass over the items."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,24 +10,39 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.arrays import Array, HostArray
-from labelwise.errors import BadInput
+from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import check_names
-from labelwise.learners.gradients import gradient_norms_and_products, summed_gradient
+from labelwise.learners.gradients import (
+    gradient_norms,
+    gradient_norms_and_products,
+    summed_gradient,
+)
 from labelwise.learners.gradients.sketch import Projections, sketch_gradients
-from labelwise.learners.inputs import Batch, as_items, prepare_batch, split_evenly
+from labelwise.learners.inputs import (
+    Batch,
+    Collate,
+    Items,
+    as_items,
+    batch_length,
+    iterate_batches,
+    prepare_batch,
+    split_evenly,
+)
+from labelwise.learners.labels import convert_targets
 from labelwise.learners.members import Members
 from labelwise.learners.network import (
     call_with_features,
     evaluation_mode,
+    find_head,
     get_dtype,
     get_linear_layer,
 )
-from labelwise.learners.settings import Loss, TrainingSettings
+from labelwise.learners.settings import LOSSES, Loss, TrainingSettings
 from labelwise.learners.training import LabelledItems, autocast_context, is_mixed
 from labelwise.pool.blocks import Progress
 
 LOSS_GRADIENTS = frozenset({"gradient_norms", "gradient_products"})
-"""Representations that need the summed gradient of the labelled items."""
+"""Representations that need the gradient of every item's loss."""
 
 
 def full_precision(values: Tensor) -> Tensor:
@@ -79,49 +94,6 @@ def pseudo_labels(
         return values.mean(dim=1)
     items = torch.arange(len(values), device=values.device)
     return values[items, (noise * values.shape[1]).long()]
-
-
-def output_gradients(outputs: Tensor, targets: Tensor, loss: Loss) -> Tensor:
-    """The derivative of every item's loss by its outputs, ``(b, K)``."""
-    with torch.enable_grad():
-        leaf = outputs.detach().requires_grad_()
-        (derivative,) = torch.autograd.grad(loss(leaf, targets).sum(), leaf)
-    return derivative
-
-
-@dataclass(frozen=True)
-class HeadGradient:
-    """The summed gradient of the head: ``weight`` ``(K, d)``, and ``bias`` ``(K,)`` or None."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-    @classmethod
-    def sum_batches(
-        cls, head: nn.Linear, batches: Iterable[tuple[Tensor, Tensor, Tensor]], loss: Loss
-    ) -> "HeadGradient":
-        """Sum over batches of ``features, outputs, targets``, in float64: terms nearly cancel."""
-        weight = torch.zeros_like(head.weight, dtype=torch.float64)
-        bias = torch.zeros(len(weight), dtype=torch.float64, device=weight.device)
-        for features, outputs, targets in batches:
-            pulls = output_gradients(full_precision(outputs), targets, loss).double()
-            weight += pulls.T @ features.double()
-            bias += pulls.sum(dim=0)
-        return cls(weight, bias if head.bias is not None else None)
-
-    def norms_and_products(self, pulls: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared norms of the items' gradients, and their products with this one, ``(b,)`` each.
-
-        Args:
-            pulls: ``(b, K)`` from `residuals`.
-            features: ``(b, d)``.
-        """
-        a, h = pulls.double(), features.double()
-        lengths = h.square().sum(dim=1)
-        products = ((h @ self.weight.T) * a).sum(dim=1)
-        if self.bias is not None:
-            lengths, products = lengths + 1, products + a @ self.bias
-        return a.square().sum(dim=1) * lengths, products
 
 
 class MemoryRows:
@@ -204,7 +176,8 @@ def _to_storable(name: str, values: Tensor) -> HostArray:
 class FittedNetwork:
     """A trained module with its head, training items and task.
 
-    ``vector`` is the summed gradient over the labelled items, computed on first use.
+    ``labelled`` is None for a loaded module, which gives no products with their gradient;
+    ``vector`` is the summed gradient over them, computed on first use.
     """
 
     module: nn.Module
@@ -212,7 +185,7 @@ class FittedNetwork:
     labelled: LabelledItems | None
     classes: bool
     seed: int = 0
-    vector: dict[str, Tensor] | HeadGradient | None = None
+    vector: dict[str, Tensor] | None = None
 
 
 class NetworkReader:
@@ -224,20 +197,17 @@ class NetworkReader:
         *,
         device: torch.device,
         members: Members | None,
-        gradients: str,
         pseudo: str,
         batch_size: int,
         progress: Progress | None,
     ) -> None:
         """Store the options, which are those of `TorchLearner`."""
-        if gradients not in ("network", "head"):
-            raise BadInput(f"gradients must be of the network or the head; got {gradients!r}")
         if pseudo not in ("argmax", "sample"):
             raise BadInput(f"pseudo must be argmax or sample; got {pseudo!r}")
         if batch_size < 1:
             raise BadInput(f"represent_batch_size must be 1 or more; got {batch_size}")
         self._settings, self._device = settings, device
-        self._members, self._gradients = members, gradients
+        self._members = members
         self._samples, self._noise = pseudo == "sample", np.random.default_rng(0)
         self._batch_size, self._progress = batch_size, progress
         self._fitted: FittedNetwork | None = None
@@ -279,7 +249,7 @@ class NetworkReader:
         """
         state = self._get_state()
         check_names(names, self.offered(), "this learner")
-        items = as_items(inputs)
+        items: Items = as_items(inputs)
         if not len(items):
             raise BadInput("no items to represent; give at least one")
         self._before_rows(names)
@@ -288,10 +258,10 @@ class NetworkReader:
         done = 0
         with evaluation_mode(state.module), ExitStack() as stack:
             stack.callback(kept.drop)
-            for positions in split_evenly(np.arange(len(items)), self._batch_size):
-                batch = prepare_batch(items.batch(positions), self._device, dtype)
+            for given in iterate_batches(items, self._batch_size):
+                batch = prepare_batch(given, self._device, dtype)
                 kept.put(done, self._rows(batch, names))
-                done += len(positions)
+                done += batch_length(batch)
                 if self._progress is not None:
                     self._progress("representing", done, len(items))
             return kept.close()
@@ -316,21 +286,16 @@ class NetworkReader:
         """Prepare a pass over a pool."""
         state = self._get_state()
         self._noise = np.random.default_rng([state.seed, 3])  # the same draws in every pass
-        if not LOSS_GRADIENTS & set(names) or state.vector is not None:
-            return
-        if state.labelled is None:
+        if state.labelled is None and "gradient_products" in names:
             raise BadInput(
-                "a loaded learner has no labelled items; fit it for representations of gradients"
+                "gradient_products need the labelled items, and this module came without them; "
+                "fit it, or give labelled=(inputs, targets) to labelwise.represent"
             )
-        loss = self._settings.loss
+        if not LOSS_GRADIENTS & set(names) or state.labelled is None or state.vector is not None:
+            return
         with evaluation_mode(state.module):
-            vector: dict[str, Tensor] | HeadGradient
-            if self._gradients == "network":
-                vector = summed_gradient(state.module, self._iterate_batches(state.labelled), loss)
-            else:
-                vector = HeadGradient.sum_batches(
-                    self.head, self._head_batches(state.labelled), loss
-                )
+            batches = self._iterate_batches(state.labelled)
+            vector = summed_gradient(state.module, batches, self._settings.loss)
         self._fitted = replace(state, vector=vector)
 
     def _rows(self, batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
@@ -345,7 +310,7 @@ class NetworkReader:
         if "gradient_sketch" in names:
             found["gradient_sketch"] = self._sketch_rows(batch)
         if LOSS_GRADIENTS & set(names):
-            found |= self._gradient_rows(batch, outputs, features, several)
+            found |= self._gradient_rows(batch, outputs, several)
         return {name: found[name].detach() for name in names}
 
     def _member_outputs(
@@ -371,7 +336,7 @@ class NetworkReader:
         return sketch_gradients(state.module, batch, reduce, self._projections)
 
     def _gradient_rows(
-        self, batch: Batch, outputs: Tensor, features: Tensor, several: Tensor | None
+        self, batch: Batch, outputs: Tensor, several: Tensor | None
     ) -> dict[str, Tensor]:
         """Squared norms, and products with the summed gradient over the labelled items."""
         state, loss = self._get_state(), self._settings.loss
@@ -379,14 +344,11 @@ class NetworkReader:
         if self._samples:
             noise = torch.from_numpy(self._noise.random(len(outputs))).to(outputs.device)
         targets = pseudo_labels(full_precision(outputs), several, state.classes, noise)
-        if isinstance(state.vector, HeadGradient):
-            pulls = output_gradients(full_precision(outputs), targets, loss)
-            norms, products = state.vector.norms_and_products(pulls, features)
-        else:
-            assert state.vector is not None
-            norms, products = gradient_norms_and_products(
-                state.module, batch, targets, state.vector, loss
-            )
+        if state.vector is None:
+            return {"gradient_norms": gradient_norms(state.module, batch, targets, loss)}
+        norms, products = gradient_norms_and_products(
+            state.module, batch, targets, state.vector, loss
+        )
         return {"gradient_norms": norms, "gradient_products": products}
 
     def _get_state(self) -> FittedNetwork:
@@ -401,14 +363,87 @@ class NetworkReader:
             batch = prepare_batch(labelled.items.batch(positions), self._device, dtype)
             yield batch, labelled.targets[torch.from_numpy(positions).to(self._device)]
 
-    def _head_batches(self, labelled: LabelledItems) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Features, outputs and targets of the labelled items."""
-        state = self._get_state()
-        for batch, targets in self._iterate_batches(labelled):
-            with torch.no_grad():
-                outputs, features = call_with_features(state.module, state.head, batch)
-            yield features, outputs, targets
-
     def _labelled_features(self, labelled: LabelledItems) -> Tensor:
-        with evaluation_mode(self.module):
-            return torch.cat([features for features, _, _ in self._head_batches(labelled)])
+        """The head's inputs ``(m, d)`` of all labelled items, in eval mode."""
+        state = self._get_state()
+        with evaluation_mode(state.module), torch.no_grad():
+            pairs = (
+                call_with_features(state.module, state.head, batch)
+                for batch, _ in self._iterate_batches(labelled)
+            )
+            return torch.cat([features for _, features in pairs])
+
+
+def represent(
+    module: nn.Module,
+    data: Array,
+    names: Sequence[str],
+    *,
+    collate_fn: Collate | None = None,
+    labelled: tuple[Array, Array] | None = None,
+    loss: str | Loss = "cross_entropy",
+    head: str | None = None,
+    batch_size: int = 256,
+    folder: str | Path | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Array]:
+    """Representations by a trained torch module as it is, on its own device.
+
+    Args:
+        module: gives logits ``(b, K)``, or values for a regression; a tensor, a tuple that begins
+            with one, or an object with ``logits``. Its parameters and its mode are not changed.
+        data: in any form of `labelwise.learners.inputs`: an array, a torch data set, a Hugging Face
+            ``Dataset``, or a ``DataLoader`` that does not shuffle.
+        names: which representations: ``features``, ``logits``, ``probabilities``,
+            ``gradient_norms``, ``gradient_products`` and ``gradient_sketch``; of a regression
+            ``features``, ``outputs`` and ``gradient_sketch``.
+        collate_fn: makes a batch of a list of items, such as transformers'
+            ``DataCollatorWithPadding``.
+        labelled: ``(inputs, targets)`` of the labelled items; needed for ``gradient_products``.
+        loss: ``"cross_entropy"``, ``"mse"`` (a regression), or ``loss(outputs, targets) -> (b,)``
+            of classes. Gradients are of the loss at the predicted class.
+        head: name of the last linear layer; found if it is unambiguous.
+        batch_size: items in a batch; a ``DataLoader`` has its own.
+        folder: where to stream them, as ``NAME.npy``, for pools larger than memory.
+        progress: called as ``progress("representing", done, total)``.
+
+    Returns:
+        By name, one row per item: NumPy arrays; tensors where the module is on a GPU.
+
+    Example:
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        >>> pool = TensorDataset(torch.randn(50, 4), torch.zeros(50))
+        >>> loader = DataLoader(pool, batch_size=20)
+        >>> rows = represent(module, loader, ["features", "gradient_norms"])
+        >>> rows["features"].shape, rows["gradient_norms"].shape
+        ((50, 8), (50,))
+    """
+    if not isinstance(module, nn.Module):
+        raise BadInput(f"module must be a torch module; got {type(module).__name__}")
+    if isinstance(loss, str) and loss not in LOSSES:
+        raise UnknownName(f"no loss is called {loss!r}; choose from {', '.join(LOSSES)}")
+    first = next(module.parameters(), None)
+    device = torch.device("cpu") if first is None else first.device
+    items = as_items(data, collate_fn)
+    if not len(items):
+        raise BadInput("no items to represent; give at least one")
+    dtype = get_dtype(module)
+    some = prepare_batch(next(iterate_batches(items, min(4, len(items)))), device, dtype)
+    reader = NetworkReader(
+        TrainingSettings(loss=LOSSES[loss] if isinstance(loss, str) else loss),
+        device=device,
+        members=None,
+        pseudo="argmax",
+        batch_size=batch_size,
+        progress=progress,
+    )
+    known = None
+    if labelled is not None:
+        inputs = as_items(labelled[0], collate_fn)
+        targets, _ = convert_targets(labelled[1], len(inputs), loss)
+        weights = torch.ones(len(inputs), device=device)
+        known = LabelledItems(inputs, targets.to(device), weights)
+    found = find_head(module, head, some)
+    reader._fitted = FittedNetwork(module, found, known, classes=loss != "mse")
+    return reader.represent(items, names, folder=folder)

@@ -74,7 +74,6 @@ class SkorchLearner(TorchLearner):
         net: "NeuralNet | Callable[[], NeuralNet]",
         *,
         head: str | None = None,
-        gradients: str = "network",
         pseudo: str = "argmax",
         represent_batch_size: int = 512,
         progress: Progress | None = None,
@@ -84,7 +83,6 @@ class SkorchLearner(TorchLearner):
         Args:
             net: a skorch net, of which a copy is trained, or a function that makes a new one.
             head: as in `TorchLearner`.
-            gradients: as in `TorchLearner`.
             pseudo: as in `TorchLearner`.
             represent_batch_size: as in `TorchLearner`.
             progress: as in `TorchLearner`.
@@ -97,7 +95,6 @@ class SkorchLearner(TorchLearner):
             head=head,
             loss=self._loss_of(first),
             device=first.device,
-            gradients=gradients,
             pseudo=pseudo,
             represent_batch_size=represent_batch_size,
             progress=progress,

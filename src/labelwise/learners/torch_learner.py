@@ -95,7 +95,6 @@ class TorchLearner(NetworkReader):
         amp: bool = False,
         weighting: str = "loss",
         members: Members | None = None,
-        gradients: str = "network",
         pseudo: str = "argmax",
         represent_batch_size: int = 512,
         progress: Progress | None = None,
@@ -130,7 +129,6 @@ class TorchLearner(NetworkReader):
             weighting: ``"loss"`` multiplies losses by the weights; ``"sampler"`` draws batches
                 in proportion to them.
             members: where ``member_probabilities`` come from.
-            gradients: of the ``"network"`` or of the ``"head"`` alone.
             pseudo: gradients are taken at the predicted class (a regression: the members' mean),
                 ``"argmax"``, or at one drawn by its probability (a member's), ``"sample"``.
             represent_batch_size: items in a batch of `represent`.
@@ -160,7 +158,8 @@ class TorchLearner(NetworkReader):
         if isinstance(make_module, nn.Module) or not callable(make_module):
             raise BadInput(
                 "make_module must be a function that makes a new module at every call, such as "
-                f"lambda: nn.Linear(4, 2); got {type(make_module).__name__}"
+                f"lambda: nn.Linear(4, 2); got {type(make_module).__name__} (labelwise.represent "
+                "takes a trained module)"
             )
         is_held_out = isinstance(validation, tuple) or bool(validation)
         if patience is not None and monitor.startswith("validation") and not is_held_out:
@@ -174,7 +173,6 @@ class TorchLearner(NetworkReader):
             settings,
             device=choose_device(device),
             members=members,
-            gradients=gradients,
             pseudo=pseudo,
             batch_size=represent_batch_size,
             progress=progress,

@@ -358,7 +358,7 @@ def test_what_an_ensemble_has_not_is_refused():
     with pytest.raises(BadInput, match="members must be a whole number, 2 or more; got 1"):
         EnsembleLearner(network, members=1)
     with pytest.raises(BadInput, match="an ensemble gives no gradients"):
-        EnsembleLearner(network, gradients="head")
+        EnsembleLearner(network, pseudo="sample")
     with pytest.raises(TypeError, match="epoch"):
         EnsembleLearner(network, epoch=3)
     learner = fitted()
@@ -398,12 +398,6 @@ def test_a_stack_gives_what_its_modules_give():
     expected = torch.stack([module(batch) for module in modules])
     torch.testing.assert_close(outputs, expected.detach())
     torch.testing.assert_close(own[1], modules[1](batch + 1).detach())
-
-
-@pytest.mark.parametrize("option", [{"gradients": "head"}, {"pseudo": "sample"}])
-def test_options_of_gradients_which_an_ensemble_does_not_give_are_refused(option):
-    with pytest.raises(BadInput, match="but an ensemble gives no gradients"):
-        EnsembleLearner(lambda: nn.Linear(2, 2), **option)
 
 
 def test_validation_labels_out_of_range_are_refused():

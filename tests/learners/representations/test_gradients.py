@@ -14,10 +14,10 @@ from labelwise.learners.torch_learner import TorchLearner
 from tests.learners.torch_learner.small import INPUTS, LABELS, POOL, trained
 
 
-def slow_gradients(learner, loss, part):
+def slow_gradients(learner, loss):
     """The gradient of every pool item at its predicted class, and the sum over labelled items."""
     module = learner.module
-    parameters = list(module[-1].parameters() if part == "head" else module.parameters())
+    parameters = list(module.parameters())
 
     def gradient(row, label):
         value = loss(module(row[None]), label[None]).sum()
@@ -30,14 +30,13 @@ def slow_gradients(learner, loss, part):
     return rows, total
 
 
-@pytest.mark.parametrize("part", ["head", "network"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_gradients_are_those_of_autograd_item_by_item(part, bias):
+def test_gradients_are_those_of_autograd_item_by_item(bias):
     make = lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3, bias=bias))  # noqa: E731
-    learner = trained(make, gradients=part)
+    learner = trained(make)
     found = learner.represent(POOL, ["gradient_norms", "gradient_products"])
     loss = lambda o, t: F.cross_entropy(o, t, reduction="none")  # noqa: E731
-    rows, total = slow_gradients(learner, loss, part)
+    rows, total = slow_gradients(learner, loss)
     np.testing.assert_allclose(found["gradient_norms"], rows.square().sum(dim=1), rtol=1e-4)
     scale = float(rows.norm(dim=1).max() * total.norm())
     np.testing.assert_allclose(found["gradient_products"], rows @ total, atol=1e-5 * scale)
@@ -52,8 +51,7 @@ def test_sampled_pseudo_labels_follow_the_probabilities():
     assert pseudo_labels(outputs, None, True).unique().tolist() == [1]
 
 
-@pytest.mark.parametrize("gradients", ["network", "head"])
-def test_gradients_at_sampled_labels_are_the_same_in_every_pass_and_batch(gradients):
+def test_gradients_at_sampled_labels_are_the_same_in_every_pass_and_batch():
     images, digits = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)
     found = []
@@ -61,7 +59,6 @@ def test_gradients_at_sampled_labels_are_the_same_in_every_pass_and_batch(gradie
         learner = TorchLearner(
             lambda: nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)),
             epochs=3,
-            gradients=gradients,
             pseudo="sample",
             represent_batch_size=size,
         )
@@ -73,29 +70,10 @@ def test_gradients_at_sampled_labels_are_the_same_in_every_pass_and_batch(gradie
     learner = TorchLearner(
         lambda: nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)),
         epochs=3,
-        gradients=gradients,
     )
     learner.fit(images[:100], digits[:100], seed=4)
     certain = learner.represent(images[:200], ["gradient_norms"])["gradient_norms"]
     assert (found[0] != certain).mean() > 0.3
-    if gradients == "head":  # the residual is shortest at the predicted class
-        assert (found[0] >= certain * (1 - 1e-4)).all()
-
-
-def test_the_gradient_of_a_head_in_half_precision_is_summed_from_whole_numbers_of_digits():
-    make = lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).bfloat16()  # noqa: E731
-    learner = trained(make, gradients="head")
-    found = learner.represent(POOL, ["gradient_products"])["gradient_products"]
-    with torch.no_grad():
-        hidden = [learner.module[:2](torch.from_numpy(x).bfloat16()) for x in (INPUTS, POOL)]
-        known, pool = (
-            learner.module[2](h).double().softmax(dim=1).numpy() for h in hidden
-        )  # outputs have few digits; what follows from them has all
-    near, far = (np.c_[h.double().numpy(), np.ones(len(h))] for h in hidden)
-    total = (known - np.eye(3)[LABELS]).T @ near
-    guesses = pool - np.eye(3)[pool.argmax(axis=1)]
-    expected = ((far @ total.T) * guesses).sum(axis=1)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_regression_of_several_values_has_no_votes():

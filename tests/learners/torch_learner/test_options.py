@@ -25,7 +25,6 @@ from tests.learners.torch_learner.small import NAMES, POOL, network, trained
             "monitor is 'training_loss', which does not use validation; set it to 0",
         ),
         ({"validation": 1.0}, BadInput, "a share from 0 to below 1; got 1.0"),
-        ({"gradients": "body"}, BadInput, "gradients must be of the network or the head; got 'bo"),
         ({"represent_batch_size": 0}, BadInput, "represent_batch_size must be 1 or more; got 0"),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_saved_learner_gives_the_same_rows(make, tmp_path):
     for name, rows in learner.represent(POOL, NAMES).items():
         np.testing.assert_array_equal(loaded.represent(POOL, NAMES)[name], rows)
     assert loaded.predict(POOL).tolist() == learner.predict(POOL).tolist()
-    with pytest.raises(BadInput, match="a loaded learner has no labelled items; fit it for"):
+    with pytest.raises(BadInput, match="gradient_products need the labelled items"):
         loaded.represent(POOL, ["gradient_products"])
 
 

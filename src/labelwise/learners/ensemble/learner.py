@@ -111,16 +111,12 @@ class EnsembleLearner(TorchLearner):
         Args:
             make_module: makes a new, untrained module at every call.
             members: number of networks, 2 or more.
-            **options: those of `TorchLearner` except ``gradients`` and ``pseudo``.
+            **options: those of `TorchLearner` except ``pseudo``.
         """
         if isinstance(members, bool) or not isinstance(members, int) or members < 2:
             raise BadInput(f"members must be a whole number, 2 or more; got {members!r}")
-        for name in ("gradients", "pseudo"):
-            if name in options:
-                raise BadInput(
-                    f"{name} is {options[name]!r}, but an ensemble gives no gradients; use a "
-                    "TorchLearner for them"
-                )
+        if "pseudo" in options:
+            raise BadInput("an ensemble gives no gradients, so pseudo has no meaning; leave it out")
         super().__init__(self._make_members, **options)
         self._make_member = make_module
         self._seeds = member_seeds(0, members)
