@@ -79,6 +79,13 @@ def test_an_own_network_is_measured_and_picks_like_the_one_beside_the_measured_n
     test = cache.get(0)[1][1]
     accuracy = float((own._picker.predict(test) == own._split.test_targets).mean())
     assert ours[-1].values == (accuracy,)  # of the last round's primal-dual network
+    together = [BenchmarkRun(cache, entrant, 0) for entrant in entrants]
+    shared = list(play_runs(together))
+    assert together[0]._picker is together[1]._picker
+    alone = sorted([*theirs, *ours], key=lambda line: (line.round, len(line.options)))
+    assert [(line.picks, line.values) for line in shared] == [
+        (line.picks, line.values) for line in alone
+    ]
     with pytest.raises(BadInput, match="random reads no learner of its own"):
         BenchmarkRun(cache, Entrant("random", own_network=True), 0)
 

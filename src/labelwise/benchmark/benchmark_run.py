@@ -12,6 +12,7 @@ items decide nothing.
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Protocol as TypingProtocol
 
 import numpy as np
@@ -142,7 +143,9 @@ class BenchmarkRun:
         self._split, items = splits.get(seed)
         self._models = make(self.protocol, entrant, self._split, splits.device, items)
         self._picker = make_picker(self.protocol, entrant, self._split, splits.device)
-        self._picker_round: int | None = None  # the round that it was trained for
+        self._picker_task: tuple[int, bytes] | None = None  # what it was trained on
+        self._picker_owner: BenchmarkRun | None = None  # the run whose picker this one shares
+        self._warm = bool(self.protocol.learner.get("warm_start"))
         self._selector = BatchSelector(self.protocol, entrant, self._split, items[0])
         self._repeats = get(entrant.strategy).repeats_batches
         self._one_shot = entrant.one_shot or self.protocol.frozen
@@ -161,10 +164,14 @@ class BenchmarkRun:
         return make_key(self.protocol, self.entrant, self.seed)
 
     @property
+    def has_picker(self) -> bool:
+        """Whether the strategy reads a network of its own."""
+        return self._picker is not None
+
+    @property
     def trains_again(self) -> bool:
         """Whether a recorded round must be trained again to continue from it."""
-        warm = bool(self.protocol.learner.get("warm_start"))
-        return warm or self._repeats or (self._one_shot and self.round == 0)
+        return self._warm or self._repeats or (self._one_shot and self.round == 0)
 
     def begin_round(self) -> list[TrainingTask]:
         """Begin a round; returns its trainings."""
@@ -297,11 +304,22 @@ class BenchmarkRun:
     def _fit_picker(self) -> None:
         """Train the network that only the strategy reads, once a round."""
         assert self._picker is not None
-        if self._picker_round == self.round:
-            return
-        self._picker_round = self.round
         task = self._make_tasks()[0]
-        self._picker.fit(task.inputs, task.targets, task.weights, seed=task.seed)
+        wanted = task.seed, self._labelled().tobytes()
+        owner = self._picker_owner or self
+        if owner._picker_task != wanted:
+            owner._picker_task = wanted
+            self._picker.fit(task.inputs, task.targets, task.weights, seed=task.seed)
+
+    def share_picker(self, other: "BenchmarkRun") -> None:
+        """Read the picker of another run, if both would train it alike.
+
+        Entrants that differ only in ``own_network`` pick alike, so one training serves both.
+        """
+        mine, theirs = (replace(run.entrant, own_network=False) for run in (self, other))
+        if mine == theirs and self.seed == other.seed and not self._warm:
+            self._picker_owner = other._picker_owner or other
+            self._picker = other._picker
 
     def _measure_imbalance(self) -> float | None:
         if self._split.classes is None:
@@ -324,6 +342,8 @@ def play_runs(
         on_cpu: train as one batched model on a CPU too, where it is not faster.
     """
     lines = known or {}
+    for one, other in combinations([run for run in runs if run.has_picker], 2):
+        other.share_picker(one)
     for number in range(runs[0].protocol.rounds + 1):
         recorded = {
             run: lines[run.key][number] for run in runs if len(lines.get(run.key, ())) > number
