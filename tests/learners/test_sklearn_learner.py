@@ -294,3 +294,24 @@ def test_large_weights_are_those_ratios():
     other = trained(network(), IMAGES[:60], DIGITS[:60], weights=2.0**1020 * weights)
     for ours, theirs in zip(one.estimator.coefs_, other.estimator.coefs_, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_it_follows_the_conventions_of_scikit_learn():
+    learner = SklearnLearner(LogisticRegression(max_iter=500))
+    learner.fit(IMAGES, DIGITS)
+    assert learner.classes_.tolist() == list(range(10))
+    assert learner.score(IMAGES, DIGITS) == learner.estimator.score(IMAGES, DIGITS)
+    copy = clone(learner)
+    assert copy.get_params()["estimator"].max_iter == 500
+    copy.set_params(estimator=network()).fit(IMAGES, DIGITS)
+    assert isinstance(copy.estimator, MLPClassifier)
+    with pytest.raises(BadInput, match="no setting 'penalty'"):
+        copy.set_params(penalty=1)
+
+
+def test_labels_for_early_stopping_are_reported_apart():
+    stopped = network(solver="adam", early_stopping=True, validation_fraction=0.25, max_iter=300)
+    report = SklearnLearner(stopped).fit(IMAGES, DIGITS)
+    assert (report.training_labels, report.validation_labels) == (225, 75)
+    report = SklearnLearner(LinearRegression()).fit(IMAGES, DIGITS)
+    assert (report.training_labels, report.validation_labels) == (300, 0)

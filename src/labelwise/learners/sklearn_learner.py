@@ -1,5 +1,6 @@
 """A scikit-learn estimator as a learner: trained with weights, asked for representations."""
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -68,9 +69,33 @@ class SklearnLearner:
             features: ``features(estimator, inputs) -> (n, d)`` of the trained estimator, where
                 the features above are not the ones wanted.
         """
+        self._given, self._features = estimator, features
         self._make_estimator = _make_factory(estimator)
-        self._features = features
         self._estimator: Any = None
+
+    # scikit-learn's conventions.
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {"estimator": self._given, "features": self._features}
+
+    def set_params(self, **params: Any) -> "SklearnLearner":
+        """Change arguments of the constructor; the learner needs a new `fit`."""
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise BadInput(f"SklearnLearner has no setting {name!r}; choose from {list(known)}")
+        SklearnLearner.__init__(self, **(known | params))
+        return self
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes among the targets of the last `fit`, sorted; classifiers only."""
+        return np.asarray(self.estimator.classes_)
+
+    def score(self, inputs: Any, targets: Any) -> float:
+        """The trained estimator's own score: accuracy, or R2 for a regression."""
+        return float(self.estimator.score(inputs, targets))
 
     @property
     def estimator(self) -> Any:
@@ -79,7 +104,9 @@ class SklearnLearner:
             raise BadInput("the learner is not trained yet; call fit first")
         return self._estimator
 
-    def fit(self, inputs: Any, targets: Any, weights: Any | None = None, *, seed: int) -> FitReport:
+    def fit(
+        self, inputs: Any, targets: Any, weights: Any | None = None, *, seed: int = 0
+    ) -> FitReport:
         """Train from the start; an item of weight 2 counts like the same item twice.
 
         Weights are scaled to mean 1 first, so that only their ratios matter, for a model with a
@@ -109,7 +136,10 @@ class SklearnLearner:
         steps = getattr(last, "n_iter_", None)  # one number, or one per pair of classes or fold
         loss = getattr(last, "loss_", np.nan)
         most = 0 if steps is None else int(np.max(steps))
-        return FitReport(float(loss), most, not unfinished, seconds)
+        held = _count_validation(last, len(targets))
+        return FitReport(
+            float(loss), most, not unfinished, seconds, len(targets) - held, validation_labels=held
+        )
 
     def predict(self, inputs: Any) -> Any:
         """The trained estimator's predictions, ``(n,)`` or ``(n, k)``."""
@@ -163,6 +193,15 @@ def _last_step(estimator: Any) -> Any:
 
 def _has_steps(estimator: Any) -> bool:
     return isinstance(estimator, Pipeline) and len(estimator) > 1
+
+
+def _count_validation(last: Any, count: int) -> int:
+    """The number of labels that the estimator set aside to decide when to stop."""
+    share = getattr(last, "validation_fraction", None)
+    stops = getattr(last, "early_stopping", False) is True
+    if not stops or share is None or getattr(last, "solver", "") == "lbfgs":
+        return 0
+    return math.ceil(share * count) if isinstance(share, float) else int(share)
 
 
 def _list_offered(last: Any) -> list[str]:
