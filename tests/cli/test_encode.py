@@ -97,7 +97,7 @@ def test_images_that_cannot_be_read_are_listed(photos, capsys):
         ("encode photos --out no/f.npy", "there is no folder no to write f.npy to"),
         ("encode nothing --out f.npy", "there is no file nothing"),
         ("encode empty --out f.npy", "empty has no images"),
-        ("encode photos --out f.npy --text a", "--text names columns of a table"),
+        ("encode photos --out f.npy --text a", "name columns of a table"),
         ("encode photos --out f.npy --encoder resnet", "there is no encoder 'resnet'"),
         ("encode photos --out f.npy --encoder onnx:t.csv", "cannot be loaded as an ONNX model"),
         ("encode photos --out f.npy --device tpu", "device is auto, cpu or cuda; got 'tpu'"),

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject, write_atomically
@@ -87,6 +88,13 @@ def label_rows(
             }
         )
     return rows
+
+
+def restore_keys(rows: Iterable[JsonObject], items: CampaignItems) -> None:
+    """Replace the numbers of items by the ids of the user, in place."""
+    if items.has_keys:
+        for row in rows:
+            row["id"] = items.key(row["id"])
 
 
 def prediction_columns(predictions: "ItemPredictions") -> list[str]:
@@ -342,14 +350,14 @@ def _to_cell(value: Any) -> Any:
 def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     pyarrow, parquet = import_pyarrow("writing")
     whole, number = pyarrow.int64(), pyarrow.float64()
-    types = {"id": whole, "batch": whole, "rank": whole, "weight": number, "seconds": number}
+    types = {"batch": whole, "rank": whole, "weight": number, "seconds": number}
     types |= {"validation": pyarrow.bool_(), "confidence": number}
     arrays = []
     for name in columns:
         values = [row[name] for row in rows]
         chance = name in ("low", "high") or name.startswith("p:")
         kind = number if chance else types.get(name, pyarrow.string())
-        if name in ("label", "guess", "prediction"):
+        if name in ("id", "label", "guess", "prediction"):
             kind = _choose_label_type(values, pyarrow)
         if kind == pyarrow.string():
             values = [None if value is None else _to_text(value) for value in values]

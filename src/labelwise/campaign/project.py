@@ -107,6 +107,7 @@ class Project:
         text: str | Sequence[str] | None = None,
         columns: Sequence[str] = (),
         without: Sequence[str] = (),
+        id_column: str | None = None,
         strategy: str | None = None,
         batch: int = 50,
         storage: str | None = None,
@@ -129,6 +130,7 @@ class Project:
             text: columns of texts, which are joined.
             columns: columns of numbers; all numeric ones if empty.
             without: columns that are not used.
+            id_column: column of a table with ids of your own, which files and exports then have.
             strategy: selection strategy; see `labelwise.campaign.defaults` if None.
             batch: number of items per batch.
             storage: a URL; a file in the campaign's folder if None. A password is not stored.
@@ -146,6 +148,8 @@ class Project:
         """
         path, url = Path(source), choose_storage_url(storage)
         form = find_source_form(path)
+        if id_column is not None and form != "table":
+            raise BadInput(f"{path} is not a table and has no column {id_column!r} with ids")
         files = _list_values(features)
         encoders = _choose_encoders(_list_values(encoder), form, files, module)
         kinds = {"network": module is not None, "several": max(len(files), len(encoders)) > 1}
@@ -165,6 +169,7 @@ class Project:
             source=make_relative(place, path),
             text=(text,) if isinstance(text, str) else tuple(text or ()),
             columns=tuple(columns),
+            id_column=id_column,
             features=tuple(make_relative(place, Path(file)) for file in files),
             module=module,
             storage=None if url is None else remove_password(url),

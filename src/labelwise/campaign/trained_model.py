@@ -45,6 +45,7 @@ from labelwise.media.tables import (
     find_input_array,
     join_texts,
     load_arrays,
+    read_keys,
     read_table,
 )
 from labelwise.rounds import LabelEncoding, measure_out_of_fold
@@ -318,6 +319,20 @@ def _measure_half_width(learner: Any) -> float | None:
     errors = np.sort(np.abs(held.logits - held.targets).ravel())
     place = math.ceil(CONFIDENCE_LEVEL * (len(errors) + 1))
     return float(errors[place - 1]) if place <= len(errors) else None
+
+
+def read_item_keys(
+    description: CampaignDescription, path: Path, column: str | None = None
+) -> list[int | str] | None:
+    """The ids of new items in a table: of the given column, or of the campaign's if it is there."""
+    if path.is_dir() or path.suffix.lower() not in TABLES:
+        if column is not None:
+            raise BadInput(f"{path} is not a table and has no column {column!r} with ids")
+        return None
+    table, own = read_table(path), column or description.id_column
+    if own is None or (column is None and own not in table):
+        return None
+    return read_keys(path, table, own)
 
 
 def read_values(description: CampaignDescription, items: Any) -> tuple[list[str], Any]:

@@ -40,6 +40,11 @@ SpreadsheetOption = Annotated[
     typer.Option("--spreadsheet", help="Make a .csv file safe for Excel: ' before formulas."),
 ]
 
+IdColumnOption = Annotated[
+    str | None, typer.Option("--id", help="Column with your own ids.", metavar="COLUMN")
+]
+"""The key column of a table or Parquet file."""
+
 ByOption = Annotated[str, typer.Option("--by", help="Name of the annotator.", metavar="NAME")]
 
 _ABOUT = """Choose which items of a large unlabelled pool to label, and how much each should weigh.

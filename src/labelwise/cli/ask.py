@@ -174,7 +174,7 @@ def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list
     """Make a row per item, in the order of picking."""
     from labelwise.campaign.explanations import explain_pick
 
-    rows = []
+    rows: list[dict[str, object]] = []
     for item in ids:
         batch, rank = ledger.batch_of(item), ledger.rank_of(item)
         assert batch is not None and rank is not None  # every id is of an open batch
@@ -182,7 +182,7 @@ def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list
         guess, confidence = find_guess(asked, rank)
         rows.append(
             {
-                "id": item,
+                "id": project.items.key(item),
                 "item": project.describe_item(item),
                 "label": None,
                 "rank": rank,

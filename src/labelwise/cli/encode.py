@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from labelwise.cli.app import app
+from labelwise.cli.app import IdColumnOption, app
 from labelwise.cli.console import (
     escape_text,
     format_count,
@@ -68,6 +68,7 @@ def encode_items(
     text: Annotated[
         str | None, Option(help="Text columns of the table, joined.", metavar="A,B")
     ] = None,
+    id_column: IdColumnOption = None,
     batch_size: Annotated[
         int | None, Option(help="Items per call of the model (default: the encoder's own).")
     ] = None,
@@ -82,7 +83,9 @@ def encode_items(
     from labelwise.encoders.registry import AUTO, TEXT_HINT
 
     check_feature_file(out)
-    kind, items, ids = _read_items(source, split_names(text))
+    if id_column is not None and out.suffix != ".parquet":
+        raise BadInput(f"a {out.suffix} file holds no ids; give --out a .parquet file")
+    kind, items, ids = _read_items(source, split_names(text), id_column)
     corpus = items if kind == "texts" else None
     model = open_encoder(encoder, kind, device=device, corpus=corpus, places=[Path.cwd()])
     if encoder == AUTO and model.name == "tfidf":
@@ -113,14 +116,16 @@ def encode_items(
     )
 
 
-def _read_items(source: Path, text: list[str]) -> tuple["Kind", list[Any], list[Any]]:
+def _read_items(
+    source: Path, text: list[str], id_column: str | None
+) -> tuple["Kind", list[Any], list[Any]]:
     """The kind of a source, its items, and their ids: paths, or row numbers."""
     from labelwise.media.folders import find_images
-    from labelwise.media.tables import choose_columns, join_texts, read_table
+    from labelwise.media.tables import choose_columns, join_texts, read_keys, read_table
 
     if source.is_dir():
-        if text:
-            raise BadInput(f"--text names columns of a table, and {source} is a folder")
+        if text or id_column:
+            raise BadInput(f"--text and --id name columns of a table, and {source} is a folder")
         paths = list(find_images(source).paths)
         if not paths:
             raise BadInput(f"{source} has no images")
@@ -133,7 +138,8 @@ def _read_items(source: Path, text: list[str]) -> tuple["Kind", list[Any], list[
     if missing:
         raise BadInput(f"{source} has no column {missing[0]!r}; it has {', '.join(table)}")
     texts = join_texts(table, names)
-    return "texts", texts, list(range(len(texts)))
+    ids = list(range(len(texts))) if id_column is None else read_keys(source, table, id_column)
+    return "texts", texts, ids
 
 
 def _report_broken(broken: dict[int, str], ids: list[Any], skip: bool) -> None:

@@ -91,6 +91,7 @@ def export_labels(
     events = project.storage().read(project.name)
     if votes:
         rows = files.vote_rows(ledger, events, describe)
+        files.restore_keys(rows, project.items)
         formulas = files.write_table(out, files.VOTE_COLUMNS, rows)
         print(f"{format_count(len(rows), 'vote')} written to {out}")
         warn_about_formulas(out, formulas, "import its columns as text there")
@@ -104,6 +105,7 @@ def export_labels(
         write_json(out, tasks, indent=1)
         print(f"{format_count(len(tasks), 'task')} written to {out}")
         return
+    files.restore_keys(rows, project.items)
     formulas = files.write_table(out, files.COLUMNS, rows, spreadsheet=spreadsheet)
     disputed = len(ledger.disagreements())
     command = complete_commands("labelwise record disagreements")

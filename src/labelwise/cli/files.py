@@ -108,6 +108,7 @@ def open_pool(
     *,
     ids: Path | None = None,
     labelled: Path | None = None,
+    id_column: str | None = None,
     progress: "Progress | None" = None,
 ) -> "tuple[LocalShards, Rows | None, float | None]":
     """Open the candidates as blocks, the rows of labelled items, and the rank tolerance.
@@ -117,17 +118,20 @@ def open_pool(
     """
     from labelwise.kernels.linear.leverage import rank_tolerance
     from labelwise.pool.blocks import open_shards
-    from labelwise.pool.ids import encode_keys, encode_labelled
-    from labelwise.pool.representations import open_sources
+    from labelwise.pool.ids import IdIndex, encode_labelled
+    from labelwise.pool.pool import Pool
 
-    sources = open_sources(given)
+    paths: dict[str, Any] = dict(given)
+    keys = None if ids is None else read_ids(ids, id_column)
+    pool = Pool(ids=keys, id_column=id_column or "id", **paths)
+    sources = pool.open_sources()
     features = sources["features"]
     parts = features if isinstance(features, list) else [features]
     coarsest = max(source.precision for source in parts)
     shards, rows = open_shards(
         sources,
-        ids=None if ids is None else encode_keys(read_ids(ids))[0],
-        labelled=None if labelled is None else encode_labelled(read_ids(labelled)),
+        ids=IdIndex(pool.resolve_ids(sources)[0]),
+        labelled=None if labelled is None else encode_labelled(read_ids(labelled, id_column)),
         progress=progress,
     )
     return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)
@@ -170,23 +174,29 @@ def read_picks(path: Path) -> "Selection":
     return Selection(ids, numbers, keys=keys)
 
 
-def read_ids(path: Path) -> list[int] | list[str]:
+def read_ids(path: Path, column: str | None = None) -> list[int] | list[str]:
     """Read ids from a text file with one per line, or from a table with a column ``id``.
+
+    ``column`` names another column; a table without it may have ``id``, as files of picks do.
 
     They are whole numbers if the first one is, otherwise texts.
     """
-    return _parse_keys(_read_rows(path), path)
+    return _parse_keys(_read_rows(path, column), path)
 
 
-def _read_rows(path: Path) -> list[Mapping[str, Any]]:
+def _read_rows(path: Path, column: str | None = None) -> list[Mapping[str, Any]]:
     from labelwise.media.tables import TABLES, iterate_rows, read_table
 
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read ids from")
     if path.suffix in TABLES:
         table = read_table(path)
-        if "id" not in table:
-            raise BadInput(f"{path} has no column called id; it has {', '.join(table)}")
+        name = column if column is not None and column in table else "id"
+        if name not in table:
+            wanted = "id" if column is None else f"{column} or id"
+            raise BadInput(f"{path} has no column called {wanted}; it has {', '.join(table)}")
+        if name != "id":
+            table = {"id": table[name]}
         return list(iterate_rows(table))
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()  # accepts a byte order mark

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from labelwise.cli.app import CampaignOption, SpreadsheetOption, app, open_project
+from labelwise.cli.app import CampaignOption, IdColumnOption, SpreadsheetOption, app, open_project
 from labelwise.cli.console import format_count, warn_about_formulas
 from labelwise.cli.files import check_output_file
 from labelwise.errors import BadInput
@@ -45,11 +45,12 @@ def predict_items(
         str | None,
         Option("--representation", help="Encoder whose model predicts (default: the best)."),
     ] = None,
+    id_column: IdColumnOption = None,
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Write the model's predictions."""
-    write_predictions(out, items, representation, spreadsheet, campaign)
+    write_predictions(out, items, representation, spreadsheet, campaign, id_column)
 
 
 def write_predictions(
@@ -58,10 +59,11 @@ def write_predictions(
     representation: str | None,
     spreadsheet: bool,
     campaign: Path | None,
+    id_column: str | None = None,
 ) -> None:
     """Write predictions of new items, or of all items of the campaign, to a file."""
     from labelwise.campaign import export as files
-    from labelwise.campaign.trained_model import open_campaign_model, read_values
+    from labelwise.campaign.trained_model import open_campaign_model, read_item_keys, read_values
 
     check_output_file(out)
     files.check_export_path(out)
@@ -71,12 +73,16 @@ def write_predictions(
     project = open_project(campaign)
     model = open_campaign_model(project, representation)
     if items is None:
+        if id_column is not None:
+            raise BadInput("--id is for new items in a table; leave it out")
         ids, known = list(project.items), project.open_record().labels()
         names = [project.describe_item(item) for item in ids]
         found = model.evaluate(model.select_columns(project.inputs))
     else:
         names, values = read_values(model.description, items)
-        ids, known = list(range(len(names))), {}
+        known = {}
+        keys = read_item_keys(model.description, items, id_column)
+        ids = list(range(len(names)))
         found = model.evaluate(model.encode_values(values))
     rows = files.prediction_rows(ids, names, known, found)
     if out.suffix == ".json":
@@ -85,6 +91,10 @@ def write_predictions(
         formulas = 0
     else:
         columns = files.prediction_columns(found)
+        if items is None:
+            files.restore_keys(rows, project.items)
+        else:
+            rows = [{**row, "id": key} for row, key in zip(rows, keys or ids, strict=True)]
         formulas = files.write_table(out, columns, rows, spreadsheet=spreadsheet)
     print(f"{format_count(len(rows), 'prediction')} written to {out}")
     warn_about_formulas(out, formulas)

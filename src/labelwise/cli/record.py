@@ -30,6 +30,7 @@ from labelwise.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from labelwise.campaign.campaign_record import CampaignRecord
+    from labelwise.campaign.project import Project
     from labelwise.learner import Label
     from labelwise.record.events import (
         Asked,
@@ -42,7 +43,12 @@ if TYPE_CHECKING:
         Training,
     )
 
-ItemIds = Annotated[list[int], Argument(help="Items.", metavar="ID...")]
+ItemIds = Annotated[list[str], Argument(help="Items.", metavar="ID...")]
+
+
+def _find_items(project: "Project", ids: Sequence[str]) -> list[int]:
+    """The numbers of items by the user's ids."""
+    return [project.items.find(text) for text in ids]
 
 
 @app.command("skip")
@@ -56,38 +62,42 @@ def skip_items(
 
     A later label of such an item still counts; labelwise record withdraw brings it back.
     """
-    open_project(campaign).open_record().skip(ids, reason=reason, by=by)
+    project = open_project(campaign)
+    project.open_record().skip(_find_items(project, ids), reason=reason, by=by)
     print(f"{format_count(len(set(ids)), 'item')} skipped")
 
 
 @add_record_command("withdraw")
 def withdraw_labels(ids: ItemIds, by: ByOption = "", campaign: CampaignOption = None) -> None:
     """Withdraw the labels or skips of items by one annotator; the items are open again."""
-    open_project(campaign).open_record().withdraw(ids, by=by)
+    project = open_project(campaign)
+    project.open_record().withdraw(_find_items(project, ids), by=by)
     print(f"{format_count(len(set(ids)), 'item')} withdrawn")
 
 
 @add_record_command("undo")
 def undo_last_label(by: ByOption = "", campaign: CampaignOption = None) -> None:
     """Withdraw the last label or skip of an annotator."""
-    item = open_project(campaign).open_record().undo(by)
+    project = open_project(campaign)
+    item = project.open_record().undo(by)
     if item is None:
         raise BadInput(f"{format_person(by)} has nothing to undo; see labelwise record history")
-    print(f"item {item}: withdrawn")
+    print(f"item {project.items.key(item)}: withdrawn")
 
 
 @add_record_command("give-back")
 def give_back_items(
     by: ByOption = "",
     ids: Annotated[
-        list[int] | None, Argument(help="Items (default: all).", metavar="[ID]...")
+        list[str] | None, Argument(help="Items (default: all).", metavar="[ID]...")
     ] = None,
     campaign: CampaignOption = None,
 ) -> None:
     """Release items that labelwise ask --lend reserved for an annotator."""
-    record = open_project(campaign).open_record()
+    project = open_project(campaign)
+    record = project.open_record()
     before = _count_reserved(record, by)
-    record.give_back(by, ids or None)
+    record.give_back(by, _find_items(project, ids or []) or None)
     print(f"{format_count(before - _count_reserved(record, by), 'item')} given back")
 
 
@@ -120,7 +130,7 @@ def resolve_labels(
     from labelwise.cli.tell import match_class, read_labels
 
     project = open_project(campaign)
-    record, given = project.open_record(), _parse_labels(labels or [])
+    record, given = project.open_record(), _parse_labels(project, labels or [])
     if file is not None:
         lines, _ = read_labels(file, project)
         given |= {line.id: line.label for line in lines if line.label is not None}
@@ -131,15 +141,15 @@ def resolve_labels(
     print(f"{format_count(len(given), 'item')} settled")
 
 
-def _parse_labels(texts: Sequence[str]) -> "dict[int, Label]":
+def _parse_labels(project: "Project", texts: Sequence[str]) -> "dict[int, Label]":
     from labelwise.cli.tell import parse_label
 
     found = {}
     for text in texts:
         item, equals, label = text.partition("=")
-        if not equals or not item.strip().isdecimal() or not label.strip():
+        if not equals or not item.strip() or not label.strip():
             raise BadInput(f"write the item and its label as 12=cat; got {text!r}")
-        found[int(item)] = parse_label(label)
+        found[project.items.find(item)] = parse_label(label)
     return found
 
 
@@ -171,7 +181,7 @@ def list_disagreements(
     found = project.open_record().look(lambda ledger: ledger.disagreements())
     rows = [
         {
-            "id": entry.id,
+            "id": project.items.key(entry.id),
             "item": project.describe_item(entry.id),
             "label": None,
             "votes": [{"by": by, "label": label} for by, label in entry.votes.items()],
@@ -192,7 +202,8 @@ def list_disagreements(
                 f"{format_person(by)}: {escape_text(label, 40)}"
                 for by, label in entry.votes.items()
             )
-            print(f"{entry.id:>8}  {escape_text(project.describe_item(entry.id), 60)}  {votes}")
+            item = escape_text(project.describe_item(entry.id), 60)
+            print(f"{project.items.key(entry.id):>8}  {item}  {votes}")
         settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
         print(f"{count}{settle}")
 
@@ -227,7 +238,7 @@ def list_suspects(
     found = project.open_record().look(list_suspicious_labels)
     rows = [
         {
-            "id": one.id,
+            "id": project.items.key(one.id),
             "item": project.describe_item(one.id),
             "label": None,
             "current": one.label,
@@ -248,7 +259,7 @@ def list_suspects(
         for one in found:
             labels = f"{escape_text(one.label, 40)}, rather {escape_text(one.suggested, 40)}?"
             item = escape_text(project.describe_item(one.id), 60)
-            print(f"{one.id:>8}  {item}  {labels}")
+            print(f"{project.items.key(one.id):>8}  {item}  {labels}")
         settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
         print(f"{count}{settle}")
 
@@ -272,7 +283,7 @@ With --json, every event is printed as one line, as it is stored.
 @add_record_command("history", help=_HISTORY)
 def show_history(
     last: Annotated[int, Option("--last", "-n", help="Number of lines; 0 for all.")] = 30,
-    item: Annotated[int | None, Option("--item", help="Only events of this item.")] = None,
+    item: Annotated[str | None, Option("--item", help="Only events of this item.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print all events as lines of JSON.")] = False,
     campaign: CampaignOption = None,
 ) -> None:
@@ -284,8 +295,9 @@ def show_history(
     project = open_project(campaign)
     events = project.storage().read(project.name)
     if item is not None:
-        events = [event for event in events if _concerns(event, item)]
-        if not events and item not in project.items:
+        number = project.items.find(item)
+        events = [event for event in events if _concerns(event, number)]
+        if not events and number not in project.items:
             raise UnknownName(f"the campaign has no item {item}; check the id")
         if not events and not as_json:
             print(f"item {item} has no events yet; it was never asked for")

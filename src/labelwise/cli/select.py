@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -18,7 +18,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 import labelwise
-from labelwise.cli.app import app
+from labelwise.cli.app import IdColumnOption, app
 from labelwise.cli.console import parse_integer, parse_number, show_progress
 from labelwise.cli.files import (
     check_inputs,
@@ -104,6 +104,7 @@ def select(
     ids: Annotated[
         Path | None, Option(help="Ids of the items, one per line (default: row numbers).")
     ] = None,
+    id_column: IdColumnOption = None,
     labelled: Annotated[
         Path | None, Option(help="Ids of labelled items: one per line, or a file of picks.")
     ] = None,
@@ -160,11 +161,12 @@ def select(
     options = parse_options(chosen, split_options(option or []))
     _check_needs(chosen, given)
     _note_several_models(features or [])
+    paths: dict[str, Any] = dict(given)
     request = SelectionRequest(
         chosen.with_options(**options),
         budget,
-        Pool(ids=ids and read_ids(ids), **given),
-        labelled=labelled and read_ids(labelled),
+        Pool(ids=ids and read_ids(ids, id_column), id_column=id_column or "id", **paths),
+        labelled=labelled and read_ids(labelled, id_column),
         seed=seed,
         on=on,
         actors=actors,

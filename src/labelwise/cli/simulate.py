@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from labelwise.cli.app import app
+from labelwise.cli.app import IdColumnOption, app
 from labelwise.cli.benchmark import count_cores
 from labelwise.cli.console import (
     make_table_console,
@@ -63,6 +63,7 @@ def run_simulation(
     without: Annotated[
         str | None, Option(help="Columns to leave out, such as ids.", metavar="A,B")
     ] = None,
+    id_column: IdColumnOption = None,
     regression: Annotated[
         bool | None,
         Option("--regression/--classes", help="Kind of labels (default: detected)."),
@@ -117,7 +118,7 @@ def run_simulation(
         labels=labels,
         text=split_names(text),
         columns=split_names(columns),
-        without=split_names(without),
+        without=[*split_names(without), *([id_column] if id_column else [])],
         regression=regression,
         drop_unlabelled=drop_unlabelled,
     )

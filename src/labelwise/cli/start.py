@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from labelwise.cli.app import ByOption, CampaignOption, app, open_project, quote_path
+from labelwise.cli.app import (
+    ByOption,
+    CampaignOption,
+    IdColumnOption,
+    app,
+    open_project,
+    quote_path,
+)
 from labelwise.cli.console import escape_text, format_count, show_progress, split_names
 from labelwise.cli.tell import import_labels, import_prelabels
 from labelwise.errors import BadInput, LabelwiseError
@@ -25,7 +32,7 @@ _START = """Create a campaign to label a folder of images, a table, or a file of
 
   labelwise start photos --classes cat,dog,other
 
-  labelwise start reviews.csv --text review --classes good,bad --batch 20
+  labelwise start reviews.csv --text review --id review_id --classes good,bad --batch 20
 
   labelwise start houses.parquet --regression --without id,address
 
@@ -71,6 +78,7 @@ def start_campaign(
     without: Annotated[
         str | None, Option(help="Columns to leave out, such as ids.", metavar="A,B")
     ] = None,
+    id_column: IdColumnOption = None,
     strategy: Annotated[
         str | None, Option(help="Selection strategy (default: uherding; random for a regression).")
     ] = None,
@@ -178,6 +186,7 @@ def start_campaign(
             text=split_names(text),
             columns=split_names(columns),
             without=split_names(without),
+            id_column=id_column,
             strategy=strategy,
             batch=batch,
             storage=storage,

@@ -5,13 +5,12 @@ import math
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from labelwise.cli.app import CampaignOption, app, open_project
+from labelwise.cli.app import CampaignOption, IdColumnOption, app, open_project
 from labelwise.cli.console import format_count, format_person
 from labelwise.errors import BadInput, LabelwiseError, UnknownName
 from labelwise.media.tables import TABLES, abbreviate_names, is_missing, iterate_rows, read_table
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from labelwise.campaign.project import Project
     from labelwise.campaign.settings import Settings
     from labelwise.learner import Label
+    from labelwise.media.tables import Columns
     from labelwise.record.events import Event
     from labelwise.record.ledger import Ledger
 
@@ -70,6 +70,7 @@ class LabelLine:
 def tell_labels(
     file: Annotated[Path, Argument(help="File with labels.", metavar="FILE")],
     by: Annotated[str, Option("--by", help="Annotator, if the file does not name one.")] = "",
+    id_column: IdColumnOption = None,
     anything: Annotated[
         bool, Option("--anything", help="Also accept labels of items that were not asked for.")
     ] = False,
@@ -79,7 +80,7 @@ def tell_labels(
     from labelwise.cli.status import find_next_command
 
     project = open_project(campaign)
-    lines, blank = read_labels(file, project)
+    lines, blank = read_labels(file, project, id_column)
     if by:
         lines = [replace(line, by=line.by or by) for line in lines]
     record = project.open_record()
@@ -219,11 +220,13 @@ def _format_summary(counts: Counter[str], blank: int) -> str:
     return ", ".join(parts)
 
 
-def read_labels(path: Path, project: "Project") -> tuple[list[LabelLine], int]:
+def read_labels(
+    path: Path, project: "Project", id_column: str | None = None
+) -> tuple[list[LabelLine], int]:
     """Read the labels of a file, and count the rows without one.
 
-    A table has the columns id (or, for images, file) and label, and may have by and seconds;
-    others are ignored.
+    A table has the columns id and label, and may have by and seconds; others are ignored. Ids may
+    also be in ``id_column``, in the id column of the campaign or, for images, in the column file.
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read labels from")
@@ -235,14 +238,14 @@ def read_labels(path: Path, project: "Project") -> tuple[list[LabelLine], int]:
             "or .json as Label Studio exports it"
         )
     table = read_table(path)
-    key = "file" if project.kind == "images" and "id" not in table else "id"
+    key = id_column or _find_id_column(table, project)
     for name in (key, "label"):
         if name not in table:
             raise BadInput(
                 f"{path} has no column called {name}; it has {abbreviate_names(list(table))}"
             )
     first = 2 if path.suffix in (".csv", ".tsv") else 1  # row numbers as in a spreadsheet
-    lines, blank, find_item = [], 0, _ItemFinder(project)
+    lines, blank, find_item = [], 0, project.items.find
     for number, row in enumerate(iterate_rows(table), first):
         if is_missing(row["label"]):
             blank += 1
@@ -250,11 +253,21 @@ def read_labels(path: Path, project: "Project") -> tuple[list[LabelLine], int]:
         where, by = f"row {number} of {path}", row.get("by")
         person = "" if is_missing(by) else str(by).strip()
         seconds = _parse_seconds(where, row.get("seconds"))
-        item, label = find_item(where, row.get(key)), parse_label(row["label"])
+        try:
+            item, label = find_item(row.get(key)), parse_label(row["label"])
+        except LabelwiseError as error:
+            raise BadInput(f"{where}: {error}") from None
         share = _parse_seconds(where, row.get("confidence"), "confidence")
         confidence = 1.0 if share is None else min(share, 1.0)
         lines.append(LabelLine(where, item, label, person, seconds, confidence=confidence))
     return lines, blank
+
+
+def _find_id_column(table: "Columns", project: "Project") -> str:
+    own = project.description.id_column
+    if "id" not in table and own is not None:
+        return own
+    return "file" if project.kind == "images" and "id" not in table else "id"
 
 
 def parse_label(value: "Label") -> "Label":
@@ -272,51 +285,6 @@ def match_class(label: "Label", settings: "Settings") -> "Label":
     A number in a file is a name too: it could otherwise be mistaken for the position of a class.
     """
     return str(label) if settings.classes is not None and isinstance(label, int) else label
-
-
-def _parse_item_id(where: str, value: Any) -> int:
-    text = value.strip() if isinstance(value, str) else value
-    try:
-        number = int(text)
-        if isinstance(value, bool) or (isinstance(value, float) and number != value):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError):
-        raise BadInput(
-            f"{where}: id must be a whole number, or the path of an image; got {value!r}"
-        ) from None
-    return number
-
-
-class _ItemFinder:
-    """Finds items by their ids and, for images, by their paths and unambiguous file names."""
-
-    def __init__(self, project: "Project") -> None:
-        self._project = project
-
-    def __call__(self, where: str, value: object) -> int:
-        """The id of an item."""
-        try:
-            return _parse_item_id(where, value)
-        except BadInput:
-            name = str(value).strip()
-            if self._project.kind != "images" or name not in self._ids:
-                raise
-            found = self._ids[name]
-            if len(found) > 1:
-                raise BadInput(
-                    f"{where}: {len(found)} images are called {name!r}; give the path in the folder"
-                ) from None
-            return found[0]
-
-    @cached_property
-    def _ids(self) -> dict[str, list[int]]:
-        """Ids by path and by file name."""
-        found: dict[str, list[int]] = {}
-        for item in self._project.items:
-            path = PurePosixPath(self._project.items.entry(item)["path"])
-            for name in {str(path), path.name}:
-                found.setdefault(name, []).append(item)
-        return found
 
 
 def _parse_seconds(where: str, value: Any, name: str = "seconds") -> float | None:
@@ -344,9 +312,9 @@ def _read_label_studio_export(path: Path) -> tuple[list[LabelLine], int]:
         where = f"task {number} of {path}"
         try:
             annotations = task["annotations"]
-            item = _parse_item_id(where, task["data"]["labelwise_id"])
+            item = int(task["data"]["labelwise_id"])
             found = [_parse_annotation(where, item, entry) for entry in annotations]
-        except (KeyError, TypeError, AttributeError, IndexError):
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
             raise BadInput(
                 f"{where} must have annotations, and labelwise_id in its data, as "
                 "labelwise export --out tasks.json writes them"

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer import Argument, Option
 
-from labelwise.cli.app import app
+from labelwise.cli.app import IdColumnOption, app
 from labelwise.cli.console import make_table_console, print_table, show_progress
 from labelwise.cli.files import (
     check_output_file,
@@ -71,6 +71,7 @@ def plan_labels(
     labelled: Annotated[
         Path | None, Option(help="Ids to leave out: one per line, or a file of picks.")
     ] = None,
+    id_column: IdColumnOption = None,
     out: Annotated[
         Path | None, Option("--out", "-o", help="Plot to write: .png, .svg, .pdf or .html.")
     ] = None,
@@ -85,7 +86,9 @@ def plan_labels(
     given = collect_files(features=features)
     names = [Path(file).name for file in features]
     with show_progress() as progress:
-        shards, _, rtol = open_pool(given, labelled=labelled, progress=progress)
+        shards, _, rtol = open_pool(
+            given, labelled=labelled, id_column=id_column, progress=progress
+        )
         found = plan(shards, error=error, p=p, rtol=rtol)
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
@@ -181,6 +184,7 @@ def explain_picks(
     ids: Annotated[
         Path | None, Option(help="Ids of the items, one per line (default: row numbers).")
     ] = None,
+    id_column: IdColumnOption = None,
     classes: Annotated[int | None, Option(help="Number of classes.")] = None,
     p: NormOption = 2.0,
     bias: Annotated[bool, Option("--bias", help="Add a constant column to the features.")] = False,
@@ -193,7 +197,9 @@ def explain_picks(
     given_labels = load_array(labels, "labels")
     files = collect_files(features=features, probabilities=probabilities)
     with show_progress() as progress:
-        shards, rows, rtol = open_pool(files, ids=ids, labelled=labelled, progress=progress)
+        shards, rows, rtol = open_pool(
+            files, ids=ids, labelled=labelled, id_column=id_column, progress=progress
+        )
         own, rows = _split_labels(given_labels, ids, labelled, len(chosen), shards, rows)
         found = explain(
             chosen,

@@ -292,6 +292,25 @@ def join_texts(table: Columns, names: Sequence[str]) -> list[str]:
     return [" ".join(text for text in row if text) for row in zip(*parts, strict=True)]
 
 
+def read_keys(path: Path, table: Columns, column: str) -> list[int | str]:
+    """The values of a column as unique ids: whole numbers, or texts."""
+    if column not in table:
+        raise BadInput(f"{path} has no column {column!r}; it has {', '.join(table)}")
+    keys: list[int | str] = []
+    first: dict[str, int] = {}
+    for row, value in enumerate(table[column], 1):
+        if is_missing(value):
+            raise BadInput(f"row {row} of {path} has no id in column {column!r}; fill it in")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        keys.append(value if whole else str(value).strip())
+        other = first.setdefault(str(keys[-1]), row)
+        if other != row:
+            raise BadInput(
+                f"rows {other} and {row} of {path} have the id {keys[-1]!r}; ids must be unique"
+            )
+    return keys
+
+
 def iterate_rows(table: Columns) -> Iterator[dict[str, Any]]:
     """Iterate over rows as mappings from column name to value.
 

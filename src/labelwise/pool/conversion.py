@@ -13,31 +13,49 @@ import array_api_compat
 import numpy as np
 
 from labelwise.arrays import Array, HostArray, Positions, namespace, precision
-from labelwise.errors import BadInput, first_line
+from labelwise.errors import BadInput, UnknownName, first_line
 from labelwise.learner import REPRESENTATIONS
+from labelwise.pool.sources.parquet import ID, KeyedPath
 from labelwise.pool.sources.remote_files import is_remote
 from labelwise.pool.sources.source import Given, Values
 
-ID_COLUMN = "id"
-"""The column of a table that holds the items' ids."""
 
-
-def convert_representations(values: Values) -> tuple[dict[str, Given], HostArray | None]:
-    """Convert every representation, and return the column ``id`` of the tables among them."""
+def convert_representations(
+    values: Values, id_column: str = ID
+) -> tuple[dict[str, Given], HostArray | None]:
+    """Convert every representation, and return the column of ids of the tables among them."""
     converted, ids = {}, None
     for name, value in values.items():
         if _is_table(value):
-            columns, column_ids = _split_table(value, name)
+            columns, column_ids = _split_table(value, name, id_column)
             converted[name] = columns
             if column_ids is not None and ids is not None and not np.array_equal(ids, column_ids):
                 raise BadInput(
                     f"{name} and another table do not list the same ids in the same order; sort "
-                    "both by id"
+                    f"both by {id_column}"
                 )
             ids = column_ids if ids is None else ids
         else:
-            converted[name] = convert_rows_given(value, name)
+            converted[name] = convert_rows_given(_name_id_column(value, id_column), name)
     return converted, ids
+
+
+def _name_id_column(value: Given, id_column: str) -> Given:
+    """Paths with the column that holds the ids; tables of several models without it."""
+    if id_column == ID:
+        return value
+    if isinstance(value, str | Path):
+        return KeyedPath(str(value), id_column)
+    if not isinstance(value, list | tuple):
+        return value
+    return [
+        _split_table(part, "a table", id_column)[0]
+        if _is_table(part)
+        else _name_id_column(part, id_column)
+        if isinstance(part, str | Path)
+        else part
+        for part in value
+    ]
 
 
 def convert_rows_given(value: Given, name: str) -> Given:
@@ -139,14 +157,18 @@ def _split_ids(value: Given, name: str) -> Given:
     return _split_table(value, name)[0] if _is_table(value) else value
 
 
-def _split_table(table: Any, name: str) -> tuple[HostArray, HostArray | None]:
-    """The numbers of a table's columns ``(n, d)``, and its column ``id`` if it has one.
+def _split_table(table: Any, name: str, id_column: str = ID) -> tuple[HostArray, HostArray | None]:
+    """The numbers of a table's columns ``(n, d)``, and its column of ids if it has one.
 
     A representation with one number per item takes the only column, ``(n,)``.
     """
     labels = list(getattr(table, "column_names", None) or table.columns)
     arrays = {label: np.asarray(_read_column(table, label)) for label in labels}
-    ids = arrays.pop(ID_COLUMN, None)
+    ids = arrays.pop(id_column, None)
+    if ids is None and id_column != ID:
+        raise UnknownName(
+            f"{name} has no column {id_column!r} with ids; it has {', '.join(map(str, labels))}"
+        )
     for label, column in arrays.items():
         texts = column.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in column)
         try:

@@ -32,6 +32,7 @@ from labelwise.pool.ids import IdIndex, RowNumbers
 from labelwise.pool.representations import open_source
 from labelwise.pool.rows import ArrayDict, Rows, copy_to_host, join_rows, map_models
 from labelwise.pool.sources.change_guard import FileState, find_files
+from labelwise.pool.sources.parquet import KeyedPath
 from labelwise.pool.sources.remote_files import is_remote
 from labelwise.pool.sources.source import Given, MappedFile, Source, SourceSlice, Values
 
@@ -232,7 +233,8 @@ def _prepare_value(value: Given) -> Given:
     if is_remote(value):
         return value
     if isinstance(value, str | Path):
-        return str(Path(value).absolute())
+        path = str(Path(value).absolute())
+        return KeyedPath(path, value.id_column) if isinstance(value, KeyedPath) else path
     if isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap):
         if value.filename is not None and value.flags.c_contiguous:
             path = str(Path(value.filename).absolute())

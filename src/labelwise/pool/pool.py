@@ -18,6 +18,7 @@ from labelwise.pool.representations import (
     open_sources,
     read_stored_ids,
 )
+from labelwise.pool.sources.parquet import ID
 from labelwise.pool.sources.source import Given, Sources
 
 Inputs = Any
@@ -45,24 +46,31 @@ class Pool:
     """
 
     def __init__(
-        self, inputs: Inputs | None = None, ids: Keys = None, **representations: Given
+        self,
+        inputs: Inputs | None = None,
+        ids: Keys = None,
+        *,
+        id_column: str = ID,
+        **representations: Given,
     ) -> None:
         """Hold the items.
 
         Args:
             inputs: one entry per item, or None.
             ids: one unique key per item: numbers, texts, UUIDs, dates or times. Row numbers (or the
-                column ``id`` of a Parquet file) if None.
+                column ``id`` of a table or Parquet file) if None.
+            id_column: the column of tables and Parquet files that holds the keys.
             **representations: ``features``, ``probabilities`` and so on, one row per item.
         """
         self.inputs: Inputs = inputs
+        self.id_column = id_column
         self._checked_ids: tuple[Ids, list[Key] | None] | None = None
         given = {k: v for k, v in representations.items() if v is not None}
         for name in given:
             if name not in REPRESENTATIONS:
                 known = ", ".join(REPRESENTATIONS)
                 raise UnknownName(f"no representation is called {name!r}; choose from {known}")
-        self.representations, table_ids = convert_representations(given)
+        self.representations, table_ids = convert_representations(given, id_column)
         self._given_ids = table_ids if ids is None else ids
         if inputs is not None:
             self._resolved  # noqa: B018  wrong ids are reported at once
@@ -105,6 +113,10 @@ class Pool:
         given, count = self._given_ids, shapes[0][0] if shapes else len(self)
         if isinstance(given, range) and given.step == 1 and len(given) == count:
             return RowNumbers(given.start, given.stop), None
+        if given is None and stored is None and self.id_column != ID:
+            raise BadInput(
+                f"there is no table or Parquet file with the ids in a column {self.id_column!r}"
+            )
         if given is None:
             return (RowNumbers(0, count), None) if stored is None else check_ids(stored, count)
         if self._checked_ids is None or len(self._checked_ids[0]) != count:

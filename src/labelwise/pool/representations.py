@@ -26,7 +26,7 @@ from labelwise.errors import BadInput
 from labelwise.learner import REPRESENTATIONS
 from labelwise.pool.conversion import SparseSource, is_sparse_matrix
 from labelwise.pool.sources.file_patterns import find_row_files
-from labelwise.pool.sources.parquet import ParquetSource
+from labelwise.pool.sources.parquet import ID, ParquetSource
 from labelwise.pool.sources.remote_files import is_remote, open_remote
 from labelwise.pool.sources.source import (
     ArraySource,
@@ -69,7 +69,7 @@ def open_source(value: Given, name: str) -> Source:
     if isinstance(value, str | Path):
         paths = find_row_files(Path(value), name)
         if paths[0].suffix == ".parquet":
-            return ParquetSource(Path(value), paths, name)
+            return ParquetSource(Path(value), paths, name, getattr(value, "id_column", ID))
         parts = [NpySource(path, name) for path in paths]
         return parts[0] if len(parts) == 1 else JoinedSource(parts, paths, name)
     raise BadInput(

@@ -498,6 +498,7 @@ def judge_model(ledger: Ledger) -> tuple[bool, str]:
 def save_predictions(site: TheSite, table: Annotated[ItemTable, Depends(_find_table)]) -> Response:
     """Class and confidence, with the label if there is one; ``labelwise predict`` gives more."""
     rows = table.list_predictions(site.project.describe_item)
+    export.restore_keys(rows, site.project.items)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "predictions.csv"
         columns = ["id", "item", "label", "prediction", "confidence"]

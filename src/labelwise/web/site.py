@@ -179,6 +179,7 @@ class CampaignSite:
         rows = export.label_rows(ledger, labels, events, self.project.describe_item)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"labels.{format}"
+            export.restore_keys(rows, self.project.items)
             export.write_table(path, export.COLUMNS, rows, spreadsheet=spreadsheet)
             return path.read_bytes()
 

@@ -49,6 +49,7 @@ class CampaignDescription:
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
         text: columns of texts.
         columns: columns of numbers and categories.
+        id_column: the column with the user's ids, or None.
         categories: by column of categories, their names.
         fills: by column of numbers with missing values, what they are filled with.
         features: paths of files with features for the items.
@@ -69,6 +70,7 @@ class CampaignDescription:
     kind: str = ""
     text: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    id_column: str | None = None
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fills: Mapping[str, float] = field(default_factory=dict)
     features: tuple[str, ...] = ()

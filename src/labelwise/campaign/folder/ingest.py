@@ -183,7 +183,8 @@ class _Ingestion:
         elif description.form == "table":
             asked = {"text": description.text, "columns": description.columns, "without": without}
             plan = description.table_columns if before else None
-            found, chosen, plan = find_new_rows(source, known, **asked, plan=plan)
+            own = description.id_column
+            found, chosen, plan = find_new_rows(source, known, **asked, plan=plan, id_column=own)
             description = replace(
                 description,
                 text=chosen.text,

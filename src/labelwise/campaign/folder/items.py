@@ -6,9 +6,11 @@ removed file keeps its id, and no other file gets it.
 
 import json
 import mmap
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,52 @@ class CampaignItems:
     def ids(self) -> Ids:
         """All ids, ``(n,)``, including missing items."""
         return np.arange(len(self), dtype=np.int64)
+
+    def key(self, item: int) -> int | str:
+        """The user's id of an item: the value of the id column; its number if there is none."""
+        key: int | str = self.entry(item).get("key", item)
+        return key
+
+    def find(self, key: object) -> int:
+        """The number of an item by the user's id, or by the path or unique name of an image.
+
+        Raises:
+            UnknownName: no item has this id.
+            BadInput: several images have this name.
+        """
+        text = str(key).strip()
+        if not self.has_keys:
+            number = int(key) if isinstance(key, float) and key.is_integer() else text
+            if re.fullmatch(r"[+-]?\d+", str(number)) and not isinstance(key, bool):
+                return int(number)
+            if self.kind != "images":
+                raise BadInput(f"id must be a whole number; got {key!r}")
+        found = self._numbers.get(text, [])
+        if len(found) > 1:
+            raise BadInput(f"{len(found)} images are called {text!r}; give the path in the folder")
+        if not found:
+            what = "item has the id" if self.has_keys else "image is called"
+            raise UnknownName(f"no {what} {text!r}; check the ids")
+        return found[0]
+
+    @cached_property
+    def has_keys(self) -> bool:
+        """Whether the items have ids of the user."""
+        return "key" in self._lines[0]
+
+    @cached_property
+    def _numbers(self) -> dict[str, list[int]]:
+        """Numbers of items by the user's id, or by the path and the name of an image."""
+        found: dict[str, list[int]] = {}
+        for item in self:
+            if self.has_keys:
+                names = {str(self.key(item))}
+            else:
+                path = PurePosixPath(self.entry(item)["path"])
+                names = {str(path), path.name}
+            for name in names:
+                found.setdefault(name, []).append(item)
+        return found
 
     def entry(self, item: int) -> dict[str, Any]:
         """The entry of an item in the list."""

@@ -22,6 +22,7 @@ from labelwise.media.tables import (
     choose_columns,
     iterate_rows,
     join_texts,
+    read_keys,
     read_table,
 )
 
@@ -73,15 +74,19 @@ def find_new_rows(
     columns: Sequence[str] = (),
     without: Sequence[str] = (),
     plan: TableColumns | None = None,
+    id_column: str | None = None,
 ) -> tuple[NewItems, ChosenColumns, TableColumns]:
     """Find the rows of a table that are not among the known entries, and the columns used.
 
     ``plan`` is that of the start of the campaign; it is made now if None.
 
     A row is identified by its text or its numbers, so other columns may change or be added. Equal
-    rows are separate items.
+    rows are separate items. Ids of the user are part of the identity; a known id with another text
+    or other numbers is an error.
     """
     table = read_table(path)
+    keys = None if id_column is None else read_keys(path, table, id_column)
+    without = [*without, *([] if id_column is None else [id_column])]
     chosen = choose_columns(path, table, text=text, columns=columns, without=without)
     if chosen.numeric and not columns:
         _reject_mixed_columns(path, table, chosen, without)
@@ -93,6 +98,10 @@ def find_new_rows(
     else:
         values = plan.convert(path, table, chosen.columns)
         entries = [{"row": _to_json_row(row)} for row in iterate_rows(table)]
+    if keys is not None:
+        entries = [{"key": key, **entry} for key, entry in zip(keys, entries, strict=True)]
+        known = list(known)
+        _reject_changed_rows(path, known, entries, chosen)
     before: dict[bytes, list[int]] = {}
     for item, entry in enumerate(known):
         before.setdefault(_hash_entry(entry, chosen), []).append(item)
@@ -115,6 +124,21 @@ def find_new_rows(
     notes = [f"{len(new):,} {'texts' if chosen.text else 'rows'}", *chosen.notes]
     notes += plan.describe()
     return NewItems(kind, kept, some, missing, broken, notes), chosen, plan
+
+
+def _reject_changed_rows(
+    path: Path,
+    known: Iterable[Mapping[str, Any]],
+    entries: Iterable[Mapping[str, Any]],
+    chosen: ChosenColumns,
+) -> None:
+    hashes = {entry["key"]: _hash_entry(entry, chosen) for entry in known}
+    for entry in entries:
+        if hashes.get(entry["key"], b"") not in (b"", _hash_entry(entry, chosen)):
+            raise BadInput(
+                f"the row of {path} with the id {entry['key']!r} differs from the one that was "
+                "added to the campaign; give a changed row a new id"
+            )
 
 
 def _reject_mixed_columns(
@@ -155,6 +179,8 @@ def _hash_entry(entry: Mapping[str, Any], chosen: ChosenColumns) -> bytes:
     """The identity of an item of a table; spaces around a text do not count."""
     numbers = [] if chosen.text else [entry["row"].get(name) for name in chosen.columns]
     known = entry["text"].strip() if chosen.text else numbers
+    if "key" in entry:
+        known = [entry["key"], known]
     return hashlib.sha256(json.dumps(known).encode()).digest()
 
 

@@ -1,8 +1,9 @@
 """Rows of Parquet files, decoded a few at a time.
 
 A row is one list column (of nested lists for more than two axes), or all number columns side by
-side. A column called ``id`` holds the items' ids, and the index of a pandas table is ignored. All
-files must have the same columns and types, and no number may be missing.
+side. A column called ``id``, or another one named by a `KeyedPath`, holds the items' ids, and the
+index of a pandas table is ignored. All files must have the same columns and types, and no number
+may be missing.
 
 A row group can only be decoded from its start, so a reader keeps its position and continues after
 the batch that it decoded last. It holds that batch and a page of every column in memory, never a
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelwise.arrays import Array, HostArray, Positions, precision
-from labelwise.errors import BadInput, MissingDependency, first_line
+from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
 from labelwise.learner import REPRESENTATIONS
 from labelwise.pool.ids import Key
 
@@ -31,7 +32,7 @@ ParquetOpener = Callable[..., Any]
 """Opens a file with the arguments of pyarrow's ``ParquetFile``."""
 DType = np.dtype[Any]
 ID = "id"
-"""The column of the items' ids."""
+"""The usual column of the items' ids."""
 REMEDY = "give one list column, or only number columns"
 BATCH_BYTES = 2 << 20
 """Approximate memory of the rows that are decoded at a time."""
@@ -60,6 +61,23 @@ def import_parquet(name: str) -> Arrow:
             f"reading {name} needs pyarrow; run pip install 'labelwise[parquet]'"
         ) from error
     return parquet
+
+
+class KeyedPath(str):
+    """A path or URL of Parquet files whose ids are in the column ``id_column``.
+
+    Example:
+        >>> KeyedPath("pool/*.parquet", "sku").id_column
+        'sku'
+    """
+
+    def __new__(cls, path: str, id_column: str = ID) -> "KeyedPath":
+        """Remember the column."""
+        self = super().__new__(cls, path)
+        self.id_column = id_column
+        return self
+
+    id_column: str
 
 
 class ParquetTable(NamedTuple):
@@ -144,31 +162,32 @@ def _is_list(column_type: Arrow) -> bool:
     return any(test(column_type) for test in tests)
 
 
-def find_columns(schema: Arrow, where: str) -> list[str]:
+def find_columns(schema: Arrow, where: str, id_column: str = ID) -> list[str]:
     """The columns of a file without a pandas index, unless that is the id.
 
     Args:
         schema: of Arrow.
         where: the file, for error messages.
+        id_column: the column of the ids.
     """
     metadata = schema.pandas_metadata or {}
     index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
-    names = [name for name in schema.names if name == ID or name not in index]
+    names = [name for name in schema.names if name == id_column or name not in index]
     for name in names:
         if names.count(name) > 1:
             raise BadInput(f"{where} has {names.count(name)} columns called {name!r}; rename them")
     return names
 
 
-def check_same_columns(tables: Sequence[ParquetTable]) -> ParquetTable:
+def check_same_columns(tables: Sequence[ParquetTable], id_column: str = ID) -> ParquetTable:
     """Reject files with other columns or types than the first that has rows, which is returned.
 
     The types of a file without rows are ignored.
     """
     first = next((table for table in tables if table.metadata.num_rows), tables[0])
-    expected = find_columns(first.schema, first.name)
+    expected = find_columns(first.schema, first.name, id_column)
     for table in tables:
-        columns = find_columns(table.schema, table.name)
+        columns = find_columns(table.schema, table.name, id_column)
         if columns != expected:
             raise BadInput(
                 f"{table.name} has the columns {', '.join(columns)} but {first.name} has "
@@ -296,7 +315,12 @@ def _make_missing_error(what: str, row: int, column: str, where: str) -> BadInpu
 
 
 def find_layout(
-    schema: Arrow, where: str, find_lengths: Callable[[str], Sequence[int]], *, flat: bool
+    schema: Arrow,
+    where: str,
+    find_lengths: Callable[[str], Sequence[int]],
+    *,
+    flat: bool,
+    id_column: str = ID,
 ) -> RowLayout:
     """The form of the rows of files with one schema.
 
@@ -305,20 +329,26 @@ def find_layout(
         where: the files, for error messages.
         find_lengths: finds the lengths of a column's lists in its first rows.
         flat: whether a row of one number column is a number, not a vector of one.
+        id_column: the column of the ids.
     """
-    columns = [name for name in find_columns(schema, where) if name != ID]
+    columns = [name for name in find_columns(schema, where, id_column) if name != id_column]
     if not columns:
-        raise BadInput(f"{where} has no column but id; {REMEDY}")
+        raise BadInput(f"{where} has no column but {id_column}; {REMEDY}")
     types = {name: schema.field(name).type for name in columns}
     kinds = {name: find_kind(column_type) for name, column_type in types.items()}
     lists = [name for name in columns if _is_list(types[name])]
     if lists and len(columns) > 1:
         other = next(name for name in columns if name != lists[0])
-        raise BadInput(f"{where} has column {other!r} beside the lists of {lists[0]!r}; {REMEDY}")
+        raise BadInput(
+            f"{where} has column {other!r} beside the lists of {lists[0]!r}; {REMEDY}, or "
+            f"name it with --id {other} (in Python: Pool(id_column={other!r})) if it holds ids"
+        )
     dtypes = []
     for name, (dtype, _) in kinds.items():
         if dtype is None:
-            remedy = "leave it out" if len(columns) > 1 else REMEDY
+            remedy = REMEDY
+            if len(columns) > 1:
+                remedy = f"leave it out, or name it with --id {name} if it holds ids"
             raise BadInput(f"column {name!r} of {where} is not numeric ({types[name]}); {remedy}")
         dtypes.append(dtype)
     shape: Sequence[int] = () if flat and len(columns) == 1 else (len(columns),)
@@ -411,22 +441,28 @@ class ParquetSource:
     """Whether reading a range costs the rows before it in the row group."""
     buffers = BUFFERS
 
-    def __init__(self, path: Path, paths: Sequence[Path], name: str) -> None:
+    def __init__(self, path: Path, paths: Sequence[Path], name: str, id_column: str = ID) -> None:
         """Open the files; only their metadata is read.
 
         Args:
             path: names the files together in error messages.
             paths: of the files.
             name: of the representation, which determines the axes of its rows.
+            id_column: the column of the ids.
         """
         opener = import_parquet(path.name).ParquetFile
         tables = [ParquetTable.read(partial(opener, one), one.name, str(one)) for one in paths]
-        self._hold(path.name, tables, name)
+        self._hold(path.name, tables, name, id_column)
 
-    def _hold(self, where: str, tables: list[ParquetTable], name: str) -> None:
+    def _hold(self, where: str, tables: list[ParquetTable], name: str, id_column: str) -> None:
         """Read from files; ``where`` names them together in error messages."""
-        self._where, self._name = where, name
-        self._schema = check_same_columns(tables).schema
+        self._where, self._name, self._id_column = where, name, id_column
+        self._schema = check_same_columns(tables, id_column).schema
+        if id_column != ID and id_column not in self._schema.names:
+            raise UnknownName(
+                f"{where} has no column {id_column!r} with ids; it has "
+                f"{', '.join(self._schema.names)}"
+            )
         self._groups: list[RowGroup] = []
         self._count = 0
         for table in tables:
@@ -440,18 +476,20 @@ class ParquetSource:
 
     @cached_property
     def ids(self) -> HostArray | None:
-        """The column ``id``: an array of numbers or a list of other keys; None without it."""
-        if ID not in self._schema.names:
+        """The column of the ids: numbers or other keys; None without it."""
+        if self._id_column not in self._schema.names:
             return None
-        dtype, lengths = find_kind(self._schema.field(ID).type)
+        dtype, lengths = find_kind(self._schema.field(self._id_column).type)
         if dtype is None or lengths:
             found: list[Key] = []
             for group in self._groups:
-                batches = group.table.read_batches([ID], 1 << 16, [group.number], LEAST_BUFFER)
+                batches = group.table.read_batches(
+                    [self._id_column], 1 << 16, [group.number], LEAST_BUFFER
+                )
                 while len(found) < group.start + group.rows:
-                    found += next(batches).column(ID).to_pylist()
+                    found += next(batches).column(self._id_column).to_pylist()
             return np.fromiter(found, dtype=object, count=len(found))
-        layout = RowLayout((ID,), dtype, (), lists=False)
+        layout = RowLayout((self._id_column,), dtype, (), lists=False)
         out = np.empty(self._count, dtype=dtype)
         readers = self._open_cache(1, layout, max(BATCH_BYTES // layout.bytes, 1))
         readers.read_range(out, 0)
@@ -461,7 +499,13 @@ class ParquetSource:
     def _layout(self) -> RowLayout:
         known = REPRESENTATIONS.get(self._name.split("[")[0])  # None for a learner's inputs
         flat = known is not None and len(known.axes) == 1
-        return find_layout(self._schema, self._where, self._find_lengths, flat=flat)
+        return find_layout(
+            self._schema,
+            self._where,
+            self._find_lengths,
+            flat=flat,
+            id_column=self._id_column,
+        )
 
     def _find_lengths(self, column: str) -> tuple[int, ...]:
         """The lengths of a column's lists at every depth, from the first that are not empty."""
@@ -514,7 +558,7 @@ class ParquetSource:
             return []
         group = largest.table.metadata.row_group(largest.number)
         every = [group.column(number) for number in range(group.num_columns)]
-        used = set(find_columns(self._schema, self._where)) - {ID}
+        used = set(find_columns(self._schema, self._where, self._id_column)) - {self._id_column}
         return [c for c in every if {c.path_in_schema, c.path_in_schema.split(".")[0]} & used]
 
     @cached_property

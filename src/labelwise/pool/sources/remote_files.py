@@ -22,7 +22,7 @@ from labelwise.arrays import Array, HostArray, Positions, precision
 from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
 from labelwise.files import JsonObject, sort_naturally
 from labelwise.pool.sources.file_patterns import HIDDEN, KINDS, is_visible, make_subfolder_error
-from labelwise.pool.sources.parquet import ParquetSource, ParquetTable, import_parquet
+from labelwise.pool.sources.parquet import ID, ParquetSource, ParquetTable, import_parquet
 from labelwise.pool.sources.source import Given, JoinedSource, Source
 
 FileSystem = Any
@@ -54,13 +54,14 @@ def open_remote(url: str, name: str) -> Source:
         url: for fsspec or pyarrow, which also find the credentials.
         name: of the representation, for error messages.
     """
+    id_column = getattr(url, "id_column", ID)
     files, paths = _find_files(url, name)
     url = without_secret(url)
     kinds = {PurePosixPath(one).suffix for one in paths}
     if len(kinds) > 1 or not kinds <= set(KINDS):
         raise BadInput(f"{name}: {url} cannot be read; give .npy files or .parquet files")
     if kinds == {".parquet"}:
-        return RemoteParquetSource(files, paths, url, name)
+        return RemoteParquetSource(files, paths, url, name, id_column)
     parts = [RemoteNpySource(files, one, f"{name}: {url}") for one in paths]
     return parts[0] if len(parts) == 1 else JoinedSource(parts, [Path(one) for one in paths], name)
 
@@ -242,7 +243,9 @@ class RemoteParquetSource(ParquetSource):
 
     buffers = 32 << 20  # requests cost more than memory
 
-    def __init__(self, files: FileSystem, paths: Sequence[str], url: str, name: str) -> None:
+    def __init__(
+        self, files: FileSystem, paths: Sequence[str], url: str, name: str, id_column: str = ID
+    ) -> None:
         """Open the files and fetch only their metadata.
 
         Args:
@@ -250,6 +253,7 @@ class RemoteParquetSource(ParquetSource):
             paths: of the files in it.
             url: names the files together in error messages.
             name: of the representation.
+            id_column: the column of the ids.
         """
         library = import_parquet(url)
 
@@ -261,4 +265,4 @@ class RemoteParquetSource(ParquetSource):
             ParquetTable.read(partial(opened, one), _shown_name(one), f"{name}: {url}")
             for one in paths
         ]
-        self._hold(PurePosixPath(url).name or url, tables, name)
+        self._hold(PurePosixPath(url).name or url, tables, name, id_column)
