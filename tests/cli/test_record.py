@@ -137,8 +137,8 @@ def test_a_mistake_is_one_line_and_changes_nothing(arguments, message, disputed,
     assert ledger().length == length
 
 
-def test_misuse_of_an_id_is_exit_code_2(folder, capsys):
-    assert answer(capsys, "skip", "seven")[0] == 2
+def test_misuse_of_an_id_is_an_error(folder, capsys):
+    assert answer(capsys, "skip", "seven")[0] == 1
 
 
 def test_settings_are_listed_and_changed(folder, capsys):

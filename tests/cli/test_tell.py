@@ -109,8 +109,8 @@ def test_labels_told_twice_are_recorded_once_and_other_ones_are_changes(ids, cap
 
 MISTAKES = [
     ("id,label\n{0},low\n{1},lwo\n", "row 3 of l.csv: label of item {1} is 'lwo'"),
-    ("id,label\n{0},low\nseven,low\n", "row 3 of l.csv: id must be a whole number, or"),
-    ("id,label\n{0},low\n7.5,low\n", "row 3 of l.csv: id must be a whole number, or"),
+    ("id,label\n{0},low\nseven,low\n", "row 3 of l.csv: id must be a whole number; got"),
+    ("id,label\n{0},low\n7.5,low\n", "row 3 of l.csv: id must be a whole number; got"),
     ("id,label,seconds\n{0},low,-1\n", "row 2 of l.csv: seconds must be a number from 0"),
     ("id,label,seconds\n{0},low,nan\n", "row 2 of l.csv: seconds must be a number from 0"),
     ("id,label\n{0},low\n{0},high\n", "row 3 of l.csv: item {0} is 'high' by (no name), but 'low'"),

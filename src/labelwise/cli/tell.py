@@ -312,9 +312,12 @@ def _read_label_studio_export(path: Path) -> tuple[list[LabelLine], int]:
         where = f"task {number} of {path}"
         try:
             annotations = task["annotations"]
-            item = int(task["data"]["labelwise_id"])
+            number = str(task["data"]["labelwise_id"])
+            if not number.isdecimal():
+                raise KeyError(number)
+            item = int(number)
             found = [_parse_annotation(where, item, entry) for entry in annotations]
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        except (KeyError, TypeError, AttributeError, IndexError):
             raise BadInput(
                 f"{where} must have annotations, and labelwise_id in its data, as "
                 "labelwise export --out tasks.json writes them"
