@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import shutil
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from labelwise.encoders.registry import open_encoder
 from labelwise.errors import BadInput, MissingDependency
@@ -62,6 +64,46 @@ def test_an_image_model_of_transformers(vision_model):
         expected = model(pixel_values=pixels).pooler_output.numpy()
     assert (encoder.kind, encoder.side, encoder.dimension) == ("images", 32, 16)
     np.testing.assert_allclose(encoder.encode_batch(images), expected, atol=1e-5)
+
+
+def test_the_file_of_a_classifier_gives_its_first_token(vision_model, tmp_path):
+    torch.manual_seed(1)
+    model = transformers.ViTForImageClassification(vision_model[1].config).eval()
+    model.save_pretrained(tmp_path)
+    encoder, again = (open_encoder(f"hf:{tmp_path}", "images", device="cpu") for _ in range(2))
+    assert encoder.checksum == again.checksum  # no part is filled at random
+    images = np.random.default_rng(0).integers(0, 256, (2, 3, 32, 32)).astype(np.uint8)
+    mean, deviation = (
+        torch.tensor(v).reshape(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    )
+    pixels = (torch.from_numpy(images).float() / 255 - mean) / deviation
+    with torch.inference_mode():
+        expected = model.vit(pixel_values=pixels).last_hidden_state[:, 0].numpy()
+    np.testing.assert_allclose(encoder.encode_batch(images), expected, atol=1e-5)
+
+
+def test_a_file_that_lacks_weights_is_refused(vision_model, tmp_path):
+    folder, _ = vision_model
+    shutil.copytree(folder, tmp_path / "part")
+    path = tmp_path / "part" / "model.safetensors"
+    held = load_file(path)
+    del held["layernorm.weight"]
+    save_file(held, path, metadata={"format": "pt"})
+    with pytest.raises(BadInput, match=r"lacks weights \(layernorm.weight"):
+        open_encoder(f"hf:{tmp_path / 'part'}", "images", device="cpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_a_gpu_gives_the_rows_of_the_cpu(vision_model, text_model):
+    images = np.random.default_rng(0).integers(0, 256, (70, 3, 32, 32)).astype(np.uint8)
+    texts = ["a red rose", "oak", "a " * 100]
+    for folder, kind, items in (
+        (vision_model[0], "images", images),
+        (text_model[0], "texts", texts),
+    ):
+        near, far = (open_encoder(f"hf:{folder}", kind, device=d) for d in ("cuda", "cpu"))
+        np.testing.assert_allclose(near.encode_batch(items), far.encode_batch(items), atol=2e-3)
+        assert (near.batch_size, near.checksum) == (64, far.checksum)
 
 
 def test_a_text_model_of_transformers_ignores_padding(text_model):

@@ -72,7 +72,7 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
     """
     torch, tools = _import("torch"), _import("transformers")
     name, place = f"hf:{model}", _choose_device(torch, device)
-    network = _load(name, lambda: tools.AutoModel.from_pretrained(model)).eval().to(place)
+    network = _load_network(name, tools, model).eval().to(place)
     checksum, on_gpu = _hash_parameters(network), place != "cpu"
     if kind == "texts":
         tokenizer = _load(name, lambda: tools.AutoTokenizer.from_pretrained(model))
@@ -96,8 +96,8 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
     side, mean, deviation = _read_preparation(model, network.config)
 
     def encode_images(images: NDArray[np.uint8]) -> Any:
-        pixels = _scale_pixels(torch, images, mean, deviation).to(place, network.dtype)
         with torch.inference_mode():
+            pixels = _scale_pixels(torch, images, mean, deviation, place).to(network.dtype)
             if hasattr(network, "get_image_features"):  # models of images and texts
                 found = network.get_image_features(pixel_values=pixels)
             else:
@@ -129,8 +129,8 @@ def open_timm(model: str, device: str) -> HubEncoder:
     form = tools.data.resolve_model_data_config(network)
 
     def encode_images(images: NDArray[np.uint8]) -> Any:
-        pixels = _scale_pixels(torch, images, form["mean"], form["std"]).to(place)
         with torch.inference_mode():
+            pixels = _scale_pixels(torch, images, form["mean"], form["std"], place)
             return network(pixels).float().cpu().numpy()
 
     checksum, side = _hash_parameters(network), int(form["input_size"][-1])
@@ -157,6 +157,19 @@ def _load(name: str, load: Callable[[], Any]) -> Any:
             f"{name} cannot be loaded ({first_line(error)}); check the name and the network, or "
             "give a folder"
         ) from error
+
+
+def _load_network(name: str, tools: Any, model: str) -> Any:
+    """A model without its task; a pooling layer that its file does not hold is left out."""
+    network, found = _load(
+        name, lambda: tools.AutoModel.from_pretrained(model, output_loading_info=True)
+    )
+    missing = sorted(found["missing_keys"])
+    if any(not key.startswith("pooler.") for key in missing):
+        raise BadInput(f"{name} lacks weights ({missing[0]}, ...); save the whole model again")
+    if missing:  # a classifier's file, for example; transformers fills such a layer at random
+        network.pooler = None
+    return network
 
 
 def _choose_device(torch: Any, device: str) -> str:
@@ -196,10 +209,17 @@ def _read_preparation(model: str, config: Any) -> tuple[int, Sequence[float], Se
 
 
 def _scale_pixels(
-    torch: Any, images: NDArray[np.uint8], mean: Sequence[float], deviation: Sequence[float]
+    torch: Any,
+    images: NDArray[np.uint8],
+    mean: Sequence[float],
+    deviation: Sequence[float],
+    place: str,
 ) -> Any:
-    shift, scale = (torch.tensor(value).reshape(1, 3, 1, 1) for value in (mean, deviation))
-    return (torch.from_numpy(np.ascontiguousarray(images)).float() / 255 - shift) / scale
+    """Standardized pixels on the device; they are moved as bytes."""
+    shift, scale = (
+        torch.tensor(value, device=place).reshape(1, 3, 1, 1) for value in (mean, deviation)
+    )
+    return (torch.from_numpy(np.ascontiguousarray(images)).to(place).float() / 255 - shift) / scale
 
 
 def _pool_outputs(found: Any) -> Any:

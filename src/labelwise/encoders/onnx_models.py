@@ -22,6 +22,8 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TOKENS = 256
 """Number of word pieces of a text that are read."""
 
+_CUDA = "CUDAExecutionProvider"
+
 _PRECISIONS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
@@ -171,12 +173,13 @@ def _open_session(path: Path, device: str) -> tuple[Any, bool]:
         raise MissingDependency(
             f"encoders need onnxruntime ({error}); run pip install 'labelwise[encoders]'"
         ) from error
-    gpu = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
     if device not in ("auto", "cpu", "cuda"):
         raise BadInput(f"device is auto, cpu or cuda; got {device!r}")
-    if device == "cuda" and not gpu:
-        raise BadInput("onnxruntime finds no GPU; run pip install onnxruntime-gpu, or use the cpu")
-    providers = ["CUDAExecutionProvider"] if gpu and device != "cpu" else []
+    providers: list[str] = []
+    if device != "cpu" and _CUDA in onnxruntime.get_available_providers():
+        providers = [_CUDA]
+        if hasattr(onnxruntime, "preload_dlls"):
+            onnxruntime.preload_dlls()  # finds the CUDA libraries that torch has installed
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3  # errors only; they are raised too
@@ -188,7 +191,10 @@ def _open_session(path: Path, device: str) -> tuple[Any, bool]:
         raise BadInput(
             f"{path} cannot be loaded as an ONNX model ({first_line(error)}); export it again"
         ) from error
-    return session, session.get_providers()[0] == "CUDAExecutionProvider"
+    on_gpu = session.get_providers()[0] == _CUDA  # without CUDA libraries it is the CPU's
+    if device == "cuda" and not on_gpu:
+        raise BadInput("onnxruntime finds no GPU; run pip install onnxruntime-gpu, or use the cpu")
+    return session, on_gpu
 
 
 def _run_session(session: Any, name: str, given: dict[str, NDArray[Any]]) -> NDArray[Any]:
