@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, get_type_hints
 
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import to_json
+from labelwise.tracking import Tracker
 
 FORMAT = 1
 """The format number of every line."""
@@ -32,6 +33,9 @@ class RunKey(NamedTuple):
     strategy: str
     options: str  # as JSON, keys sorted
     seed: int
+
+
+_TRACKED = ("experiment", "scale", "dataset", "network", "strategy", "seed", "options")
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,23 @@ class RoundResult:
         options = json.dumps(to_json(self.options), sort_keys=True)
         names = (self.experiment, self.scale, self.dataset, self.network, self.strategy)
         return RunKey(*names, options, self.seed)
+
+    def log(self, tracker: Tracker) -> None:
+        """Log the measures by the number of labels, in a run per strategy and seed."""
+        shown = "".join(f" {name}={value}" for name, value in self.options.items())
+        seconds = {f"seconds/{name}": value for name, value in self.seconds.items()}
+        tracker.log(
+            f"{self.experiment} {self.dataset} {self.strategy}{shown} seed {self.seed}",
+            self.labels,
+            {
+                self.metric: self.value,
+                **self.measures,
+                **seconds,
+                "imbalance": self.imbalance,
+                "effective_size": self.effective_size,
+            },
+            {name: getattr(self, name) for name in _TRACKED},
+        )
 
 
 def append_result(path: Path | str, *entries: RoundResult) -> None:

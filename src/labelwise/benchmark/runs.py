@@ -10,7 +10,7 @@ if all fail, that is an error.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from labelwise.benchmark.devices import find_device
@@ -40,6 +40,7 @@ def run_experiment(
     workers: int | None = 1,
     on: str | None = None,
     progress: Progress | None = None,
+    on_round: Callable[[RoundResult], None] | None = None,
 ) -> list[RoundResult]:
     """Run an experiment, or the rest of it.
 
@@ -53,6 +54,7 @@ def run_experiment(
         workers: parallel processes on a CPU; on a cluster, None is one per CPU.
         on: the Ray cluster of the processes, as in `labelwise.select`; None for this machine.
         progress: called as ``progress("rounds", done, total)`` after every line.
+        on_round: called with every new line.
 
     Returns:
         All lines of these runs, including those of earlier calls.
@@ -79,7 +81,7 @@ def run_experiment(
     rounds = study.count_rounds(protocol) if study else protocol.rounds + 1
     open_jobs = [job for job in jobs if len(known[job.key]) < rounds]
     source = iterate_lines(open_jobs, known, device, workers, on)
-    failures = write_lines(source, path, known, rounds * len(jobs), progress)
+    failures = write_lines(source, path, known, rounds * len(jobs), progress, on_round)
     if failures and len(failures) == len(open_jobs):
         raise failures[0].error
     for job, error in failures:
@@ -114,6 +116,7 @@ def write_lines(
     known: Mapping[RunKey, list[RoundResult]],
     total: int,
     progress: Progress | None,
+    on_round: Callable[[RoundResult], None] | None = None,
 ) -> list[JobFailure]:
     """Append every line to the results file as it comes; returns the failed runs.
 
@@ -123,6 +126,7 @@ def write_lines(
         known: the lines of the file by run, to which the new ones are added.
         total: the final number of lines.
         progress: called as ``progress("rounds", done, total)``.
+        on_round: called with every new line.
     """
     done = sum(len(lines) for lines in known.values())
     report = progress or (lambda stage, done, total: None)
@@ -135,6 +139,8 @@ def write_lines(
         append_result(path, line)
         known[line.key].append(line)
         done += 1
+        if on_round is not None:
+            on_round(line)
         report("rounds", done, total)
     return failures
 

@@ -45,6 +45,13 @@ IdColumnOption = Annotated[
 ]
 """The key column of a table or Parquet file."""
 
+TrackOption = Annotated[
+    str | None,
+    typer.Option(
+        "--track", help="Log every round: mlflow:URI or tensorboard:FOLDER.", metavar="TARGET"
+    ),
+]
+
 ByOption = Annotated[str, typer.Option("--by", help="Name of the annotator.", metavar="NAME")]
 
 _ABOUT = """Choose which items of a large unlabelled pool to label, and how much each should weigh.

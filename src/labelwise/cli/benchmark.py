@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
-from labelwise.cli.app import app
+from labelwise.cli.app import TrackOption, app
 from labelwise.cli.console import (
     print_listing,
     print_table,
@@ -19,6 +19,7 @@ from labelwise.cli.console import (
 )
 from labelwise.cli.files import check_output_file, check_output_folder
 from labelwise.errors import BadInput, MissingDependency
+from labelwise.tracking import Tracker
 
 if TYPE_CHECKING:
     from labelwise.benchmark.datasets import DatasetStatus
@@ -103,6 +104,7 @@ def run_benchmark(
             metavar="CLUSTER",
         ),
     ] = None,
+    track: TrackOption = None,
     out: Annotated[Path, Option("--out", "-o", help="Results file.")] = Path("results.jsonl"),
 ) -> None:
     """Run an experiment."""
@@ -123,7 +125,7 @@ def run_benchmark(
     chosen = None if strategies is None else split_names(strategies)
     count = protocol.seeds if seeds is None else seeds
     _print_protocol(protocol, chosen, count)
-    with show_time_left() as progress:
+    with show_time_left() as progress, Tracker(track) as tracker:
         rounds = run_experiment(
             protocol,
             out,
@@ -133,6 +135,7 @@ def run_benchmark(
             workers=count_cores() if workers is None and on is None else workers,
             on=on,
             progress=progress,
+            on_round=lambda line: line.log(tracker),
         )
     _print_results(rounds)
     print(f"All lines: {out}. Compare: labelwise benchmark report {out}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from labelwise.cli.app import IdColumnOption, app
+from labelwise.cli.app import IdColumnOption, TrackOption, app
 from labelwise.cli.benchmark import count_cores
 from labelwise.cli.console import (
     make_table_console,
@@ -21,6 +21,7 @@ from labelwise.cli.console import (
 from labelwise.cli.files import check_output_file
 from labelwise.errors import BadInput, MissingDependency
 from labelwise.files import write_text
+from labelwise.tracking import Tracker
 
 if TYPE_CHECKING:
     from labelwise.benchmark.protocol import Protocol
@@ -94,6 +95,7 @@ def run_simulation(
     results: Annotated[
         Path, Option(help="File of all rounds; an existing one is continued.")
     ] = Path("simulate.jsonl"),
+    track: TrackOption = None,
     workers: Annotated[
         int | None, Option(help="Parallel processes (default: one per core).")
     ] = None,
@@ -134,7 +136,7 @@ def run_simulation(
         weights=weights,
     )
     _print_simulation_plan(own, plan, seeds)
-    with show_time_left() as progress:
+    with show_time_left() as progress, Tracker(track) as tracker:
         lines = run_plan(
             own,
             plan,
@@ -142,6 +144,7 @@ def run_simulation(
             seeds=seeds,
             workers=count_cores() if workers is None else workers,
             progress=progress,
+            on_round=lambda line: line.log(tracker),
         )
     _print_savings(compute_savings(lines), plan, seeds)
     write_report(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from labelwise.cli.app import CampaignOption, app, complete_commands, open_project
+from labelwise.cli.app import CampaignOption, TrackOption, app, complete_commands, open_project
 from labelwise.cli.console import (
     escape_text,
     format_count,
@@ -22,6 +22,7 @@ from labelwise.cli.console import (
     show_progress,
 )
 from labelwise.files import JsonObject
+from labelwise.tracking import Tracker
 
 if TYPE_CHECKING:
     from labelwise.campaign.evaluation import ModelScore
@@ -40,6 +41,7 @@ def train_model(
     save: Annotated[
         Path | None, Option("--save", help="Folder to save the model to, without the items.")
     ] = None,
+    track: TrackOption = None,
     campaign: CampaignOption = None,
 ) -> None:
     """Train a model on the labels so far, and evaluate it.
@@ -56,9 +58,10 @@ def train_model(
     ledger = project.open_record().ledger()
     length, before = ledger.length, ledger.trainings[-1:]
     try:
-        with show_progress() as progress:
+        with show_progress() as progress, Tracker(track) as tracker:
             active = project.campaign(progress=progress)
             trained = active.train(seed=seed, by=by or sign_process(os.getpid()), lost=_may_be_over)
+            tracker.log(project.name, *_list_scalars(trained))
     except KeyboardInterrupt:
         words = _describe_interrupted_training(project.open_record().ledger(), length)
         if words is None:
@@ -78,6 +81,16 @@ def train_model(
     for name, words in _format_advice(ledger, settings):
         print(f"{name}: {words}" if name else f"  {words}")
     print(f"next: {find_next_command(ledger, settings)}")
+
+
+def _list_scalars(trained: "Trained") -> tuple[int, dict[str, float | None]]:
+    """The number of labels of a model, and its measures that are numbers."""
+    numbers: dict[str, float | None] = {
+        name: value
+        for name, value in trained.metrics.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return trained.labels, {**numbers, "seconds": trained.seconds, "model": trained.number}
 
 
 def _may_be_over(training: "Training", now: float) -> bool:

@@ -312,10 +312,10 @@ def _read_label_studio_export(path: Path) -> tuple[list[LabelLine], int]:
         where = f"task {number} of {path}"
         try:
             annotations = task["annotations"]
-            number = str(task["data"]["labelwise_id"])
-            if not number.isdecimal():
-                raise KeyError(number)
-            item = int(number)
+            given = str(task["data"]["labelwise_id"])
+            if not given.isdecimal():
+                raise KeyError(given)
+            item = int(given)
             found = [_parse_annotation(where, item, entry) for entry in annotations]
         except (KeyError, TypeError, AttributeError, IndexError):
             raise BadInput(

@@ -11,7 +11,7 @@ Values of a regression are scaled to deviation 1, so an error of 1 is that of pr
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,8 +203,11 @@ def run_plan(
     seeds: int = 5,
     workers: int = 1,
     progress: Progress | None = None,
+    on_round: Callable[[RoundResult], None] | None = None,
 ) -> list[RoundResult]:
     """Run a simulation, or the rest of it; the arguments are those of `simulate`.
+
+    ``on_round`` is called with every new line, when its run is complete.
 
     Runs that are complete in the results file are not repeated. Runs of other data or settings are
     kept in it and left out here.
@@ -226,7 +229,7 @@ def run_plan(
     waiting = [run for run, key in zip(runs, keys, strict=True) if key not in known]
     if waiting:
         items = encode_data(data, plan.settings["encoder"], progress)
-        _play_runs(plan, items, waiting, known, results, workers, progress)
+        _play_runs(plan, items, waiting, known, results, workers, progress, on_round)
     return [line for key in keys for line in known.get(key, ())]
 
 
@@ -238,6 +241,7 @@ def _play_runs(
     results: str | Path | None,
     workers: int,
     progress: Progress | None,
+    on_round: Callable[[RoundResult], None] | None,
 ) -> None:
     """Play runs in processes with one thread each; adds their lines to ``known`` and the file."""
     report = progress or (lambda stage, done, total: None)
@@ -249,6 +253,9 @@ def _play_runs(
             known[found[0].key] = found
             if results is not None:
                 append_result(results, *found)
+            if on_round is not None:
+                for line in found:
+                    on_round(line)
         else:
             failures.append(found)
         report("runs", done, len(waiting))
