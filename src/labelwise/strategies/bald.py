@@ -4,7 +4,7 @@ With :math:`p_{im}` the class probabilities of item :math:`i` under member :math
 draw, a dropout mask, a model of an ensemble), the score is the mutual information of label and
 member,
 
-.. math:: H\big(\tfrac{1}{M} \textstyle\sum_m p_{im}\big) - \tfrac{1}{M} \sum_m H(p_{im}) .
+.. math:: H\big(\tfrac{1}{M} \sum_m p_{im}\big) - \tfrac{1}{M} \sum_m H(p_{im}) .
 
 It is high where the members are confident and disagree. Items are scored one by one, so a batch may
 be redundant; ``batchbald`` scores the batch as a whole.
