@@ -88,9 +88,13 @@ class GalleryPool:
         across, up = np.meshgrid(*(np.linspace(*ends, 200) for ends in zip(low, high, strict=True)))
         predicted = self.model.predict(np.column_stack([across.ravel(), up.ravel()]))
         regions = predicted.reshape(across.shape)
-        axes.contourf(across, up, regions, [-0.5, 0.5, 1.5, 2.5], colors=["C0", "C1", "C2"], alpha=0.1)
+        axes.contourf(
+            across, up, regions, [-0.5, 0.5, 1.5, 2.5], colors=["C0", "C1", "C2"], alpha=0.1
+        )
         axes.contour(across, up, regions, [0.5, 1.5], colors="gray", linewidths=0.6)
-        axes.scatter(*self.points.T, c=[f"C{label}" for label in self.classes], s=7, alpha=0.7, lw=0)
+        axes.scatter(
+            *self.points.T, c=[f"C{label}" for label in self.classes], s=7, alpha=0.7, lw=0
+        )
         axes.scatter(*self.points[self.labelled].T, marker="x", c="black", s=30, lw=1.4)
         sizes = 45 if picks.weights is None else 45 * picks.training_weights().clip(0.2, 6)
         axes.scatter(*self.points[picks.ids].T, s=sizes, c="crimson", edgecolors="white", lw=0.8)
@@ -114,11 +118,11 @@ def write_pages(folder: Path) -> None:
     lines = ["| | | |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
     write_if_changed(
         folder / "strategies.md",
-        f"# Strategies\n\nWhat each strategy picks ({BUDGET} red circles) from the same "
-        "two-dimensional pool. Small dots are items, colored by their true class, which no strategy "
-        "sees; crosses are the nine labelled items; the background shows the classes that a model "
-        "trained on them predicts. Where a strategy gives weights, the area of a circle follows "
-        "the weight. [Which strategy](../which_strategy.md) to use is another page.\n\n"
+        f"# Strategies\n\nWhat each strategy picks ({BUDGET} red circles) from the same pool with two "
+        "features. Small dots are items, colored by their true class, which no strategy sees. "
+        "Crosses are the nine labelled items, and the background shows what a model trained on "
+        "them predicts. Where a strategy gives weights, the area of a circle follows the weight. "
+        "See also [which strategy](../which_strategy.md) to use.\n\n"
         + "\n".join([*lines, "", *sections]),
     )
 

@@ -71,7 +71,10 @@ def _representations() -> str:
 
 
 def _datasets() -> str:
-    lines = ["| name | items (training + test) | inputs | task | source | terms |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| name | items (training + test) | inputs | task | source | terms |",
+        "|---|---|---|---|---|---|",
+    ]
     for entry in CATALOGUE.values():
         shape = " x ".join(map(str, entry.shape)) or "texts"
         terms = entry.licence.split(" (")[0]
@@ -97,13 +100,17 @@ def _calls() -> str:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "features.npy"
         np.save(source, np.eye(4))
-        app = create_app(Project.start(source, home=Path(folder) / "campaign", classes=("a", "b")), trains=False)
+        app = create_app(
+            Project.start(source, home=Path(folder) / "campaign", classes=("a", "b")), trains=False
+        )
         with TestClient(app, base_url="http://127.0.0.1") as client:
             paths = client.get("/api/openapi.json").json()["paths"]
     lines = ["| call | what it does |", "|---|---|"]
     for path, methods in paths.items():
         for method, entry in methods.items():
-            queries = [item["name"] for item in entry.get("parameters", []) if item["in"] == "query"]
+            queries = [
+                item["name"] for item in entry.get("parameters", []) if item["in"] == "query"
+            ]
             query = f"?{'&'.join(f'{name}=' for name in queries)}" if queries else ""
             detail = " ".join(entry["description"].split("\n\n")[0].split()).replace("``", "`")
             lines.append(f"| `{method.upper()} {path}{query}` | {entry['summary']}. {detail} |")

@@ -100,7 +100,10 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_site_builds_without_a_warning(tmp_path):
-    """Also checks that every page is in a table of contents and every cross-reference resolves."""
+    """Also checks that every page is in a table of contents and every cross-reference resolves.
+
+    The build runs the notebooks and converts every formula, and fails where one of them does.
+    """
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     source = tmp_path / "docs"  # a copy: the build writes generated pages next to the others
     shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("generated", "_build"))
@@ -108,5 +111,10 @@ def test_the_site_builds_without_a_warning(tmp_path):
         [*command, str(source), str(tmp_path / "site")], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    gallery = (tmp_path / "site" / "generated" / "gallery.html").read_text()
+    site = tmp_path / "site"
+    gallery = (site / "generated" / "strategies.html").read_text()
     assert all(f'alt="{name}"' in gallery for name in labelwise.strategies())
+    for notebook in ("select_and_train", "compare_strategies"):
+        assert "Figure of the cell above" in (site / "generated" / f"{notebook}.html").read_text()
+    loaded = re.compile(r'<(?:script|link|img)[^>]+(?:src|href)="https?:')
+    assert not [page.name for page in site.rglob("*.html") if loaded.search(page.read_text())]
