@@ -11,21 +11,21 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help demo label-demo test test-all check format docs clean
 .DEFAULT_GOAL := help
 
-help:  ## what can be made
+help:  ## list these targets
 	@grep -E '^[a-z-]+:.*  ##' Makefile | sed -E 's/:.*  ## /\t/' | sort | expand -t 12
 
 demo: .venv/demo.stamp  ## set up, compare strategies on handwritten digits, write demo/report.html
 	$(BIN)/labelwise demo --out demo/report.html
 	@echo "Next: open demo/report.html in a browser, then read README.md; make test runs all checks."
 
-label-demo: .venv/web.stamp  ## set up, open the labelling page on the digits, with a second annotator at work
+label-demo: .venv/web.stamp  ## set up, open the labelling page on the digits, with a simulated second annotator
 	$(BIN)/python -m labelwise.demo.labelling
 
-test: check .venv/browser.stamp  ## set up, check and run the tests (without the slow ones)
+test: check .venv/browser.stamp  ## set up, check and run the tests, without the slow ones
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -q -m "not slow"
 	@echo "Everything passed. Next: make demo shows the product; docs/adding_a_strategy.md to extend it."
 
-test-all: check .venv/browser.stamp  ## the same with the slow tests, and new random cases
+test-all: check .venv/browser.stamp  ## the same with the slow tests and new random cases
 	HYPOTHESIS_PROFILE=exploring LABEL_STUDIO_INSTALL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -q
 	@echo "Everything passed, the slow tests too."
 
@@ -35,7 +35,7 @@ check: .venv/test.stamp  ## lint, format, types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-format: .venv/test.stamp  ## format the code and mend what ruff can mend
+format: .venv/test.stamp  ## format the code and apply the automatic fixes of ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

@@ -118,7 +118,7 @@ def write_pages(folder: Path) -> None:
     lines = ["| | | |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
     write_if_changed(
         folder / "strategies.md",
-        f"# Strategies\n\nWhat each strategy picks ({BUDGET} red circles) from the same pool with two "
+        f"# Strategies\n\nWhat each strategy picks ({BUDGET} red circles) from one pool with two "
         "features. Small dots are items, colored by their true class, which no strategy sees. "
         "Crosses are the nine labelled items, and the background shows what a model trained on "
         "them predicts. Where a strategy gives weights, the area of a circle follows the weight. "
