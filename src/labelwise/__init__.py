@@ -1,6 +1,7 @@
 """Choose which items of a large unlabelled pool to label, and how much each should weigh."""
 
 import importlib
+import logging
 from typing import Any
 
 from labelwise.errors import (
@@ -20,6 +21,8 @@ from labelwise.selection.request import score, select
 from labelwise.selection.result import Selection
 from labelwise.strategies import strategies
 from labelwise.strategy import Choice, GreedyStrategy, PassStrategy, ScoreStrategy, Strategy
+
+logging.getLogger("labelwise").addHandler(logging.NullHandler())
 
 _LATER = {
     "Campaign": "campaign.campaign",

@@ -3,6 +3,7 @@
 All state of a campaign is in its record; the object only adds a pool and a learner.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.rounds import Predictions
 from labelwise.selection.result import Selection
+
+log = logging.getLogger("labelwise.campaign")
 
 
 class Campaign(CampaignRecord):
@@ -231,6 +234,7 @@ class Campaign(CampaignRecord):
                 )
                 return [event], event
 
+            log.info("%s: model %d trained in %.2f s", self.name, plan.number, seconds)
             return self.commit(end)
         except BaseException as error:
             self._record_failure(plan.number, error)

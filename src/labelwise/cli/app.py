@@ -6,6 +6,7 @@ or none.
 """
 
 import inspect
+import logging
 import re
 import shlex
 from collections.abc import Callable
@@ -75,6 +76,9 @@ _ABOUT = """Choose which items of a large unlabelled pool to label, and how much
   labelwise explain picks.csv f.npy
 """
 
+quiet_mode: ContextVar[bool] = ContextVar("quiet_mode", default=False)
+"""Whether notes and progress are left out."""
+
 _campaign_folder: ContextVar[Path | None] = ContextVar("campaign_folder", default=None)
 
 
@@ -92,8 +96,19 @@ def _run_labelwise(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print what the library logs, with times.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print no notes and no progress.")
+    ] = False,
 ) -> None:
-    pass
+    quiet_mode.set(quiet)
+    log = logging.getLogger("labelwise")
+    log.setLevel(logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    log.handlers[1:] = [handler] if verbose else []  # the first one is the library's NullHandler
 
 
 def add_record_command(name: str, help: str | None = None) -> Callable[[Any], Any]:

@@ -4,6 +4,7 @@ Imports that only one command needs are inside it, so that ``labelwise --help`` 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
@@ -30,6 +31,7 @@ from labelwise.cli.console import (
     print_warnings,
     set_results_file,
 )
+from labelwise.cli.settings_file import read_settings
 from labelwise.errors import LabelwiseError
 
 __all__ = ["PANELS", "app", "run"]
@@ -73,7 +75,8 @@ def _run_command(arguments: Sequence[str]) -> int:
     try:
         with print_warnings():
             given = list(arguments) or ["--help"]
-            code = app(given, prog_name="labelwise", standalone_mode=False)
+            settings = read_settings(typer.main.get_command(app), Path.cwd())
+            code = app(given, prog_name="labelwise", standalone_mode=False, default_map=settings)
     except typer.TyperException as error:  # unknown option or command, missing value
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "labelwise"

@@ -14,7 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from labelwise.cli.app import complete_commands
+from labelwise.cli.app import complete_commands, quiet_mode
 from labelwise.errors import LabelwiseWarning
 
 N = TypeVar("N", int, float)
@@ -60,6 +60,8 @@ def print_warnings() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
             if issubclass(category, LabelwiseWarning):
+                if quiet_mode.get():
+                    return
                 line = complete_commands(" ".join(str(message).split()))
                 print(f"note: {line}", file=sys.stderr)
             else:
@@ -142,8 +144,8 @@ def show_progress(*, plain: bool = False) -> Iterator[ProgressCallback | None]:
     Elsewhere it is None, or with ``plain`` prints a line when a stage is done.
     """
     console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _print_stage if plain else None
+    if not console.is_terminal or quiet_mode.get():
+        yield _print_stage if plain and not quiet_mode.get() else None
         return
     from rich.progress import (
         BarColumn,
@@ -175,6 +177,9 @@ def _print_stage(stage: str, done: int, total: int) -> None:
 @contextmanager
 def show_time_left() -> Iterator[ProgressCallback]:
     """Yield a progress callback: a bar with the time left on a terminal, else a line per tenth."""
+    if quiet_mode.get():
+        yield lambda stage, done, total: None
+        return
     console = Console(stderr=True)
     if not console.is_terminal:
         last = 0

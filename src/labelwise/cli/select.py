@@ -18,7 +18,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 import labelwise
-from labelwise.cli.app import IdColumnOption, app
+from labelwise.cli.app import IdColumnOption, app, quiet_mode
 from labelwise.cli.console import parse_integer, parse_number, show_progress
 from labelwise.cli.files import (
     check_inputs,
@@ -196,7 +196,7 @@ def _run_selection(request: "SelectionRequest", out: Path) -> None:
     """Select, write the picks, and print a summary."""
     console = Console(stderr=True)
     plan = _plan_request(request)
-    for line in plan.describe_briefly() if plan else ():
+    for line in plan.describe_briefly() if plan and not quiet_mode.get() else ():
         console.print(line, style="dim", highlight=False, soft_wrap=True)
     with show_progress() as progress, _note_checkpoint(request.resume):
         request.progress = progress

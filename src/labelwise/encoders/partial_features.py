@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import logging
 import os
 import shutil
 import time
@@ -23,6 +24,8 @@ SAVE_SECONDS = 2.0
 
 _ROWS, _KEYS, _NOTE, _LOCK = "rows.float32", "items.sha256", "encoder.json", "lock"
 _KEY_BYTES = 32
+
+log = logging.getLogger("labelwise.encoders")
 
 
 class PartialFeatures:
@@ -113,6 +116,7 @@ class PartialFeatures:
             done += len(batch.places) + len(batch.broken)
             report(done)
         self._save()
+        log.info("%s: %d items encoded", self._encoder.name, len(missing))
         reasons = {keys[place]: reason for place, reason in broken.items()}
         return {place: reasons[key] for place, key in enumerate(keys) if key in reasons}
 

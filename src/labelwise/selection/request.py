@@ -1,5 +1,7 @@
 """`select`, and the request behind it: validated when it is made, planned, checked, then run."""
 
+import logging
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -49,6 +51,8 @@ from labelwise.selection.plan import (
 from labelwise.selection.result import Selection
 from labelwise.strategies import get, strategies
 from labelwise.strategy import Job, ScoreStrategy, Strategy
+
+log = logging.getLogger("labelwise.selection")
 
 SMALL = 1 << 30
 """A selection that needs at most this many bytes is not compared with the free memory."""
@@ -219,6 +223,7 @@ class SelectionRequest:
         if self._index is None:
             self.prepare()
         assert self._index is not None
+        begin = time.perf_counter()
         with ExitStack() as stack:
             try:
                 if self.on is not None:
@@ -234,6 +239,8 @@ class SelectionRequest:
                     picks = self._pick(self._shards, self._known)
             except LabelwiseError as error:
                 raise self._name_keys(error) from error
+            seconds = time.perf_counter() - begin
+            log.info("%s: %d picks in %.2f s", self.strategy.name, len(picks), seconds)
             if self._keys is not None:  # the keys are not whole numbers
                 rows = self._index.find_positions(picks.ids)
                 picks = replace(picks, keys=[self._keys[row] for row in rows.tolist()])
