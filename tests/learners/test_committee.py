@@ -14,8 +14,9 @@ import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
 from labelwise.learners import committee
-from labelwise.learners.committee import Committee
+from labelwise.learners.committee import Committee, make_column_committee
 from labelwise.learners.ensemble import EnsembleLearner
+from labelwise.learners.linear_probe import LinearProbe
 from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.learners.sklearn_learner import SklearnLearner
 from labelwise.learners.torch_learner import TorchLearner
@@ -132,22 +133,6 @@ def test_a_regression_votes_by_its_output():
     picks = labelwise.select("committee", 5, outputs=rows["outputs"])
     by_votes = labelwise.select("committee", 5, member_votes=rows["member_votes"])
     np.testing.assert_array_equal(picks.ids, by_votes.ids)
-
-
-def test_files_lie_in_a_folder_per_model(tmp_path):
-    group = trained(torch_learner(), SklearnLearner(LogisticRegression), names=["net", "linear"])
-    names = ["features", "member_probabilities", "member_votes"]
-    rows, files = group.represent(NEW, names), group.represent(NEW, names, folder=tmp_path)
-    for place, name in enumerate(["net", "linear"]):
-        stored = np.load(tmp_path / name / "features.npy")
-        np.testing.assert_array_equal(stored, rows["features"][place])
-        assert isinstance(files["features"][place], np.memmap)
-    for name in names[1:]:
-        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), rows[name])
-        np.testing.assert_array_equal(files[name], rows[name])
-    assert not [path for path in tmp_path.rglob("*") if path.name.endswith("partial")]
-    paths = [str(tmp_path / name / "features.npy") for name in ("net", "linear")]
-    assert len(labelwise.select("lewis", 7, features=paths, seed=0).ids) == 7
 
 
 @pytest.mark.parametrize(
@@ -267,3 +252,31 @@ def test_impossible_committees_are_refused(count, names, message):
     learner = torch_learner()
     with pytest.raises(BadInput, match="the same learner is given twice"):
         Committee([learner, learner])
+
+
+def test_every_model_sees_its_own_columns():
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.normal(size=(60, 7)), np.arange(60) % 3
+    seen = []
+
+    def make(rows):
+        seen.append(rows)
+        return LinearProbe(classes=3)
+
+    committee = make_column_committee(make, inputs, [4, 2, 1])
+    committee.fit(inputs[:30], targets[:30], seed=5)
+    found = committee.represent(inputs, ["probabilities", "features"])
+    parts = (slice(0, 4), slice(4, 6), slice(6, 7))
+    for number, part in enumerate(parts):
+        np.testing.assert_array_equal(seen[number], inputs[:, part])
+        seed = int(np.random.SeedSequence([5, number]).generate_state(1)[0])
+        alone = LinearProbe(classes=3)
+        alone.fit(inputs[:30, part], targets[:30], seed=seed)
+        expected = alone.represent(inputs[:, part], ["probabilities", "features"])
+        for name, rows in expected.items():
+            np.testing.assert_allclose(found[name][number], rows, atol=1e-9)
+
+
+def test_columns_must_add_up():
+    with pytest.raises(BadInput, match="the inputs have 3 columns, not 4"):
+        make_column_committee(lambda rows: LinearProbe(), np.ones((5, 3)), [2, 2])

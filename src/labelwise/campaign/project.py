@@ -54,7 +54,7 @@ from labelwise.encoders.registry import AUTO, NONE
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import load_npy, read_json, write_json
 from labelwise.learner import Learner
-from labelwise.learners.columns import make_column_committee
+from labelwise.learners.committee import make_column_committee
 from labelwise.learners.defaults import check_builder, default_learner, load_builder
 from labelwise.media.folders import find_images
 from labelwise.media.images import SIDE

@@ -9,33 +9,22 @@ member_votes                                  ``(n, M)``, one vote per model; a 
                                               one per model, if any model has members (disagreement)
 ============================================  =====================================================
 
+`make_column_committee` makes one model per representation, each of which sees its own columns.
+
 Reference: S. Huang, Y. Li, Y. Sun, Y. Tang, "One-shot Active Learning Based on Lewis Weight
 Sampling for Multiple Deep Models", ICLR 2024, for one selection for several models.
 """
 
-import inspect
 import re
-from collections.abc import Sequence
-from itertools import product
-from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise, product
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import Array, HostArray, namespace, to_numpy
+from labelwise.arrays import Array, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
-from labelwise.files import write_atomically
 from labelwise.learner import REPRESENTATIONS, FitReport, Learner, check_names, check_seed
-
-
-class StreamingLearner(Protocol):
-    """A learner that can stream representations to files."""
-
-    def represent(
-        self, inputs: Array, names: Sequence[str], *, folder: str | Path | None = None
-    ) -> dict[str, Array]:
-        """The named representations, in ``folder`` if it is given."""
-
 
 INSTEAD = {
     "member_probabilities": ("probabilities",),
@@ -117,15 +106,12 @@ class Committee:
             validation_labels=max(report.validation_labels for report in reports),
         )
 
-    def represent(
-        self, inputs: Array, names: Sequence[str], *, folder: str | Path | None = None
-    ) -> dict[str, Array]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named representations by all models, in one pass of each over the inputs.
 
         Args:
             inputs: ``(n, ...)``, as every learner takes them.
             names: which representations.
-            folder: where to store them as files, in one folder per model.
 
         Raises:
             UnknownName: a name is not a representation, or one of the learners cannot give it.
@@ -134,13 +120,12 @@ class Committee:
         check_names(names, list(REPRESENTATIONS), "a committee")
         given: dict[str, list[_ModelRows]] = {name: [] for name in names}
         for called, learner in self.learners.items():
-            place = None if folder is None else Path(folder) / called
-            sources, rows = _represent_member(called, learner, inputs, names, place)
+            sources, rows = _represent_member(called, learner, inputs, names)
             for name, source in zip(names, sources, strict=True):
                 found = rows[source]
                 arrays = found if isinstance(found, list) else [found]
                 given[name] += [_ModelRows(called, source, array) for array in arrays]
-        return {name: _combine_rows(name, parts, folder) for name, parts in given.items()}
+        return {name: _combine_rows(name, parts) for name, parts in given.items()}
 
 
 class _ModelRows(NamedTuple):
@@ -152,7 +137,7 @@ class _ModelRows(NamedTuple):
 
 
 def _represent_member(
-    model: str, learner: Learner, inputs: Array, names: Sequence[str], folder: Path | None
+    model: str, learner: Learner, inputs: Array, names: Sequence[str]
 ) -> tuple[tuple[str, ...], dict[str, Array]]:
     """A model's rows, and which of them serves for each name.
 
@@ -163,22 +148,14 @@ def _represent_member(
     for sources in product(*((name, *INSTEAD.get(name, ())) for name in names)):
         wanted = list(dict.fromkeys(sources))
         try:
-            if folder is None:
-                return sources, learner.represent(inputs, wanted)
-            if "folder" in inspect.signature(learner.represent).parameters:
-                streaming = cast(StreamingLearner, learner)
-                return sources, streaming.represent(inputs, wanted, folder=folder)
-            rows = learner.represent(inputs, wanted)
-            return sources, {name: _store_rows(rows[name], folder, name) for name in wanted}
+            return sources, learner.represent(inputs, wanted)
         except UnknownName as refused:
             error = refused
     wanted_text = " and ".join(names)
     raise UnknownName(f"{model} cannot give {wanted_text} to a committee: {error}") from error
 
 
-def _combine_rows(
-    name: str, parts: list[_ModelRows], folder: str | Path | None
-) -> Array | list[Array]:
+def _combine_rows(name: str, parts: list[_ModelRows]) -> Array | list[Array]:
     """The committee's rows of one representation."""
     _check_members(parts)
     if name not in INSTEAD:
@@ -193,8 +170,7 @@ def _combine_rows(
             raise BadInput("some learners vote for classes and some for values; take one task")
     if len({(type(array), str(getattr(array, "device", ""))) for array in arrays}) > 1:
         arrays = [to_numpy(array) for array in arrays]
-    joined = namespace(*arrays).concat(arrays, axis=1)
-    return joined if folder is None else _store_rows(joined, Path(folder), name)
+    return namespace(*arrays).concat(arrays, axis=1)
 
 
 def _stack_votes(rows: _ModelRows) -> Array:
@@ -226,11 +202,46 @@ def _check_members(parts: list[_ModelRows]) -> None:
         )
 
 
-def _store_rows(array: Array, folder: Path, name: str) -> HostArray:
-    """Write rows to ``folder/NAME.npy`` atomically and map the file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.npy"
-    with write_atomically(path) as part:
-        np.save(part, to_numpy(array))
-    stored: HostArray = np.load(path, mmap_mode="r")
-    return stored
+class ColumnLearner:
+    """A learner that sees some columns of ``(n, d)`` inputs.
+
+    Attributes:
+        learner: trained on those columns.
+        columns: which they are.
+    """
+
+    def __init__(self, learner: Learner, columns: slice) -> None:
+        """Wrap a learner."""
+        self.learner, self.columns = learner, columns
+
+    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+        """As the learner's, on its columns."""
+        return self.learner.fit(inputs[:, self.columns], targets, weights, seed=seed)
+
+    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+        """As the learner's, on its columns."""
+        return self.learner.represent(inputs[:, self.columns], names)
+
+
+def make_column_committee(
+    make_learner: Callable[[Any], Learner], inputs: Any, widths: Sequence[int]
+) -> Committee:
+    """Make a committee of one learner per representation.
+
+    Args:
+        make_learner: called with the ``(n, width)`` inputs of a representation.
+        inputs: ``(n, d)``, the representations side by side.
+        widths: numbers of columns of each; they sum to d.
+
+    Example:
+            >>> from labelwise.learners.linear_probe import LinearProbe
+        >>> inputs = np.random.default_rng(0).normal(size=(40, 5))
+        >>> committee = make_column_committee(lambda rows: LinearProbe(), inputs, [2, 3])
+        >>> report = committee.fit(inputs, np.arange(40) % 2, seed=0)
+        >>> [rows.shape for rows in committee.represent(inputs, ["features"])["features"]]
+        [(40, 2), (40, 3)]
+    """
+    if sum(widths) != inputs.shape[1]:
+        raise BadInput(f"the inputs have {inputs.shape[1]} columns, not {sum(widths)}")
+    parts = [slice(*ends) for ends in pairwise(accumulate(widths, initial=0))]
+    return Committee([ColumnLearner(make_learner(inputs[:, part]), part) for part in parts])

@@ -32,7 +32,6 @@ Overconfidence in ReLU Networks", ICML 2020.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -52,35 +51,19 @@ FULL_UP_TO = 3000
 STRUCTURES = ("auto", "full", "kronecker", "diagonal")
 
 
-class HeadPosterior(Protocol):
-    """A Gaussian over the weights of a linear layer, in float64.
-
-    A layer's bias is its last column: ``e`` is ``d + 1`` with a bias and ``d`` without.
-    """
-
-    @property
-    def mean(self) -> Tensor:
-        """``(K, e)``."""
-
-    def covariance(self) -> Tensor:
-        """``(K e, K e)`` in the order of ``mean.flatten()``."""
-
-    def shifts(self, noise: Tensor) -> Tensor:
-        """Transform standard normal noise ``(m, K, e)`` to draws minus the mean, ``(m, K, e)``."""
-
-    def output_covariance(self, features: Tensor) -> Tensor:
-        """Covariance of the outputs, ``(n, K, K)``, for ``(n, e)`` features with the bias's 1."""
-
-
 @dataclass(frozen=True)
 class FullPosterior:
-    """Any covariance: ``factor`` is the lower Cholesky factor of the precision, ``(K e, K e)``."""
+    """A Gaussian over the ``(K, e)`` weights of the head, in float64.
+
+    A bias is the last column: ``e`` is ``d + 1`` with a bias and ``d`` without. ``factor`` is the
+    lower Cholesky factor of the precision, ``(K e, K e)``.
+    """
 
     mean: Tensor
     factor: Tensor
 
     def covariance(self) -> Tensor:
-        """``(K e, K e)``."""
+        """``(K e, K e)`` in the order of ``mean.flatten()``."""
         return torch.cholesky_inverse(self.factor)
 
     def shifts(self, noise: Tensor) -> Tensor:
@@ -88,12 +71,6 @@ class FullPosterior:
         flat = noise.flatten(1).T
         solved: Tensor = torch.linalg.solve_triangular(self.factor.T, flat, upper=True)
         return solved.T.reshape(noise.shape)
-
-    def output_covariance(self, features: Tensor) -> Tensor:
-        """``h^T C_kl h`` for all pairs of outputs, ``(n, K, K)``."""
-        rows, columns = self.mean.shape
-        blocks = self.covariance().reshape(rows, columns, rows, columns)
-        return torch.einsum("nd,kdle,ne->nkl", features, blocks, features)
 
 
 @dataclass(frozen=True)
@@ -117,10 +94,8 @@ class KroneckerPosterior:
         """Scale noise in the rotated basis and rotate it back."""
         return self.left @ (noise * self.variances.sqrt()) @ self.right.T
 
-    def output_covariance(self, features: Tensor) -> Tensor:
-        """``U diag(V (R^T h)^2) U^T``, ``(n, K, K)``."""
-        spread = (features @ self.right).square() @ self.variances.T
-        return torch.einsum("ka,na,la->nkl", self.left, spread, self.left)
+
+HeadPosterior = FullPosterior | KroneckerPosterior
 
 
 class LaplaceMembers(Members):
@@ -214,7 +189,7 @@ class LaplaceMembers(Members):
         """Restore the posterior and draw weights."""
         given = dict(tensors)
         self._facts, like = given.pop("facts"), given.pop("like")
-        kind = FullPosterior if "factor" in given else KroneckerPosterior
+        kind: type[HeadPosterior] = FullPosterior if "factor" in given else KroneckerPosterior
         self._posterior = kind(**given)
         self._draw_weights(like.dtype)
 
