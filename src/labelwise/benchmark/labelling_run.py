@@ -208,7 +208,9 @@ class OracleChooser:
         values = []
         for picked in proposals:
             known = {**labels, **self.pool.labels_of(picked.ids)}
-            trial.fit(known, seed=seed, encoding=self.pool.encoding)
+            # The penalty of the last training, so that 100 heads are not cross-validated.
+            tuning = round_.tuning if round_.trained else None
+            trial.fit(known, seed=seed, encoding=self.pool.encoding, tuning=tuning)
             values.append(self.pool.measure(learner)[self.metric])
         best = np.argmax(values) if self.higher_is_better else np.argmin(values)
         return Selection(proposals[best].ids)

@@ -21,6 +21,9 @@ rank ``K``, so that an update costs ``d K^2`` instead of ``d^2 K^2`` per candida
 items are added, by a factor up to :math:`(|h|^2 / \lambda)^2`, and lose digits. They are recomputed
 once four digits are lost; a ridge for which that is not enough is rejected.
 
+Features of more than ``directions`` columns are projected first to the directions in which they
+have the largest mean square, and ``d`` is their number from then on.
+
 Cost: ``O(n d^2 K^2)`` once, then ``O(n d K^2)`` and ``O((K d)^2 K)`` per step. Memory: four
 ``K d x K d`` matrices and ``2 K^2`` numbers per candidate; ``memory_gib`` limits either, and
 ``candidates`` picks from a random part of the pool only.
@@ -38,7 +41,7 @@ from scipy import linalg
 
 from labelwise.arrays import Floats, Ids, largest, row_noise, to_numpy
 from labelwise.errors import BadInput
-from labelwise.kernels.checks import check_choice, check_positive
+from labelwise.kernels.checks import check_choice, check_integer, check_positive
 from labelwise.kernels.information.fisher import (
     ROUNDED,
     BestCandidate,
@@ -46,6 +49,7 @@ from labelwise.kernels.information.fisher import (
     InverseUpdate,
     drop_candidates,
     find_best_candidate,
+    find_directions,
     fisher_roots,
     iterate_chunks,
     start_candidates,
@@ -75,6 +79,7 @@ def choose_batch(
     task: str = "auto",
     ridge: float = 1.0,
     candidates: int | None = None,
+    directions: int | None = 128,
     memory_gib: float = 4.0,
 ) -> Choice:
     """Add twice the budget, then remove the budget.
@@ -89,9 +94,11 @@ def choose_batch(
         ridge: lambda, above 0.
         candidates: pick from this many items only, drawn from the pool; None for all. All items
             count in ``F``.
+        directions: project wider features to this many directions, those of largest mean square
+            over the pool; None for the features as they are.
         memory_gib: limit for the matrices, and for what all candidates keep.
     """
-    plan = _make_plan(shards, labelled, budget, task)
+    plan = _make_plan(shards, labelled, budget, task, directions)
     count = len(shards) if candidates is None else min(candidates, len(shards))
     ids = shards.ids
     chosen = np.sort(ids[largest(row_noise(seed, ids, NOISE_STREAM), count, ids)])
@@ -118,13 +125,18 @@ def choose_batch(
     return Choice(added[kept], scores=gains[kept], info=info)
 
 
-def _make_plan(shards: Shards, labelled: Rows | None, budget: int, task: str) -> FisherPlan:
+def _make_plan(
+    shards: Shards, labelled: Rows | None, budget: int, task: str, directions: int | None
+) -> FisherPlan:
     rows = shards.rows(shards.ids[:1])
     regression = task == "regression" or "probabilities" not in rows
     classes = 1 if regression else rows["probabilities"].shape[1]
     known = 0 if labelled is None else len(labelled["features"])
     scale = math.sqrt(budget / (known + budget))
-    return FisherPlan(regression, int(classes), int(rows["features"].shape[1]), scale)
+    width = int(rows["features"].shape[1])
+    basis = None if directions is None else find_directions(shards, directions)
+    width = width if basis is None else basis.shape[1]
+    return FisherPlan(regression, int(classes), width, scale, directions=basis)
 
 
 def _mean_fisher(
@@ -153,24 +165,30 @@ def check_job(job: Job) -> None:
     if task == "classification" and not given:
         raise BadInput("bait needs probabilities for classification; give them or another task")
     check_positive("ridge", job.options["ridge"])
+    if job.options["directions"] is not None:
+        check_integer("directions", job.options["directions"], 1)
     if candidates is not None and candidates < job.budget:
         raise BadInput(
             f"candidates is {candidates} but budget is {job.budget}; give at least as many"
         )
     count = job.items if candidates is None else min(candidates, job.items)
     classes = job.width("probabilities") if given and task != "regression" else 1
-    size = classes * job.width()
+    size = classes * _count_directions(job)
     matrices, kept = 4 * size**2 * 8 / 2**30, 2 * count * classes**2 * 8 / 2**30
     if matrices > memory_gib:
         raise BadInput(
             f"bait needs {matrices:.3g} GiB for matrices of {size} rows (classes times features) "
-            f"but memory_gib is {memory_gib}; reduce the features (PCA), merge classes or raise it"
+            f"but memory_gib is {memory_gib}; lower directions, merge classes or raise it"
         )
     if kept > memory_gib:
         raise BadInput(
             f"bait needs {kept:.3g} GiB to keep {count} candidates but memory_gib is {memory_gib}; "
             "set candidates to fewer or raise it"
         )
+
+
+def _count_directions(job: Job) -> int:
+    return min(job.width(), job.options["directions"] or job.width())
 
 
 def _invert_information(
@@ -283,9 +301,9 @@ def estimate_cost(job: Job) -> Cost:
     return Cost(
         passes=(2, 2 * job.budget + 3),
         usual=2 * job.budget + 1,
-        columns=classes**2 * (job.width() + 4 * job.budget),
+        columns=classes**2 * (_count_directions(job) + 4 * job.budget),
         item_bytes=56.0 + 24 * classes**2 * min(candidates / max(job.items, 1), 1),
-        held_bytes=6 * 8.0 * (classes * job.width()) ** 2,
+        held_bytes=6 * 8.0 * (classes * _count_directions(job)) ** 2 + 24.0 * job.width() ** 2,
         state_bytes=16 * classes**2 * min(candidates / max(job.items, 1), 1),
         holds=f"two {classes} x {classes} matrices per candidate",
     )

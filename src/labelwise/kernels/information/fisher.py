@@ -32,7 +32,7 @@ from labelwise.arrays import (
 )
 from labelwise.errors import BadInput
 from labelwise.kernels.scaling import apply_scale
-from labelwise.pool.blocks import Shard
+from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 
 KEY = "bait"
@@ -108,13 +108,23 @@ def _mix_classes(blocks: Array, probabilities: Array | None) -> Array:
 
 
 class FisherPlan(NamedTuple):
-    """``K`` (1 for regression), ``d``, and the factors of ``V`` and of the features."""
+    """What the information is computed from.
+
+    Attributes:
+        regression: whether there are values instead of classes.
+        classes: ``K``; 1 for regression.
+        dimension: ``d``, after the projection.
+        scale: factor of ``V``.
+        unit: factor of the features.
+        directions: orthonormal columns that features are projected to, or None.
+    """
 
     regression: bool
     classes: int
     dimension: int
     scale: float
     unit: float = 1.0
+    directions: Floats | None = None
 
 
 class InverseUpdate(NamedTuple):
@@ -162,10 +172,33 @@ def iterate_chunks(
     for first in range(0, len(positions), step):
         at = slice(first, first + step)
         features = apply_scale(float64(take(rows["features"], positions[at])), plan.unit)
+        if plan.directions is not None:
+            features = namespace(features).matmul(features, like(plan.directions, features))
         if plan.regression:
             yield at, features, None
         else:
             yield at, features, float64(take(rows["probabilities"], positions[at]))
+
+
+def find_directions(shards: Shards, count: int) -> Floats | None:
+    """The ``(d, count)`` directions of largest mean square of all features; None if all are kept.
+
+    Raises:
+        BadInput: if features are so large that their squares are infinite.
+    """
+    width = int(shards.rows(shards.ids[:1])["features"].shape[1])
+    if count >= width:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = np.asarray(shards.sum(_sum_block_moments, width))
+    if not np.isfinite(moments).all():
+        raise BadInput("the squares of the features are infinite; divide the features by 1e100")
+    return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, -count:])
+
+
+def _sum_block_moments(shard: Shard, width: int) -> Floats:
+    plan = FisherPlan(regression=True, classes=1, dimension=width, scale=1.0)
+    return sum_block_information(shard, plan)
 
 
 def sum_block_information(shard: Shard, plan: FisherPlan) -> Floats:

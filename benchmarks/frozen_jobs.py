@@ -1,0 +1,107 @@
+"""Play many runs on frozen features in parallel processes, in the order of a list, until a time.
+
+Usage: ``python benchmarks/frozen_jobs.py JOBS OUT.jsonl.gz --processes 16 --seconds 500``. A line
+of ``JOBS`` is an experiment, its strategies (``all``, or names or labels separated by ``;``) and
+seeds (``0-9``). Lines of unfinished runs are written, too.
+"""
+
+import argparse
+import gzip
+import multiprocessing
+import os
+import queue
+import time
+import traceback
+from pathlib import Path
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def read_jobs(path):
+    """Experiment, entrant and seed of every run."""
+    from labelwise.benchmark.protocol import Entrant
+    from labelwise.benchmark.protocols import get
+
+    for line in Path(path).read_text().splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, rest = line.split(maxsplit=1)
+        wanted, seeds = rest.rsplit(maxsplit=1)
+        protocol = get(name)
+        first, _, last = seeds.partition("-")
+        entrants = protocol.entrants
+        if wanted != "all":
+            entrants = []
+            for part in wanted.split(";"):
+                own = [e for e in protocol.entrants if part in (e.strategy, e.label)]
+                entrants += own or [Entrant(part)]
+        for seed in range(int(first), int(last or first) + 1):
+            for entrant in entrants:
+                yield protocol, entrant, seed
+
+
+def work(jobs, lines):
+    """Play runs from one queue and put their lines into another."""
+    from threadpoolctl import threadpool_limits
+
+    from labelwise.benchmark.results import format_line
+    from labelwise.benchmark.studies.frozen import study_frozen
+
+    threadpool_limits(1)
+    while True:
+        try:
+            protocol, entrant, seed = jobs.get(timeout=5)
+        except queue.Empty:
+            return
+        begin = time.perf_counter()
+        try:
+            for line in study_frozen(protocol, entrant, seed, None):
+                lines.put(format_line(line))
+            note = "done"
+        except Exception:
+            note = traceback.format_exc()
+        lines.put((protocol.name, entrant.label, seed, time.perf_counter() - begin, note))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("jobs")
+    parser.add_argument("out")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=500)
+    given = parser.parse_args()
+    end = time.monotonic() + given.seconds
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    context = multiprocessing.get_context("spawn")
+    jobs, lines = context.Queue(), context.Queue()
+    todo = list(read_jobs(given.jobs))
+    for job in todo:
+        jobs.put(job)
+    processes = [context.Process(target=work, args=(jobs, lines)) for _ in range(given.processes)]
+    for process in processes:
+        process.start()
+    ended, seconds = 0, {}
+    with gzip.open(given.out, "at") as out, Path(f"{given.out}.log").open("a") as log:
+        while time.monotonic() < end and ended < len(todo) and any(p.is_alive() for p in processes):
+            try:
+                line = lines.get(timeout=1)
+            except queue.Empty:
+                continue
+            if isinstance(line, str):
+                out.write(line + "\n")
+                continue
+            ended += 1
+            name, label, seed, took, note = line
+            seconds.setdefault((name, label), []).append(took)
+            if note != "done":
+                log.write(f"{name} {label} {seed}: {note}\n")
+            out.flush()
+        log.write(f"{ended} of {len(todo)} runs\n")
+        for (name, label), found in seconds.items():
+            log.write(f"{name} {label}: {len(found)} runs, {sum(found) / len(found):.1f} s\n")
+    for process in processes:
+        process.kill()
+
+
+if __name__ == "__main__":
+    main()
