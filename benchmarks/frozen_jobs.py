@@ -64,6 +64,7 @@ def work(jobs, lines):
 
 
 def main():
+    """Play the runs of a list and write their lines."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("jobs")
     parser.add_argument("out")
