@@ -385,8 +385,8 @@ def test_asking_leaves_the_record_as_it_is_when_it_fails(memory):
     assert memory.length("toys") == length
 
 
-@pytest.mark.parametrize("item", ["7", None, 2**70, -(2**64)])
+@pytest.mark.parametrize("item", [float("nan"), None, 2**70, -(2**64)])
 def test_ids_that_are_none_are_refused_in_words_where_any_item_is_taken(memory, item):
     campaign, _ = make_campaign(memory)
-    with pytest.raises(BadInput, match="an item id is a whole number; got"):
+    with pytest.raises(BadInput, match=r"ids must be numbers .* got"):
         campaign.tell({item: 0}, anything=True)

@@ -131,8 +131,8 @@ def test_telling_the_same_again_adds_nothing_and_telling_otherwise_changes_the_l
             BadInput,
             f"label of item {ITEMS[0]} is 'hawk', which is not a class",
         ),
-        ({"5": "owl"}, {}, BadInput, "an item id is a whole number; got '5'"),
-        ({True: "owl"}, {}, BadInput, "an item id is a whole number; got True"),
+        ({"5": "owl"}, {}, UnknownName, "item '5' was never asked for"),
+        ({True: "owl"}, {}, BadInput, "an item id is a whole number, a text"),
         ({ITEMS[0]: "owl"}, {"by": 3}, BadInput, "an annotator's name is a text"),
         ({ITEMS[0]: "owl"}, {"by": "a\nb"}, BadInput, "an annotator's name is a text"),
         (

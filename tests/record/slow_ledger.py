@@ -1,6 +1,7 @@
 """The ledger by its definition: every answer is found by going through the whole list of events."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from labelwise.record.events import (
@@ -10,6 +11,8 @@ from labelwise.record.events import (
     Event,
     Label,
     Lent,
+    Released,
+    Renamed,
     Resolved,
     Returned,
     Skipped,
@@ -49,7 +52,12 @@ class SlowLedger:
         """The standing votes, skip and resolution of an item."""
         votes: dict[str, Label] = {}
         skip, resolution = None, None
-        for event in self.of(Told, Skipped, Resolved, Withdrawn):
+        for event in self.of(Told, Skipped, Resolved, Withdrawn, Renamed):
+            if isinstance(event, Renamed):
+                votes = {by: event.new if v == event.old else v for by, v in votes.items()}
+                if resolution and resolution.label == event.old:
+                    resolution = replace(resolution, label=event.new)
+                continue
             if event.id != id:
                 continue
             if isinstance(event, Told):
@@ -100,14 +108,19 @@ class SlowLedger:
 
     def place(self, id: int) -> tuple[int, int] | None:
         """The last batch that asked for an item, by its place in the list, and the rank in it."""
-        for index, event in reversed(list(enumerate(self.of(Asked)))):
-            ids = list(event.ids) + [other for other in event.validation if other not in event.ids]
-            if id in ids:
-                return index, ids.index(id)
-        return None
+        found, index = None, -1
+        for event in self.of(Asked, Released):
+            if isinstance(event, Released):
+                found = None if id in event.ids else found
+                continue
+            index += 1
+            ids = list(dict.fromkeys(event.ids + event.validation))
+            found = (index, ids.index(id)) if id in ids else found
+        return found
 
     def asked_ids(self) -> set[int]:
-        return {id for event in self.of(Asked) for id in (*event.ids, *event.validation)}
+        ids = {id for event in self.of(Asked) for id in (*event.ids, *event.validation)}
+        return {id for id in ids if self.place(id) is not None}
 
     def waiting(self) -> list[int]:
         wanted = [

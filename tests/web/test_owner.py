@@ -1,8 +1,14 @@
 """Settings, classes, notes and the invitation through the API."""
 
+import io
+import zipfile
+
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 
+import labelwise
+from labelwise.campaign.project import Project
 from labelwise.web.app import create_app
 
 
@@ -103,3 +109,60 @@ def test_an_invitation_needs_a_server_that_others_can_reach(enter):
     open_to_all = enter(host="0.0.0.0", token="open-sesame")
     (address,) = open_to_all.get("/api/invitation").json()["addresses"]
     assert address.startswith("http://") and address.endswith("/?token=open-sesame")
+
+
+def test_a_removed_person_is_kept_out_of_the_page(project, enter):
+    owner = enter()
+    items = owner.post("/api/lend", json={"count": 1}, headers={"X-Annotator": "bob"}).json()
+    label = {"labels": [{"id": items["items"][0]["id"], "label": "cat"}]}
+    body = {"name": "bob", "removed": True}
+    assert enter("192.0.2.7").post("/api/people", json=body).status_code == 400
+    assert owner.post("/api/people", json=body).status_code == 200
+    refused = owner.post("/api/labels", json=label, headers={"X-Annotator": "bob"})
+    assert refused.status_code == 400 and "was removed" in refused.json()["error"]
+    assert owner.get("/api/session", params={"name": "bob"}).status_code == 400
+    assert owner.get("/api/session", params={"name": "labelwise"}).status_code == 400
+    assert owner.post("/api/people", json={**body, "removed": False}).status_code == 200
+    assert owner.get("/api/session", params={"name": "bob"}).status_code == 200
+
+
+def test_a_file_with_items_is_added_by_the_owner(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(12):
+        Image.new("RGB", (16, 16), (20 * number, 0, 0)).save(folder / f"{number:02d}.png")
+    project = Project.start(folder, home=tmp_path / "c.labelwise", encoder="none")
+    app, address = create_app(project, trains=False), ("127.0.0.1", 5000)
+    with TestClient(app, base_url="http://127.0.0.1", client=address) as owner:
+        code = owner.get("/api/session", params={"name": "ann"}).json()["csrf"]
+        owner.headers.update({"X-Annotator": "ann", "X-Labelwise-Csrf": code})
+        Image.new("RGB", (16, 16), (0, 250, 0)).save(tmp_path / "green.png")
+        content = (tmp_path / "green.png").read_bytes()
+        for name, items in (("../../green.png", 1), ("green.png", 0)):
+            answer = owner.post("/api/upload", params={"name": name}, content=content)
+            assert answer.json() == {"items": items}
+        refused = owner.post("/api/upload", params={"name": "bad.png"}, content=b"GIF")
+        assert refused.status_code == 400 and "bad.png cannot be read" in refused.json()["error"]
+        assert owner.get("/api/items/12/image").content == content
+    assert [path.name for path in folder.glob("g*")] == ["green.png"]
+
+
+def test_guests_add_nothing_and_features_are_added_elsewhere(enter):
+    for address, words in (("192.0.2.7", "only on the machine"), ("127.0.0.1", "features")):
+        answer = enter(address).post("/api/upload?name=a.png", content=b"")
+        assert answer.status_code == 400 and words in answer.json()["error"]
+
+
+def test_the_model_is_downloaded(project, enter, tmp_path):
+    owner = enter()
+    assert owner.get("/api/model").status_code == 400  # there is none yet
+    campaign = project.campaign()
+    labels = {item: str(item % 2) for item in range(20)}
+    campaign.tell(labels, by="ann")
+    campaign.train()
+    answer = owner.get("/api/model")
+    assert answer.headers["content-type"] == "application/zip"
+    zipfile.ZipFile(io.BytesIO(answer.content)).extractall(tmp_path / "download")
+    model = labelwise.load_model(tmp_path / "download" / "model")
+    rows = project.inputs[:5]
+    assert model.evaluate(rows).labels == campaign.predict(range(5)).labels

@@ -6,7 +6,7 @@ pool for every strategy.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ from labelwise.files import to_json
 from labelwise.learner import Label
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
-from labelwise.record.events import Asked, Event, Trained
+from labelwise.record.events import Asked, Event, Released, Trained
 from labelwise.record.ledger import Batch, Ledger
 from labelwise.rounds import adapt_options
 from labelwise.selection.result import Selection
@@ -48,6 +48,8 @@ class CampaignState:
         batches: all batches so far.
         holdout: number of items that were asked for as holdout.
         asked: number of items that were asked for.
+        released: waiting picks that can be picked again; see `list_rolling`.
+        carried: waiting items of the holdout that move to the next batch.
     """
 
     settings: Settings
@@ -60,24 +62,36 @@ class CampaignState:
     batches: tuple[Asked, ...]
     holdout: int
     asked: int
+    released: Ids
+    carried: Ids
 
     @classmethod
-    def from_ledger(cls, ledger: Ledger, settings: Settings) -> "CampaignState":
-        """The state of a campaign now."""
+    def from_ledger(
+        cls, ledger: Ledger, settings: Settings, rolling: Sequence[int] = ()
+    ) -> "CampaignState":
+        """The state of a campaign now, without the ``rolling`` items of its open batches."""
+        again = set(rolling)
+        released = [item for item in rolling if item not in ledger.validation]
+        carried = [item for item in rolling if item in ledger.validation]
         labels = resolve_labels(ledger, settings)
         measured = {item: labels.pop(item) for item in ledger.validation if item in labels}
-        coming = [item for item in ledger.waiting if item not in ledger.validation]
+        coming = [
+            item for item in ledger.waiting if item not in ledger.validation and item not in again
+        ]
+        taken = find_taken(ledger)
         return cls(
             settings=settings,
             batch=len(ledger.batches) + 1,
             trained=ledger.trainings[-1] if ledger.trainings else None,
-            taken=find_taken(ledger),
+            taken=taken[~np.isin(taken, rolling)] if again else taken,
             context=np.fromiter(dict.fromkeys([*labels, *coming]), dtype=np.int64),
             labels=labels,
             measured=measured,
             batches=tuple(batch.asked for batch in ledger.batches),
-            holdout=len(ledger.validation),
-            asked=len(ledger.asked_ids),
+            holdout=len(ledger.validation) - len(carried),
+            asked=len(ledger.asked_ids) - len(again),
+            released=np.array(released, dtype=np.int64),
+            carried=np.array(carried, dtype=np.int64),
         )
 
 
@@ -184,13 +198,17 @@ def _select_items(
     reserved = find_reserved(ids, settings)
     check_budget(request.budget, int(free.sum()))
     apart, others = free & reserved, free & ~reserved
+    carried = state.carried
+    apart &= ~np.isin(ids, carried)
+    others &= ~np.isin(ids, carried)
     # As many holdout picks as keep their share over all batches.
-    share, available = settings.validation, int(apart.sum())
+    share, available = settings.validation, int(apart.sum()) + len(carried)
     wanted = round(share * (state.asked + request.budget)) - state.holdout
     wanted = min(max(wanted, 0), math.ceil(share * request.budget), available)
-    count = max(wanted, request.budget - int(others.sum()))
+    count = max(wanted, request.budget - int(others.sum()), len(carried))
     noise = row_noise(request.seed, ids[apart], DRAWN)
-    holdout = ids[apart][largest(noise, count, ids[apart])]
+    drawn = ids[apart][largest(noise, count - len(carried), ids[apart])]
+    holdout = np.concatenate([carried, drawn])
     picks = model.select_batch(
         request.strategy,
         request.budget - count,
@@ -264,6 +282,49 @@ def open_batch(
         return [], None
     timed = replace(asked, at=now)
     return [timed], timed
+
+
+def list_rolling(ledger: Ledger, settings: Settings, now: float) -> list[int]:
+    """The items that a new model may replace: waiting ones that nobody works on.
+
+    Picks are released. Items of the holdout move to the new batch: they stay a random sample, and
+    are not all labelled before the picks. None where training uses the weights of the strategy,
+    which hold for whole batches.
+    """
+    if settings.weights and any(batch.asked.weights for batch in ledger.open_batches):
+        return []
+    free = ledger.list_free(now)
+    return free if any(item not in ledger.validation for item in free) else []
+
+
+def roll_batch(
+    ledger: Ledger, now: float, asked: Asked, released: Ids
+) -> tuple[list[Event], Asked | None]:
+    """Release waiting picks and record the batch that replaces them.
+
+    Items that somebody began to work on meanwhile stay where they are. None if the batch is out of
+    date: another one was opened meanwhile.
+    """
+    if len(ledger.batches) + 1 != asked.batch:
+        return [], None
+    free = set(ledger.list_free(now))
+    back = tuple(item for item in released.tolist() if item in free)
+    taken = {
+        item
+        for item in asked.ids
+        if (item in ledger.asked_ids or item in ledger.votes) and item not in free
+    }
+    keep = [rank for rank, item in enumerate(asked.ids) if item not in taken]
+    timed = replace(
+        asked,
+        at=now,
+        ids=tuple(asked.ids[rank] for rank in keep),
+        weights=asked.weights and tuple(asked.weights[rank] for rank in keep),
+        scores=asked.scores and tuple(asked.scores[rank] for rank in keep),
+        guesses=asked.guesses and tuple(asked.guesses[rank] for rank in keep),
+        validation=tuple(item for item in asked.validation if item not in taken),
+    )
+    return [Released(now, back), timed], timed
 
 
 def read_selection(asked: Asked) -> Selection:

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from labelwise.campaign import batches
 from labelwise.campaign.batches import CampaignState
 from labelwise.campaign.campaign_record import CampaignRecord
-from labelwise.campaign.operations import Seconds, check_annotator, normalize_ids
+from labelwise.campaign.operations import Seconds, check_annotator
 from labelwise.campaign.training import (
     CampaignModel,
     TrainingPlan,
@@ -24,7 +25,7 @@ from labelwise.campaign.training import (
     plan_training,
 )
 from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
-from labelwise.files import to_json
+from labelwise.files import JsonObject, to_json
 from labelwise.learner import Label, Learner
 from labelwise.pool.blocks import Progress
 from labelwise.pool.pool import Pool
@@ -105,7 +106,7 @@ class Campaign(CampaignRecord):
 
     def tell(
         self,
-        labels: Mapping[int, Label],
+        labels: Mapping[Any, Label],
         *,
         by: str = "",
         seconds: Seconds = None,
@@ -114,7 +115,7 @@ class Campaign(CampaignRecord):
     ) -> int:
         """As `CampaignRecord.tell`; with ``anything``, for any item of the pool."""
         if anything:
-            self.pool.find_positions(normalize_ids(labels))
+            self.pool.find_positions(list(labels))
         return super().tell(labels, by=by, seconds=seconds, anything=anything, expected=expected)
 
     def left(self) -> int:
@@ -129,6 +130,7 @@ class Campaign(CampaignRecord):
         seed: int | None = None,
         expected: int | None = None,
         ahead: bool = False,
+        roll: bool = False,
         **options: Any,
     ) -> Selection:
         """The batch to label now: the open one, or a new one if all labels are in.
@@ -143,6 +145,8 @@ class Campaign(CampaignRecord):
             seed: decides every draw; follows from the campaign's seed if None.
             expected: length that the record must have, from `Ledger.length`.
             ahead: open the next batch as soon as only the tail of the last one is open.
+            roll: select the open items that nobody works on again, with the newest model, and
+                ``budget`` further ones. Where training uses weights they stay.
             **options: of the strategy.
 
         Returns:
@@ -158,27 +162,63 @@ class Campaign(CampaignRecord):
                 raise BadInput(f"the budget is given twice: {name} and {budget}")
             name, budget = None, int(name)
         while True:
-            found = self.look(lambda ledger: self._read_state(ledger, ahead, expected))
+            found = self.look(lambda ledger: self._read_state(ledger, ahead, roll, expected))
             if isinstance(found, Asked):
-                return batches.read_selection(found)
-            request = batches.make_request(self.pool, found, name, budget, seed, options)
+                return self._add_keys(batches.read_selection(found))
+            rolled = len(found.released) + len(found.carried)
+            size = (budget or 0) + rolled if rolled else budget
+            request = batches.make_request(self.pool, found, name, size, seed, options)
             with self._model_lock:
                 if found.trained is not None:
                     self._restore_model(found.trained)
                 new = batches.select_batch(
                     self._model, found, request, self._progress, self._prelabels
                 )
-            record_batch = partial(batches.open_batch, asked=new, ahead=ahead)
+            if len(found.released):
+                record_batch = partial(batches.roll_batch, asked=new, released=found.released)
+            else:
+                record_batch = partial(batches.open_batch, asked=new, ahead=ahead)
             settled = self.commit(record_batch, expected=expected)
             if settled is not None:
-                return batches.read_selection(settled)
+                return self._add_keys(batches.read_selection(settled))
+
+    def _add_keys(self, picks: Selection) -> Selection:
+        """Add the keys of the picks where the pool's ids are not whole numbers."""
+        if not self.pool.has_keys:
+            return picks
+        return replace(picks, keys=self._name_items(picks.ids))
+
+    def _name_items(self, ids: Any) -> list[Any]:
+        """The keys of some items."""
+        keys = self.pool.keys
+        return [keys[place] for place in self.pool.index.find_positions(ids)]
+
+    def labels(self) -> dict[Any, Label]:
+        """As `CampaignRecord.labels`, by the keys of the pool."""
+        found = super().labels()
+        if not self.pool.has_keys:
+            return found
+        return dict(zip(self._name_items(list(found)), found.values(), strict=True))
+
+    def labelled(self) -> list[JsonObject]:
+        """As `CampaignRecord.labelled`; ``id`` is the key of the pool."""
+        rows = super().labelled()
+        if not self.pool.has_keys:
+            return rows
+        names = self._name_items([row["id"] for row in rows])
+        return [{**row, "id": name} for row, name in zip(rows, names, strict=True)]
 
     def _read_state(
-        self, ledger: Ledger, ahead: bool, expected: int | None
+        self, ledger: Ledger, ahead: bool, roll: bool, expected: int | None
     ) -> Asked | CampaignState:
         """The open batch, or the state that determines a new one."""
         settings = self.settings_of(ledger)
         check_length(ledger, expected)
+        newest = ledger.trainings[-1].number if ledger.trainings else None
+        if roll and ledger.batches and ledger.batches[-1].asked.model != newest:
+            rolling = batches.list_rolling(ledger, settings, self.clock())
+            if rolling:
+                return CampaignState.from_ledger(ledger, settings, rolling)
         batch = batches.find_open_batch(ledger, ahead)
         return CampaignState.from_ledger(ledger, settings) if batch is None else batch.asked
 

@@ -12,7 +12,7 @@ from typing import Any
 from labelwise.campaign import operations
 from labelwise.campaign.explanations import explain_pick
 from labelwise.campaign.labels import resolve_labels
-from labelwise.campaign.operations import ItemIds, Seconds, check_annotator, normalize_ids
+from labelwise.campaign.operations import ItemIds, Seconds, check_annotator
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import JsonObject
@@ -20,6 +20,7 @@ from labelwise.record.events import Added, Changed, Event, Label, Started
 from labelwise.record.group_commit import SharedRecord
 from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
+from labelwise.rounds.default_strategies import BASELINE
 
 
 class CampaignRecord(SharedRecord):
@@ -88,6 +89,7 @@ class CampaignRecord(SharedRecord):
             new = old.replace_settings(**_match_class_types(ledger, old, settings))
             before, after = old.to_dict(), new.to_dict()
             different = {name: value for name, value in after.items() if before[name] != value}
+            _check_holdout(ledger, old, new)
             return ([Changed(now, different, by)] if different else []), new
 
         check_annotator(by)
@@ -95,7 +97,7 @@ class CampaignRecord(SharedRecord):
 
     def tell(
         self,
-        labels: Mapping[int, Label],
+        labels: Mapping[Any, Label],
         *,
         by: str = "",
         seconds: Seconds = None,
@@ -114,7 +116,6 @@ class CampaignRecord(SharedRecord):
         Returns:
             The new length of the record.
         """
-        check_annotator(by)
 
         def decide(ledger: Ledger, now: float) -> tuple[list[Event], int]:
             events = operations.label_events(
@@ -132,18 +133,16 @@ class CampaignRecord(SharedRecord):
 
     def withdraw(self, ids: ItemIds, *, by: str = "", expected: int | None = None) -> None:
         """Withdraw this annotator's labels or skips of some items."""
-        items = normalize_ids(ids)
-        self._act(by, expected, partial(operations.withdrawal_events, ids=items))
+        self._act(by, expected, partial(operations.withdrawal_events, ids=ids))
 
     def skip(
         self, ids: ItemIds, *, reason: str = "", by: str = "", expected: int | None = None
     ) -> None:
         """Mark items as not to be labelled, with a reason."""
-        items = normalize_ids(ids)
-        self._act(by, expected, partial(operations.skip_events, ids=items, reason=reason))
+        self._act(by, expected, partial(operations.skip_events, ids=ids, reason=reason))
 
     def resolve(
-        self, labels: Mapping[int, Label], *, by: str = "", expected: int | None = None
+        self, labels: Mapping[Any, Label], *, by: str = "", expected: int | None = None
     ) -> None:
         """Resolve disagreements: these labels override all votes."""
 
@@ -157,7 +156,6 @@ class CampaignRecord(SharedRecord):
         self, by: str, expected: int | None, make_events: Callable[..., Sequence[Event]]
     ) -> None:
         """Commit the events ``make_events(ledger, by=by, now=now)`` of an annotator."""
-        check_annotator(by)
         self.commit(
             lambda ledger, now: (make_events(ledger, by=by, now=now), None), expected=expected
         )
@@ -168,7 +166,6 @@ class CampaignRecord(SharedRecord):
         Items that the annotator already leases come first. The list is shorter or empty if no more
         items wait.
         """
-        check_annotator(by)
         return self.commit(
             lambda ledger, now: operations.lease_items(
                 ledger, self.settings_of(ledger), by=by, count=count, now=now
@@ -177,8 +174,15 @@ class CampaignRecord(SharedRecord):
 
     def give_back(self, by: str, ids: ItemIds | None = None) -> None:
         """Return this annotator's leases: some items, or all."""
-        items = None if ids is None else normalize_ids(ids)
-        self._act(by, None, partial(operations.return_events, ids=items))
+        self._act(by, None, partial(operations.return_events, ids=ids))
+
+    def remove_annotator(self, name: str, *, by: str = "") -> None:
+        """Keep an annotator out: their leases are returned, and their labels stay."""
+        self._act(by, None, partial(operations.removal_events, name=name))
+
+    def admit_annotator(self, name: str, *, by: str = "") -> None:
+        """Let a removed annotator label again."""
+        self._act(by, None, partial(operations.admission_events, name=name))
 
     def undo(self, by: str) -> int | None:
         """Withdraw this annotator's last label or skip, and lease them the item again.
@@ -186,7 +190,6 @@ class CampaignRecord(SharedRecord):
         Returns:
             The item's id, or None if there is nothing to undo.
         """
-        check_annotator(by)
         return self.commit(
             lambda ledger, now: operations.undo_last_action(
                 ledger, self.settings_of(ledger), by=by, now=now
@@ -240,6 +243,21 @@ class CampaignRecord(SharedRecord):
             known = (dict(ledger.settings), Settings.from_dict(ledger.settings))
             self._settings = known
         return known[1]
+
+
+def _check_holdout(ledger: Ledger, old: Settings, new: Settings) -> None:
+    """Reject a larger holdout than the one that strategies have left alone so far."""
+    seen = any(
+        batch.asked.strategy != BASELINE and len(batch.asked.validation) < len(batch.asked.ids)
+        for batch in ledger.batches
+    )
+    if new.validation > old.validation and seen:
+        raise BadInput(
+            f"validation cannot rise from {old.validation:g} to {new.validation:g} now: of the "
+            "items that would be reserved, the strategy has picked the hardest already, so the "
+            "rest would look too easy; give a test set (labelwise start --test FILE) or start "
+            f"another campaign with validation={new.validation:g}"
+        )
 
 
 def _match_class_types(ledger: Ledger, old: Settings, settings: JsonObject) -> JsonObject:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelwise.campaign.folder.items import CampaignItems
-from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
+from labelwise.campaign.operations import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject, write_atomically
 from labelwise.media.tables import import_pyarrow
@@ -56,7 +56,6 @@ def label_rows(
         represents, ``by`` the annotator who resolved the label or gave it first; ``at`` is in UTC.
     """
     told, resolved = _find_last_votes(events)
-    places = _locate_items(ledger)
     rows = []
     for item, label in sorted(labels.items()):
         votes = [
@@ -69,7 +68,8 @@ def label_rows(
             agreeing = [vote for vote in votes if vote["label"] == label]
             by = agreeing[0]["by"] if agreeing else ""
             at = max((vote["at"] for vote in votes if vote["at"]), default=None)
-        batch, rank, strategy = places.get(item, (None, None, None))
+        batch, held = ledger.batch_of(item), item in ledger.validation
+        strategy = None if batch is None else ledger.batches[batch - 1].asked.strategy
         spent = [vote["seconds"] for vote in votes if vote["seconds"] is not None]
         rows.append(
             {
@@ -78,9 +78,9 @@ def label_rows(
                 "label": label,
                 "weight": ledger.weight_of(item),
                 "batch": batch,
-                "rank": rank,
-                "strategy": strategy,
-                "validation": item in ledger.validation,
+                "rank": ledger.rank_of(item),
+                "strategy": BASELINE if held else strategy,
+                "validation": held,
                 "by": by,
                 "at": at,
                 "seconds": sum(spent) if spent else None,
@@ -193,15 +193,6 @@ def _format_vote_time(event: Told | None) -> dict[str, Any]:
 
 def _format_resolution(event: Resolved | None) -> str | None:
     return None if event is None else format_utc(event.at)
-
-
-def _locate_items(ledger: Ledger) -> dict[int, tuple[int, int, str]]:
-    """Batch, rank and strategy of every asked item."""
-    return {
-        item: (batch.number, rank, BASELINE if item in ledger.validation else batch.asked.strategy)
-        for batch in ledger.batches
-        for rank, item in enumerate(dict.fromkeys(batch.asked.ids + batch.asked.validation))
-    }
 
 
 def format_utc(at: float) -> str:

@@ -46,9 +46,10 @@ from labelwise.campaign.folder.description import (
     resolve_path,
 )
 from labelwise.campaign.folder.encoders import relocate_spec
-from labelwise.campaign.folder.ingest import WORK, IngestResult, ingest_items
+from labelwise.campaign.folder.ingest import WORK, IngestResult, ingest_items, lock_campaign
 from labelwise.campaign.folder.items import CampaignItems
 from labelwise.campaign.folder.missing_items import close_items, find_missing, update_missing
+from labelwise.campaign.folder.uploads import save_upload
 from labelwise.campaign.settings import Settings
 from labelwise.encoders.registry import AUTO, NONE
 from labelwise.errors import BadInput, UnknownName
@@ -352,6 +353,19 @@ class Project:
         record.start(len(self.items))
         returned = record.commit(lambda ledger, now: update_missing(ledger, result.missing, now))
         return replace(result, returned=returned)
+
+    def add_upload(self, name: str, content: bytes) -> int:
+        """Add a file with new items to the source; `refresh` then adds them to the campaign.
+
+        Args:
+            name: of the file: an image, or a table with the campaign's columns.
+            content: of the file.
+
+        Returns:
+            The number of items in it; 0 for an image that is there already.
+        """
+        with lock_campaign(self.home):
+            return save_upload(self.description, self.source, name, content)
 
     def close_missing(self, record: CampaignRecord | None = None) -> list[int]:
         """Close waiting items whose image is missing; they would keep their batch open forever.

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from labelwise.campaign.batches import list_rolling
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.labels import explain_missing_classes, has_training_labels
@@ -88,10 +89,18 @@ class CampaignRunner:
                 self.failed_labels = None
                 return result
             campaign = self.open_campaign()
-            left = self.record.look(lambda ledger: count_left(ledger, campaign.settings_of(ledger)))
-            count = min(left, campaign.settings.batch, campaign.left())
-            if count:
-                return campaign.ask(None, count, ahead=True)
+            left, open_items, roll = self.record.look(
+                lambda ledger: (
+                    count_left(ledger, campaign.settings_of(ledger)),
+                    len(ledger.waiting),
+                    bool(count_rolling(ledger, campaign.settings_of(ledger))),
+                )
+            )
+            # A rolled batch is filled up; items that people work on are part of it.
+            count = min(left, campaign.settings.batch - roll * open_items, campaign.left())
+            count = max(count, 0)
+            if count or roll:
+                return campaign.ask(None, count, ahead=True, roll=roll)
             # The remaining items were labelled without being asked for.
             self.stuck_batches = self.record.look(lambda ledger: len(ledger.batches))
             return None
@@ -158,7 +167,21 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
         failed=ledger.failure is not None,
         trainable=has_training_labels(ledger) and explain_missing_classes(ledger, settings) is None,
         tuning_due=trained is not None and is_tuning_due(trained),
+        rolling=count_rolling(ledger, settings),
     )
+
+
+LONGEST_ROLLING = 5.0
+"""Seconds of a training up to which batches roll; other models would train all the time."""
+
+
+def count_rolling(ledger: Ledger, settings: Settings) -> int:
+    """Number of waiting items that a new model may select again."""
+    if not settings.rolling or not ledger.batches or not ledger.trainings:
+        return 0
+    if ledger.trainings[-1].seconds > LONGEST_ROLLING:
+        return 0
+    return len(list_rolling(ledger, settings, time.time()))
 
 
 def count_left(ledger: Ledger, settings: Settings) -> int:

@@ -46,6 +46,9 @@ class Settings:
         budget_hours: limit on hours of labelling.
         goal: the accuracy to reach, a share; None for no goal.
         descriptions: what a class means, by its name, for the people who label.
+        removed: names of people who may not label any more; their labels stay.
+        rolling: whether items that nobody works on are selected again when a new model is ready;
+            not done where training uses the weights of the strategy.
 
     Example:
         >>> Settings(classes=("cat", "dog"), batch=20).normalize_label(1)
@@ -72,6 +75,8 @@ class Settings:
     budget_hours: float | None = None
     goal: float | None = None
     descriptions: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    rolling: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch", "overlap"):
@@ -88,9 +93,12 @@ class Settings:
         for name in ("price", "hourly", "budget_money", "budget_hours"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name), above=0)
-        for name in ("regression", "weights"):
+        for name in ("regression", "weights", "rolling"):
             if not isinstance(getattr(self, name), bool):
                 raise BadInput(f"{name} must be True or False; got {getattr(self, name)!r}")
+        if isinstance(self.removed, str) or not all(isinstance(one, str) for one in self.removed):
+            raise BadInput(f"removed must be a list of names; got {self.removed!r}")
+        object.__setattr__(self, "removed", tuple(self.removed))
         if self.resolution not in RESOLUTIONS:
             raise UnknownName(
                 f"no resolution is called {self.resolution!r}; choose from {', '.join(RESOLUTIONS)}"
@@ -117,6 +125,7 @@ class Settings:
         values["classes"] = None if self.classes is None else list(self.classes)
         values["options"] = dict(self.options)
         values["descriptions"] = dict(self.descriptions)
+        values["removed"] = list(self.removed)
         return values
 
     def replace_settings(self, **values: Any) -> "Settings":
@@ -141,7 +150,7 @@ class Settings:
             raise BadInput(f"seed must be a whole number, 0 or more; got {given!r}")
         return int(given)
 
-    def normalize_label(self, given: object, item: int | None = None) -> Label:
+    def normalize_label(self, given: object, item: object = None) -> Label:
         """Convert a label to one of the classes, or to a finite number in a regression.
 
         A class can be given as itself, as its text (``"3"`` for 3), or, if classes have names, as

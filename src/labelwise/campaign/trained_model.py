@@ -14,6 +14,7 @@ head/           the head, as its learner writes it
 
 import math
 import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -204,6 +205,14 @@ class TrainedModel:
             "columns": None if self.columns is None else list(self.columns),
         }
         write_json(path / FACTS, facts, indent=1)
+
+
+def zip_model(project: Project) -> bytes:
+    """The last model of a campaign as a .zip file of the folder that `TrainedModel.save` writes."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "model"
+        open_campaign_model(project).save(folder)
+        return Path(shutil.make_archive(str(folder), "zip", place, "model")).read_bytes()
 
 
 def load_model(path: str | Path, *, representation: str | None = None) -> TrainedModel:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Asked,
         Changed,
         Event,
+        Renamed,
         Skipped,
         Started,
         Told,
@@ -352,7 +353,7 @@ def _describe_labels(run: Sequence["Told"]) -> str:
     return f"{words} in {format_duration(sum(seconds))}" if seconds else words
 
 
-def _format_author(event: "Started | Changed | Training") -> str:
+def _format_author(event: "Started | Changed | Renamed | Training") -> str:
     """Format " by NAME"; the background process is not named."""
     named = event.by and not event.by.startswith("background process ")
     return f" by {format_person(event.by)}" if named else ""
@@ -392,6 +393,13 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     "changed": _describe_change,
     "added": lambda event: f"the pool grew by {format_count(event.items, 'item')}",
     "asked": _describe_batch,
+    "released": lambda event: (
+        f"{format_count(len(event.ids), 'waiting item')} released to be picked again"
+    ),
+    "renamed": lambda event: (
+        f"class {escape_text(event.old, 40)} renamed to {escape_text(event.new, 40)}"
+        f"{_format_author(event)}"
+    ),
     "lent": lambda event: (
         f"{format_count(len(event.ids), 'item')} reserved for {format_person(event.by)}"
     ),

@@ -160,7 +160,7 @@ def _record_labels(
     Returns:
         Number of ``new``, ``changed`` and ``known`` labels, and of ``skipped`` items.
     """
-    from labelwise.campaign.operations import check_annotator, label_events, skip_events
+    from labelwise.campaign.operations import label_events, skip_events
 
     def decide(ledger: "Ledger", now: float) -> "tuple[list[Event], Counter[str]]":
         settings = record.settings_of(ledger)
@@ -168,7 +168,6 @@ def _record_labels(
         counts: Counter[str] = Counter()
         for line in lines:
             try:
-                check_annotator(line.by)
                 _check_item(line.id, ledger, known, anything)
                 if line.label is None:
                     new = skip_events(ledger, [line.id], reason=line.reason, by=line.by, now=now)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from labelwise.campaign.campaign_record import CampaignRecord
-from labelwise.campaign.folder.missing_items import SYSTEM_ANNOTATOR
+from labelwise.campaign.operations import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput
 from labelwise.files import read_json, write_json
 from labelwise.label_studio.formats import TaskVotes

@@ -141,6 +141,11 @@ class Pool:
         ids, keys = self._resolved
         return ids.tolist() if keys is None else keys
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether some ids are not whole numbers, so that `ids` holds their hashes."""
+        return self._resolved[1] is not None
+
     @cached_property
     def index(self) -> IdIndex:
         """Positions of items by id."""
@@ -148,7 +153,13 @@ class Pool:
 
     def find_positions(self, keys: Keys) -> NDArray[np.intp]:
         """The positions of the given items; an unknown key is an error."""
-        return self.index.find_positions(encode_keys(keys)[0])
+        ids, listed = encode_keys(keys)
+        positions = self.index.find_positions(ids, missing=-1)
+        if (positions < 0).any():
+            place = int(np.argmin(positions))
+            shown = ids[place] if listed is None else repr(listed[place])
+            raise UnknownName(f"no item of the pool has id {shown}; check the ids")
+        return positions
 
     def take(self, keys: Keys) -> Inputs:
         """The inputs of the given items, in that order, in the form the pool has them."""

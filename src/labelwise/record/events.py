@@ -9,7 +9,7 @@ rejected, because guessing could lose labels.
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
@@ -87,6 +87,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """Picks that nobody works on need no label any more and can be picked again."""
+
+    at: float
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Lent:
     """An annotator leased items until a time; nobody else labels them until then."""
 
@@ -151,6 +159,16 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
+class Renamed:
+    """A class got a new name in all labels; that of an existing class merges both."""
+
+    at: float
+    old: Label
+    new: Label
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Noted:
     """An annotator wrote a note about an item; an empty text removes it."""
 
@@ -197,12 +215,14 @@ Event = (
     | Changed
     | Added
     | Asked
+    | Released
     | Lent
     | Returned
     | Told
     | Withdrawn
     | Skipped
     | Resolved
+    | Renamed
     | Noted
     | Training
     | Trained
@@ -317,9 +337,33 @@ def decode_event(text: str) -> Event:
         value = json.loads(text)
     except ValueError:
         raise StorageFailed(f"the record holds a damaged event: {_shorten(text)}") from None
-    if type(value) is not dict:
+    if type(value) is not dict or not text.isascii():  # only ASCII is written
         raise StorageFailed(f"the record holds something other than an event: {_shorten(text)}")
     return event_from_json(value)
+
+
+NO_EVENT = '{"kind":"returned","format":1,"at":0,"ids":[],"by":""}'
+"""An event without any effect, which can take the place of a damaged one."""
+
+
+def decode_events(lines: Iterable[str], campaign: str, start: int) -> list[Event]:
+    """Decode the lines of a record from number ``start`` on.
+
+    Raises:
+        StorageFailed: an event is damaged; names its number and how to go on without it.
+    """
+    events: list[Event] = []
+    try:
+        for line in lines:
+            events.append(decode_event(line))
+    except StorageFailed as error:
+        number = start + len(events)
+        raise StorageFailed(
+            f"event {number} of {campaign!r} cannot be read: {error}. If it is damaged, restore "
+            "the record from a backup, or give up this event only: replace its body in the table "
+            f"labelwise_events (campaign {campaign!r}, number {number}) by {NO_EVENT}"
+        ) from None
+    return events
 
 
 def _upgrade_format(entries: JsonObject, upgrades: Mapping[int, Upgrade]) -> JsonObject:
@@ -410,6 +454,8 @@ _FIELD_TYPES: dict[str, tuple[str, str]] = {
     "ids": _IDS,
     "validation": _IDS,
     "label": ("label", "a whole number, a finite number or a text"),
+    "old": ("label", "a label"),
+    "new": ("label", "a label"),
     "suggested": ("label?", "a label or None"),
     "by": _TEXT,
     "reason": _TEXT,

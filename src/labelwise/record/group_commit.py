@@ -134,7 +134,8 @@ class SharedRecord:
     ) -> list[Event]:
         """The events of all operations; an error is kept for its own operation."""
         ledger.extend(new)
-        now, written = self.clock(), list[Event]()
+        # A clock that was set back would take leases that are still good for expired ones.
+        now, written = max(self.clock(), ledger.latest), list[Event]()
         for queued in group:
             try:
                 check_length(ledger, queued.expected)

@@ -19,6 +19,8 @@ from labelwise.record.events import (
     Event,
     Lent,
     Noted,
+    Released,
+    Renamed,
     Resolved,
     Returned,
     Skipped,
@@ -39,7 +41,8 @@ class Batch:
     Attributes:
         number: 1, 2, ...
         asked: the event.
-        size: number of its items, including those for evaluation.
+        size: number of its items, including those for evaluation, without those that were
+            released or asked for again by a later batch.
         open: number of its items that still need labels.
         first: position of its first item in the queue.
     """
@@ -77,8 +80,8 @@ class LabelQueue(Collection[int]):
     def append_items(self, ids: Collection[int]) -> int:
         """Append waiting items and return the first new position; known items move."""
         begin = len(self.order)
-        for id in self.positions.keys() & ids:
-            self.discard(id)
+        for id in [id for id in ids if id in self.positions]:
+            self.forget(id)
         self.order += ids
         self.positions.update(zip(ids, range(begin, len(self.order)), strict=True))
         self.flags += b"\x01" * len(ids)
@@ -105,6 +108,11 @@ class LabelQueue(Collection[int]):
         self.flags[position] = 0
         self._count -= 1
         return True
+
+    def forget(self, id: int) -> None:
+        """Make an item one that was never asked for."""
+        self.discard(id)
+        del self.positions[id]
 
     def clear(self) -> None:
         """Let no item wait."""
@@ -167,6 +175,7 @@ class Ledger(ItemVotes):
         trainings: successful trainings, by number.
         training: the training that runs now, or None.
         failure: the failure of the last training, or None.
+        latest: the latest time of an event.
         snapshot_length: number of events that the last saved snapshot covers.
 
     Example:
@@ -196,6 +205,7 @@ class Ledger(ItemVotes):
         self.trainings: list[Trained] = []
         self.training: Training | None = None
         self.failure: TrainingFailed | None = None
+        self.latest = 0.0
         self.snapshot_length = 0
         self._open: dict[int, Batch] = {}  # by index in self.batches
         self._firsts: list[int] = []  # first position of every batch
@@ -232,6 +242,15 @@ class Ledger(ItemVotes):
         position = self.waiting.positions.get(id)
         return None if position is None else position - self._firsts[self._batch_index(position)]
 
+    def list_free(self, now: float) -> list[int]:
+        """The waiting items that nobody works on: without a label or a lease."""
+        return [
+            id
+            for id in self.waiting
+            if id not in self.votes
+            and not any(until > now for until in self.leases.get(id, {}).values())
+        ]
+
     def available(self, by: str, count: int, now: float) -> list[int]:
         """The next items for an annotator to label, at most ``count``.
 
@@ -266,6 +285,7 @@ class Ledger(ItemVotes):
         for event in events:
             _APPLY[type(event)](self, event)
             self.length += 1
+            self.latest = max(self.latest, event.at)
 
     def _apply_started(self, event: Started) -> None:
         self.items = event.items
@@ -300,7 +320,7 @@ class Ledger(ItemVotes):
         """Append a batch, all of whose items wait; return its ids."""
         ids = list(dict.fromkeys(event.ids + event.validation))
         for id in self.waiting.positions.keys() & ids:
-            self._stop_waiting(id)
+            self._leave_batch(id)
         first = self.waiting.append_items(ids)
         batch = Batch(event.batch, event, len(ids), len(ids), first)
         if ids:
@@ -309,6 +329,17 @@ class Ledger(ItemVotes):
         self.batches.append(batch)
         self.validation.update(event.validation)
         return ids
+
+    def _apply_released(self, event: Released) -> None:
+        for id in event.ids:
+            if id in self.waiting.positions:
+                self._leave_batch(id)
+                self.waiting.forget(id)
+
+    def _leave_batch(self, id: int) -> None:
+        """Let an asked item belong to no batch; it waits no longer."""
+        self._stop_waiting(id)
+        self.batches[self._batch_index(self.waiting.positions[id])].size -= 1
 
     def _apply_lent(self, event: Lent) -> None:
         for id in list(self._lent_to.get(event.by, ())):
@@ -345,6 +376,9 @@ class Ledger(ItemVotes):
     def _apply_withdrawn(self, event: Withdrawn) -> None:
         self._reopen_item(event.id, event.by)
         self.withdraw(event)
+
+    def _apply_renamed(self, event: Renamed) -> None:
+        self.rename_label(event.old, event.new)
 
     def _apply_noted(self, event: Noted) -> None:
         notes = self.notes.setdefault(event.id, {})
@@ -399,8 +433,9 @@ class Ledger(ItemVotes):
         self.waiting.clear()
         for id in ids:
             self.waiting.add(id)
-        for batch in self.batches:
-            batch.open = self.waiting.flags.count(1, batch.first, batch.first + batch.size)
+        ends = [*self._firsts[1:], len(self.waiting.flags)]
+        for batch, end in zip(self.batches, ends, strict=False):
+            batch.open = self.waiting.flags.count(1, batch.first, end)
         self._open = {index: batch for index, batch in enumerate(self.batches) if batch.open}
 
     def _stop_waiting(self, id: int) -> None:

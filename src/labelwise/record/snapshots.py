@@ -22,8 +22,8 @@ from labelwise.record.ledger import Ledger
 from labelwise.record.storage import Storage
 from labelwise.record.votes import AnnotatorWork, Resolution, Skip
 
-FORMAT = 2
-"""Format number; 1 was a binary format."""
+FORMAT = 3
+"""Format number; 1 was a binary format, 2 had no released items."""
 
 MIN_EVENTS, MIN_SHARE = 10_000, 0.05
 """A snapshot is due after this many new events, and this share of the record.
@@ -82,6 +82,7 @@ def _load_snapshot(storage: Storage, campaign: str) -> Ledger | None:
 
 def encode_ledger(ledger: Ledger) -> bytes:
     """Encode a ledger that is up to date with its record."""
+    known = {id for one in ledger.batches for id in one.asked.ids + one.asked.validation}
     votes = [(id, by, label) for id, given in ledger.votes.items() for by, label in given.items()]
     content = {
         "format": FORMAT,
@@ -90,11 +91,14 @@ def encode_ledger(ledger: Ledger) -> bytes:
         "items": ledger.items,
         "vote_count": ledger.vote_count,
         "seconds_spent": ledger.seconds_spent,
+        "latest": ledger.latest,
         "recent_seconds": list(ledger.recent_seconds),
         "trainings": [event_to_json(event) for event in ledger.trainings],
         "training": ledger.training and event_to_json(ledger.training),
         "failure": ledger.failure and event_to_json(ledger.failure),
         "batches": [event_to_json(batch.asked) for batch in ledger.batches],
+        "released": sorted(known - ledger.asked_ids),
+        "sizes": [batch.size for batch in ledger.batches],
         "waiting": list(ledger.waiting),
         "leases": [
             (id, by, ledger.leases[id][by]) for by, ids in ledger._lent_to.items() for id in ids
@@ -125,7 +129,7 @@ def decode_ledger(body: bytes) -> Ledger:
         raise ValueError(f"the snapshot has format {content['format']}, not {FORMAT}")
     ledger = Ledger()
     ledger.use_settings(content["settings"])
-    for name in ("length", "items", "vote_count", "seconds_spent"):
+    for name in ("length", "items", "vote_count", "seconds_spent", "latest"):
         setattr(ledger, name, content[name])
     ledger.snapshot_length = ledger.length
     ledger.recent_seconds.extend(content["recent_seconds"])
@@ -135,6 +139,10 @@ def decode_ledger(body: bytes) -> Ledger:
     for event in map(event_from_json, content["batches"]):
         if isinstance(event, Asked):
             ledger.add_batch(event)
+    for id in content["released"]:
+        ledger.waiting.forget(id)
+    for batch, size in zip(ledger.batches, content["sizes"], strict=True):
+        batch.size = size
     ledger.set_waiting(content["waiting"])
     for id, by, until in content["leases"]:
         ledger.add_lease(id, by, until)

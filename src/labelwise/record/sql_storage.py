@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 
 from labelwise.errors import BadInput, MissingDependency, StorageFailed, UnknownName
-from labelwise.record.events import Event, decode_event, encode_event
+from labelwise.record.events import Event, decode_events, encode_event
 from labelwise.record.storage import Decide, Storage, check_name, check_start
 
 SCHEMA = 1
@@ -117,7 +117,7 @@ class SqlStorage(Storage):
             check_start(campaign, length, start)
             unread = start is not None and start < length
             lines = _read_lines(connection, campaign, start or 0) if unread else []
-            events = decide([decode_event(line) for line in lines])
+            events = decide(decode_events(lines, campaign, start or 0))
             rows = [
                 {"campaign": campaign, "number": number, "body": encode_event(event)}
                 for number, event in enumerate(events, start=length)
@@ -133,7 +133,7 @@ class SqlStorage(Storage):
         check_start(campaign, start, start)
         with self._begin() as connection:
             lines = _read_lines(connection, campaign, start)
-        return [decode_event(line) for line in lines]
+        return decode_events(lines, campaign, start)
 
     def length(self, campaign: str) -> int:
         """The number of events of a record; 0 for an unknown campaign."""
@@ -320,8 +320,11 @@ def _find_sqlite_file(url: sa.URL, create: bool) -> Path:
 
 def _create_sqlite_engine(file: Path, timeout: float) -> sa.Engine:
     """An engine that syncs every commit and takes the lock at the start of a write."""
+    readable = _describe_read_only(file)
     engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(file)),
+        sa.URL.create(
+            "sqlite", database=f"file:{quote(str(file))}" if readable else str(file), query=readable
+        ),
         connect_args={"timeout": timeout},
         hide_parameters=True,
     )
@@ -329,8 +332,10 @@ def _create_sqlite_engine(file: Path, timeout: float) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def prepare_connection(connection: Any, _: object) -> None:
         connection.isolation_level = None  # begin_transaction below begins transactions
+        # A text with a flipped bit is reported with its event, not as a failure of the database.
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.execute("PRAGMA synchronous = FULL")
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        if not readable and connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             _switch_to_wal(connection, timeout)
 
     @sa.event.listens_for(engine, "begin")
@@ -339,6 +344,19 @@ def _create_sqlite_engine(file: Path, timeout: float) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _describe_read_only(file: Path) -> dict[str, str]:
+    """SQLite's options for a record that can only be read; empty for one that can be written.
+
+    SQLite needs two files next to one in WAL mode. Where they cannot be made, the file is read as
+    one that nobody changes; so it must have been closed properly.
+    """
+    if not file.exists() or (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
+        return {}
+    log = file.with_name(file.name + "-wal")
+    closed = not (log.exists() and log.stat().st_size)
+    return {"uri": "true", "mode": "ro"} | ({"immutable": "1"} if closed else {})
 
 
 def _switch_to_wal(connection: Any, timeout: float) -> None:

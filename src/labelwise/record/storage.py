@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from labelwise.errors import BadInput, Conflict, StorageFailed
-from labelwise.record.events import Event, decode_event, encode_event
+from labelwise.record.events import Event, decode_events, encode_event
 
 Decide = Callable[[list[Event]], Sequence[Event]]
 
@@ -108,7 +108,7 @@ class MemoryStorage(Storage):
         with self._lock:
             record = self._lines(campaign)
             check_start(campaign, len(record), start)
-            new = [] if start is None else [decode_event(line) for line in record[start:]]
+            new = [] if start is None else decode_events(record[start:], campaign, start)
             lines = [encode_event(event) for event in decide(new)]
             if lines:
                 record = self._records.setdefault(campaign, record)
@@ -120,7 +120,7 @@ class MemoryStorage(Storage):
         check_start(campaign, start, start)
         with self._lock:
             lines = self._lines(campaign)[start:]
-        return [decode_event(line) for line in lines]
+        return decode_events(lines, campaign, start)
 
     def length(self, campaign: str) -> int:
         """The number of events of a record; 0 for an unknown campaign."""

@@ -167,6 +167,17 @@ class ItemVotes:
         self._record_action(id, by, event.at)
         self._update_item(id)
 
+    def rename_label(self, old: Label, new: Label) -> None:
+        """Replace a label everywhere; the order of everyone's actions stays."""
+        for id, votes in list(self.votes.items()):
+            if old in votes.values():
+                self.votes[id] = {by: new if label == old else label for by, label in votes.items()}
+                self._update_item(id)
+        for id, made in list(self.resolutions.items()):
+            if made.label == old:
+                self.resolutions[id] = Resolution(new, made.by)
+                self._update_item(id)
+
     def withdraw(self, event: Withdrawn) -> None:
         """Take back an annotator's last action on an item."""
         id, by = event.id, event.by

@@ -6,6 +6,9 @@ the labels of the last tail are trained on once more. A failed training is repea
 when the whole batch is labelled, but never twice on the same labels. While all labels are of one
 class, batches are selected without a model.
 
+With rolling batches, a model is trained whenever a tail of new labels is in, and each new model
+selects the items again that nobody works on.
+
 A training takes over penalty and temperature of the model before, so that it ends within a second;
 they are chosen again (``"tune"``) when the number of labels has grown by a quarter, while people
 label.
@@ -37,6 +40,7 @@ class ScheduleState:
         train_first: whether to train on labels that exist before the first batch.
         trainable: whether the labels can train a model; False if all are of one class.
         tuning_due: whether the last model waits for cross-validation.
+        rolling: number of waiting items that a new model may select again.
     """
 
     left: int
@@ -54,6 +58,7 @@ class ScheduleState:
     train_first: bool = False
     trainable: bool = True
     tuning_due: bool = False
+    rolling: int = 0
 
 
 def advance(state: ScheduleState) -> Step | None:
@@ -81,9 +86,14 @@ def _choose_urgent_step(state: ScheduleState) -> Step | None:
             return None if state.failed_labels == state.labels else "train"
         return "ask" if state.left else None
     tail = state.tail * state.batch_size
+    changed = state.labels > 0 and (untrained or state.labels != state.trained_labels)
+    if state.rolling and not untrained and state.trainable:
+        if state.labels - state.trained_labels > tail and not state.failed:
+            return "train"
+        if state.trained_model != state.batch_model:
+            return "ask"
     if state.batch_open > tail:
         return None
-    changed = state.labels > 0 and (untrained or state.labels != state.trained_labels)
     stale = untrained or state.trained_model == state.batch_model
     # A model that was trained early in the batch has missed more than a tail of labels.
     behind = not untrained and state.labels - state.trained_labels > tail

@@ -144,6 +144,7 @@ def session(
 ) -> bodies.Session:
     """Check the annotator's name and return the session data. Nothing is recorded."""
     clean = bodies.clean_name(name) if name else None
+    site.record.look(lambda ledger: operations.check_annotator(clean or "", ledger))
     settings, shown, items = site.record.look(
         lambda ledger: (
             (settings := site.record.settings_of(ledger)),

@@ -90,9 +90,8 @@ class BackgroundProcess:
             self._reader.start()
 
     def send_order(self, order: str) -> bool:
-        """Send an order; ``train`` starts a process that has ended. False if it was not sent."""
-        if order == "train":
-            self.start()
+        """Send an order, also to a process that has ended and starts again; False if not sent."""
+        self.start()
         with self._lock:
             process = self._process
             if process is None or process.stdin is None or process.poll() is not None:

@@ -335,6 +335,7 @@ class AnnotatorState(BaseModel):
     labels: int
     skips: int
     seconds: float
+    removed: bool = Field(description="Whether the owner has removed them; their labels stay.")
 
 
 class State(BaseModel):

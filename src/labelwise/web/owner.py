@@ -4,13 +4,15 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Request
+from fastapi import Query, Request
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
 from labelwise.campaign.defaults import check_strategy
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, LabelwiseError
-from labelwise.record.events import Changed, Event, Resolved, Told
+from labelwise.record.events import Changed, Event, Renamed
 from labelwise.record.ledger import Ledger
 from labelwise.strategies import strategies
 from labelwise.web import bodies
@@ -18,6 +20,7 @@ from labelwise.web.address import make_address
 from labelwise.web.api import Annotator, TheSite, changing, is_owner, reading
 
 MOST = 1_000_000
+ZIP = "application/zip"
 ClassName = Annotated[str, Field(min_length=1, max_length=200, pattern=bodies.NO_CONTROLS)]
 Description = Annotated[str, Field(max_length=bodies.TEXT_LENGTH)]
 
@@ -168,22 +171,59 @@ def class_events(
     before = settings.to_dict()
     different = {name: value for name, value in after.items() if before[name] != value}
     events: list[Event] = [Changed(now, different, by)] if different else []
-    return events + (_rename_labels(ledger, old, new, now) if new != old else [])
+    return [*events, Renamed(now, old, new, by)] if new != old else events
 
 
-def _rename_labels(ledger: Ledger, old: str, new: str, now: float) -> list[Event]:
-    """Everyone's labels of a class, under its new name."""
-    told: list[Event] = [
-        Told(now, item, new, who)
-        for item, votes in ledger.votes.items()
-        for who, label in votes.items()
-        if label == old
-    ]
-    return told + [
-        Resolved(now, item, new, made.by)
-        for item, made in ledger.resolutions.items()
-        if made.label == old
-    ]
+class PersonBody(bodies.RequestBody):
+    """Remove an annotator, or let them in again."""
+
+    name: Annotated[str, Field(min_length=1, max_length=bodies.NAME_LENGTH)]
+    removed: bool
+
+
+@changing.post("/people", summary="Remove an annotator, or let them in again")
+def change_person(request: Request, site: TheSite, by: Annotator, body: PersonBody) -> bodies.Done:
+    """Their leases are returned and their labels stay. Only the owner can."""
+    _check_owner(request)
+    act = site.record.remove_annotator if body.removed else site.record.admit_annotator
+    act(body.name, by=by)
+    return bodies.Done(length=site.record.look(lambda ledger: ledger.length))
+
+
+class AddedItems(BaseModel):
+    """The result of an upload."""
+
+    items: int = Field(description="Items in the file; 0 for an image that is there already.")
+
+
+@changing.post("/upload", summary="Add a file with new items")
+async def upload(
+    request: Request,
+    site: TheSite,
+    by: Annotator,
+    name: Annotated[str, Query(min_length=1, max_length=200)],
+) -> AddedItems:
+    """The body is the file: an image, or a table with the campaign's columns. Only the owner can.
+
+    The background process then encodes the new items; /api/state shows its progress.
+    """
+    _check_owner(request)
+    content = await request.body()
+    return AddedItems(items=await run_in_threadpool(site.add_upload, name, content))
+
+
+@reading.get(
+    "/model",
+    summary="The trained model as a .zip file",
+    response_class=Response,
+    responses={200: {"description": "For labelwise.load_model.", "content": {ZIP: {}}}},
+)
+def download_model(site: TheSite) -> Response:
+    """Encoder reference, head and classes, as ``labelwise train --save`` writes them."""
+    from labelwise.campaign.trained_model import zip_model  # the page starts without learners
+
+    headers = {"Content-Disposition": 'attachment; filename="model.zip"'}
+    return Response(zip_model(site.project), media_type=ZIP, headers=headers)
 
 
 @reading.get("/invitation", summary="Addresses of the page for other people")

@@ -74,6 +74,15 @@ class CampaignSite:
             raise BadInput("this server does not train; run labelwise train")
         return self.background.send_order("train")
 
+    def add_upload(self, name: str, content: bytes) -> int:
+        """Add a file with new items; the background process then adds them to the campaign."""
+        count = self.project.add_upload(name, content)
+        if self.background is not None:
+            self.background.send_order("refresh")
+        else:
+            self.project.refresh(skip_broken=True)
+        return count
+
     def _record_exit(self, pid: int, error: str) -> None:
         """Record the failure of a training whose process has ended."""
 

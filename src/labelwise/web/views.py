@@ -161,7 +161,10 @@ def show_state(ledger: Ledger, settings: Settings) -> bodies.State:
         stop=advice.stop,
         forecast=_show_forecast(advice.forecast),
         you=None,
-        annotators=[_show_work(name, work) for name, work in sorted(annotators(ledger).items())],
+        annotators=[
+            _show_work(name, work, name in settings.removed)
+            for name, work in sorted(annotators(ledger).items())
+        ],
     )
 
 
@@ -213,6 +216,10 @@ def _describe_event(event: Any) -> str:
         return f"item {event.id}" + (f": {extra}" if extra != "" else "")
     if kind == "noted":
         return f"item {event.id}: {event.text}"
+    if kind == "renamed":
+        return f"class {event.old} is now {event.new}"
+    if kind == "released":
+        return f"{len(event.ids)} items to be picked again"
     if kind == "asked":
         return f"batch {event.batch}: {len(event.ids)} items by {event.strategy}"
     if kind in ("lent", "returned"):
@@ -306,9 +313,9 @@ def _show_training(ledger: Ledger, settings: Settings) -> bodies.TrainingState:
     )
 
 
-def _show_work(name: str, work: AnnotatorWork) -> bodies.AnnotatorState:
+def _show_work(name: str, work: AnnotatorWork, removed: bool = False) -> bodies.AnnotatorState:
     return bodies.AnnotatorState(
-        name=name, labels=work.labels, skips=work.skips, seconds=work.seconds
+        name=name, labels=work.labels, skips=work.skips, seconds=work.seconds, removed=removed
     )
 
 

@@ -1,8 +1,8 @@
 """The background process: trains and asks for the next batch while people label.
 
-``python -m labelwise.web.worker HOME`` is started by the server, reads orders from its input
-(``train``: now, whatever the state of the batch), reports its progress on its output (one line of
-JSON each), and ends when its input does.
+``python -m labelwise.web.worker HOME`` is started by the server, reads orders from its input,
+reports its progress on its output (one line of JSON each), and ends when its input does. Orders are
+``train`` (now, whatever the state of the batch) and ``refresh`` (add the new items of the source).
 """
 
 import queue
@@ -110,6 +110,18 @@ class Worker:
         self._report()
         return result is not None
 
+    def refresh_items(self) -> None:
+        """Add the new items of the source to the campaign."""
+        self._stage = "adding items"
+        self._report(stage=self._stage)
+        try:
+            self._project.refresh(skip_broken=True, progress=self._report_progress)
+        except (LabelwiseError, OSError) as error:
+            self._error = f"the items could not be added: {error}", -1
+        else:
+            self._error = None
+        self.report_rest()
+
     def report_rest(self) -> None:
         """Report the state while nothing runs: no news, or the last error."""
         self._report(**({} if self._error is None else {"error": self._error[0]}))
@@ -163,8 +175,11 @@ def main(arguments: Sequence[str]) -> None:
         print(f"labelwise: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     ordered = unreadable = False
+    given: set[str] = set()
     while True:
         try:
+            if "refresh" in given:
+                worker.refresh_items()
             while worker.look(ordered=ordered):
                 ordered = False
             ordered = False
@@ -177,18 +192,19 @@ def main(arguments: Sequence[str]) -> None:
             unreadable = True
             report(error=str(error))
             time.sleep(RETRY_DELAY)
-        ordered = _wait_for_order(orders, worker.trained_at) or ordered
+        given = _wait_for_orders(orders, worker.trained_at)
+        ordered = "train" in given or ordered
 
 
-def _wait_for_order(orders: "queue.Queue[WorkerOrder]", trained_at: float) -> bool:
-    """Wait a moment; True if a training was ordered since the last one ended."""
+def _wait_for_orders(orders: "queue.Queue[WorkerOrder]", trained_at: float) -> set[str]:
+    """Wait a moment for orders; those to train count only since the last training ended."""
     try:
         given = [orders.get(timeout=LOOK_INTERVAL)]
     except queue.Empty:
-        return False
+        return set()
     while not orders.empty():
         given.append(orders.get())
-    return any(order == "train" and at > trained_at for order, at in given)
+    return {order for order, at in given if order != "train" or at > trained_at}
 
 
 if __name__ == "__main__":

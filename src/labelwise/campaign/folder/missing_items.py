@@ -8,13 +8,14 @@ no other is needed. Both actions are recorded by `SYSTEM_ANNOTATOR` and end when
 from collections.abc import Iterable, Sequence
 
 from labelwise.campaign.folder.items import CampaignItems
+from labelwise.campaign.operations import SYSTEM_ANNOTATOR
 from labelwise.errors import BadInput, UnknownName
 from labelwise.record.events import Event, Resolved, Skipped, Withdrawn
 from labelwise.record.ledger import Ledger
 from labelwise.record.votes import AnnotatorWork
 
-SYSTEM_ANNOTATOR, MISSING_REASON = "labelwise", "its file or row is gone"
-"""Name and reason of the actions that close missing items; stored in records."""
+MISSING_REASON = "its file or row is gone"
+"""Reason of the actions that close missing items; stored in records."""
 
 _PROBES = 50
 
