@@ -85,33 +85,41 @@ def run_campaign(features: Any, labels: Any, way: str, seed: int) -> dict[str, A
     }
 
 
+def print_table(lines: list[dict[str, Any]]) -> None:
+    """Mean accuracy by the number of labels, and the difference of the means to fixed batches."""
+    print(f"| data | way | {' | '.join(map(str, CHECKPOINTS))} | mean | difference |")
+    print("|---" * (len(CHECKPOINTS) + 4) + "|")
+    for data in dict.fromkeys(line["data"] for line in lines):
+        own = sorted((line for line in lines if line["data"] == data), key=lambda one: one["seed"])
+        rows = {
+            way: np.array([list(one["accuracy"].values()) for one in own if one["way"] == way])
+            for way in WAYS
+        }
+        base = rows["batches of 50"].mean(axis=1)
+        for way, values in rows.items():
+            cells = " | ".join(f"{value:.1%}" for value in values.mean(axis=0))
+            mean, words = values.mean(axis=1), "–"
+            if way != "batches of 50":
+                p = ttest_rel(mean, base).pvalue
+                words = f"{100 * np.mean(mean - base):+.2f} points (p = {p:.2f})"
+            print(f"| {data} | {way} | {cells} | {mean.mean():.1%} | {words} |")
+
+
 def main() -> None:
     """Run the campaigns and print means and paired differences."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", nargs="+", help="NAME=FILE.npz")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--out", type=Path, required=True, help="results, one JSON object a line")
     given = parser.parse_args()
-    with given.out.open("w") as file:
-        for entry in given.data:
-            name, features, labels = load_rows(entry)
-            means: dict[str, list[float]] = {}
-            for seed in range(given.seeds):
-                for way in WAYS:
-                    line = {"data": name, **run_campaign(features, labels, way, seed)}
+    for entry in given.data:
+        name, features, labels = load_rows(entry)
+        for seed in given.seeds:
+            for way in WAYS:
+                line = {"data": name, **run_campaign(features, labels, way, seed)}
+                with given.out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-                    file.flush()
-                    means.setdefault(way, []).append(
-                        float(np.mean(list(line["accuracy"].values())))
-                    )
-            for way, own in means.items():
-                base = means["batches of 50"]
-                test = ttest_rel(own, base) if way != "batches of 50" else None
-                difference = 100 * np.mean(np.subtract(own, base))
-                chance = (
-                    "" if test is None else f", {difference:+.2f} points (p = {test.pvalue:.2f})"
-                )
-                print(f"{name}, {way}: {np.mean(own):.1%}{chance}", flush=True)
+    print_table([json.loads(line) for line in given.out.read_text().splitlines()])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,9 @@ from labelwise.errors import LabelwiseWarning
 READY = "getting ready"
 """Stage of an idle process that imports libraries in advance."""
 
+WORK = ("train", "refresh")
+"""Orders to do something; others only wake the process."""
+
 WorkerOrder = tuple[str, float]
 """An order and the time of its arrival, by the monotonic clock."""
 
@@ -90,8 +93,9 @@ class BackgroundProcess:
             self._reader.start()
 
     def send_order(self, order: str) -> bool:
-        """Send an order, also to a process that has ended and starts again; False if not sent."""
-        self.start()
+        """Send an order; those in `WORK` start a process that has ended. False if not sent."""
+        if order in WORK:
+            self.start()
         with self._lock:
             process = self._process
             if process is None or process.stdin is None or process.poll() is not None:
