@@ -16,7 +16,6 @@ from labelwise.arrays import (
     row_products,
     squared_distances,
     take,
-    times_row_products,
     to_numpy,
     waiting_times,
 )
@@ -109,34 +108,11 @@ def test_products_in_tiles_match_one_product(n, m, d):
     np.testing.assert_allclose(row_products(rows, points), rows @ points.T, atol=1e-9)
 
 
-@pytest.mark.parametrize(("n", "m", "d"), SHAPES)
-def test_products_in_tiles_are_multiplied_into_what_is_there(n, m, d):
-    generator = np.random.default_rng(1)
-    rows, points = generator.normal(size=(n, d)), generator.normal(size=(m, d))
-    there = generator.normal(size=(n, m))
-    expected = there * (rows @ points.T)
-    np.testing.assert_allclose(times_row_products(there, rows, points), expected, atol=1e-8)
-    np.testing.assert_allclose(there, expected, atol=1e-8)
-
-
-@pytest.mark.parametrize(("n", "m", "d"), SHAPES[:4])
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_a_column_is_added_to_what_products_were_multiplied_into(n, m, d, library):
-    convert = pytest.importorskip(library).asarray
-    generator = np.random.default_rng(1)
-    shapes = ((n, m), (n, d), (m, d), (n, 1))
-    there, rows, points, column = (generator.normal(size=shape) for shape in shapes)
-    expected = there * (rows @ points.T) + column
-    found = times_row_products(*map(convert, (there, rows, points, column)))
-    np.testing.assert_allclose(to_numpy(found), expected, atol=1e-8)
-
-
 @pytest.mark.parametrize("width", [1, 3, 47, 48, 200])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_and_products_along_rows_are_those_of_numpy(width, dtype):
     rows, others = np.random.default_rng(0).normal(size=(2, 30, 2, width)).astype(dtype)
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4 if dtype == np.float32 else 0)
-    close(arrays.row_sums(rows), rows.sum(axis=-1))
     close(arrays.row_dots(rows, others), (rows * others).sum(axis=-1))
 
 

@@ -120,13 +120,6 @@ def put(array: Array, positions: Positions, values: Array | float) -> None:
     array[positions if isinstance(array, np.ndarray) else like(positions, array)] = values
 
 
-def row_sums(rows: Array) -> Array:
-    """Sum over the last axis."""
-    if isinstance(rows, np.ndarray):
-        return np.einsum("...k->...", rows)  # six times as fast as np.sum along a short axis
-    return namespace(rows).sum(rows, axis=-1)
-
-
 def row_dots(rows: Array, others: Array) -> Array:
     """Inner product of every row with the row at the same position of ``others``."""
     if isinstance(rows, np.ndarray) and rows.shape[-1] < _NARROW:
@@ -154,13 +147,17 @@ _TALL, _FLAT = 48, 16
 def row_products(rows: Array, points: Array) -> Array:
     """Inner product of every row with every point: ``(n, d)`` and ``(m, d)`` to ``(n, m)``.
 
-    Small products are cut into tiles that BLAS computes on one thread: waking a second thread costs
-    more than it saves, and on a busy machine a hundred times more.
+    Small products, and all products in a worker thread of `run_in_threads`, are cut into tiles that
+    BLAS computes on one thread: waking a second thread costs more than it saves, and on a busy
+    machine a hundred times more.
     """
     n, m = len(rows), len(points)
     if n < _FLAT <= m and isinstance(rows, np.ndarray):  # BLAS does the transposed product faster
         return np.ascontiguousarray(row_products(points, rows).T)
-    if not _is_small(rows, points):
+    size = n * m * rows.shape[1]
+    on_one = size <= _ONE_THREAD // (128 if min(n, m) == 1 else 2)  # lower for a vector
+    on_all = size > _SMALL and not is_worker_thread()
+    if on_one or on_all or not isinstance(rows, np.ndarray):
         return _matmul(rows, points)
     if min(n, m) == 1:
         return np.vecdot(rows[:, None, :], points[None, :, :])
@@ -168,36 +165,6 @@ def row_products(rows: Array, points: Array) -> Array:
     for some, others, tile in _tiles(rows, points):
         out[some, others] = tile
     return out
-
-
-def times_row_products(out: Array, rows: Array, points: Array, plus: Array | None = None) -> Array:
-    """Multiply ``out``, ``(n, m)``, by `row_products` in place, tile by tile, then add ``plus``.
-
-    ``plus`` is ``(n, 1)``; torch does both in one pass.
-    """
-    if not _is_small(rows, points) or min(len(rows), len(points)) < _FLAT:
-        factors, xp = row_products(rows, points), namespace(out)
-        if plus is not None and hasattr(xp, "addcmul"):
-            return xp.addcmul(plus, out, factors, out=out)
-        out *= factors
-    else:
-        for some, others, tile in _tiles(rows, points):
-            out[some, others] *= tile
-    if plus is not None:
-        out += plus
-    return out
-
-
-def _is_small(rows: Array, points: Array) -> bool:
-    """Whether a product should stay on one thread although BLAS would use more.
-
-    In a worker thread of `run_in_threads` every product should.
-    """
-    (n, d), m = rows.shape, points.shape[0]
-    least = _ONE_THREAD // 128 if min(n, m) == 1 else _ONE_THREAD // 2  # lower for a vector
-    if not isinstance(rows, np.ndarray) or n * m * d <= least:
-        return False
-    return n * m * d <= _SMALL or is_worker_thread()
 
 
 def _tiles(rows: Array, points: Array) -> Iterator[tuple[slice, slice, Array]]:

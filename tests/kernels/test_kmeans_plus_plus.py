@@ -78,10 +78,10 @@ def test_many_epochs_have_the_law_too(monkeypatch):
     generator = np.random.default_rng(2)
     rows, centres = generator.normal(size=(6, 2)), generator.normal(size=(1, 2))
     refreshes = []
-    refresh = seeding.SeedingRun.measure_all_rows
+    refresh = seeding.SeedingRun.restart_clocks
     monkeypatch.setattr(
         seeding.SeedingRun,
-        "measure_all_rows",
+        "restart_clocks",
         lambda self, c: (refreshes.append(1), refresh(self, c))[1],
     )
     monkeypatch.setattr(seeding, "RINGS", 2)
@@ -128,7 +128,7 @@ def test_the_first_clocks_ring_at_bounds_of_the_distance(size):
     block = Shard(np.arange(500), names)
     seeding.measure_norms(block, embed, 0, "largest")
     norm = float((rows[7].astype(np.float64) ** 2).sum())
-    seeding.bound_rates(block, norm, np.array([7]), 0, 1)
+    seeding.restart_block(block, embed, norm, np.array([7]), 0, 1)
     distances = ((rows.astype(np.float64) - rows[7].astype(np.float64)) ** 2).sum(axis=1)
     rates = block.state[seeding.KEY].rates
     assert rates[7] == 0 and (np.delete(rates, 7) >= np.delete(distances, 7)).all()

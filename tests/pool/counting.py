@@ -1,15 +1,15 @@
 """Blocks of rows that count how often they are read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.pool.rows import TakesRows, take_rows
+from labelwise.pool.rows import Rows, StoredRows, cut_rows, find_extent, take_rows
 
 
-class CountedRows(TakesRows):
+class CountedRows(StoredRows):
     """Rows in memory that remember whether they were read."""
 
     def __init__(self, rows: dict[str, Any]) -> None:
@@ -28,6 +28,14 @@ class CountedRows(TakesRows):
 
     def take(self, positions: Any) -> dict[str, Any]:
         return take_rows(self._rows, positions)
+
+    @property
+    def extent(self) -> tuple[int, int, bool]:
+        return find_extent(self._rows)
+
+    def cut(self, ranges: Sequence[slice]) -> list[Rows]:
+        self.read = True
+        return cut_rows(self._rows, ranges)
 
 
 class CountingShards(LocalShards):

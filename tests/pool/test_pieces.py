@@ -70,7 +70,9 @@ def test_pieces_of_a_pool_are_its_rows(kind, labelled, tmp_path):
 def test_a_row_that_is_not_finite_is_refused_by_its_item_in_any_piece(wrong, tmp_path):
     features = make_features(200, 3).astype(np.float32)
     features[wrong, 1] = np.nan
-    shards, _ = open_shards(open_sources({"features": features}), ids=np.arange(200) * 10)
+    np.save(tmp_path / "rows.npy", features)
+    sources = open_sources({"features": tmp_path / "rows.npy"})
+    shards, _ = open_shards(sources, ids=np.arange(200) * 10)
     with pytest.raises(BadInput, match=f"features of item {10 * wrong} is NaN"):
         shards.map(lambda shard: map_pieces(lambda rows: rows["features"], shard.rows))
     with pytest.raises(BadInput, match=f"item {10 * wrong} is NaN"):  # it does not count as checked

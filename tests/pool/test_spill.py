@@ -13,15 +13,14 @@ import pytest
 
 import labelwise
 from labelwise.errors import StorageFailed
-from labelwise.pool import spill
-from labelwise.pool.blocks import LocalShards, Shard, open_shards
+from labelwise.pool import blocks as spill
+from labelwise.pool.blocks import LEAST_SPILLED, LocalShards, Shard, Spill, open_shards
 from labelwise.pool.representations import open_sources
 from labelwise.pool.rows import GrowingRows
-from labelwise.pool.spill import LEAST, Spill
 from labelwise.selection import run
 from tests.conftest import make_features, make_probabilities
 
-LARGE = LEAST // 8
+LARGE = LEAST_SPILLED // 8
 
 
 class Pair(NamedTuple):
@@ -41,12 +40,12 @@ def test_large_arrays_are_mapped_and_small_ones_stay():
 def test_below_the_limit_everything_stays():
     state = {"large": np.arange(float(LARGE))}
     kept = state["large"]
-    Spill(limit=2 * LEAST).settle(state)
+    Spill(limit=2 * LEAST_SPILLED).settle(state)
     assert state["large"] is kept
 
 
 def test_the_limit_is_for_all_blocks_together():
-    keeper = Spill(limit=2 * LEAST)
+    keeper = Spill(limit=2 * LEAST_SPILLED)
     states = [{"large": np.arange(float(LARGE))} for _ in range(4)]
     for state in states:
         keeper.settle(state)
@@ -91,7 +90,7 @@ def test_views_of_the_rows_are_left_alone():
 
 @pytest.mark.parametrize("name", ["k_center", "badge", "lewis", "kmeans", "design", "dynamics"])
 def test_picks_are_the_same_with_all_state_in_files(name, monkeypatch):
-    monkeypatch.setattr(spill, "LEAST", 1)
+    monkeypatch.setattr(spill, "LEAST_SPILLED", 1)
     strategy = labelwise.strategies()[name]
     options = {"p": 1.0} if name == "lewis" else {}
     strategy = strategy.with_options(**options)
@@ -119,7 +118,7 @@ def test_the_files_take_the_place_of_memory(tmp_path):
         "import re, numpy\n"
         "from labelwise.pool.blocks import LocalShards, Shard\n"
         "from labelwise.pool.ids import RowNumbers\n"
-        "from labelwise.pool.spill import Spill\n"
+        "from labelwise.pool.blocks import Spill\n"
         "def resident(field):\n"
         "    return int(re.search(field + r':\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
         "def remember(shard, number):\n"
@@ -171,7 +170,7 @@ def test_a_full_disk_is_an_error_and_not_a_crash(monkeypatch):
 
 
 def test_a_selection_within_little_memory_spills(monkeypatch):
-    monkeypatch.setattr(spill, "LEAST", 1)
+    monkeypatch.setattr(spill, "LEAST_SPILLED", 1)
     written = []
     settle = Spill.settle
 

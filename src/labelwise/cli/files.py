@@ -128,10 +128,12 @@ def open_pool(
     features = sources["features"]
     parts = features if isinstance(features, list) else [features]
     coarsest = max(source.precision for source in parts)
+    index = IdIndex(pool.resolve_ids(sources)[0])
+    taken = None if labelled is None else read_ids(labelled, id_column)
     shards, rows = open_shards(
         sources,
-        ids=IdIndex(pool.resolve_ids(sources)[0]),
-        labelled=None if labelled is None else encode_labelled(read_ids(labelled, id_column)),
+        ids=index,
+        labelled=encode_labelled(taken, index.ids)[0],
         progress=progress,
     )
     return shards, rows, None if coarsest < 1e-5 else rank_tolerance(coarsest, 1, 1)

@@ -232,11 +232,11 @@ def _split_labels(
     """Split the labels into those of the candidates (or picks) and those of labelled rows."""
     import numpy as np
 
-    from labelwise.pool.ids import encode_keys, encode_labelled
+    from labelwise.pool.ids import encode_keys
 
     if labels is None or labelled is None or len(labels) == picks:
         return labels, rows
-    taken = encode_labelled(read_ids(labelled))
+    taken = encode_keys(read_ids(labelled))[0]
     everyone = encode_keys(read_ids(ids))[0] if ids else np.arange(len(labels))
     if len(everyone) != len(labels) or len(labels) != len(shards) + len(taken):
         raise BadInput(

@@ -6,17 +6,22 @@ functions are sent to them, and only sums, small results and picked rows come ba
 """
 
 import math
+import mmap
+import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from labelwise.arrays import Array, Ids, Positions, detached, device, is_array, take
-from labelwise.errors import BadInput
+from labelwise.arrays import Array, HostArray, Ids, Positions, detached, device, is_array, take
+from labelwise.errors import BadInput, StorageFailed
 from labelwise.pool.ids import IdIndex, Keys, RowNumbers, check_ids, encode_labelled
 from labelwise.pool.representations import (
     check_rows,
@@ -24,7 +29,7 @@ from labelwise.pool.representations import (
     flatten_sources,
     read_stored_ids,
 )
-from labelwise.pool.rows import ArrayDict, CutsRows, Rows, join_rows, map_models, take_rows
+from labelwise.pool.rows import ArrayDict, Rows, StoredRows, join_rows, map_models, take_rows
 from labelwise.pool.sources.source import Sources
 
 BLOCK_BYTES = 64 << 20
@@ -33,6 +38,8 @@ BLOCK_BYTES_ON_DEVICE = 8 << 30
 """The same for rows on a GPU, where small blocks would cost many kernel launches."""
 LEAST_ROW = 64
 """Least bytes that a row counts for; the results of narrow rows need memory too."""
+LEAST_SPILLED = 1 << 16
+"""State arrays of fewer bytes stay in memory."""
 FEW_BLOCKS = 16
 """A pool of at most this many blocks keeps the array of its row numbers."""
 
@@ -101,13 +108,6 @@ class Shards(Protocol):
         """Report progress to the caller of the selection."""
 
 
-class StateSpill(Protocol):
-    """Moves the state of blocks out of memory between two visits."""
-
-    def settle(self, state: dict[str, Any]) -> None:
-        """Called with a block's state after every visit."""
-
-
 class LocalShards:
     """Blocks in this process, visited one after the other.
 
@@ -122,7 +122,7 @@ class LocalShards:
         self,
         shards: Iterable[Shard],
         progress: Progress | None = None,
-        spill: StateSpill | None = None,
+        spill: "Spill | None" = None,
     ) -> None:
         """Hold the blocks.
 
@@ -132,6 +132,7 @@ class LocalShards:
             spill: moves states that do not fit out of memory.
         """
         self._shards = list(shards)
+        self._ends = np.cumsum([len(shard.block_ids) for shard in self._shards], dtype=np.int64)
         self._progress, self._spill = progress, spill
 
     @classmethod
@@ -142,12 +143,23 @@ class LocalShards:
         return cls([Shard(RowNumbers(0, len(first), keep=True), representations)])
 
     def __len__(self) -> int:
-        return sum(len(shard) for shard in self._shards)
+        return int(self._ends[-1]) if self._shards else 0
 
     @cached_property
     def index(self) -> IdIndex:
         """Positions of items by id, among all rows."""
-        return IdIndex.from_blocks([shard.block_ids for shard in self._shards])
+        blocks = [shard.block_ids for shard in self._shards]
+        if len(blocks) == 1:
+            return IdIndex(blocks[0])
+        numbers = [block for block in blocks if isinstance(block, RowNumbers)]
+        ascending = all(block.last <= after.first for block, after in pairwise(numbers))
+        if not numbers or len(numbers) < len(blocks) or not ascending:
+            arrays = [shard.ids for shard in self._shards]
+            return IdIndex(np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64))
+        without = [numbers[0].without]
+        for block, after in pairwise(numbers):
+            without += [np.arange(block.last, after.first), after.without]
+        return IdIndex(RowNumbers(numbers[0].first, numbers[-1].last, np.concatenate(without)))
 
     @property
     def ids(self) -> Ids:
@@ -184,12 +196,11 @@ class LocalShards:
         positions = self.index.find_positions(ids)
         if len(self._shards) == 1:
             return take_rows(self._shards[0].rows, positions)
-        ends = np.cumsum([len(shard) for shard in self._shards])
-        owners = np.searchsorted(ends, positions, side="right")
+        owners = np.searchsorted(self._ends, positions, side="right")
         parts, order = [], []
         for owner in np.unique(owners).tolist() or [0]:
             shard, mine = self._shards[owner], np.flatnonzero(owners == owner)
-            start = int(ends[owner]) - len(shard)
+            start = int(self._ends[owner]) - len(shard)
             parts.append(take_rows(shard.rows, positions[mine] - start))
             order.append(mine)
         if len(parts) == 1:
@@ -226,6 +237,96 @@ def as_shards(rows: ArrayOrShards, name: str = "rows") -> Shards:
     return shards
 
 
+class Spill:
+    """Keeps the state of all blocks together below a limit.
+
+    Beyond it, the arrays of a block are written to a file after each visit and memory-mapped, so
+    that they are in memory only during a visit. The files are unnamed, so the system removes them
+    when the process ends.
+
+    Attributes:
+        written: total number of bytes written to files.
+
+    Example:
+        >>> spill = Spill(limit=100_000)
+        >>> state = {"scores": np.arange(50_000.0)}
+        >>> spill.settle(state)
+        >>> spill.written, float(state["scores"].sum())
+        (400000, 1249975000.0)
+    """
+
+    def __init__(self, limit: float, folder: str | Path | None = None) -> None:
+        """Allow ``limit`` bytes in memory; files go to ``folder`` or the temporary folder."""
+        self._limit, self._folder = limit, folder
+        self._in_memory: dict[int, int] = {}
+        self._maps: dict[int, list[weakref.ref[mmap.mmap]]] = {}
+        self.written = 0
+
+    def settle(self, state: dict[str, object]) -> None:
+        """Keep a block's state in memory or spill it, after a visit that may have changed it.
+
+        Args:
+            state: of one block; the same dictionary every time.
+        """
+        key = id(state)
+        own: dict[int, HostArray] = {}
+        _map_arrays(state, lambda array: own.setdefault(id(array), array))
+        self._in_memory[key] = sum(array.nbytes for array in own.values())
+        if sum(self._in_memory.values()) > self._limit and own:
+            mapped = {number: self._map_to_file(array, key) for number, array in own.items()}
+            _map_arrays(state, lambda array: mapped[id(array)])
+            self._in_memory[key] = 0
+        self._release_pages(key)
+
+    def _map_to_file(self, array: HostArray, key: int) -> HostArray:
+        """Write an array to a file and map it."""
+        try:
+            with tempfile.TemporaryFile(dir=self._folder, prefix="labelwise-") as file:
+                array.tofile(file)  # a full disk raises an error here instead of a crash later
+                file.flush()
+                pages = mmap.mmap(file.fileno(), array.nbytes)
+        except OSError as error:
+            folder = self._folder or tempfile.gettempdir()
+            raise StorageFailed(
+                f"what does not fit in memory cannot be written to {folder} "
+                f"({error.strerror or error}); make room there, set TMPDIR to another folder, or "
+                "raise memory"
+            ) from error
+        self._maps.setdefault(key, []).append(weakref.ref(pages))
+        self.written += array.nbytes
+        return np.frombuffer(pages, dtype=array.dtype).reshape(array.shape)
+
+    def _release_pages(self, key: int) -> None:
+        """Release the memory pages of a block's mapped arrays."""
+        alive = [ref for ref in self._maps.get(key, []) if ref() is not None]
+        self._maps[key] = alive
+        for ref in alive:
+            pages = ref()
+            if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+                pages.madvise(mmap.MADV_DONTNEED)
+
+
+def _map_arrays(value: Any, change: Callable[[HostArray], HostArray]) -> Any:
+    """Replace every large array of a nested value by ``change(array)``; views are kept."""
+    if isinstance(value, np.ndarray):
+        plain = value.flags.owndata and value.flags.c_contiguous and not value.dtype.hasobject
+        return change(value) if plain and value.nbytes >= LEAST_SPILLED else value
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            value[name] = _map_arrays(entry, change)
+        return value
+    if isinstance(value, list):
+        value[:] = [_map_arrays(entry, change) for entry in value]
+        return value
+    if isinstance(value, tuple):
+        entries = [_map_arrays(entry, change) for entry in value]
+        return type(value)(*entries) if hasattr(value, "_fields") else tuple(entries)
+    if type(value).__module__.startswith("labelwise.") and hasattr(value, "__dict__"):
+        for name, entry in vars(value).items():
+            object.__setattr__(value, name, _map_arrays(entry, change))
+    return value
+
+
 def rows_per_block(row_bytes: int, block_bytes: int = BLOCK_BYTES) -> int:
     """The number of rows of a block.
 
@@ -236,7 +337,7 @@ def rows_per_block(row_bytes: int, block_bytes: int = BLOCK_BYTES) -> int:
 
 
 @dataclass(eq=False)
-class BlockRows(CutsRows):
+class BlockRows(StoredRows):
     """The rows of one block, read on access and checked the first time.
 
     Attributes:
@@ -290,13 +391,12 @@ class BlockRows(CutsRows):
         return ids if self.without is None else np.delete(ids, self.without)
 
     @property
-    def extent(self) -> tuple[int, int]:
-        """The number of rows, and of numbers per row if they are NumPy arrays (0 otherwise)."""
+    def extent(self) -> tuple[int, int, bool]:
+        """The number of rows, the numbers per row, and whether they are NumPy arrays."""
         count = len(self.ids) - (0 if self.without is None else len(self.without))
         sources = [source for _, source in flatten_sources(self.sources)]
-        if not all(source.is_numpy for source in sources):
-            return count, 0
-        return count, sum(math.prod(source.shape[1:]) for source in sources)
+        width = sum(math.prod(source.shape[1:]) for source in sources)
+        return count, width, all(source.is_numpy for source in sources)
 
     def cut(self, ranges: Sequence[slice]) -> list[Rows]:
         """The rows in pieces, for the time of one visit; together they are read once."""
@@ -390,7 +490,7 @@ def open_shards(
     labelled: Keys = None,
     progress: Progress | None = None,
     block_bytes: int | None = None,
-    spill: StateSpill | None = None,
+    spill: Spill | None = None,
 ) -> tuple[LocalShards, Rows | None]:
     """Cut a pool into blocks of the unlabelled items, and separate the rows of the labelled ones.
 
@@ -408,7 +508,8 @@ def open_shards(
     if isinstance(ids, IdIndex):
         index, taken = ids, np.empty(0, dtype=np.int64) if labelled is None else labelled
     else:
-        index, taken = IdIndex(find_item_ids(ids, sources, count)), encode_labelled(labelled)
+        index = IdIndex(find_item_ids(ids, sources, count))
+        taken = encode_labelled(labelled, index.ids)[0]
     if block_bytes is None:
         on_gpu = all(
             not s.is_numpy and s.in_memory and str(device(s.read(0, 1))) != "cpu" for s in every
@@ -433,11 +534,29 @@ def open_shards(
             block = index.ids[start:stop]
             rest = np.delete(block, mine) if len(mine) else block
         if len(mine) < stop - start or not candidates:
-            rows = BlockRows(sources, start, block, mine if len(mine) else None)
-            candidates.append(Shard(rest, rows))
+            shard = Shard(rest, BlockRows(sources, start, block, mine if len(mine) else None))
+            if len(starts) == 1 and all(source.in_memory for source in every):
+                shard.rows = _load_rows(sources, mine, shard)
+            candidates.append(shard)
     left = candidates[1:] if len(candidates) > 1 and not len(candidates[0]) else candidates
     known = LabelledRows(sources, index, taken) if len(taken) else None
     return LocalShards(left, progress, spill), known
+
+
+def _load_rows(sources: Sources, without: Ids, shard: Shard) -> ArrayDict:
+    """The rows of a pool in memory except some, converted and checked once.
+
+    ``without`` are positions, ``shard`` lists the ids of the others for error messages.
+    """
+    rows: ArrayDict = {name: [] for name in sources}
+    for label, source in flatten_sources(sources):
+        array = convert_rows(label, source.read(0, source.shape[0]))
+        if len(without):
+            array = take(array, np.delete(np.arange(source.shape[0]), without))
+        check_rows(label, array, lambda: shard.ids)
+        name = label.partition("[")[0]
+        rows[name] = [*rows[name], array] if isinstance(sources[name], list) else array
+    return rows
 
 
 def find_item_ids(ids: Keys, sources: Sources, count: int) -> Ids | RowNumbers:

@@ -6,12 +6,11 @@ a stable 63-bit hash, so that noise, ties and samples do not depend on the order
 
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property, partial
 from hashlib import blake2b
-from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -120,43 +119,35 @@ def check_ids(keys: Keys, count: int, what: str = "items") -> tuple[Ids, list[Ke
     return ids, listed
 
 
-def list_labelled(labelled: Keys, ids: "Ids | RowNumbers") -> Keys:
-    """The labelled items as a list or array of keys.
+def encode_labelled(labelled: Keys, pool: "Ids | RowNumbers") -> tuple[Ids, list[Key] | None]:
+    """Convert the keys of the labelled items as `encode_keys` does; reject repeats.
 
     Args:
         labelled: keys of items in a list, an array, a set or an iterator; or a mask with one truth
             value per item; or None.
-        ids: of all items.
+        pool: ids of all items.
 
     Example:
-        >>> list_labelled([True, False, True], np.array([10, 20, 30]))
-        array([10, 30])
+        >>> encode_labelled([True, False, True], np.array([10, 20, 30]))
+        (array([10, 30]), None)
     """
     if labelled is None:
-        return []
+        return np.empty(0, dtype=np.int64), None
     if isinstance(labelled, str | bytes | Mapping) or not isinstance(labelled, Iterable):
         raise BadInput(f"labelled must be a list of item ids; got {labelled!r:.60}")
-    if not hasattr(labelled, "__len__") or isinstance(labelled, Set):
-        labelled = list(labelled)
-    kind = getattr(labelled, "dtype", None)
-    if kind is None and not (len(labelled) and all(isinstance(key, bool) for key in labelled)):
-        return labelled
-    given = to_numpy(labelled)
-    if given.dtype.kind != "b":
-        return given
-    if given.shape != (len(ids),):
-        raise BadInput(
-            f"labelled is a mask of shape {given.shape} but there are {len(ids)} items; give one "
-            "truth value per item, or ids"
-        )
-    return ids.take(np.flatnonzero(given))
-
-
-def encode_labelled(labelled: Keys) -> Ids:
-    """Convert the keys of the labelled items; reject repeats and values that are not keys."""
-    if labelled is None or len(labelled) == 0:
-        return np.empty(0, dtype=np.int64)
-    ids, listed = encode_keys(labelled, "labelled")
+    keys = labelled
+    if not hasattr(keys, "__len__") or isinstance(keys, Set):
+        keys = list(keys)
+    if hasattr(keys, "dtype") or all(isinstance(key, bool) for key in keys):
+        keys = to_numpy(keys)
+        if keys.dtype.kind == "b":
+            if keys.shape != (len(pool),):
+                raise BadInput(
+                    f"labelled is a mask of shape {keys.shape} but there are {len(pool)} items; "
+                    "give one truth value per item, or ids"
+                )
+            return pool.take(np.flatnonzero(keys)), None
+    ids, listed = encode_keys(keys, "labelled")
     values, counts = np.unique(ids, return_counts=True)
     if (counts > 1).any():
         row = int(np.flatnonzero(ids == values[counts > 1][0])[0])
@@ -164,7 +155,7 @@ def encode_labelled(labelled: Keys) -> Ids:
             f"labelled names item {ids[row] if listed is None else listed[row]} "
             f"{counts.max()} times; give each item once"
         )
-    return ids
+    return ids, listed
 
 
 @dataclass(slots=True, eq=False)
@@ -222,21 +213,6 @@ class IdIndex:
     """
 
     ids: Ids | RowNumbers
-
-    @classmethod
-    def from_blocks(cls, blocks: Sequence[Ids | RowNumbers]) -> "IdIndex":
-        """Index the ids of several blocks, one after the other."""
-        numbers = [block for block in blocks if isinstance(block, RowNumbers)]
-        ascending = all(block.last <= after.first for block, after in pairwise(numbers))
-        if not numbers or len(numbers) < len(blocks) or not ascending:
-            arrays = [b.to_array() if isinstance(b, RowNumbers) else b for b in blocks]
-            return cls(np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64))
-        if len(numbers) == 1:
-            return cls(numbers[0])
-        without = [numbers[0].without]
-        for block, after in pairwise(numbers):
-            without += [np.arange(block.last, after.first), after.without]
-        return cls(RowNumbers(numbers[0].first, numbers[-1].last, np.concatenate(without)))
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.intp], Ids]:

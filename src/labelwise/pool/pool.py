@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from labelwise.arrays import Ids, is_array, take
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import REPRESENTATIONS
-from labelwise.pool.conversion import convert_representations
 from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, check_ids, encode_keys
 from labelwise.pool.representations import (
+    convert_representations,
     count_rows,
     flatten_sources,
     open_sources,
@@ -70,7 +70,10 @@ class Pool:
             if name not in REPRESENTATIONS:
                 known = ", ".join(REPRESENTATIONS)
                 raise UnknownName(f"no representation is called {name!r}; choose from {known}")
-        self.representations, table_ids = convert_representations(given, id_column)
+        plain = all(isinstance(value, np.ndarray) for value in given.values())
+        self.representations, table_ids = (
+            (given, None) if plain else convert_representations(given, id_column)
+        )
         self._given_ids = table_ids if ids is None else ids
         if inputs is not None:
             self._resolved  # noqa: B018  wrong ids are reported at once
@@ -108,9 +111,10 @@ class Pool:
         Args:
             sources: opened representations, which may store ids.
         """
-        stored = read_stored_ids(sources)  # files in different orders are rejected in any case
-        shapes = [source.shape for _, source in flatten_sources(sources)]
-        given, count = self._given_ids, shapes[0][0] if shapes else len(self)
+        every, stored = [source for _, source in flatten_sources(sources)], None
+        if not all(source.in_memory for source in every):
+            stored = read_stored_ids(sources)  # files in different orders are rejected in any case
+        given, count = self._given_ids, every[0].shape[0] if every else len(self)
         if isinstance(given, range) and given.step == 1 and len(given) == count:
             return RowNumbers(given.start, given.stop), None
         if given is None and stored is None and self.id_column != ID:

@@ -20,21 +20,17 @@ ArrayDict = dict[str, Array]
 """Rows that are in memory."""
 
 
-class TakesRows(Mapping[str, Array]):
-    """A mapping of rows that can read some rows without the others."""
+class StoredRows(Mapping[str, Array]):
+    """A mapping that reads rows on access, some without the others, or in pieces (`map_pieces`)."""
 
     @abstractmethod
     def take(self, positions: Positions) -> ArrayDict:
         """The rows at the given positions, for every representation."""
 
-
-class CutsRows(TakesRows):
-    """A mapping of rows that can also be divided into pieces (`map_pieces`)."""
-
     @property
     @abstractmethod
-    def extent(self) -> tuple[int, int]:
-        """The number of rows, and of numbers per row if they are NumPy arrays (0 otherwise)."""
+    def extent(self) -> tuple[int, int, bool]:
+        """The number of rows, the numbers per row, and whether they are NumPy arrays."""
 
     @abstractmethod
     def cut(self, ranges: Sequence[slice]) -> list[Rows]:
@@ -67,14 +63,15 @@ def read_features(rows: Rows, model: int | None = None, *, bias: bool = False) -
 def take_rows(rows: Rows, positions: Positions) -> ArrayDict:
     """The rows at the given positions, for every representation.
 
-    A mapping that `TakesRows` (a block of a file) reads only those.
+    A `StoredRows` (a block of a file) reads only those.
     """
-    if not isinstance(rows, dict) and isinstance(rows, TakesRows):
+    if isinstance(rows, StoredRows):
         return rows.take(positions)
-    return {
-        name: map_models(value, lambda array: take(array, positions))
-        for name, value in rows.items()
-    }
+    taken = {}
+    for name, value in rows.items():
+        several = isinstance(value, list | tuple)
+        taken[name] = [take(v, positions) for v in value] if several else take(value, positions)
+    return taken
 
 
 def copy_to_host(rows: Rows) -> ArrayDict:
@@ -180,8 +177,8 @@ def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> A
         >>> map_pieces(lambda rows: rows["features"].sum(axis=1), rows)[-1]
         np.float64(30.0)
     """
-    count, width = rows.extent if isinstance(rows, CutsRows) else _find_extent(rows)
-    if count * width < LEAST:
+    count, width, on_host = find_extent(rows)
+    if count * width < LEAST or not on_host:
         return function(rows, *columns)
     threads = thread_count()
     turns = -(-count * width // (NUMBERS * threads))
@@ -197,7 +194,7 @@ def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> A
 
 def cut_rows(rows: Rows, ranges: Sequence[slice]) -> list[Rows]:
     """The rows of a block in pieces, for the time of one visit; together they are read once."""
-    if isinstance(rows, CutsRows):
+    if isinstance(rows, StoredRows):
         return rows.cut(ranges)
     whole = dict(rows)
     return [
@@ -206,13 +203,12 @@ def cut_rows(rows: Rows, ranges: Sequence[slice]) -> list[Rows]:
     ]
 
 
-def _find_extent(rows: Rows) -> tuple[int, int]:
-    """The number of rows, and of numbers per row if they are NumPy arrays (0 otherwise)."""
-    if isinstance(rows, TakesRows):
-        return 0, 0
+def find_extent(rows: Rows) -> tuple[int, int, bool]:
+    """The number of rows, the numbers per row, and whether they are NumPy arrays."""
+    if isinstance(rows, StoredRows):
+        return rows.extent
     arrays: list[Array] = []
     for value in rows.values():
         arrays += value if isinstance(value, list | tuple) else [value]
-    if not all(isinstance(array, np.ndarray) for array in arrays):
-        return len(arrays[0]), 0
-    return len(arrays[0]), sum(math.prod(array.shape[1:]) for array in arrays)
+    width = sum(math.prod(array.shape[1:]) for array in arrays)
+    return len(arrays[0]), width, all(isinstance(array, np.ndarray) for array in arrays)

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -57,7 +57,7 @@ class SelectionPlan:
         strategy: its name.
         budget: number of items to pick.
         items: number of rows of the pool.
-        columns: by representation, the shape of one row: ``features 64``.
+        shapes: by representation, the shape of one row for every model.
         row_bytes: bytes of one row of all representations.
         block_rows: rows per block.
         cost: as the strategy declares it.
@@ -68,7 +68,7 @@ class SelectionPlan:
     strategy: str
     budget: int
     items: int
-    columns: str
+    shapes: Mapping[str, tuple[tuple[int, ...], ...]]
     row_bytes: int
     block_rows: int
     cost: Cost
@@ -111,7 +111,11 @@ class SelectionPlan:
         cut = f"{self.blocks:,} blocks of {format_size(self.block_rows * self.row_bytes)}"
         cut = f"in {cut}" if self.blocks > 1 else "in one block"
         total = format_size(self.items * self.row_bytes)
-        yield f"pool: {self.items:,} items ({self.columns}), {total}, read {cut}"
+        columns = ", ".join(
+            f"{name} {' and '.join('x'.join(map(str, shape)) or '1' for shape in several)}"
+            for name, several in self.shapes.items()
+        )
+        yield f"pool: {self.items:,} items ({columns}), {total}, read {cut}"
         memory = f"about {format_size(self.memory)} above Python's own"
         yield f"plan: {self.strategy} reads the rows {describe_passes(self.cost)}; {memory}"
 
@@ -175,13 +179,12 @@ def plan_sources(
         timed: measure the speed of the rows, which takes up to a second.
         block_bytes: approximate bytes of one block.
     """
-    shapes = row_shapes(sources)
+    shapes = {
+        name: tuple(source.shape[1:] for source in (v if isinstance(v, list) else [v]))
+        for name, v in sources.items()
+    }
     every = [source for _, source in flatten_sources(sources)]
     items, row_bytes = every[0].shape[0], sum(source.bytes_per_row for source in every)
-    columns = [
-        f"{name} {' and '.join('x'.join(map(str, shape)) or '1' for shape in several)}"
-        for name, several in shapes.items()
-    ]
     job = Job(items, budget, shapes, strategy.options, block_bytes)
     try:
         cost = strategy.costs(job)
@@ -194,21 +197,13 @@ def plan_sources(
         strategy.name,
         budget,
         items,
-        ", ".join(columns),
+        shapes,
         row_bytes,
         min(rows_per_block(row_bytes, block_bytes), max(items, 1)),
         cost,
         measure_speed(sources, items, row_bytes, block_bytes) if timed else None,
         sum(source.held_bytes for source in every),
     )
-
-
-def row_shapes(sources: Sources) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """By representation, the shape of one row for every model."""
-    return {
-        name: tuple(source.shape[1:] for source in (v if isinstance(v, list) else [v]))
-        for name, v in sources.items()
-    }
 
 
 def measure_speed(
@@ -289,7 +284,7 @@ def _find_alternatives(plan: SelectionPlan, limit: float, given: Values) -> list
     """
     if not plan.cost.holds:
         return []
-    used, found = {column.split()[0] for column in plan.columns.split(", ")}, []
+    used, found = set(plan.shapes), []
     for name, strategy in strategies().items():
         shared = used & set(strategy.needs)
         if name != plan.strategy and shared and shared == set(strategy.needs):

@@ -11,27 +11,33 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.arrays import Floats
+from labelwise.arrays import Array, Floats, Positions
 from labelwise.errors import BadInput, LabelwiseError, first_line
 from labelwise.files import JsonObject, to_json
+from labelwise.kernels.calibration import softmax
 from labelwise.kernels.linear.leverage import rank_tolerance
 from labelwise.learner import REPRESENTATIONS
-from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Progress, Shard, Shards, open_shards
+from labelwise.pool.blocks import (
+    BLOCK_BYTES,
+    LocalShards,
+    Progress,
+    Shard,
+    Shards,
+    Spill,
+    open_shards,
+)
 from labelwise.pool.ids import (
     IdIndex,
     Key,
     Keys,
     RowNumbers,
-    encode_keys,
     encode_labelled,
-    list_labelled,
 )
 from labelwise.pool.pool import Pool
-from labelwise.pool.representations import find_tensor_device, flatten_sources
+from labelwise.pool.representations import convert_rows, find_tensor_device, flatten_sources
 from labelwise.pool.rows import Rows
 from labelwise.pool.sources.change_guard import guard_files
-from labelwise.pool.sources.source import Given, Sources
-from labelwise.pool.spill import Spill
+from labelwise.pool.sources.source import ArraySource, Given, Source, Sources
 from labelwise.selection import run
 from labelwise.selection.checkpoint import (
     check_folder,
@@ -40,13 +46,11 @@ from labelwise.selection.checkpoint import (
     load_or_select,
     record_calls,
 )
-from labelwise.selection.logits import open_probabilities, read_probabilities
 from labelwise.selection.plan import (
     SelectionPlan,
     check_memory,
     find_free_memory,
     plan_sources,
-    row_shapes,
 )
 from labelwise.selection.result import Selection
 from labelwise.strategies import get, strategies
@@ -90,11 +94,20 @@ class SelectionRequest:
         given = self.pool.representations
         offered = {"probabilities": given["logits"], **given} if "logits" in given else given
         names = self.strategy.match_needs(offered) or tuple(given)[:1]
-        softmax = "probabilities" in names and "probabilities" not in given
         run.check_budget(self.budget)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
             raise BadInput(f"seed must be a whole number; got {self.seed!r}")
-        self._check_types()
+        number = isinstance(self.memory, int | float | np.number) and self.memory is not True
+        if self.memory is not None and not (number and self.memory > 0):
+            raise BadInput(f"memory must be a number of GiB above 0; got {self.memory!r}")
+        if self.resume is not None and not (isinstance(self.resume, str | Path) and self.resume):
+            raise BadInput(f"resume must be the name of a folder; got {self.resume!r}")
+        if self.progress is not None and not callable(self.progress):
+            raise BadInput(
+                f"progress must be a function of (stage, done, total); got {self.progress!r}"
+            )
+        if not (self.on is None or isinstance(self.on, str) or hasattr(self.on, "generations")):
+            raise BadInput(f"on must be ray, ray:HOST:PORT or ray://HOST:PORT; got {self.on!r}")
         if self.actors is not None and not isinstance(self.on, str):
             raise BadInput(f"actors is {self.actors!r} but on names no cluster; give on='ray' too")
         if self.on is not None and self.resume is not None:
@@ -105,51 +118,30 @@ class SelectionRequest:
             )
         self.seed = int(self.seed)
         self.values = {name: offered[name] for name in names}
-        stored = ["logits" if softmax and name == "probabilities" else name for name in names]
-        opened = self.pool.open_sources(stored) if names else {}
-        self.sources: Sources = dict(zip(names, opened.values(), strict=True))
-        if softmax:
-            self._convert_logits()
-        # Rows of float16 are computed with in float32, where their rounding would count as
-        # independent directions.
-        features = [s for name, s in flatten_sources(self.sources) if name.startswith("features")]
-        coarsest = max((source.precision for source in features), default=0.0)
-        if coarsest > 1e-5 and self.strategy.options.get("rtol", 0.0) is None:
-            self.strategy = self.strategy.with_options(rtol=rank_tolerance(coarsest, 1, 1))
+        self.sources: Sources = {}
+        if "probabilities" in names and "probabilities" not in given:
+            renamed = ["logits" if name == "probabilities" else name for name in names]
+            opened = dict(zip(names, self.pool.open_sources(renamed).values(), strict=True))
+            sources, values = _open_probabilities(
+                opened["probabilities"], offered["logits"], self.on
+            )
+            self.sources = {**opened, "probabilities": sources}
+            self.values["probabilities"] = values
+        elif names:
+            self.sources = self.pool.open_sources(names)
+        if self.strategy.options.get("rtol", 0.0) is None:
+            # Rows of float16 are computed with in float32, where their rounding would count as
+            # independent directions.
+            every = flatten_sources(self.sources)
+            coarsest = max((s.precision for name, s in every if name.startswith("features")))
+            if coarsest > 1e-5:
+                self.strategy = self.strategy.with_options(rtol=rank_tolerance(coarsest, 1, 1))
         self._index: IdIndex | None = None
         self._keys: list[Key] | None = None
+        self._labelled_keys: list[Key] | None = None
         self._taken = np.empty(0, dtype=np.int64)
         self._shards: LocalShards | None = None
         self._known: Rows | None = None
-
-    def _convert_logits(self) -> None:
-        """Replace logits by probabilities."""
-        opened, given = self.sources["probabilities"], self.values["probabilities"]
-        if isinstance(opened, list):
-            sources = [open_probabilities(source) for source in opened]
-            pairs = zip(sources, given, strict=True)
-            self.values["probabilities"] = [read_probabilities(*pair, self.on) for pair in pairs]
-            self.sources = {**self.sources, "probabilities": sources}
-        else:
-            source = open_probabilities(opened)
-            self.values["probabilities"] = read_probabilities(source, given, self.on)
-            self.sources = {**self.sources, "probabilities": source}
-
-    def _check_types(self) -> None:
-        """Reject arguments of the wrong type."""
-        number = isinstance(self.memory, int | float | np.number) and self.memory is not True
-        if self.memory is not None and not (number and self.memory > 0):
-            raise BadInput(f"memory must be a number of GiB above 0; got {self.memory!r}")
-        if self.resume is not None and not (isinstance(self.resume, str | Path) and self.resume):
-            raise BadInput(f"resume must be the name of a folder; got {self.resume!r}")
-        if self.progress is not None and not callable(self.progress):
-            raise BadInput(
-                f"progress must be a function of (stage, done, total); got {self.progress!r}"
-            )
-        if self.on is not None and not (
-            isinstance(self.on, str) or hasattr(self.on, "generations")
-        ):
-            raise BadInput(f"on must be ray, ray:HOST:PORT or ray://HOST:PORT; got {self.on!r}")
 
     def plan(self, *, timed: bool = False) -> SelectionPlan | None:
         """The cost of the selection; None if no rows are read."""
@@ -171,14 +163,15 @@ class SelectionRequest:
         if not self.sources and not self.pool.has_ids:
             raise BadInput(f"{self.strategy.name} needs a pool: give features, or ids")
         ids, self._keys = self.pool.resolve_ids(self.sources)
-        self.labelled = list_labelled(self.labelled, ids)
-        self._index, self._taken = IdIndex(ids), encode_labelled(self.labelled)
+        self._index = IdIndex(ids)
+        self._taken, self._labelled_keys = encode_labelled(self.labelled, ids)
         left = len(ids) - len(self._taken)
         try:
             rows = self._index.find_positions(self._taken)
             run.check_budget(self.budget, left)
+            plan = self.plan()
             if self.budget and self.strategy.check is not None:
-                shapes, options = row_shapes(self.sources), self.strategy.options
+                shapes, options = plan.shapes if plan else {}, self.strategy.options
                 try:
                     self.strategy.check(Job(left, self.budget, shapes, options, labelled=len(rows)))
                 except TypeError as error:
@@ -186,20 +179,19 @@ class SelectionRequest:
                         f"an option of {self.strategy.name} has a value of the wrong type "
                         f"({first_line(error)}); see labelwise strategies {self.strategy.name}"
                     ) from error
-            if not self.sources:
+            if plan is None:
                 listed = ids.to_array() if isinstance(ids, RowNumbers) else ids
                 self._shards = LocalShards([Shard(np.delete(listed, rows), {})], self.progress)
             elif self.on is None:
-                self._open_blocks(self._index)
+                self._open_blocks(self._index, plan)
         except LabelwiseError as error:
             raise self._name_keys(error) from error
         return left
 
-    def _open_blocks(self, index: IdIndex) -> None:
+    def _open_blocks(self, index: IdIndex, plan: SelectionPlan) -> None:
         """Check memory and the folder to resume from, and open the rows in this process."""
         if self.resume is not None:
             check_folder(Path(self.resume), self._describe())
-        plan = plan_sources(self.strategy, self.sources, self.budget)
         spill = None
         if self.memory is not None or plan.memory > SMALL:
             limit = self.memory_limit
@@ -272,10 +264,10 @@ class SelectionRequest:
 
     def _name_keys(self, error: LabelwiseError) -> LabelwiseError:
         """The same error with keys in place of the hashes of keys."""
-        ids, listed = encode_keys([] if self.labelled is None else self.labelled)
+        listed = self._labelled_keys
         if self._index is None or (self._keys is None and listed is None):
             return error
-        hashes = dict(zip(ids.tolist(), listed or [], strict=False))
+        hashes = dict(zip(self._taken.tolist(), listed or [], strict=False))
         text = str(error)
         for word in set(text.replace(";", " ").replace(",", " ").split()):
             if not word.isdecimal() or len(word) < 10:
@@ -302,6 +294,48 @@ class SelectionRequest:
             "device": None if self.device is None else str(self.device),
             "block": BLOCK_BYTES,
         }
+
+
+class SoftmaxSource:
+    """Probabilities computed from a source of logits ``(n, K)`` whenever rows are read."""
+
+    in_memory = False
+
+    def __init__(self, logits: Source) -> None:
+        """Read from ``logits``."""
+        self._logits, self.shape = logits, logits.shape
+        self.is_numpy, self.precision = logits.is_numpy, logits.precision
+        self.bytes_per_row, self.held_bytes = logits.bytes_per_row, logits.held_bytes
+
+    def read(self, first: int, last: int) -> Array:
+        """The probabilities of rows ``first`` to ``last - 1``."""
+        return self._convert(self._logits.read(first, last))
+
+    def take(self, positions: Positions) -> Array:
+        """The probabilities of the rows at the given positions."""
+        return self._convert(self._logits.take(positions))
+
+    @staticmethod
+    def _convert(logits: Array) -> Array:
+        with np.errstate(invalid="ignore"):  # NaN is rejected with the item's id, as in any row
+            return softmax(convert_rows("logits", logits))
+
+
+def _open_probabilities(logits: Any, given: Any, on: Cluster) -> tuple[Any, Any]:
+    """The source of the probabilities, and what other processes and a checkpoint know them by.
+
+    Both are lists if ``logits``, the opened sources, and ``given`` are.
+    """
+    if isinstance(logits, list):
+        pairs = [_open_probabilities(*pair, on) for pair in zip(logits, given, strict=True)]
+        return [source for source, _ in pairs], [value for _, value in pairs]
+    source = SoftmaxSource(logits)
+    if logits.in_memory:
+        rows = source.read(0, logits.shape[0])
+        return ArraySource(rows), rows
+    if on is not None:
+        raise BadInput("a cluster reads probabilities from files; save the softmax of the logits")
+    return source, given
 
 
 def _read_rows(shard: Shard) -> None:

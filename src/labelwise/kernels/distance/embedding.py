@@ -144,16 +144,23 @@ def count_numbers(rows: Embedding) -> int:
 def squared_norms(rows: Embedding) -> Array:
     """Squared norm of every row, ``(n,)``."""
     if isinstance(rows, Factored):
-        return arrays.squared_norms(rows.a) * arrays.squared_norms(rows.h)
+        return arrays.row_dots(rows.a, rows.a) * arrays.row_dots(rows.h, rows.h)
     return arrays.squared_norms(rows)
 
 
 def inner_products(rows: Embedding, points: Embedding, plus: Array | None = None) -> Array:
     """Inner product of every row with every point, ``(n, m)``, plus an optional ``(n, 1)``."""
     if isinstance(rows, Factored):
-        result = arrays.row_products(rows.h, points.h)
-        return arrays.times_row_products(result, rows.a, points.a, plus)
-    result = arrays.row_products(rows, points)
+        result, factors = (
+            arrays.row_products(rows.h, points.h),
+            arrays.row_products(rows.a, points.a),
+        )
+        xp = namespace(result)
+        if plus is not None and hasattr(xp, "addcmul"):
+            return xp.addcmul(plus, result, factors, out=result)  # torch does both in one pass
+        result *= factors
+    else:
+        result = arrays.row_products(rows, points)
     if plus is not None:
         result += plus
     return result
@@ -246,7 +253,8 @@ class MovedReader:
 
     def __call__(self, rows: Rows) -> Embedding:
         """The moved rows."""
-        return self.move(self.read(rows))
+        unmoved = self.shift is None and self.scale == 1
+        return self.read(rows) if unmoved else self.move(self.read(rows))
 
     def move(self, there: Embedding) -> Embedding:
         """Move rows that were read already."""

@@ -33,7 +33,6 @@ from labelwise.kernels.distance.embedding import (
     MovedReader,
     Read,
     concat_embeddings,
-    count_numbers,
     make_single_block,
     move_near_origin,
     nearest_distances,
@@ -43,7 +42,7 @@ from labelwise.kernels.distance.embedding import (
 )
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.ids import find_members
-from labelwise.pool.rows import ArrayDict, Rows, join_rows, map_pieces, take_rows
+from labelwise.pool.rows import ArrayDict, Rows, find_extent, join_rows, map_pieces, take_rows
 from labelwise.threads import run_in_threads, split_range
 
 FIRST_RINGS, RINGS, MAX_RINGS = 96, 512, 8192
@@ -58,7 +57,7 @@ PATIENCE = 1.0
 """Factor by which measuring all rows must be cheaper; 0 measures after every pick."""
 KEY = "kmeans_plus_plus"
 KEPT_NUMBERS = 1 << 21
-"""Embeddings of a block up to this size are kept instead of recomputed."""
+"""The embedding of a block is kept, instead of recomputed, up to this many numbers of its rows."""
 SPAN = 1 << 15
 """Numbers of a block that are processed at a time, which stay in a core's cache."""
 FEW_CENTERS = 32
@@ -134,9 +133,9 @@ def draw_kmeans_plus_plus(
         _, last, norm = max(best)
         item = -last
         draw.add_centers([item], [norm], moved(shards.rows(np.array([item]))))
-        draw.restart_clocks(bound_rates, norm)  # no row but the first pick has been measured yet
+        draw.restart_clocks(norm)  # no row but the first pick has been measured yet
     else:
-        draw.measure_all_rows(moved.move(centres))
+        draw.restart_clocks(moved.move(centres))
     draw.run_clocks()
     return np.array(draw.ids, dtype=np.int64), moved.unscale_squares(np.array(draw.scores))
 
@@ -185,7 +184,7 @@ class SeedingRun:
     _turn: int = 0
     _now: float = 0.0
     _mass: float = 0.0
-    _known: tuple[Ids, Array] = field(default_factory=lambda: (np.empty(0, np.int64), np.empty(0)))
+    _known: tuple[Ids, Array] = (np.empty(0, np.int64), np.empty(0))  # rates of items that rang
 
     def add_centers(self, ids: list[int], scores: list[float], embedding: Embedding) -> None:
         """Count picks as centers."""
@@ -194,20 +193,17 @@ class SeedingRun:
         self._added.append(embedding)
         self.shards.progress(self.name, len(self.ids), self.k)
 
-    def measure_all_rows(self, centres: Embedding | None) -> None:
-        """Measure all rows against the centers added since the last time; restart the clocks."""
-        self.restart_clocks(measure_rates, self.embed, centres)
-        self._measured, self._added = len(self.ids), []
-
-    def restart_clocks(self, function: Callable[..., float], *arguments: object) -> None:
-        """Start all clocks at the rates that ``function`` sets block by block."""
+    def restart_clocks(self, centres: Embedding | float | None) -> None:
+        """Start all clocks at new rates, as in `restart_block`."""
         self._epoch += 1
         self._turn, self._now = 0, 0.0
         taken = np.array(self.ids, dtype=np.int64)
-        masses = self.shards.map(function, *arguments, taken, self.seed, self._epoch)
-        self._mass = float(sum(masses))
+        given = (self.embed, centres, taken, self.seed, self._epoch)
+        self._mass = float(sum(self.shards.map(restart_block, *given)))
         if not self._mass < np.inf:
             raise BadInput("squared distances of the rows add up to infinity; scale them down")
+        if not isinstance(centres, float):
+            self._measured, self._added = len(self.ids), []
 
     def run_clocks(self) -> None:
         """Accept rings until ``k`` items are picked."""
@@ -222,7 +218,7 @@ class SeedingRun:
             rate = (len(self.ids) - before + 1) / (len(rings.owners) + 2)
             # Without any ring the mass may be a rounding residue; measuring sums it again.
             if not len(rings.owners) or self._is_measuring_cheaper(rate):
-                self.measure_all_rows(concat_embeddings(self._added) if self._added else None)
+                self.restart_clocks(concat_embeddings(self._added) if self._added else None)
                 rate = 1.0
 
     def _is_measuring_cheaper(self, rate: float) -> bool:
@@ -272,14 +268,22 @@ class SeedingRun:
         # D^2 only falls: a ring rejected against the centers so far stays rejected.
         alive = np.flatnonzero(now[rings.owners] > bars)
         items, owners = np.unique(rings.owners[alive], return_inverse=True)
-        left, close = now[items], take_embedding(embedding, items)
-        accepted = _accept_in_order(left, close, owners, bars[alive], self.k - len(self.ids))
-        where = [position for position, _ in accepted]
-        self.add_centers(
-            rings.ids[items[where]].tolist(),
-            [distance for _, distance in accepted],
-            take_embedding(close, np.array(where, dtype=np.intp)),
-        )
+        close = take_embedding(embedding, items)
+        between = to_numpy(squared_distances(close, close))
+        np.fill_diagonal(between, 0)
+        left = now[items].astype(between.dtype)  # a minimum of two types would take twice as long
+        where: list[int] = []
+        scores: list[float] = []
+        most = self.k - len(self.ids)
+        for owner, bar in zip(owners.tolist(), bars[alive].tolist(), strict=True):
+            distance = left.item(owner)  # D^2 at this moment
+            if distance > bar and len(where) < most:
+                where.append(owner)
+                scores.append(distance)
+                np.minimum(left, between[owner], out=left)
+        left = np.minimum(now[items], left)
+        accepted = take_embedding(close, np.array(where, dtype=np.intp))
+        self.add_centers(rings.ids[items[where]].tolist(), scores, accepted)
         now[items] = np.where(left <= rings.rounding[items], 0, left)
         order = np.argsort(rings.ids)
         self._known = rings.ids[order], now[order]
@@ -294,31 +298,6 @@ class SeedingRun:
         self.ids += ids[order].tolist()
         self.scores += [0.0] * left
         self.shards.progress(self.name, self.k, self.k)
-
-
-def _accept_in_order(
-    now: Array, embedding: Embedding, owners: NDArray[np.intp], bars: Floats, most: int
-) -> list[tuple[int, float]]:
-    """The accepted items in the order of their rings, and their D^2 at that moment.
-
-    Args:
-        now: ``(u,)`` D^2 of the items; updated in place.
-        embedding: their rows.
-        owners: ``(r,)`` the item of every ring.
-        bars: ``(r,)`` the D^2 that a ring must exceed to be accepted.
-        most: maximum number of accepted items.
-    """
-    between = to_numpy(squared_distances(embedding, embedding))
-    np.fill_diagonal(between, 0)
-    left = now.astype(between.dtype)  # a minimum of two types would take twice as long
-    accepted: list[tuple[int, float]] = []
-    for owner, bar in zip(owners.tolist(), bars.tolist(), strict=True):
-        distance = left.item(owner)
-        if distance > bar and len(accepted) < most:
-            accepted.append((owner, distance))
-            np.minimum(left, between[owner], out=left)
-    np.minimum(now, left, out=now)
-    return accepted
 
 
 @dataclass
@@ -350,19 +329,22 @@ def measure_norms(
 
     That is what it is chosen by, the negative id, which breaks ties, and the squared norm.
     """
-    kept: list[Embedding] = []
-    norms = map_pieces(partial(_embed_norms, embed, len(shard), kept), shard.rows)
+    count, width, _ = find_extent(shard.rows)
+    embedding = embed(shard.rows) if count * width <= KEPT_NUMBERS else None
+    if embedding is None:
+        norms = map_pieces(lambda rows: squared_norms(embed(rows)), shard.rows)
+    else:
+        norms = squared_norms(embedding)
     host = to_numpy(norms)
     wrong = ~np.isfinite(host)
     if wrong.any():
         raise BadInput(
             f"the row of item {shard.ids[wrong][0]} is NaN, infinite or too large; leave it out"
         )
-    embedding = kept[0] if kept else None
     rounding = DISTANCE_ROUNDING * float(np.finfo(host.dtype).eps)
     nobody = np.empty(0, dtype=np.intp)
     shard.state[KEY] = ClockBlock(embedding, norms, None, np.empty(0), nobody, rounding)
-    if not len(shard):
+    if not count:
         return -np.inf, 0, 0.0
     ids = shard.ids
     order = host if first == "largest" else row_noise(seed, ids, PICK)
@@ -370,44 +352,52 @@ def measure_norms(
     return float(order[best]), -int(ids[best]), float(host[best])
 
 
-def _embed_norms(embed: MovedReader, count: int, kept: list[Embedding], rows: Rows) -> Array:
-    """The squared norms; a small embedding of all ``count`` rows of the block is kept."""
-    embedding = embed(rows)
-    norms = squared_norms(embedding)
-    if len(norms) == count and count_numbers(embedding) <= KEPT_NUMBERS:
-        kept.append(embedding)
-    return norms
-
-
 def _embed_distances(embed: MovedReader, centres: Embedding, rows: Rows, norms: Array) -> Array:
     return nearest_distances(embed(rows), norms, centres)
 
 
-def measure_rates(
-    shard: Shard, embed: MovedReader, centres: Embedding | None, taken: Ids, seed: int, epoch: int
+def restart_block(
+    shard: Shard,
+    embed: MovedReader,
+    centres: Embedding | float | None,
+    taken: Ids,
+    seed: int,
+    epoch: int,
 ) -> float:
-    """Measure every row against new centers and restart its clock; return the sum of D^2."""
+    """Start the clocks of a block at new rates; return the sum of the rates.
+
+    Args:
+        shard: the block.
+        embed: reads its rows.
+        centres: every row is measured against these new centers. If it is a number, the squared
+            norm of the only center, rates are bounds of D^2. If None, the old rates stay.
+        taken: ids of the picks.
+        seed: determines the clocks.
+        epoch: number of the restart.
+    """
     part: ClockBlock = shard.state[KEY]
-    if centres is None:
-        return _start_clocks(shard, part.rates, taken, seed, epoch)
+    if isinstance(centres, float):
+        part.rates = _map_spans(partial(_bound_distances, centres), to_numpy(part.norms))
+    elif centres is not None:
+        part.rates = _measure_rates(part, shard.rows, embed, centres)
+    ids = shard.ids
+    part.rates[find_members(ids, taken)] = 0
+    part.rung = part.rung[:0]
+    part.rings = _map_spans(partial(waiting_times, seed, (RING, epoch)), part.rates, ids)
+    return float(part.rates.sum(dtype=np.float64))
+
+
+def _measure_rates(part: ClockBlock, rows: Rows, embed: MovedReader, centres: Embedding) -> Array:
+    """D^2 of every row, which new centers may have lowered, ``(n,)``."""
     if part.embedding is not None:
         distances = nearest_distances(part.embedding, part.norms, centres)
     elif len(centres) < FEW_CENTERS:
-        distances = map_pieces(partial(_embed_distances, embed, centres), shard.rows, part.norms)
+        distances = map_pieces(partial(_embed_distances, embed, centres), rows, part.norms)
     else:
-        distances = _embed_distances(embed, centres, shard.rows, part.norms)
+        distances = _embed_distances(embed, centres, rows, part.norms)
     rates = np.array(to_numpy(distances))
     rates[rates <= to_numpy(part.norms) * part.rounding] = 0
-    if part.rates is not None:
-        np.minimum(part.rates, rates, out=rates)
-    return _start_clocks(shard, rates, taken, seed, epoch)
-
-
-def bound_rates(shard: Shard, norm: float, taken: Ids, seed: int, epoch: int) -> float:
-    """Start the clocks at bounds of D^2 to a center of this squared norm; return their sum."""
-    part: ClockBlock = shard.state[KEY]
-    rates = _map_spans(partial(_bound_distances, norm), to_numpy(part.norms))
-    return _start_clocks(shard, rates, taken, seed, epoch)
+    return rates if part.rates is None else np.minimum(part.rates, rates, out=rates)
 
 
 def _bound_distances(norm: float, norms: Array) -> Array:
@@ -418,15 +408,6 @@ def _bound_distances(norm: float, norms: Array) -> Array:
     bounds *= bounds
     bounds *= 1 + 8 * float(finest.eps)  # remains an upper bound after rounding
     return np.minimum(bounds, float(finest.max), out=bounds).astype(norms.dtype)
-
-
-def _start_clocks(shard: Shard, rates: Array, taken: Ids, seed: int, epoch: int) -> float:
-    part: ClockBlock = shard.state[KEY]
-    ids = shard.ids
-    rates[find_members(ids, taken)] = 0
-    part.rates, part.rung = rates, part.rung[:0]
-    part.rings = _map_spans(partial(waiting_times, seed, (RING, epoch)), rates, ids)
-    return float(rates.sum(dtype=np.float64))
 
 
 def _map_spans(function: Callable[..., Array], *arrays: Array) -> Array:

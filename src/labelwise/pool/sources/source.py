@@ -89,7 +89,11 @@ class ArraySource:
         self._array = np.asarray(array) if self.is_numpy else detached(array)
         self.shape: tuple[int, ...] = tuple(self._array.shape)
         self.bytes_per_row = int(self._array.dtype.itemsize) * math.prod(self.shape[1:])
-        self.precision = precision(self._array)
+
+    @property
+    def precision(self) -> float:
+        """Relative spacing of the numbers."""
+        return precision(self._array)
 
     def read(self, first: int, last: int) -> Array:
         """A view of the rows; a mapped file is read when the view is used."""
