@@ -252,7 +252,7 @@ class Iteration:
 
     def iterations(self) -> Callable[[], Any]:
         """Ten whole iterations."""
-        step = partial(iht._iterate, self.shards, self.problem, 1, self.place)
+        step = partial(iht._iterate, self.shards, self.problem, 1, "corrected", self.place)
         scan, state = Scan(step, 1), iht._empty_state(self.problem, self.place)
         constants = (self.target, self.target.sum())
         return lambda: scan(constants, state, rounds=iht.REPLAYED)

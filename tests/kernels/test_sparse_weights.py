@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar, nnls
 
-from labelwise.kernels.distance.embedding import Factored, weighted_sum
 from labelwise.kernels.sparse.greedy import GainRule, greedy_scores
 from labelwise.kernels.sparse.iht import projection_scores
 from labelwise.kernels.sparse.label_gradients import LabelLaw
@@ -20,7 +19,6 @@ from labelwise.kernels.sparse.weights import (
     divide_or_zero,
     solve_best_weights,
     solve_nonnegative_least_squares,
-    sum_weighted_chunks,
 )
 from tests.kernels.sparse_twin import make_rows, shards_of, twin_of
 
@@ -144,16 +142,6 @@ def test_the_projection_is_the_best_of_all_supports():
         values = [projected_value(point, costs, scale, list(s)) for s in combinations(range(7), 3)]
         chosen = np.argsort(-projection_scores(point, costs, scale))[:3]
         assert projected_value(point, costs, scale, chosen) <= min(values) + 1e-12
-
-
-@pytest.mark.parametrize("n", [3, 64, 1000])
-def test_a_sum_in_pieces_is_the_sum(n):
-    generator = np.random.default_rng(n)
-    vectors = Factored(generator.normal(size=(n, 3)), generator.normal(size=(n, 5)))
-    weights = generator.random(n)
-    np.testing.assert_allclose(
-        sum_weighted_chunks(vectors, weights), weighted_sum(vectors, weights)
-    )
 
 
 def value(w, matrix, target):

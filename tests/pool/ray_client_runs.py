@@ -17,8 +17,7 @@ import numpy as np
 import labelwise
 from labelwise.cli import run as run_command
 from labelwise.errors import BadInput
-from labelwise.pool.ray.processes import ray_processes
-from labelwise.pool.ray.shards import ClusterFailed, RayActors, connect, dataset_rows
+from labelwise.pool.ray.shards import ClusterFailed, RayActors, connect, dataset_rows, ray_processes
 from tests.conftest import make_features, make_probabilities
 from tests.pool.ray_heads import Head, started_head
 

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from labelwise.errors import BadInput, UnknownName
 from labelwise.pool import parts as division_module
 from labelwise.pool import parts as worker
-from labelwise.pool.blocks import LocalShards, find_item_ids
-from labelwise.pool.parts import Division, MappedFile, PartHolder, cut_part, prepare_values
+from labelwise.pool.blocks import find_item_ids
+from labelwise.pool.parts import (
+    Division,
+    MappedFile,
+    PartWorker,
+    cut_part,
+    prepare_values,
+    unpack_answer,
+)
 from labelwise.pool.representations import open_source, open_sources
 from labelwise.pool.sources.source import SourceSlice
 from tests.conftest import make_features
@@ -91,9 +98,13 @@ def test_a_slice_beyond_the_last_row_is_refused(features):
 
 def test_a_part_without_candidates_has_no_blocks(features):
     division = Division(10, 5, labelled=np.array([2, 3]))
-    holder = PartHolder(cut_part(division, 1, {"features": features[:10]}))
-    assert holder.shards.map(len) == [] and holder.shards.sum(len) is None
-    np.testing.assert_array_equal(holder.labelled["features"], features[2:4])
+    worker = PartWorker(pickle.dumps)
+    worker.open(0, cut_part(division, 1, {"features": features[:10]}), None)
+    for kind, expected in (("map", []), ("sum", None)):
+        answer = worker.call(0, kind, pickle.dumps((len, ())))
+        assert unpack_answer(answer)[0] == expected
+    known = unpack_answer(worker.labelled(0))
+    np.testing.assert_array_equal(known["features"], features[2:4])
     assert division.sizes.tolist() == [2, 0, 2, 2, 2]
 
 
@@ -144,13 +155,12 @@ def test_ids_of_ones_own_are_given_or_in_the_file(features, tmp_path):
     assert find_item_ids(range(5, 1006), plain, 1001).tolist() == list(range(5, 1006))
 
 
-def test_a_holder_says_whether_it_remembers_anything(features):
-    holder = PartHolder(cut_part(Division(1001, 1), 0, {"features": features}))
-    assert isinstance(holder.shards, LocalShards) and not holder.remembers
-    holder.call("map", remember, ("x", 1))
-    assert holder.remembers
-    holder.call("map", forget, ())
-    assert not holder.remembers
+def test_a_worker_says_whether_it_keeps_state(features):
+    worker = PartWorker(pickle.dumps)
+    worker.open(0, cut_part(Division(1001, 1), 0, {"features": features}), None)
+    for call, keeps in (((remember, ("x", 1)), True), ((forget, ()), False)):
+        _, remembers, _ = unpack_answer(worker.call(0, "map", pickle.dumps(call)))
+        assert remembers is keeps
 
 
 def remember(shard, name, value):

@@ -18,7 +18,7 @@ import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.parts import PartWorker
-from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, LostAnswer
+from labelwise.pool.ray.parts import RESTORES, ClusterFailed, LostAnswer, RayShards
 from labelwise.selection import run
 from tests.conftest import make_features
 from tests.strategies.test_contract import BUDGET, N, make_inputs
@@ -69,7 +69,7 @@ class CrewHere:
 
 
 def held(crew, inputs, count=N, **named):
-    return HeldShards(crew, inputs, count, block_bytes=1, **named)  # blocks of 256 rows, the least
+    return RayShards(crew, inputs, count, block_bytes=1, **named)  # blocks of 256 rows, the least
 
 
 def select(strategy, shards, labelled=None, budget=BUDGET):
@@ -93,9 +93,9 @@ def test_no_pick_is_lost_or_doubled_whenever_a_worker_is_lost(data):
     shards = held(crew, inputs)
     found = select(strategy, shards)
     assert found.ids.tolist() == expected.ids.tolist()
-    assert shards.restore_state == sum(crew.generations)
+    assert shards.restored == sum(crew.generations)
     hit = [call for call in crew.before | crew.after if call < len(crew.calls)]
-    assert bool(hit) == bool(shards.restore_state)
+    assert bool(hit) == bool(shards.restored)
 
 
 def note(shard, value):
@@ -115,7 +115,7 @@ def test_a_worker_that_is_made_again_remembers_what_it_did():
     shards.map(note, "b")
     crew.workers[1] = None
     assert shards.map(note, "c") == [(0, ("a", "b", "c")), (3, ("a", "b", "c")), (6, tuple("abc"))]
-    assert crew.generations == [0, 1, 0] and shards.restore_state == 1
+    assert crew.generations == [0, 1, 0] and shards.restored == 1
 
 
 def test_calls_are_forgotten_once_nothing_is_remembered():
@@ -386,7 +386,7 @@ def test_a_learner_computes_the_rows_where_the_inputs_are(tmp_path):
         found = np.concatenate(shards.map(lambda shard: shard.rows[name]))  # noqa: B023
         np.testing.assert_array_equal(found, np.delete(rows[name], known, axis=0))
         np.testing.assert_array_equal(shards.labelled[name], rows[name][known])
-    assert shards.restore_state == 1
+    assert shards.restored == 1
 
 
 def test_a_torch_learner_is_shipped_with_what_it_has_learnt():

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.pool.ray import processes as ray_processes_module
+from labelwise.pool.ray import shards as ray_processes_module
 from labelwise.pool.ray.parts import RESTORES, ClusterFailed
-from labelwise.pool.ray.processes import RayProcess, ray_processes
+from labelwise.pool.ray.shards import RayProcess, ray_processes
 from tests.pool.test_ray_parts import CrewHere
 
 ray = pytest.importorskip("ray")

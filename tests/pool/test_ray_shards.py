@@ -140,7 +140,7 @@ def test_a_process_killed_by_its_id_changes_nothing(actors, name, options, calls
     found = run.select(strategy, Killing(shards, actors, calls), 200, seed=5)
     assert found.ids.tolist() == expected.ids.tolist()
     assert len(set(found.ids.tolist())) == 200
-    assert shards.restore_state == 1 and not set(victims) & set(actors.processes)
+    assert shards.restored == 1 and not set(victims) & set(actors.processes)
     shards.close()
 
 
@@ -162,7 +162,7 @@ def test_a_process_that_ends_within_a_call_does_it_once(actors, tmp_path):
     shards.map(count)
     shards.map(count)
     assert shards.map(count_and_die, str(tmp_path / "died")) == [3, 3]
-    assert shards.restore_state == 1
+    assert shards.restored == 1
 
 
 def test_two_selections_at_once_restore_a_process_once(actors):

@@ -17,8 +17,8 @@ from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.linear.leverage import MatrixSum
 from labelwise.kernels.loop.block_scores import Proposal
 from labelwise.pool.rows import GrowingRows
-from labelwise.selection import serialization as written
-from labelwise.selection.serialization import read_value, write_value
+from labelwise.selection import checkpoint as written
+from labelwise.selection.checkpoint import read_value, write_value
 
 
 def there_and_back(*values):

@@ -21,7 +21,6 @@ from labelwise.benchmark.results import RoundResult, RunKey
 from labelwise.benchmark.splits import SplitCache
 from labelwise.benchmark.studies import STUDIES
 from labelwise.errors import LabelwiseError
-from labelwise.pool.ray.processes import ray_processes
 
 KnownLines = Mapping[RunKey, Sequence[RoundResult]]
 
@@ -115,6 +114,8 @@ def distribute_jobs(
 def _open_processes(count: int | None, device: str, on: str | None) -> Iterator[list[Any]]:
     """Processes with a ``submit`` method, on this machine or on a cluster."""
     if on is not None:
+        from labelwise.pool.ray.shards import ray_processes
+
         with ray_processes(on, count, gpus=int(device == "cuda")) as processes:
             yield list(processes)
         return

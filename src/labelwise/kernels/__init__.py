@@ -5,10 +5,8 @@ from typing import Any
 
 _HOMES = {
     "Factored": "distance.embedding",
-    "approximate_leverage_scores": "linear.leverage",
     "arm_probabilities": "bandit",
     "calibrate_temperature": "calibration",
-    "deterministic_bss": "linear.bss",
     "draw_until_distinct": "linear.draws",
     "farthest_first": "distance.farthest",
     "importance_weighted_accuracy": "bandit",

@@ -25,6 +25,12 @@ def check_integer(name: str, value: object, least: int) -> None:
         raise BadInput(f"{name} must be a whole number, {least} or more; got {value!r}")
 
 
+def check_boolean(name: str, value: object) -> None:
+    """Reject anything but True and False."""
+    if not isinstance(value, bool):
+        raise BadInput(f"{name} must be True or False; got {value!r}")
+
+
 def check_positive(name: str, value: object) -> None:
     """Reject anything but a finite number above 0.
 

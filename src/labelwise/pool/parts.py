@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -242,35 +242,12 @@ def _prepare_value(value: Given) -> Given:
     return to_numpy(value)
 
 
-class PartHolder:
-    """An opened part of a pool.
+class OpenPart(NamedTuple):
+    """Blocks of an opened part, rows of its labelled items or None, and its files when opened."""
 
-    Attributes:
-        shards: its blocks, without empty ones.
-        labelled: the rows of its labelled items, or None.
-    """
-
-    def __init__(
-        self, part: PoolPart, learner: Learner | None = None, pieces: Sequence[Rows] = ()
-    ) -> None:
-        """Open the part, as in `PoolPart.open`."""
-        shards, known = part.open(learner, pieces)
-        self.labelled = None if known is None else dict(known)
-        self.shards = shards if len(shards) else LocalShards([])
-
-    def call(self, kind: str, function: Callable[..., T], arguments: Sequence[object]) -> object:
-        """`Shards.map` or `Shards.sum` over the part."""
-        call: Callable[..., object] = getattr(self.shards, kind)
-        return call(function, *arguments)
-
-    @property
-    def remembers(self) -> bool:
-        """Whether any block keeps state between two calls."""
-        return any(self.shards.map(_remembers))
-
-
-def _remembers(shard: Shard) -> bool:
-    return bool(shard.state)
+    shards: LocalShards
+    labelled: ArrayDict | None
+    files: FileState
 
 
 class PartWorker:
@@ -279,8 +256,7 @@ class PartWorker:
     def __init__(self, dumps: Dumps) -> None:
         """Start without pools; ``dumps`` serializes the answers."""
         self._dumps = dumps
-        self._held: dict[int, PartHolder] = {}
-        self._seen: dict[int, FileState] = {}
+        self._parts: dict[int, OpenPart] = {}
 
     def open(self, key: int, part: PoolPart, learner: bytes | None, *pieces: Rows) -> Answer:
         """Open a part of the pool ``key``, with a learner or pieces as in `PoolPart.open`."""
@@ -288,15 +264,15 @@ class PartWorker:
 
     def seen(self, key: int) -> Answer:
         """Return the current `FileState` of the part's files."""
-        return self._pack_result(lambda: FileState.read(self._seen[key].files))
+        return self._pack_result(lambda: FileState.read(self._parts[key].files.files))
 
     def labelled(self, key: int) -> Answer:
         """Return the rows of the part's labelled items, or None."""
-        return self._pack_result(lambda: self._held[key].labelled)
+        return self._pack_result(lambda: self._parts[key].labelled)
 
     def rows(self, key: int, ids: Ids) -> Answer:
         """Return the rows of the given items."""
-        return self._pack_result(lambda: self._held[key].shards.rows(ids), key)
+        return self._pack_result(lambda: self._parts[key].shards.rows(ids), key)
 
     def call(self, key: int, kind: str, payload: bytes) -> Answer:
         """Return the result of `Shards.map` or `sum`, whether state is kept, and the CPU time."""
@@ -314,26 +290,29 @@ class PartWorker:
 
     def close(self, key: int) -> None:
         """Release the pool."""
-        self._held.pop(key, None)
-        self._seen.pop(key, None)
+        self._parts.pop(key, None)
 
     def _open_part(
         self, key: int, part: PoolPart, learner: bytes | None, pieces: Sequence[Rows]
     ) -> FileState:
         try:
             model = None if learner is None else _load_payload(learner)
-            self._seen[key] = FileState.read(find_files(part.values))
-            self._held[key] = PartHolder(part, model, pieces)
-            return self._seen[key]
+            files = FileState.read(find_files(part.values))
+            shards, known = part.open(model, pieces)
+            if not len(shards):
+                shards = LocalShards([])
+            self._parts[key] = OpenPart(shards, None if known is None else dict(known), files)
+            return files
         except LabelwiseError as error:
             raise type(error)(f"{error} (as seen from {socket.gethostname()})") from error
 
     def _call_part(self, key: int, kind: str, payload: bytes) -> tuple[object, bool, float]:
         begin = time.process_time()
         function, arguments = _load_payload(payload)
-        holder = self._held[key]
-        result = holder.call(kind, function, arguments)
-        return result, holder.remembers, time.process_time() - begin
+        shards = self._parts[key].shards
+        result = getattr(shards, kind)(function, *arguments)
+        remembers = any(shards.map(_remembers))  # whether any block keeps state until the next call
+        return result, remembers, time.process_time() - begin
 
     def _pack_result(self, function: Callable[[], object], key: int = -1) -> Answer:
         """Pack the result or the error of a function that reads rows of the pool ``key``."""
@@ -352,8 +331,10 @@ class PartWorker:
 
     def _describe_change(self, key: int) -> str:
         """Describe a file that changed since the pool was opened; empty if none did."""
-        before = self._seen.get(key)
-        return "" if before is None else FileState.read(before.files).describe_difference(before)
+        if key not in self._parts:
+            return ""
+        before = self._parts[key].files
+        return FileState.read(before.files).describe_difference(before)
 
     def _pack_value(self, value: object) -> Answer:
         large: list[NDArray[np.uint8]] = []
@@ -367,6 +348,10 @@ class PartWorker:
 
         head = self._dumps(value, protocol=5, buffer_callback=keep)
         return (head, large) if large else head
+
+
+def _remembers(shard: Shard) -> bool:
+    return bool(shard.state)
 
 
 def _call_function(payload: bytes) -> object:

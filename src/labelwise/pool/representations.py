@@ -21,7 +21,6 @@ from labelwise.arrays import (
     Positions,
     device,
     is_array,
-    like,
     namespace,
     precision,
     to_numpy,
@@ -376,8 +375,8 @@ def check_rows(name: str, rows: Array, list_ids: ListIds) -> None:
         return  # integers are always finite
     with np.errstate(over="ignore", invalid="ignore"):
         if name.split("[")[0] in ("probabilities", "member_probabilities"):
-            # A product takes a sixth of the time of a sum along a short axis.
-            sums = to_numpy(xp.matmul(rows, like(np.ones(rows.shape[-1]), rows, dtype=rows.dtype)))
+            on_host = isinstance(rows, np.ndarray)  # einsum takes a sixth of the time of np.sum
+            sums = np.einsum("...k->...", rows) if on_host else to_numpy(xp.sum(rows, axis=-1))
             right = np.abs(sums - 1) <= SUM_TOLERANCE
             if not right.size or (right.all() and not float(xp.min(rows)) < -1e-6):
                 return

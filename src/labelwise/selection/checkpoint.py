@@ -9,9 +9,13 @@ work since then is repeated, and the picks are the same as without an interrupti
 A folder belongs to one selection: other data, options or versions are rejected. At the end the
 picks are written too (`load_or_select`). The folder is removed after the caller has finished the
 steps that may fail, such as saving the picks.
+
+Values are written without pickle (`write_value`): a line of JSON describes the structure, its
+arrays follow in ``.npy`` format. Reading runs no code but the import of labelwise's modules.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import tempfile
@@ -22,9 +26,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from mmap import ALLOCATIONGRANULARITY, mmap
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
+from numpy.lib import format as npy
 
 from labelwise.arrays import Array, HostArray, Ids, is_array, like, to_numpy
 from labelwise.errors import BadInput, StorageFailed
@@ -36,7 +41,6 @@ from labelwise.pool.sources.file_patterns import find_row_files
 from labelwise.pool.sources.remote_files import is_remote, remote_facts
 from labelwise.pool.sources.source import Given, Source, Sources
 from labelwise.selection.result import Selection
-from labelwise.selection.serialization import Near, Value, read_value, write_value
 
 SECONDS = 20.0
 """Least seconds between two writes of the blocks' state."""
@@ -50,6 +54,10 @@ SUMMED_ROWS = 1 << 14
 """Rows of an array that are added to its checksum at a time."""
 
 T = TypeVar("T")
+Value = Any
+"""A value that strategies and blocks exchange."""
+Near = Callable[[HostArray], Array]
+"""Moves a host array to the device of the rows."""
 
 
 class Snapshot(NamedTuple):
@@ -433,3 +441,88 @@ def describe_ids(ids: Ids | None) -> str | None:
     if ids is None:
         return None
     return f"{len(ids)} ids, sum {zlib.crc32(np.asarray(ids, dtype=np.int64).tobytes()):08x}"
+
+
+def write_value(file: BinaryIO, value: Value) -> None:
+    """Write a value at the end of an open file.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> write_value(file, {"scores": (np.arange(3.0), None, [1, "a"])})
+        >>> _ = file.seek(0)
+        >>> read_value(file)
+        {'scores': (array([0., 1., 2.]), None, [1, 'a'])}
+    """
+    arrays: list[HostArray] = []
+    tree = _to_tree(value, arrays, {})
+    file.write(json.dumps([len(arrays), tree]).encode() + b"\n")
+    for array in arrays:
+        npy.write_array(file, array, allow_pickle=False)
+
+
+def read_value(file: BinaryIO, near: Near | None = None) -> Value:
+    """Read the next value of a file; ``near`` converts arrays that were tensors."""
+    count, tree = json.loads(file.readline())
+    arrays = [npy.read_array(file, allow_pickle=False) for _ in range(count)]
+    return _from_tree(tree, arrays, near or (lambda array: array))
+
+
+def _to_tree(value: Value, arrays: list[HostArray], known: dict[int, int]) -> Json:
+    """Convert a value to JSON; append its arrays to ``arrays``, each one once."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, np.generic):
+        arrays.append(np.asarray(value))
+        return ["number", len(arrays) - 1]
+    if is_array(value):
+        if id(value) not in known:
+            known[id(value)] = len(arrays)
+            arrays.append(np.asarray(to_numpy(value)))
+        return ["array" if isinstance(value, np.ndarray) else "tensor", known[id(value)]]
+    if isinstance(value, dict):
+        pairs = [[_to_tree(k, arrays, known), _to_tree(v, arrays, known)] for k, v in value.items()]
+        return ["dict", pairs]
+    if type(value) in (list, tuple):
+        return [type(value).__name__, [_to_tree(entry, arrays, known) for entry in value]]
+    kind = type(value)
+    if not kind.__module__.startswith("labelwise.") or kind.__qualname__ != kind.__name__:
+        raise BadInput(
+            f"a {kind.__qualname__} cannot be written down, which resume needs; select without it"
+        )
+    fields = list(value) if isinstance(value, tuple) else vars(value)
+    return ["object", f"{kind.__module__}:{kind.__name__}", _to_tree(fields, arrays, known)]
+
+
+def _from_tree(tree: Json, arrays: list[HostArray], near: Near) -> Value:
+    if not isinstance(tree, list):
+        return tree
+    kind, *rest = tree
+    if kind in ("array", "tensor"):
+        array = arrays[rest[0]]
+        return array if kind == "array" else near(array)
+    if kind == "number":
+        return arrays[rest[0]][()]
+    if kind == "dict":
+        return {_from_tree(k, arrays, near): _from_tree(v, arrays, near) for k, v in rest[0]}
+    if kind == "object":
+        return _make_object(rest[0], _from_tree(rest[1], arrays, near))
+    entries = [_from_tree(entry, arrays, near) for entry in rest[0]]
+    return tuple(entries) if kind == "tuple" else entries
+
+
+def _make_object(name: str, fields: Value) -> Value:
+    """Create an object of one of labelwise's classes from its fields."""
+    module, _, kind = name.partition(":")
+    found = getattr(importlib.import_module(module), kind) if _is_own_module(module) else None
+    if not isinstance(found, type) or found.__module__ != module:
+        raise BadInput(f"a written value is a {name}, which is no class of labelwise")
+    if issubclass(found, tuple):
+        return tuple.__new__(found, fields)
+    value = found.__new__(found)
+    vars(value).update(fields)
+    return value
+
+
+def _is_own_module(module: str) -> bool:
+    return module.split(".")[0] == "labelwise"

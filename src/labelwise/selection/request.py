@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +22,6 @@ from labelwise.pool.blocks import (
     LocalShards,
     Progress,
     Shard,
-    Shards,
     Spill,
     open_shards,
 )
@@ -169,7 +168,7 @@ class SelectionRequest:
         try:
             rows = self._index.find_positions(self._taken)
             run.check_budget(self.budget, left)
-            plan = self.plan()
+            plan = plan_sources(self.strategy, self.sources, self.budget) if self.sources else None
             if self.budget and self.strategy.check is not None:
                 shapes, options = plan.shapes if plan else {}, self.strategy.options
                 try:
@@ -216,19 +215,23 @@ class SelectionRequest:
             self.prepare()
         assert self._index is not None
         begin = time.perf_counter()
-        with ExitStack() as stack:
+        with ExitStack() as until_saved:
             try:
-                if self.on is not None:
-                    picks = self._run_on_ray(self._index)
-                elif self.resume is not None:
-                    assert self._shards is not None
-                    folder = Path(self.resume)
-                    recorded = record_calls(self._shards, folder, self._describe())
-                    shards = stack.enter_context(recorded)
-                    picks = load_or_select(folder, lambda: self._pick(shards, self._known))
-                else:
-                    assert self._shards is not None
-                    picks = self._pick(self._shards, self._known)
+                with ExitStack() as opened:
+                    if self.on is not None:
+                        shards = opened.enter_context(self._open_on_ray(self._index))
+                        labelled = shards.labelled
+                    else:
+                        assert self._shards is not None
+                        shards, labelled = self._shards, self._known
+                        if any(not source.in_memory for _, source in flatten_sources(self.sources)):
+                            opened.enter_context(guard_files(self.values))
+                    if self.resume is None:
+                        picks = run.select(
+                            self.strategy, shards, self.budget, labelled=labelled, seed=self.seed
+                        )
+                    else:
+                        picks = self._resume(until_saved)
             except LabelwiseError as error:
                 raise self._name_keys(error) from error
             seconds = time.perf_counter() - begin
@@ -238,13 +241,21 @@ class SelectionRequest:
                 picks = replace(picks, keys=[self._keys[row] for row in rows.tolist()])
             yield picks
 
-    def _run_on_ray(self, index: IdIndex) -> Selection:
+    def _resume(self, until_saved: ExitStack) -> Selection:
+        """Continue from a folder, which is kept for as long as the stack."""
+        assert self.resume is not None and self._shards is not None
+        folder, known = Path(self.resume), self._known
+        recorded = until_saved.enter_context(record_calls(self._shards, folder, self._describe()))
+        given = (self.strategy, recorded, self.budget)
+        return load_or_select(folder, lambda: run.select(*given, labelled=known, seed=self.seed))
+
+    def _open_on_ray(self, index: IdIndex) -> AbstractContextManager[Any]:
         from labelwise.pool.ray.shards import open_ray_shards
 
         ids = index.ids
         if isinstance(ids, RowNumbers) and ids.first:
             ids = ids.to_array()
-        with open_ray_shards(
+        return open_ray_shards(
             self.on,
             self.values,
             len(ids),
@@ -252,15 +263,7 @@ class SelectionRequest:
             labelled=self._taken,
             actors=self.actors,
             progress=self.progress,
-        ) as shards:
-            return self._pick(shards, shards.labelled)
-
-    def _pick(self, shards: Shards, labelled: Rows | None) -> Selection:
-        from_files = any(not source.in_memory for _, source in flatten_sources(self.sources))
-        with guard_files(self.values) if from_files and self.on is None else nullcontext():
-            if self.sources and not self.strategy.needs:
-                shards.map(_read_rows)  # invalid rows are rejected even if the strategy reads none
-            return run.select(self.strategy, shards, self.budget, labelled=labelled, seed=self.seed)
+        )
 
     def _name_keys(self, error: LabelwiseError) -> LabelwiseError:
         """The same error with keys in place of the hashes of keys."""
@@ -336,11 +339,6 @@ def _open_probabilities(logits: Any, given: Any, on: Cluster) -> tuple[Any, Any]
     if on is not None:
         raise BadInput("a cluster reads probabilities from files; save the softmax of the logits")
     return source, given
-
-
-def _read_rows(shard: Shard) -> None:
-    for name in shard.rows:
-        shard.rows[name]
 
 
 def select(

@@ -21,9 +21,9 @@ Sparsification", COLT 2019.
 import warnings
 
 from labelwise.arrays import Floats
-from labelwise.errors import BadInput, LabelwiseWarning
+from labelwise.errors import LabelwiseWarning
 from labelwise.files import JsonObject
-from labelwise.kernels.checks import check_choice
+from labelwise.kernels.checks import check_boolean, check_choice
 from labelwise.kernels.linear.bases import (
     ModelColumns,
     SubdividedShards,
@@ -100,8 +100,7 @@ def check_job(job: Job) -> None:
     options = job.options
     check_choice("mode", options["mode"], MODES)
     check_choice("basis", options["basis"], BASES)
-    if not isinstance(options["bias"], bool):
-        raise BadInput(f"bias must be True or False; got {options['bias']!r}")
+    check_boolean("bias", options["bias"])
     if options["basis"] == "polynomial":
         check_polynomial(options["degree"], job.width())
     if options["basis"] == "fourier":

@@ -32,7 +32,7 @@ import numpy as np
 from labelwise.arrays import Floats, comparable
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject
-from labelwise.kernels.checks import check_choice, is_number
+from labelwise.kernels.checks import check_boolean, check_choice, is_number
 from labelwise.kernels.linear import draws
 from labelwise.kernels.linear.lewis import (
     WEIGHTS,
@@ -98,8 +98,7 @@ def check_job(job: Job) -> None:
     """Reject an unknown sampling, and numbers out of range."""
     options = job.options
     check_choice("sampling", options["sampling"], SAMPLINGS)
-    if not isinstance(options["bias"], bool):
-        raise BadInput(f"bias must be True or False; got {options['bias']!r}")
+    check_boolean("bias", options["bias"])
     for name in ("p", "tol", "rtol"):
         if options[name] is not None and not is_number(options[name]):
             raise BadInput(f"{name} must be a number; got {options[name]!r}")

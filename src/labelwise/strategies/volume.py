@@ -23,7 +23,7 @@ sampling", NeurIPS 2017, and "Reverse iterative volume sampling for linear regre
 import numpy as np
 
 from labelwise.arrays import Floats, Ids, to_numpy
-from labelwise.errors import BadInput
+from labelwise.kernels.checks import check_boolean
 from labelwise.kernels.linear.bases import ModelColumns, SubdividedShards
 from labelwise.kernels.linear.leverage import RowReader, whiten
 from labelwise.kernels.linear.row_chunks import multiply_chunks
@@ -104,8 +104,7 @@ def _invert_gram(rows: Floats) -> Floats:
 
 def check_job(job: Job) -> None:
     """Reject a bias that is not a truth value."""
-    if not isinstance(job.options["bias"], bool):
-        raise BadInput(f"bias must be True or False; got {job.options['bias']!r}")
+    check_boolean("bias", job.options["bias"])
 
 
 def estimate_cost(job: Job) -> Cost:

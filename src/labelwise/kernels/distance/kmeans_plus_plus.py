@@ -216,22 +216,16 @@ class SeedingRun:
             rings = self._next_rings(rate)
             self._accept_rings(rings)
             rate = (len(self.ids) - before + 1) / (len(rings.owners) + 2)
+            left, added = self.k - len(self.ids), len(self.ids) - self._measured
+            # The acceptance rate is assumed to fall in inverse proportion to the number of picks,
+            # which errs on the side of measuring; after it most rings are accepted.
+            falling = 1 + left / (2 * max(len(self.ids), 1))
+            continuing = left / rate * falling * (added + left / 2 + RING_COST)
+            measuring = len(self.shards) * (added + ROW_COST) + 2 * left * (left / 2 + RING_COST)
             # Without any ring the mass may be a rounding residue; measuring sums it again.
-            if not len(rings.owners) or self._is_measuring_cheaper(rate):
+            if not len(rings.owners) or (added > 0 and continuing > PATIENCE * measuring):
                 self.restart_clocks(concat_embeddings(self._added) if self._added else None)
                 rate = 1.0
-
-    def _is_measuring_cheaper(self, rate: float) -> bool:
-        """Whether measuring all rows, after which most rings are accepted, is cheaper.
-
-        The acceptance rate falls over time; it is assumed to fall in inverse proportion to the
-        number of picks, which errs on the side of measuring.
-        """
-        left, added = self.k - len(self.ids), len(self.ids) - self._measured
-        falling = 1 + left / (2 * max(len(self.ids), 1))
-        continuing = left / rate * falling * (added + left / 2 + RING_COST)
-        measuring = len(self.shards) * (added + ROW_COST) + 2 * left * (left / 2 + RING_COST)
-        return added > 0 and continuing > PATIENCE * measuring
 
     def _next_rings(self, rate: float) -> RingBatch:
         """The next rings of all clocks in the order of time; ``rate`` is the acceptance rate."""

@@ -14,14 +14,12 @@ Divided by a normalizer, the scales :math:`s` are weights that preserve every qu
 features: weighted least squares on ``O(d / epsilon)`` draws is as good as on the whole pool up to
 a relative error :math:`\epsilon`.
 
-`deterministic_bss` is the slower original with a tighter guarantee, for comparison.
-
 Cost: two passes for whitening, one for leverage; a round does not depend on ``n``
 (`labelwise.kernels.linear.bss_sampler`).
 
 References: X. Chen, E. Price, "Active Regression via Linear-Sample Sparsification", COLT 2019.
 Y. T. Lee, H. Sun, "Constructing Linear-Sized Spectral Sparsification in Almost-Linear Time",
-FOCS 2015. J. Batson, D. Spielman, N. Srivastava, "Twice-Ramanujan Sparsifiers", STOC 2009.
+FOCS 2015.
 """
 
 import warnings
@@ -32,14 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from labelwise.arrays import Floats, Ids, comparable, is_array, largest, like, to_numpy
+from labelwise.arrays import Floats, Ids, comparable, is_array, largest, to_numpy
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import JsonObject
 from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
 from labelwise.kernels.linear.leverage import RowReader, whiten
-from labelwise.kernels.linear.row_chunks import iterate_chunks
 from labelwise.kernels.placement import find_placement
-from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
+from labelwise.pool.blocks import ArrayOrShards, Shards, as_shards
 from labelwise.pool.rows import read_features
 
 WIDEST = 0.1165
@@ -335,80 +332,3 @@ def _fill_up(
         np.concatenate([draws.counts, np.zeros(missing, dtype=np.int64)]),
         {**draws.info, "filled": missing, **_describe_spectrum(spectrum, lowest, highest)},
     )
-
-
-def deterministic_bss(V: ArrayOrShards, k: int) -> tuple[Ids, Floats, JsonObject]:
-    r"""Pick rows by the deterministic barrier method.
-
-    Every round takes the row whose share of the lower barrier exceeds that of the upper one most,
-    the smallest id among ties. After ``k`` rounds the eigenvalues of the weighted Gram matrix lie
-    within a factor :math:`((\sqrt b + 1) / (\sqrt b - 1))^2`, :math:`b = k / d`, of each other,
-    with ``d`` the rank. Cost: one pass over the rows, ``O(n d^2)``, per round.
-
-    Args:
-        V: ``(n, d)`` features, or shards with ``features``.
-        k: rounds, more than the rank of ``V``; at most ``k`` distinct rows are picked.
-
-    Returns:
-        distinct ids in the order of their first pick;
-        weights on the sum scale, such that the mean eigenvalue of the weighted Gram matrix of
-        whitened rows is 1;
-        info with ``rank``, that ``spectrum``, its ``ratio`` and the ``ratio_bound``.
-
-    Example:
-        >>> import numpy as np
-        >>> V = np.random.default_rng(0).normal(size=(500, 4))
-        >>> ids, weights, info = deterministic_bss(V, 40)
-        >>> len(ids) <= 40, info["ratio"] <= info["ratio_bound"]
-        (True, True)
-    """
-    shards = as_shards(V, "V")
-    transform = whiten(shards, read_features).transform
-    rank = check_rank(transform)
-    if k <= rank:
-        raise BadInput(f"k must be more than the rank of the rows, {rank}; got {k}")
-    root = np.sqrt(k / rank)
-    upper, lower, step = rank * (root + root**2) / (root - 1), -rank * root, (root + 1) / (root - 1)
-    gram = np.zeros((rank, rank))
-    scales: dict[int, float] = {}
-    for _ in range(k):
-        values, vectors = np.linalg.eigh(gram)
-        upper_shares, lower_shares = _barrier_shares(values, upper, upper + step, lower, lower + 1)
-        forms = np.stack([upper_shares, lower_shares], axis=1)
-        parts = shards.map(_evaluate_forms, transform @ vectors, forms)
-        shares = np.concatenate(parts)
-        best = largest(comparable(shares[:, 1] - shares[:, 0]), 1, shards.ids)
-        item = shards.ids[best]
-        scale = 2 / float(shares[best].sum())
-        row = to_numpy(read_features(shards.rows(item)))[0].astype(np.float64) @ transform
-        gram += scale * np.outer(row, row)
-        scales[int(item[0])] = scales.get(int(item[0]), 0.0) + scale
-        upper, lower = upper + step, lower + 1
-    mean = np.trace(gram) / rank
-    spectrum = np.linalg.eigvalsh(gram) / mean
-    info = {
-        "rank": rank,
-        "spectrum": spectrum.tolist(),
-        "ratio": float(spectrum[-1] / spectrum[0]),
-        "ratio_bound": float(step**2),
-    }
-    return np.fromiter(scales, dtype=np.int64), np.fromiter(scales.values(), float) / mean, info
-
-
-def _barrier_shares(
-    values: Floats, upper: float, next_upper: float, lower: float, next_lower: float
-) -> tuple[Floats, Floats]:
-    """The eigenvalues, in the eigenbasis of ``B``, of the two forms compared in a round."""
-    above, below = 1 / (next_upper - values), 1 / (values - next_lower)
-    fall = np.sum(1 / (upper - values)) - np.sum(above)
-    rise = np.sum(below) - np.sum(1 / (values - lower))
-    return above**2 / fall + above, below**2 / rise - below
-
-
-def _evaluate_forms(shard: Shard, transform: Floats, forms: Floats) -> Floats:
-    """Diagonal quadratic forms ``(r, m)`` of the transformed rows of a block, ``(n, m)``."""
-    out = np.empty((len(shard), forms.shape[1]))
-    for start, chunk in iterate_chunks(read_features(shard.rows), double=True):
-        product = chunk @ like(transform, chunk)
-        out[start : start + len(product)] = to_numpy(product**2 @ like(forms, chunk))
-    return out

@@ -10,14 +10,13 @@ with :math:`t^*` the largest of those, item :math:`i` has rung
 
 Cost: ``O(n)`` and a sort of ``k`` numbers, for any probabilities.
 
-`poisson_draw` keeps each item independently with probability :math:`\min(1, \beta t_i)`, where
+A Poisson draw keeps each item independently with probability :math:`\min(1, \beta t_i)`, where
 :math:`\beta` makes ``k`` the expected number of items.
 
-Both process some items at a time (`first_rings`, `find_heaviest`, `keep_items`) and join the few
-that matter, so that weights may stay with their blocks and memory does not grow with ``n``.
+Both process one block at a time (`first_rings`; `find_heaviest`, `keep_items`) and join the few
+items that matter, so that weights may stay with their blocks.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +26,6 @@ from scipy import special
 from labelwise.arrays import Floats, Ids, row_noise, waiting_times
 from labelwise.errors import BadInput
 
-CHUNK = 1 << 20
-"""Items of an array that are processed at a time."""
 _ARRIVALS, _REPEATS, _KEPT = 11, 12, 13  # streams of noise, so that the draws are independent
 
 
@@ -70,8 +67,8 @@ def draw_until_distinct(
     if k == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), 0
     highest = float(weights.max())
-    parts = [first_rings(*part, k, seed, highest) for part in _iterate_weights(weights, ids)]
-    drawn, counts = ring_counts(join_rings(parts), k, seed, highest)
+    ids = np.arange(len(weights), dtype=np.int64) if ids is None else np.asarray(ids, np.int64)
+    drawn, counts = ring_counts(first_rings(weights, ids, k, seed, highest), k, seed, highest)
     return drawn.ids, counts, int(counts.sum())
 
 
@@ -117,7 +114,7 @@ def ring_counts(rings: ClockRings, k: int, seed: int, highest: float) -> tuple[C
     if not means.sum() < 2**53:
         raise BadInput(
             f"{k} distinct items would take over {2.0**53:.0e} draws with these probabilities; "
-            "ask for fewer, or draw by poisson_draw"
+            "ask for fewer, or use sampling='poisson'"
         )
     return first, 1 + _poisson_quantile(row_noise(seed, first.ids, _REPEATS), means)
 
@@ -140,18 +137,6 @@ def _poisson_quantile(levels: Floats, means: Floats) -> Ids:
     return np.asarray(counts, dtype=np.int64)
 
 
-def poisson_rate(t: ArrayLike, k: float) -> float:
-    r"""The :math:`\beta` with :math:`\sum_i \min(1, \beta t_i) = k`.
-
-    Args:
-        t: ``(n,)``, not negative, at least ``k`` of them positive.
-        k: expected number of items.
-    """
-    weights = _check_weights(t, k, None)
-    parts = [find_heaviest(part, k) for part, _ in _iterate_weights(weights, None)]
-    return solve_poisson_rate(parts, k)
-
-
 class HeaviestWeights(NamedTuple):
     """The largest weights of a block, unordered, and the sum of the others."""
 
@@ -170,7 +155,12 @@ def find_heaviest(weights: Floats, k: float) -> HeaviestWeights:
 
 
 def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
-    """The result of `poisson_rate` from the heaviest weights of all blocks."""
+    r"""The :math:`\beta` with :math:`\sum_i \min(1, \beta t_i) = k`.
+
+    Args:
+        parts: from `find_heaviest` of all blocks.
+        k: expected number of items; at least as many weights must be positive.
+    """
     if k == 0:
         return 0.0
     largest = np.sort(np.concatenate([part.weights for part in parts]))[::-1]
@@ -182,25 +172,6 @@ def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
     return float(rates[fits.argmax()] if fits.any() else 1 / largest[-1])
 
 
-def poisson_draw(t: ArrayLike, k: float, seed: int, ids: Ids | None = None) -> tuple[Ids, Floats]:
-    """Keep each item independently, about ``k`` in total.
-
-    Args:
-        t: ``(n,)``, not negative; an item is kept with probability ``min(1, beta t_i)``.
-        k: expected number of items kept; the number itself is random.
-        seed: determines the draw, together with the items' ids.
-        ids: ``(n,)``, the items' ids; row numbers if None.
-
-    Returns:
-        the ids kept and their probabilities, items that a smaller ``k`` would keep first.
-    """
-    weights = _check_weights(t, k, ids)
-    rate = poisson_rate(weights, k)
-    parts = [keep_items(*part, seed, rate) for part in _iterate_weights(weights, ids)]
-    inside = sort_rings(join_rings(parts))
-    return inside.ids, np.minimum(1.0, rate * inside.weights)
-
-
 def keep_items(weights: Floats, ids: Ids, seed: int, rate: float) -> ClockRings:
     """The items of a block that are kept, each with probability ``min(1, rate * weight)``."""
     some = np.flatnonzero(rate * weights > 0)
@@ -208,15 +179,6 @@ def keep_items(weights: Floats, ids: Ids, seed: int, rate: float) -> ClockRings:
     inside = np.flatnonzero(times < 1)
     some = some[inside]
     return ClockRings(ids[some], weights[some], times[inside])
-
-
-def _iterate_weights(weights: Floats, ids: Ids | None) -> Iterator[tuple[Floats, Ids]]:
-    """Chunks of the weights with their ids; one empty chunk if there are none."""
-    for first in range(0, max(len(weights), 1), CHUNK):
-        part = weights[first : first + CHUNK]
-        last = first + len(part)
-        known = np.arange(first, last) if ids is None else ids[first:last]
-        yield part, np.asarray(known, dtype=np.int64)
 
 
 def _check_weights(p: ArrayLike, k: float, ids: Ids | None) -> Floats:

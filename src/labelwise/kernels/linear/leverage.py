@@ -15,14 +15,10 @@ host waits for two small results and the scores.
 
 Cost: two passes over the rows, ``O(n d^2)``, and ``O(d^2)`` memory in addition to a chunk of rows.
 
-References: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel and
-sequential QR and LU factorizations", SIAM Journal on Scientific Computing, 2012. Approximate
-scores: P. Drineas, M. Magdon-Ismail, M. Mahoney, D. Woodruff, "Fast approximation of matrix
-coherence and statistical leverage", JMLR 2012; J. Nelson, H. Nguyen, "OSNAP: faster numerical
-linear algebra algorithms via sparser subspace embeddings", FOCS 2013.
+Reference: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, "Communication-optimal parallel and
+sequential QR and LU factorizations", SIAM Journal on Scientific Computing, 2012.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -35,7 +31,6 @@ from labelwise.arrays import (
     device,
     namespace,
     precision,
-    row_noise,
     to_numpy,
 )
 from labelwise.errors import BadInput
@@ -56,8 +51,6 @@ _GRAM_NOISE = 1e-13
 """Eigenvalues of a Gram matrix with unit diagonal are rounding noise below this."""
 _SMALLEST_SQUARE = 1e-250
 """Smaller squares of float64 numbers have lost digits or underflowed."""
-_SKETCH_STREAM = 21
-"""Stream of the noise in `approximate_leverage_scores`."""
 
 
 @dataclass(frozen=True)
@@ -343,70 +336,3 @@ def _build_whitening(
     size = max(1.0, float(np.sum((values * inverse) ** 2)))
     growth = length * np.sqrt(np.sum(inverse**2)) / size
     return Whitening(vectors[:, kept] * inverse / scale[:, None], float(growth))
-
-
-def approximate_leverage_scores(
-    A: ArrayOrShards, *, seed: int = 0, oversampling: float = 4.0, rtol: float | None = None
-) -> Floats:
-    r"""Leverage of every row up to a constant factor, ``(n,)``, for ``d`` in the thousands.
-
-    The rows are hashed into ``oversampling * d`` sums with random signs (four per row, a function
-    of seed and id), whose whitening :math:`T` replaces that of :math:`A`; then :math:`|a_i T|` is
-    estimated from :math:`k = O(\log n)` random directions. With high probability every score is
-    between 0.4 and 2.5 times the true one (``k`` is such that the directions alone keep all ``n``
-    scores above one half with probability 0.99).
-
-    Cost: two passes, ``O(n d log n + d^3)``, and ``oversampling * d * d`` numbers of memory.
-
-    Args:
-        A: as in `leverage_scores`.
-        seed: of the random signs and directions.
-        oversampling: number of sums per column, at least 2.
-        rtol: as in `leverage_scores`.
-
-    Example:
-        >>> import numpy as np
-        >>> A = np.random.default_rng(0).normal(size=(2000, 5))
-        >>> A[7] *= 1000  # no other row can replace it
-        >>> int(approximate_leverage_scores(A, seed=0).argmax())
-        7
-    """
-    if not oversampling >= 2:
-        raise BadInput(f"oversampling must be at least 2; got {oversampling}")
-    shards = as_shards(A, "A")
-    n = len(shards)
-    if not n:
-        return np.empty(0)
-    d = read_features(shards.rows(shards.ids[:1])).shape[1]
-    sums = math.ceil(oversampling * d)
-    if n <= sums:
-        return leverage_scores(shards, rtol=rtol)
-    part: MatrixSum = shards.sum(_sketch_block, sums, seed)
-    rtol = rank_tolerance(part.precision, n, d) if rtol is None else rtol
-    basis = whiten(as_shards(part.matrix), read_features, rtol=rtol)
-    transform = basis.transform * np.sqrt(max(1, sums - basis.rank - 1) / sums)
-    directions = math.ceil((math.log(n) + math.log(100)) / 0.0966)  # P(chi^2_k < k/2) < e^-.0966k
-    if directions < basis.rank:
-        generator = np.random.default_rng([seed % 2**64, _SKETCH_STREAM])
-        mixed = generator.standard_normal((basis.rank, directions))
-        transform = transform @ (mixed / math.sqrt(directions))
-    return project_rows(shards, read_features, replace(basis, transform=transform))
-
-
-def _sketch_block(shard: Shard, sums: int, seed: int) -> MatrixSum:
-    """The rows of a block hashed into sums, ``(sums, d)``."""
-    from scipy import sparse
-
-    rows = read_features(shard.rows)
-    total = np.zeros((sums, rows.shape[1]))
-    for start, part in iterate_chunks(rows, double=False, size=max(1, sums)):
-        chunk = to_numpy(part)
-        ids = shard.ids[start : start + len(chunk)]
-        noise = [row_noise(seed, ids, _SKETCH_STREAM, copy) for copy in range(4)]
-        cells = (np.stack(noise) * (2 * sums)).astype(np.int64)
-        # The last bit of a cell is the sign, the others are the number of the sum.
-        signs = ((cells % 2) - 0.5).astype(chunk.dtype)
-        columns = np.tile(np.arange(len(chunk)), 4)
-        entries = (signs.ravel(), ((cells // 2).ravel(), columns))
-        total += sparse.csr_array(entries, shape=(sums, len(chunk))) @ chunk
-    return MatrixSum(total, precision(rows))

@@ -43,6 +43,7 @@ from labelwise.kernels.distance.embedding import (
     Factored,
     concat_embeddings,
     to_float64,
+    weighted_sum,
 )
 from labelwise.kernels.float64_blocks import iterate_float64_chunks
 from labelwise.kernels.loop.scan import Arrays, Scan, run_steps
@@ -53,7 +54,6 @@ from labelwise.kernels.sparse.weights import (
     WeightFit,
     debias_and_clip,
     divide_or_zero,
-    sum_weighted,
 )
 from labelwise.pool.blocks import Shard, Shards
 
@@ -62,8 +62,6 @@ CONVERGED = 1e-9
 """Changes of the objective below this fraction of its scale count as zero."""
 REPLAYED = 10
 """Iterations that are replayed between two checks for convergence."""
-FLOAT64_BYTES = 4 << 30
-"""Blocks on a GPU up to this size are stored in float64 as well."""
 
 
 class ThresholdingResult(NamedTuple):
@@ -312,9 +310,6 @@ def _prepare_block(shard: Shard, problem: SparseProblem) -> None:
     ids = np.ascontiguousarray(np.asarray(shard.ids, dtype=np.int64))
     order = None if (ids[1:] > ids[:-1]).all() else np.argsort(ids, kind="stable")
     h = vectors.h if problem.copies_features else None
-    if 0 < count_resident_bytes(shard) <= FLOAT64_BYTES and str(device(deviations)) != "cpu":
-        vectors = to_float64(vectors)  # once instead of in every iteration
-        h = vectors.h
     xp = namespace(deviations)
     shard.state[KEY] = ThresholdingBlock(
         vectors.a,
@@ -357,7 +352,7 @@ def find_gradient(
         last = first + a.shape[0]
         slopes = row_dots(xp.matmul(h, local), a) / problem.budget
         parts.append(2 * slopes + 2 * problem.beta * pull[first:last])
-        image += sum_weighted(Factored(a, h), parts[-1]) / problem.budget
+        image += weighted_sum(Factored(a, h), parts[-1]) / problem.budget
         first = last
     part.gradient = gradient = xp.concat(parts) if len(parts) > 1 else parts[0]
     return bring(image, placement), bring(gradient @ gradient, placement)

@@ -30,8 +30,6 @@ from labelwise.kernels.distance.embedding import (
 from labelwise.kernels.sparse.problem import SparseProblem
 
 TINY = float(np.finfo(float).tiny)
-SUM_CHUNKS = 64
-"""Number of chunks of a long sum on a GPU."""
 RIDGE = 1e-13
 """Added to the unit diagonal, so that linearly dependent items share their weight."""
 PATIENCE = 3
@@ -56,34 +54,13 @@ class WeightFit:
 
     def image(self, weights: Array) -> Array:
         """``Phi_S w``, ``(K, d)``; ``O(t K d)``."""
-        return sum_weighted(self.vectors, weights) / self.budget
+        return weighted_sum(self.vectors, weights) / self.budget
 
     def gradient(self, weights: Array) -> Array:
         """Gradient of ``f1``, ``(t,)``; ``O(t K d)``."""
         residual = self.image(weights) - self.target
         slopes = inner_products_with_matrix(self.vectors, residual) / self.budget
         return 2 * slopes + 2 * self.beta * (weights - 1)
-
-
-def sum_weighted(vectors: Factored, weights: Array) -> Array:
-    """``sum_i w_i a_i h_i^T``, ``(K, d)``.
-
-    On a GPU a single product with such a small result would occupy few multiprocessors.
-    """
-    if str(device(weights)) == "cpu" or len(vectors) < 16 * SUM_CHUNKS:
-        return weighted_sum(vectors, weights)
-    return sum_weighted_chunks(vectors, weights)
-
-
-def sum_weighted_chunks(vectors: Factored, weights: Array) -> Array:
-    """`sum_weighted` as a batch of `SUM_CHUNKS` products that run in parallel."""
-    xp, (classes, width) = namespace(weights), (vectors.a.shape[1], vectors.h.shape[1])
-    length = len(vectors) // SUM_CHUNKS
-    cut, scaled = SUM_CHUNKS * length, vectors.a * weights[:, None]
-    left = xp.reshape(scaled[:cut, :], (SUM_CHUNKS, length, classes))
-    right = xp.reshape(vectors.h[:cut, :], (SUM_CHUNKS, length, width))
-    total = xp.sum(xp.matmul(xp.matrix_transpose(left), right), axis=0)
-    return total + xp.matmul(xp.matrix_transpose(scaled[cut:, :]), vectors.h[cut:, :])
 
 
 def divide_or_zero(slope: Array, curvature: Array) -> Array:

@@ -105,7 +105,7 @@ class CallTraffic:
     seconds: float = 0.0
 
 
-class HeldShards:
+class RayShards:
     """A `labelwise.pool.blocks.Shards` whose rows are held by workers.
 
     Attributes:
@@ -166,7 +166,7 @@ class HeldShards:
             self._seen_here = FileState.read(find_files(self._values))
         self._log: list[tuple[str, bytes]] = []
         self.traffic: dict[str, CallTraffic] = {}
-        self.restore_state = 0
+        self.restored = 0
         self.labelled = self._fetch_labelled()
 
     @property
@@ -311,7 +311,7 @@ class HeldShards:
         stage = f"restoring {len(lost)} of {len(self._opened)} parts"
         self.progress(stage, 0, 1)
         self._workers.replace(list(lost), [self._opened[number] for number in lost])
-        self.restore_state += len(lost)
+        self.restored += len(lost)
         self.progress(stage, 1, 1)
 
     def _count_traffic(self, name: str, answers: list[Answer]) -> list[Answer]:

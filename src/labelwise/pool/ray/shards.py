@@ -1,4 +1,4 @@
-"""Blocks of rows on a Ray cluster.
+"""Blocks of rows, and functions, on a Ray cluster.
 
 Every actor opens its part of the files, and is restarted if its process or node is lost (see
 `labelwise.pool.ray.parts`). A selection fails with an error if the cluster has no resources for the
@@ -16,18 +16,33 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from labelwise.arrays import HostArray, Ids
 from labelwise.errors import BadInput, MissingDependency, first_line
 from labelwise.pool.blocks import Progress
-from labelwise.pool.parts import Answer, Dumps, PartWorker
-from labelwise.pool.ray.parts import RESTORES, ClusterFailed, HeldShards, LostAnswer, Reference
+from labelwise.pool.parts import (
+    Answer,
+    Dumps,
+    PartWorker,
+    describe_function,
+    pack_payload,
+    unpack_answer,
+)
+from labelwise.pool.ray.parts import (
+    RESTORES,
+    ClusterFailed,
+    LostAnswer,
+    RayShards,
+    Reference,
+    WorkerPool,
+)
 from labelwise.pool.ray.supervision import (
     CLIENT,
     ClusterConnection,
@@ -61,6 +76,7 @@ this process after a minute."""
 INLINE = 100_000
 """Ray sends arguments up to this many bytes with the call; larger ones are stored once."""
 
+T = TypeVar("T")
 Actor = Any
 """A handle of Ray for a `_Actor` in another process."""
 
@@ -437,17 +453,6 @@ def _end(handle: Actor) -> None:
         ray.kill(handle)
 
 
-class RayShards(HeldShards):
-    """A `labelwise.pool.blocks.Shards` whose rows are held by actors of a Ray cluster.
-
-    Example:
-        >>> with RayActors(2) as actors:
-        ...     shards = RayShards(actors, {"features": np.ones((6, 2))}, 6)
-        ...     print(shards.sum(len), len(shards.map(len)))
-        6 2
-    """
-
-
 def dataset_rows(dataset: Any, *, seconds: float = 45.0) -> dict[str, Any]:
     """Return arguments for `RayShards` that refer to a Ray dataset; its rows stay in the cluster.
 
@@ -530,3 +535,64 @@ def open_ray_shards(
     finally:
         if workers is not on:
             workers.close()
+
+
+class RayProcess:
+    """One process of a cluster, with the method `submit` of `concurrent.futures.Executor`."""
+
+    def __init__(self, workers: WorkerPool, number: int) -> None:
+        """Wrap one worker; a local thread waits for its answers."""
+        self._workers, self._number = workers, number
+        self._waiter = ThreadPoolExecutor(1, thread_name_prefix="labelwise-ray")
+
+    def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
+        """Run ``function(*arguments)`` in the process; calls run one after the other."""
+        what = f"the call of {describe_function(function)}"
+        payload = pack_payload(self._workers.dumps, (function, arguments), what)
+        return self._waiter.submit(self._call_worker, payload)
+
+    def shutdown(self, *, wait: bool = True) -> None:
+        """Cancel calls that have not started; with ``wait``, wait for the current call."""
+        self._waiter.shutdown(wait=wait, cancel_futures=True)
+
+    def _call_worker(self, payload: bytes) -> Any:
+        why = ""
+        for _ in range(1 + RESTORES):
+            sent = self._workers.send(self._number, "run", payload)
+            (answer,) = self._workers.collect([sent])
+            if not isinstance(answer, LostAnswer):
+                return unpack_answer(answer)
+            why = answer.why
+            self._workers.replace([self._number])
+        raise ClusterFailed(
+            f"process {self._number + 1} of {len(self._workers)} was lost {1 + RESTORES} times in "
+            f"one call ({why}); look for what ends it, such as a node without enough memory"
+        )
+
+
+@contextmanager
+def ray_processes(
+    on: str, count: int | None = None, *, gpus: float = 0
+) -> Iterator[list[RayProcess]]:
+    """Start processes on a cluster and end them on exit.
+
+    Args:
+        on: the cluster, as in `connect`.
+        count: number of processes with one CPU each; one per CPU of the cluster if None.
+        gpus: GPUs per process.
+
+    Example:
+        >>> with ray_processes("ray", 1) as (process,):
+        ...     process.submit(pow, 2, 10).result()
+        1024
+    """
+    with RayActors(count, on=on, gpus=gpus) as workers:
+        processes = [RayProcess(workers, number) for number in range(len(workers))]
+        try:
+            yield processes
+        finally:
+            for process in processes:  # first, so that no queued call starts
+                process.shutdown(wait=False)
+            workers.close()  # ends the calls that are still running
+            for process in processes:
+                process.shutdown()
