@@ -136,6 +136,21 @@ def test_images_are_found_by_their_path_or_file_name(tmp_path, monkeypatch, caps
     assert "2 images are called '2.png'" in answer(capsys, "tell", "l.csv", "--anything")[2]
 
 
+@pytest.mark.parametrize("form", ["coco", "cvat", "fiftyone"])
+def test_labels_go_to_another_tool_and_come_back(tmp_path, monkeypatch, capsys, form):
+    monkeypatch.chdir(tmp_path)
+    Path("photos").mkdir()
+    for number in range(3):  # without their endings the names are numbers, but not of the items
+        Image.new("RGB", (8, 8)).save(f"photos/{2 - number}0.png")
+    Project.start(Path("photos"), classes=CLASSES, batch=3, encoder="none")
+    file = f"labels.{'xml' if form == 'cvat' else 'json'}"
+    write("l.csv", [{"file": "10", "label": "low"}, {"file": "20.png", "label": "high"}])
+    told(capsys, "l.csv", "--anything")
+    assert answer(capsys, "export", "--format", form, "--out", file)[0] == 0
+    assert told(capsys, file, "--anything", "--by", "ann").startswith("2 new labels")
+    assert ledger().votes == {1: {"": "low", "ann": "low"}, 2: {"": "high", "ann": "high"}}
+
+
 @pytest.mark.parametrize(("text", "message"), MISTAKES, ids=range(len(MISTAKES)))
 def test_a_mistake_names_its_row_and_nothing_is_recorded(text, message, ids, capsys):
     Path("l.csv").write_text(text.format(*ids))
@@ -153,7 +168,7 @@ def test_a_mistake_names_its_row_and_nothing_is_recorded(text, message, ids, cap
         ("l.jsonl", '{{"id": [3], "label": "low"}}', "row 1 of l.jsonl: id must be a whole number"),
         ("l.jsonl", '{{"id": true, "label": "low"}}', "row 1 of l.jsonl: id must be a whole"),
         ("l.jsonl", '{{"id": {0}, "label": [1]}}', "row 1 of l.jsonl: label of item"),
-        ("l.json", '{{"id": {0}}}', "l.json must be a list of tasks"),
+        ("l.json", '{{"id": {0}}}', "l.json is not a file of labels"),
         ("l.json", '[{{"annotations": []}}]', "task 1 of l.json must have annotations, and"),
         ("l.json", "[[]]", "task 1 of l.json must have annotations"),
         ("l.json", "[", "l.json is not readable JSON"),

@@ -1,7 +1,8 @@
 """``labelwise export`` and ``labelwise report``: the labels as a file, and a page about them."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -18,6 +19,9 @@ from labelwise.cli.predict import write_predictions
 from labelwise.errors import BadInput
 from labelwise.files import write_json
 
+if TYPE_CHECKING:
+    from labelwise.campaign.project import Project
+
 _EXPORT = """Write the labels to a file, with weights, votes, annotators and times.
 
 [bold]Examples[/bold]
@@ -32,14 +36,26 @@ _EXPORT = """Write the labels to a file, with weights, votes, annotators and tim
 
   labelwise export --predictions --out tasks.json
 
+  labelwise export --format coco --out labels.json
+
 A .csv, .jsonl or .parquet file has a row per labelled item; weight is the number of pool items it \
 represents, validation whether it is held out for evaluation. A .json file is for Label Studio: \
 tasks with an annotation per vote, and cancelled ones for skipped items. With --votes there is a \
 row per annotator and item, which labelwise tell reads back. With --predictions there is an entry \
 for every item, with the model's prediction: for Label Studio, tasks with pre-annotations. Texts \
 are written as they are; with --spreadsheet, a .csv file is safe to open in Excel, which would \
-compute texts such as =1+1.
+compute texts such as =1+1. --format coco, cvat or fiftyone writes the labels and the open picks \
+of images for these tools; labelwise tell reads their files.
 """
+
+
+class ExchangeFormat(StrEnum):
+    """Formats of `labelwise.campaign.exchange`."""
+
+    COCO = "coco"
+    CVAT = "cvat"
+    FIFTYONE = "fiftyone"
+
 
 _REPORT = """Write a page about the campaign: one self-contained file, in light and dark.
 
@@ -64,11 +80,23 @@ def export_labels(
     predictions: Annotated[
         bool, Option("--predictions", help="Write every item with the model's prediction.")
     ] = False,
+    form: Annotated[
+        ExchangeFormat | None,
+        Option("--format", help="File for another tool: labels and open picks of images."),
+    ] = None,
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """Write the labels to a file."""
     from labelwise.campaign import export as files
+
+    if form is not None:
+        if votes or predictions or spreadsheet:
+            raise BadInput(
+                "--format is a file of its own; leave out --votes, --predictions and --spreadsheet"
+            )
+        _write_exchange(out, form, open_project(campaign))
+        return
 
     if predictions:
         if votes:
@@ -112,6 +140,31 @@ def export_labels(
     note = f"; {format_count(disputed, 'disputed item')} left out: {command}"
     print(f"{format_count(len(rows), 'label')} written to {out}{note if disputed else ''}")
     warn_about_formulas(out, formulas)
+
+
+def _write_exchange(out: Path, form: "ExchangeFormat", project: "Project") -> None:
+    """Write labels and open picks of images for another tool."""
+    from labelwise.campaign.exchange import ImageLabel, write_image_labels
+
+    check_output_file(out)
+    if project.kind != "images":
+        raise BadInput(f"--format is for images; the items of {project.name} are {project.kind}")
+    record = project.open_record()
+    ledger, labels = record.ledger(), record.labels()
+    items = dict.fromkeys([*labels, *ledger.waiting])
+    images = [
+        ImageLabel(
+            str(project.items.entry(item)["path"]),
+            str(labels[item]) if item in labels else None,
+            {"weight": ledger.weight_of(item)},
+        )
+        for item in items
+    ]
+    write_image_labels(
+        out, form.value, images, [str(name) for name in project.classes or ()], project.source
+    )
+    waiting = format_count(len(items) - len(labels), "open pick")
+    print(f"{format_count(len(labels), 'label')} and {waiting} written to {out}")
 
 
 @app.command("report", help=_REPORT)

@@ -38,7 +38,8 @@ A .csv, .tsv, .jsonl or .parquet file has the columns id and label, and may have
 and seconds (time it took); other columns are ignored, and rows without a label stay open. So fill \
 in the column label of the file that labelwise ask wrote. Images may be given by path or file name \
 in the column id or file. A .json file is a Label Studio export of tasks that labelwise export \
-wrote; tasks cancelled there are skipped here. A new label by the same person replaces the old \
+wrote; tasks cancelled there are skipped here. Files of COCO (.json), CVAT for images (.xml) and \
+FiftyOne (.json) have one label per image. A new label by the same person replaces the old \
 one; a label that is known already is not recorded twice.
 """
 
@@ -229,12 +230,12 @@ def read_labels(
     """
     if not path.is_file():
         raise BadInput(f"there is no file {path} to read labels from")
-    if path.suffix == ".json":
-        return _read_label_studio_export(path)
+    if path.suffix in (".json", ".xml"):
+        return _read_tool_export(path, project)
     if path.suffix not in TABLES:
         raise BadInput(
             f"cannot read labels from {path.name!r}; give {', '.join(TABLES)}, "
-            "or .json as Label Studio exports it"
+            "or .json or .xml as Label Studio, COCO, CVAT and FiftyOne write it"
         )
     table = read_table(path)
     key = id_column or _find_id_column(table, project)
@@ -253,7 +254,7 @@ def read_labels(
         person = "" if is_missing(by) else str(by).strip()
         seconds = _parse_seconds(where, row.get("seconds"))
         try:
-            item, label = find_item(row.get(key)), parse_label(row["label"])
+            item, label = find_item(row.get(key), named=key == "file"), parse_label(row["label"])
         except LabelwiseError as error:
             raise BadInput(f"{where}: {error}") from None
         share = _parse_seconds(where, row.get("confidence"), "confidence")
@@ -298,14 +299,30 @@ def _parse_seconds(where: str, value: Any, name: str = "seconds") -> float | Non
     return number
 
 
-def _read_label_studio_export(path: Path) -> tuple[list[LabelLine], int]:
+def _read_tool_export(path: Path, project: "Project") -> tuple[list[LabelLine], int]:
+    """Read a file of Label Studio, or of a tool in `labelwise.campaign.exchange`."""
+    from labelwise.campaign.exchange import read_image_labels
+
+    if path.suffix == ".json":
+        try:
+            content = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{path} is not readable JSON ({error})") from None
+        if isinstance(content, list):
+            return _read_label_studio_tasks(path, content)
+    lines = []
+    for image in read_image_labels(path):
+        where = f"image {image.path!r} of {path}"
+        try:
+            item = project.items.find(image.path, named=True)
+        except LabelwiseError as error:
+            raise BadInput(f"{where}: {error}") from None
+        lines.append(LabelLine(where, item, image.label))
+    return lines, 0
+
+
+def _read_label_studio_tasks(path: Path, tasks: list[Any]) -> tuple[list[LabelLine], int]:
     """Read one line per annotation (a cancelled one is a skip), and count tasks without any."""
-    try:
-        tasks = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not readable JSON ({error})") from None
-    if not isinstance(tasks, list):
-        raise BadInput(f"{path} must be a list of tasks, as Label Studio exports it (JSON)")
     lines, blank = [], 0
     for number, task in enumerate(tasks, 1):
         where = f"task {number} of {path}"

@@ -75,15 +75,19 @@ class CampaignItems:
         key: int | str = self.entry(item).get("key", item)
         return key
 
-    def find(self, key: object) -> int:
-        """The number of an item by the user's id, or by the path or unique name of an image.
+    def find(self, key: object, *, named: bool = False) -> int:
+        """The number of an item by the user's id, or of an image by its path or unique name.
+
+        Args:
+            key: of the item; a path and a name may lack the ending.
+            named: whether it is a path or a name even if it is a number.
 
         Raises:
             UnknownName: no item has this id.
             BadInput: several images have this name.
         """
         text = str(key).strip()
-        if not self.has_keys:
+        if not self.has_keys and not (named and self.kind == "images"):
             number = int(key) if isinstance(key, float) and key.is_integer() else text
             if re.fullmatch(r"[+-]?\d+", str(number)) and not isinstance(key, bool):
                 return int(number)
@@ -111,7 +115,7 @@ class CampaignItems:
                 names = {str(self.key(item))}
             else:
                 path = PurePosixPath(self.entry(item)["path"])
-                names = {str(path), path.name}
+                names = {str(path), path.name, str(path.with_suffix("")), path.stem}
             for name in names:
                 found.setdefault(name, []).append(item)
         return found
