@@ -139,6 +139,16 @@ def _make_forest(pool: LabelledPool, *, members: bool = False, **options: Any) -
     return SklearnLearner(forest(**options), features=_predict_members if members else None)
 
 
+def _make_network(pool: LabelledPool, **options: Any) -> Predictor:
+    """Two hidden layers; features are the last one."""
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+    from labelwise.learners.sklearn_learner import SklearnLearner
+
+    network = MLPRegressor if pool.classes is None else MLPClassifier
+    return SklearnLearner(network(hidden_layer_sizes=(128, 128), max_iter=300, **options))
+
+
 def _predict_members(forest: Any, inputs: Arrays) -> Arrays:
     """Centred predictions of the trees, ``(n, trees)``, scaled so that distances are mean ones."""
     found = np.stack([tree.predict(inputs) for tree in forest.estimators_], axis=1)
@@ -150,6 +160,7 @@ HEADS: Mapping[str, Callable[..., Predictor]] = {
     "linear": _make_linear,
     "table": _make_table,
     "forest": _make_forest,
+    "network": _make_network,
 }
 """Heads by name: functions of the pool and options."""
 

@@ -30,8 +30,10 @@ from labelwise.arrays import (
     Ids,
     comparable,
     float64,
+    largest,
     like,
     precision,
+    row_noise,
     row_products,
     squared_distances,
     squared_norms,
@@ -39,6 +41,7 @@ from labelwise.arrays import (
     to_numpy,
 )
 from labelwise.errors import BadInput
+from labelwise.kernels.checks import is_number
 from labelwise.kernels.distance.embedding import DISTANCE_ROUNDING, MovedReader, move_near_origin
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
@@ -50,6 +53,7 @@ COLUMNS = 8
 CHUNK = 1 << 20
 """Numbers that are converted to float64 at a time."""
 KEY = "lcmd"
+NOISE_STREAM = 41
 
 
 def read_rows(rows: Rows) -> Array:
@@ -105,8 +109,20 @@ class NewCenter(NamedTuple):
     wanted: frozenset[int]
 
 
-def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) -> Choice:
-    """Pick the farthest item of the heaviest cluster, ``budget`` times."""
+def choose_batch(
+    shards: Shards,
+    labelled: Rows | None,
+    budget: int,
+    seed: int,
+    *,
+    random_share: float = 0.0,
+) -> Choice:
+    """Pick the farthest item of the heaviest cluster, ``budget`` times.
+
+    Options:
+        random_share: share of the batch, its first picks, that is drawn at random, for pools whose
+            distances may mislead.
+    """
     reader = move_near_origin(shards, read_rows)
     picks: list[int] = []
     scores: list[float] = []
@@ -115,7 +131,8 @@ def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) 
         known = to_numpy(float64(read_rows(labelled)))
     started = shards.map(_start_block, reader, known)
     lengths, summaries = [one[0] for one in started], [one[1] for one in started]
-    if known is None:
+    drawn = _draw_picks(shards, round(random_share * budget), seed)
+    if known is None and not drawn:
         longest = max(length for length, _ in lengths)
         picks.append(min(item for length, item in lengths if length == longest))
         scores.append(longest)
@@ -130,7 +147,8 @@ def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) 
             kept = (kept & wanted) | frozenset(new)
             summaries = shards.map(_add_center, reader, NewCenter(centers, ids, rows, kept))
             centers += 1
-        item, score = _find_next(shards, summaries)
+        drawing = len(picks) < len(drawn)
+        item, score = (drawn[len(picks)], 0.0) if drawing else _find_next(shards, summaries)
         picks.append(item)
         scores.append(score)
         shards.progress("lcmd", len(picks), budget)
@@ -138,6 +156,19 @@ def choose_batch(shards: Shards, labelled: Rows | None, budget: int, seed: int) 
     if np.isinf(squares).any():
         raise BadInput("squared distances of the rows are infinite; scale them down")
     return Choice(np.array(picks, dtype=np.int64), scores=squares, info={"clusters": centers})
+
+
+def _draw_picks(shards: Shards, count: int, seed: int) -> list[int]:
+    """Ids of random candidates."""
+    noise = row_noise(seed, shards.ids, NOISE_STREAM)
+    return [int(item) for item in shards.ids[largest(noise, count, shards.ids)]]
+
+
+def check_job(job: Job) -> None:
+    """Reject a share out of range."""
+    share = job.options["random_share"]
+    if not (is_number(share) and 0 <= share <= 1):
+        raise BadInput(f"random_share must be a number from 0 to 1; got {share!r}")
 
 
 def _find_next(shards: Shards, summaries: Sequence[ClusterSummary]) -> tuple[int, float]:
@@ -284,5 +315,6 @@ STRATEGY = PassStrategy(
     good_for="regression: spread-out items of the parts of the pool that labels cover worst",
     reference=read_reference(__doc__),
     cost=estimate_cost,
+    check=check_job,
     explain="It is the farthest item of the group of items that labels cover worst.",
 )

@@ -95,7 +95,7 @@ def round_features(features: Arrays, test_features: Arrays) -> StoredFeatures:
     near, far = (
         np.round((part - low) / step).astype(np.uint8) for part in (features, test_features)
     )
-    return StoredFeatures(near, far, np.float64(low), step)
+    return StoredFeatures(near, far, low.astype(np.float64), step.astype(np.float64))
 
 
 def read_features(dataset: str, encoder: str, counts: tuple[int, ...]) -> LabelledPool:
