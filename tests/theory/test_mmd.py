@@ -8,7 +8,7 @@ from labelwise import Selection
 from labelwise.errors import BadInput
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.theory import mmd
-from labelwise.theory.mmd import pool_mmd, subset_mmd, two_group_mmd
+from labelwise.theory.mmd import pool_mmd, subset_mmd
 from tests.conftest import make_features
 from tests.theory.doctests import run_examples
 
@@ -55,20 +55,6 @@ def test_a_set_has_no_discrepancy_to_itself():
     assert subset_mmd(rows @ rows.T, 9).squared == pytest.approx(0, abs=1e-12)
 
 
-def test_two_groups_of_one_law_have_none_on_average_and_of_two_laws_have_some():
-    generator = np.random.default_rng(0)
-    same, other = [], []
-    for _ in range(300):
-        x, y = generator.normal(size=(12, 2)), generator.normal(size=(15, 2))
-        same.append(two_group_mmd(gaussian(x, x), gaussian(y, y), gaussian(x, y)).squared)
-        y = y + 1
-        other.append(two_group_mmd(gaussian(x, x), gaussian(y, y), gaussian(x, y)).squared)
-    error = np.std(same) / np.sqrt(len(same))
-    assert abs(np.mean(same)) < 3 * error
-    assert np.mean(other) > 30 * error
-    assert min(same) < 0
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_picks_against_the_pool_match_loops_for_both_ways(weighted):
     features = make_features(25, 3)
@@ -110,8 +96,6 @@ def test_random_picks_are_within_their_spread():
 def test_wrong_sizes_are_refused():
     with pytest.raises(BadInput, match="first group must have 2 to 3 items; got 1"):
         subset_mmd(np.eye(3), 1)
-    with pytest.raises(BadInput, match="between must be 3 by 2"):
-        two_group_mmd(np.eye(3), np.eye(2), np.ones((2, 3)))
     with pytest.raises(BadInput, match="2 picks or more"):
         pool_mmd(Selection(np.array([0])), np.eye(3))
     with pytest.raises(BadInput, match="the kernel has 2 rows"):
@@ -123,5 +107,3 @@ def test_numbers_that_are_none_are_refused():
     rows[3, 0] = np.nan
     with pytest.raises(BadInput, match="the features hold NaN or infinity"):
         pool_mmd(Selection(np.array([0, 1])), rows)
-    with pytest.raises(BadInput, match="between holds NaN"):
-        two_group_mmd(np.eye(2), np.eye(2), np.full((2, 2), np.nan))

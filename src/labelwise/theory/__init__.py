@@ -37,7 +37,6 @@ _HOMES = {
     "pool_size": "budgets",
     "subset_mmd": "mmd",
     "training_dynamics": "dynamics",
-    "two_group_mmd": "mmd",
     "weighted_spectrum": "spectrum",
 }
 

@@ -82,33 +82,6 @@ def subset_mmd(kernel: Array, first: int) -> Discrepancy:
     return Discrepancy(float(squared), float(np.trace(theta) / n))
 
 
-def two_group_mmd(first: Array, second: Array, between: Array) -> Discrepancy:
-    """MMD between two disjoint groups.
-
-    Args:
-        first: ``(m, m)``, kernel of the first group.
-        second: ``(n, n)``, kernel of the second group.
-        between: ``(m, n)``, kernel between the first and the second group.
-
-    >>> import numpy as np
-    >>> x, y = np.zeros((3, 1)), np.full((2, 1), 2.0)
-    >>> two_group_mmd(x @ x.T, y @ y.T, x @ y.T).value
-    2.0
-    """
-    a, b = check_kernel(first, "first"), check_kernel(second, "second")
-    c = np.asarray(to_numpy(between), dtype=np.float64)
-    m, n = len(a), len(b)
-    if c.shape != (m, n) or min(m, n) < 2:
-        raise BadInput(
-            f"between must be {m} by {n} and both groups have 2 items or more; got {c.shape}"
-        )
-    if not np.isfinite(c).all():
-        raise BadInput("between holds NaN or infinity; leave out these items")
-    within = [(k.sum() - np.trace(k)) / (len(k) ** 2 - len(k)) for k in (a, b)]
-    scale = (np.trace(a) + np.trace(b)) / (m + n)
-    return Discrepancy(float(sum(within) - 2 * c.mean()), float(scale))
-
-
 def pool_mmd(
     picks: Selection, features: Features, *, model: int = 0, kernel: Array = None
 ) -> Discrepancy:
