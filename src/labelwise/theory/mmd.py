@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labelwise.arrays import Array, Floats, Ids, to_numpy
+from labelwise.arrays import Array, Floats, Ids
 from labelwise.errors import BadInput
 from labelwise.selection.result import Selection
 from labelwise.theory.dynamics import check_kernel
