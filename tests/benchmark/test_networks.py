@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from labelwise.benchmark import networks
-from labelwise.benchmark.networks import FAMILY, NETWORKS, crop_and_flip, make_network
+from labelwise.benchmark.networks import FAMILY, NETWORKS, VARIANTS, crop_and_flip, make_network
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.gradients import gradient_norms
 from labelwise.learners.network import find_head
@@ -25,7 +25,7 @@ def test_the_examples_run():
     assert found.attempted > 0 and found.failed == 0
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [*sorted(set(NETWORKS) - set(VARIANTS)), "variant_6_2_3"])
 def test_every_network_takes_images_of_any_side_and_ends_in_a_linear_layer(name):
     for shape in SHAPES if parameters(make_network(name, SHAPES[0], 7)) < 2e6 else SHAPES[:1]:
         module = make_network(name, shape, 7).eval()
@@ -119,3 +119,46 @@ def test_wrong_names_and_shapes_are_refused():
     with pytest.raises(BadInput, match="outputs must be 1 or more; got 0"):
         make_network("mlp", (9,), 0)
     assert make_network("mlp", (9,), 1)(torch.zeros(2, 9)).shape == (2, 1)
+
+
+def shrink_variant(network, channels, layers, kernel):
+    """The plain network of the variant's size, with its weights."""
+    edge = (5 - kernel) // 2
+    body, before = [], network[0].in_channels
+    convolutions = [network[0], *(layer.layer for layer in network[3 : 2 + layers])]
+    for number, large in enumerate(convolutions):
+        small = nn.Conv2d(before, channels, kernel, 1 if number else 2, kernel // 2)
+        inner = slice(edge, edge + kernel)
+        small.weight.data = large.weight.data[:channels, :before, inner, inner]
+        small.bias.data = large.bias.data[:channels]
+        body += [small, nn.ReLU()] + ([] if number else [nn.MaxPool2d(2)])
+        before = channels
+    head = nn.Linear(4 * channels, network[-1].out_features)
+    head.weight.data = network[-1].weight.data[:, : 4 * channels]
+    head.bias.data = network[-1].bias.data
+    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), head)
+
+
+@pytest.mark.parametrize("sizes", [(4, 1, 3), (6, 3, 5), (16, 5, 3)])
+def test_a_variant_learns_like_the_plain_network_of_its_size(sizes):
+    torch.manual_seed(0)
+    large = make_network("variant_{}_{}_{}".format(*sizes), (3, 16, 16), 5).double()
+    small = shrink_variant(large, *sizes).double()
+    images, classes = torch.randn(20, 3, 16, 16).double(), torch.randint(5, (20,))
+    for network in (large, small):
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+        for _ in range(3):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(images), classes).backward()
+            optimizer.step()
+    torch.testing.assert_close(large(images), small(images))
+
+
+def test_the_variants_are_50_and_have_parameters_of_one_shape():
+    shapes = {
+        tuple(
+            tuple(value.shape) for value in make_network(name, (1, 8, 8), 3).state_dict().values()
+        )
+        for name in VARIANTS
+    }
+    assert len(VARIANTS) == 50 and len(shapes) == 1

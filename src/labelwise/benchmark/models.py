@@ -29,7 +29,7 @@ from labelwise.benchmark.batched import BatchableLearner, TrainingTask
 from labelwise.benchmark.datasets.entries import Arrays
 from labelwise.benchmark.devices import Device, move_items
 from labelwise.benchmark.last_layer import LastLayerLearner
-from labelwise.benchmark.networks import AUGMENTATIONS, make_linear, make_network
+from labelwise.benchmark.networks import AUGMENTATIONS, VARIANTS, make_linear, make_network
 from labelwise.benchmark.protocol import Entrant, Options, Protocol
 from labelwise.benchmark.splits import DataSplit, move_split
 from labelwise.errors import BadInput
@@ -152,7 +152,7 @@ def make_models(
     learners = {
         name: BatchableLearner(
             partial(make_network, name, split.shape, split.outputs),
-            kind=(name, split.shape, split.outputs, protocol.name, protocol.scale),
+            kind=(_name_family(name), split.shape, split.outputs, protocol.name, protocol.scale),
             members=make_members(protocol, entrant, split),
             **options,
         )
@@ -233,6 +233,11 @@ def network_seeds(seed: int, count: int) -> list[int]:
         for number in range(1, count)
     ]
     return [seed, *others]
+
+
+def _name_family(name: str) -> str:
+    """The same name for networks that train as one batched model."""
+    return "variant" if name in VARIANTS else name
 
 
 def _compute_features(learner: TorchLearner, items: Items) -> Arrays:

@@ -13,6 +13,7 @@ cnn_512                       two 5 x 5 convolutions and 512 features, as many a
 cnn_avgpool                   convolutions of 32, 64 and 128 channels, averaged over the image
 mlp                           two hidden layers of 256
 small_*                       a family of small networks of different kinds, for several models
+variant_C_L_K                 C channels, L convolutions with K x K kernels, for many models
 ============================  ====================================================================
 
 Every network ends in a linear layer; its features are the inputs of that layer. A stage that would
@@ -243,6 +244,80 @@ def small_patches(shape: Shape, outputs: int) -> nn.Module:
     return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(192, outputs))
 
 
+MOST_CHANNELS, MOST_LAYERS, LARGEST_KERNEL = 16, 5, 5
+"""Sizes of the network that contains all variants."""
+
+
+class MaskedConvolution(nn.Conv2d):
+    """A convolution of fewer channels and a smaller kernel, stored in a larger one.
+
+    The surplus weights are zero, in the forward pass and in every gradient. The others start as
+    those of the smaller layer would. So layers of different sizes have parameters of one shape.
+    """
+
+    mask: Tensor
+    shown: Tensor
+
+    def __init__(self, before: int, used: int, channels: int, kernel: int, stride: int = 1) -> None:
+        """Use ``used`` of ``before`` input channels, and ``channels`` output channels."""
+        pad = LARGEST_KERNEL // 2
+        super().__init__(before, MOST_CHANNELS, LARGEST_KERNEL, stride, pad)
+        mask = torch.zeros_like(self.weight)
+        edge = (LARGEST_KERNEL - kernel) // 2
+        mask[:channels, :used, edge : edge + kernel, edge : edge + kernel] = 1
+        self.register_buffer("mask", mask)
+        self.register_buffer("shown", mask.flatten(1).amax(dim=1))
+        with torch.no_grad():  # both are uniform within 1 / sqrt(inputs of an output)
+            scale = (before * LARGEST_KERNEL**2 / (used * kernel**2)) ** 0.5
+            self.weight.mul_(scale * mask)
+            self.offset.mul_(scale * self.shown)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``(b, before, h, w)`` to ``(b, MOST_CHANNELS, h', w')``."""
+        weight, bias = self.weight * self.mask, self.offset * self.shown
+        return nn.functional.conv2d(inputs, weight, bias, self.stride, self.padding)
+
+    @property
+    def offset(self) -> Tensor:
+        """The bias ``(MOST_CHANNELS,)``."""
+        assert self.bias is not None
+        return self.bias
+
+
+class GatedLayer(nn.Module):
+    """A layer and a ReLU, or the identity where the gate is 0."""
+
+    gate: Tensor
+
+    def __init__(self, layer: nn.Module, gate: float) -> None:
+        """``gate`` is 0 or 1."""
+        super().__init__()
+        self.layer = layer
+        self.register_buffer("gate", torch.tensor(gate))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``(b, c, h, w)`` to the same shape."""
+        outputs: Tensor = self.gate * torch.relu(self.layer(inputs)) + (1 - self.gate) * inputs
+        return outputs
+
+
+def variant_cnn(channels: int, layers: int, kernel: int, shape: Shape, outputs: int) -> nn.Module:
+    """``layers`` convolutions of ``channels`` channels, and a linear layer on 2 x 2 means.
+
+    All variants have parameters of one shape, so many of them train as one batched model.
+    """
+    first = MaskedConvolution(shape[0], shape[0], channels, kernel, stride=2)
+    body: list[nn.Module] = [first, nn.ReLU(), nn.MaxPool2d(2)]
+    for number in range(2, MOST_LAYERS + 1):
+        layer = MaskedConvolution(MOST_CHANNELS, channels, channels, kernel)
+        body.append(GatedLayer(layer, float(number <= layers)))
+    head = nn.Linear(4 * MOST_CHANNELS, outputs)
+    with torch.no_grad():
+        head.weight.mul_((MOST_CHANNELS / channels) ** 0.5)
+        head.bias.mul_((MOST_CHANNELS / channels) ** 0.5)
+    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(2), nn.Flatten(), head)
+
+
 def make_linear(width: int, outputs: int) -> nn.Module:
     """A linear layer on given features."""
     return nn.Sequential(nn.Linear(width, outputs))
@@ -346,6 +421,14 @@ FAMILY: Mapping[str, Builder] = {
 }
 """Different networks that train in seconds, for selections for several models."""
 
+VARIANTS: Mapping[str, Builder] = {
+    f"variant_{channels}_{layers}_{kernel}": partial(variant_cnn, channels, layers, kernel)
+    for channels in (4, 6, 8, 12, 16)
+    for layers in range(1, MOST_LAYERS + 1)
+    for kernel in (3, 5)
+}
+"""50 small networks of different width, depth and kernel size, which train as one model."""
+
 NETWORKS: Mapping[str, Builder] = {
     "lenet5": lenet5,
     "vgg11": partial(vgg, "vgg11"),
@@ -360,6 +443,7 @@ NETWORKS: Mapping[str, Builder] = {
     "cnn_avgpool": average_cnn,
     "mlp": partial(perceptron, (256, 256), nn.ReLU),
     **FAMILY,
+    **VARIANTS,
 }
 """All networks by name."""
 

@@ -4,6 +4,7 @@ import gzip
 import io
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from labelwise.benchmark.datasets import CATALOGUE, load
+from labelwise.benchmark.datasets.readers import read_biwi
 from labelwise.errors import BadInput
 from tests.benchmark.datasets.files import (
     idx,
@@ -174,3 +176,54 @@ def test_parkinsons_telemonitoring_from_its_table(tmp_path):
 def test_an_empty_folder_says_which_files_are_wanted(name, tmp_path):
     with pytest.raises(BadInput, match=f"the files of {name} are not all in .*; wanted "):
         load(name, tmp_path)
+
+
+def picture(image, form="PNG"):
+    file = io.BytesIO()
+    Image.fromarray(image.transpose(1, 2, 0)).save(file, form)
+    return file.getvalue()
+
+
+def test_celeba_from_images_landmarks_and_partition(tmp_path):
+    images = some_images(4, 3, 32)
+    points = np.arange(40).reshape(4, 10)
+    lines = [f"00000{n}.jpg " + " ".join(map(str, row)) for n, row in enumerate(points)]
+    put(tmp_path, "list_landmarks_align_celeba.txt", "\n".join(["4", "names", *lines]).encode())
+    parts = "\n".join(f"00000{n}.jpg {part}" for n, part in enumerate("0102"))
+    put(tmp_path, "list_eval_partition.txt", parts.encode())
+    pictures = {f"img_align_celeba/00000{n}.jpg": picture(im) for n, im in enumerate(images)}
+    put(tmp_path, "img_align_celeba.zip", zipped(pictures))
+    found = small("celeba", tmp_path, 2, 1)
+    np.testing.assert_allclose(found.inputs, images[[0, 2]] / 255, rtol=1e-6)
+    np.testing.assert_allclose(found.targets, points[[0, 2]] / 32, rtol=1e-6)
+    np.testing.assert_allclose(found.test_targets, points[[3]] / 32, rtol=1e-6)
+
+
+def test_faces_are_cut_by_their_boxes_and_points_counted_from_there(tmp_path):
+    whole = some_images(1, 3, 48)[0]
+    put(tmp_path, "lfw/A_0001.jpg", picture(whole))
+    points = "14 6 44 36 24 21 14 36 44 6"
+    put(tmp_path, "trainImageList.txt", f"lfw\\A_0001.jpg 10 41 4 35 {points}\r\n".encode())
+    put(tmp_path, "testImageList.txt", f"lfw\\A_0001.jpg 0 31 0 31 {points}".encode())
+    found = small("fld", tmp_path, 1, 1)
+    np.testing.assert_allclose(found.inputs[0], whole[:, 4:36, 10:42] / 255, rtol=1e-6)
+    np.testing.assert_allclose(found.targets[0, :4], [4 / 32, 2 / 32, 34 / 32, 1.0], rtol=1e-6)
+    put(tmp_path, "testImageList.txt", b"lfw\\B.jpg 0 31 0 31 " + points.encode())
+    with pytest.raises(BadInput, match=r"lists lfw/B.jpg, which is not there"):
+        small("fld", tmp_path, 1, 1)
+
+
+def test_biwi_from_frames_and_rotation_matrices(tmp_path):
+    yaw, pitch = np.radians(30), np.radians(-10)
+    around_y = [[np.cos(yaw), 0, -np.sin(yaw)], [0, 1, 0], [np.sin(yaw), 0, np.cos(yaw)]]
+    around_x = [[1, 0, 0], [0, np.cos(pitch), -np.sin(pitch)], [0, np.sin(pitch), np.cos(pitch)]]
+    turn = (np.array(around_y) @ around_x).T
+    images = some_images(3, 3, 64)
+    for number, image in enumerate(images):
+        put(tmp_path, f"01/frame_0000{number}_rgb.png", picture(image))
+        lines = [" ".join(map(str, row)) for row in turn] + ["", "1 2 900"]
+        put(tmp_path, f"01/frame_0000{number}_pose.txt", "\n".join(lines).encode())
+    layout = replace(CATALOGUE["biwi"].layouts[0], read=partial(read_biwi, side=64, test=1))
+    found = small("biwi", tmp_path, 2, 1, layouts=(layout,))
+    assert found.inputs.shape == (2, 3, 64, 64)
+    np.testing.assert_allclose(np.abs(found.targets[0]), [30, 10], rtol=1e-4)

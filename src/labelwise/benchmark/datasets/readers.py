@@ -149,6 +149,108 @@ def read_tiny_imagenet(files: MatchedFiles) -> DatasetArrays:
     )
 
 
+def read_celeba(files: MatchedFiles, *, side: int) -> DatasetArrays:
+    """CelebA, aligned: five points per face, as shares of the image; its own split.
+
+    The points are x and y of both eyes, the nose and both corners of the mouth.
+    """
+    images, listed, parts = files
+    name, data = take_file(listed)
+    rows = [line.split() for line in data.decode().splitlines()[2:] if line.strip()]
+    points = {row[0]: _parse_points(name, row[1:], 10) for row in rows}
+    split = dict(line.split() for line in take_file(parts)[1].decode().splitlines() if line.strip())
+    chosen = []
+    for part in ("0", "2"):  # 1 are validation images
+        own = [(path, data) for path, data in images if split.get(path.rsplit("/")[-1]) == part]
+        faces = [_cut_face(path, data, points[path.rsplit("/")[-1]], side) for path, data in own]
+        chosen += _stack_faces(faces)
+    return DatasetArrays(*chosen)
+
+
+def read_face_landmarks(files: MatchedFiles, *, side: int) -> DatasetArrays:
+    """Faces of the deep convolutional network cascade: five points, as shares of the face's box.
+
+    Lines of the two lists are path, left, right, top, bottom, and x and y of five points.
+    """
+    images, *lists = files
+    named = {path.lower(): (path, data) for path, data in images}
+    chosen = []
+    for matches in lists:
+        name, data = take_file(matches)
+        faces = []
+        for line in filter(None, map(str.strip, data.decode().splitlines())):
+            path, *numbers = line.replace("\\", "/").rsplit(maxsplit=14)
+            values = _parse_points(name, numbers, 14)
+            found = next((own for key, own in named.items() if key.endswith(path.lower())), None)
+            if found is None:
+                raise BadInput(f"{name} lists {path}, which is not there; unpack all images")
+            left, right, top, bottom = values[:4]
+            faces.append(_cut_face(*found, values[4:], side, (left, top, right + 1, bottom + 1)))
+        chosen += _stack_faces(faces)
+    return DatasetArrays(*chosen)
+
+
+def read_biwi(files: MatchedFiles, *, side: int, test: int) -> DatasetArrays:
+    """Biwi head poses: whole frames, with yaw and pitch in degrees; some are held out at random.
+
+    A pose file has the rotation matrix of the head in three lines, then its position.
+    """
+    poses = {name.removesuffix("_pose.txt"): (name, data) for name, data in files[1]}
+    frames, angles = [], []
+    for name, data in files[0]:
+        if (pose := poses.get(name.removesuffix("_rgb.png"))) is None:
+            continue  # a frame without a pose
+        values = _parse_points(pose[0], pose[1].decode().split()[:9], 9)
+        turn = values.reshape(3, 3).T
+        yaw = np.arctan2(turn[2, 0], np.hypot(turn[2, 1], turn[2, 2]))
+        frames.append((name, data))
+        angles.append(np.degrees([yaw, np.arctan2(turn[2, 1], turn[2, 2])]))
+    return split_test_items(decode_images(frames, side), np.array(angles, np.float32), test)
+
+
+def _parse_points(name: str, texts: Sequence[str], count: int) -> Arrays:
+    """``count`` numbers of a line."""
+    try:
+        values = np.array(texts, dtype=np.float64)
+    except ValueError:
+        values = np.empty(0)
+    if len(values) != count:
+        raise BadInput(f"{name} has a line with {' '.join(texts)!r} instead of {count} numbers")
+    return values
+
+
+def _cut_face(
+    name: str,
+    data: bytes,
+    points: Arrays,
+    side: int,
+    box: tuple[float, float, float, float] | None = None,
+) -> tuple[Arrays, Arrays]:
+    """The image ``(3, side, side)`` within a box (all of it if None), and points in [0, 1]."""
+    image = decode_image(name, data, "RGB")
+    box = box or (0, 0, image.shape[1], image.shape[0])
+    left, top, right, bottom = (max(0, round(value)) for value in box)
+    face = image[top:bottom, left:right]
+    if not face.size:
+        raise BadInput(f"the box {box} of {name} is outside of its image; download the lists again")
+    corner, size = np.array([left, top] * 5), np.array([right - left, bottom - top] * 5)
+    return scale_image(face, side).transpose(2, 0, 1), (points - corner) / size
+
+
+def _stack_faces(faces: Sequence[tuple[Arrays, Arrays]]) -> list[Arrays]:
+    if not faces:
+        raise BadInput("no image is in the lists; is a folder of images missing?")
+    images, points = zip(*faces, strict=True)
+    return [np.stack(images), np.stack(points).astype(np.float32)]
+
+
+def scale_image(image: Arrays, side: int) -> Arrays:
+    """Scale ``(height, width, 3)`` bytes to ``(side, side, 3)`` by averaging."""
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.BOX))
+
+
 def read_image_folders(
     files: MatchedFiles, *, side: int, share: float, without: Sequence[str] = ()
 ) -> DatasetArrays:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.arrays import Array, Floats, to_numpy
+from labelwise.benchmark.batched import fit_together
 from labelwise.benchmark.devices import Device, DeviceClock, make_line
 from labelwise.benchmark.models import make_models
 from labelwise.benchmark.protocol import Entrant, Protocol
@@ -88,6 +89,7 @@ def _iterate_features(protocol: Protocol, seed: int, device: Device) -> Iterator
     models = make_models(protocol, Entrant("random"), split, device)
     places = split.find_positions(split.first)
     targets = np.eye(split.outputs, dtype=np.float32)[split.targets[places]]
-    for task in models.make_tasks(places, targets, None, seed):
-        task.fit()
+    tasks = models.make_tasks(places, targets, None, seed)
+    fit_together(tasks)
+    for task in tasks:
         yield task.learner.represent(models.pool, ["features"])["features"]
