@@ -98,6 +98,7 @@ async def _run_site(app: FastAPI) -> AsyncIterator[None]:
     site: CampaignSite = app.state.site
     site.start()
     yield
+    app.state.item_table.map.stop()
     await anyio.to_thread.run_sync(site.stop)
 
 

@@ -1,5 +1,6 @@
 """All items of a campaign for the page: search, filter and sort, one page of rows at a time."""
 
+import json
 import re
 import tempfile
 import threading
@@ -7,7 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from fastapi import Depends, Query, Request
@@ -25,19 +26,35 @@ from labelwise.campaign.evaluation import (
 )
 from labelwise.campaign.project import Project
 from labelwise.errors import UnknownName
+from labelwise.files import JsonObject
 from labelwise.record.events import Asked, Event, Label, Noted
 from labelwise.record.ledger import Ledger
 from labelwise.web import bodies, predictions, views
 from labelwise.web.api import Annotator, TheSite, changing, reading
+from labelwise.web.pool_map import MapSource
 
 Status = Literal["open", "waiting", "labelled", "skipped", "disputed"]
 STATUSES: tuple[Status, ...] = ("open", "waiting", "labelled", "skipped", "disputed")
-Filter = Literal["all", "open", "waiting", "labelled", "skipped", "disputed", "surprising", "noted"]
+Filter = Literal[
+    "all",
+    "open",
+    "waiting",
+    "labelled",
+    "skipped",
+    "disputed",
+    "surprising",
+    "noted",
+    "duplicates",
+]
 Order = Literal["id", "label", "prediction", "confidence", "batch", "by"]
 
 SHOWN_TEXT, SHOWN_COLUMNS, SEARCHED_TEXT = 300, 6, 1_000
 """Characters and columns of an item in a list, and characters that are searched."""
 CACHED_QUERIES = 16
+MOST_DUPLICATES = 99
+"""Near-duplicates that are listed with an item."""
+FOUND, PICKED = 1, 2
+"""Flags of an item on the map: a query finds it; it is selected and waits for a label."""
 
 
 class ItemRow(BaseModel):
@@ -56,6 +73,7 @@ class ItemRow(BaseModel):
     confidence: float | None = None
     batch: int | None = None
     notes: list[str] = Field(description="Notes of annotators.")
+    duplicates: list[int] = Field(description="Ids of its near-duplicates, if the map is ready.")
 
 
 class ItemPage(BaseModel):
@@ -71,11 +89,13 @@ class ItemQuery:
 
     Attributes:
         search: words that must all occur in the name, text or columns; case is ignored.
-        show: a status, ``all``, ``noted``, or ``surprising`` (the label is not the prediction).
+        show: a status, ``all``, ``noted``, ``surprising`` (the label is not the prediction) or
+            ``duplicates`` (near-duplicates, by group).
         label: a class, as text.
         prediction: a predicted class, as text.
         by: an annotator.
         batch: a batch number.
+        ids: only these items; empty for all.
         sort: the column to sort by; ties by id.
         descending: whether the largest come first.
     """
@@ -86,6 +106,7 @@ class ItemQuery:
     prediction: str | None = None
     by: str | None = None
     batch: int | None = None
+    ids: tuple[int, ...] = ()
     sort: Order = "id"
     descending: bool = False
 
@@ -182,6 +203,15 @@ class RecordExtract:
         )
 
 
+class MapMarks(NamedTuple):
+    """Codes into ``names`` from 1 on (0 for none) and flags of all items, ``(n,)`` each."""
+
+    names: list[str]
+    labels: NDArray[np.uint16]
+    predictions: NDArray[np.uint16]
+    flags: NDArray[np.uint8]
+
+
 Look = Callable[[Callable[[Ledger], RecordExtract]], RecordExtract]
 
 
@@ -195,11 +225,12 @@ class ItemTable:
 
     def __init__(self, project: Project, look: Look) -> None:
         self._project, self._look = project, look
+        self.map = MapSource(project)
         self._lock = threading.Lock()
         self._extract: RecordExtract | None = None
         self._texts: SearchIndex | None = None
         self._preparing = False
-        self._stamp: int | None = None
+        self._stamp: tuple[int | None, int | None] = (None, None)
         self._found: OrderedDict[ItemQuery, Ids] = OrderedDict()
 
     def list_items(self, query: ItemQuery, offset: int, limit: int) -> ItemPage:
@@ -209,13 +240,20 @@ class ItemTable:
             threading.Thread(target=self._prepare_search, daemon=True).start()
         with self._lock:
             self._update()
-            found = self._found.get(query)
-            if found is None:
-                found = self._found[query] = self._find(query)
-                if len(self._found) > CACHED_QUERIES:
-                    self._found.popitem(last=False)
+            found = self._find_cached(query)
             shown = found[offset : offset + limit]
             return ItemPage(total=len(found), rows=[self._show(int(item)) for item in shown])
+
+    def mark_items(self, query: ItemQuery) -> "MapMarks":
+        """Label, prediction and flags of all items on the map."""
+        with self._lock:
+            self._update()
+            flags = np.zeros(len(self.status), np.uint8)
+            flags[self._find_cached(query)] |= FOUND
+            flags[self.status == STATUSES.index("waiting")] |= PICKED
+            names = [str(value) for value in self.classes.values]
+            codes = (self.label + 1).astype(np.uint16), (self.prediction + 1).astype(np.uint16)
+            return MapMarks(names, *codes, flags)
 
     def _update(self) -> None:
         """Compute the columns again if the record has changed."""
@@ -225,7 +263,11 @@ class ItemTable:
                 known if known and known.length == ledger.length else RecordExtract.copy(ledger)
             )
         )
-        stamp = _read_stamp(self._project.home / predictions.FILE)
+        known_map = self.map.read()
+        stamp = (
+            _read_stamp(self._project.home / predictions.FILE),
+            None if known_map is None else known_map.version,
+        )
         if extract is known and stamp == self._stamp:
             return
         self._extract, self._stamp = extract, stamp
@@ -250,7 +292,10 @@ class ItemTable:
                 chosen = list(asked.ids)
                 self.prediction[chosen] = self.classes.encode(label for label, _ in asked.guesses)
                 self.confidence[chosen] = [share for _, share in asked.guesses]
-        newest = None if stamp is None else predictions.read_predictions(self._project.home)
+        self.group = np.full(n, -1, dtype=np.int32)
+        if known_map is not None:
+            self.group[: len(known_map.groups)] = known_map.groups[:n]
+        newest = None if stamp[0] is None else predictions.read_predictions(self._project.home)
         if newest is not None:
             # Labelled items keep the prediction that was made before their label was known.
             rest = np.flatnonzero(self.label[: len(newest.codes)] < 0)
@@ -298,13 +343,26 @@ class ItemTable:
                 for item in np.flatnonzero(self.prediction >= 0).tolist()
             ]
 
+    def _find_cached(self, query: ItemQuery) -> Ids:
+        found = self._found.get(query)
+        if found is None:
+            found = self._found[query] = self._find(query)
+            if len(self._found) > CACHED_QUERIES:
+                self._found.popitem(last=False)
+        return found
+
     def _find(self, query: ItemQuery) -> Ids:
         keep = np.ones(len(self.status), dtype=bool)
+        if query.ids:
+            keep[:] = False
+            keep[[item for item in query.ids if item < len(keep)]] = True
         if query.show == "surprising":
             keep &= (self.label >= 0) & (self.prediction >= 0) & (self.label != self.prediction)
         elif query.show == "noted":
             keep[:] = False
             keep[list(self._notes)] = True
+        elif query.show == "duplicates":
+            keep &= self.group >= 0
         elif query.show != "all":
             keep &= self.status == STATUSES.index(query.show)
         if query.label is not None:
@@ -324,6 +382,8 @@ class ItemTable:
 
     def _sort(self, ids: Ids, query: ItemQuery) -> Ids:
         if query.sort == "id":
+            if query.show == "duplicates":
+                ids = ids[np.argsort(self.group[ids], kind="stable")]
             return ids[::-1] if query.descending else ids
         columns: dict[str, Callable[[], NDArray[np.float64]]] = {
             "label": lambda: self.classes.ranks()[self.label[ids]].astype(float),
@@ -383,7 +443,14 @@ class ItemTable:
             confidence=None if np.isnan(confidence) else round(confidence, 4),
             batch=int(self.batch[item]) or None,
             notes=[f"{by}: {text}" for by, text in self._notes.get(item, {}).items()],
+            duplicates=self._list_duplicates(item),
         )
+
+    def _list_duplicates(self, item: int) -> list[int]:
+        if self.group[item] < 0:
+            return []
+        same = np.flatnonzero(self.group == self.group[item])
+        return [int(other) for other in same[: MOST_DUPLICATES + 1] if other != item]
 
 
 def _read_stamp(path: Path) -> int | None:
@@ -399,12 +466,15 @@ async def _find_table(request: Request) -> ItemTable:
     return table
 
 
+TheTable = Annotated[ItemTable, Depends(_find_table)]
 Word = Annotated[str | None, Query(max_length=400)]
+Numbers = Annotated[
+    str,
+    Query(pattern=r"^[0-9]{1,15}(,[0-9]{1,15}){0,99}$", description="Up to 100 ids, with commas."),
+]
 
 
-@reading.get("/items", summary="All items: search, filter and sort")
-def items(
-    table: Annotated[ItemTable, Depends(_find_table)],
+async def _read_query(
     search: Annotated[
         str, Query(max_length=400, description="Words that must all occur in the item.")
     ] = "",
@@ -415,24 +485,94 @@ def items(
     prediction: Word = None,
     by: Annotated[str | None, Query(max_length=400, description="The first annotator.")] = None,
     batch: Annotated[int | None, Query(ge=1, le=bodies.LARGEST_NUMBER)] = None,
+    ids: Numbers | None = None,
     sort: Order = "id",
     descending: bool = False,
+) -> ItemQuery:
+    numbers = tuple(map(int, ids.split(","))) if ids else ()
+    return ItemQuery(search, show, label, prediction, by, batch, numbers, sort, descending)
+
+
+TheQuery = Annotated[ItemQuery, Depends(_read_query)]
+
+
+@reading.get("/items", summary="All items: search, filter and sort")
+def items(
+    table: TheTable,
+    query: TheQuery,
     offset: Annotated[int, Query(ge=0, le=bodies.LARGEST_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 100,
 ) -> ItemPage:
     """One page of the list, and its length. Predictions are those of the last model."""
-    query = ItemQuery(search, show, label, prediction, by, batch, sort, descending)
     return table.list_items(query, offset, limit)
+
+
+class MapState(BaseModel):
+    """The map of the pool; similar items are close to each other."""
+
+    items: int = Field(description="Items on the map; 0 before it is ready.")
+    version: str = Field(description="Changes with the places.")
+    says: str = Field(description="Why it is missing or lacks the newest items; usually empty.")
+
+
+@reading.get("/map", summary="Whether there is a map of the pool")
+def show_map(table: TheTable) -> MapState:
+    """The first call starts a process that computes the map and finds near-duplicates."""
+    says, found = table.map.prepare(), table.map.read()
+    if found is None:
+        return MapState(items=0, version="", says=says)
+    return MapState(items=len(found.places), version=str(found.version), says=says)
+
+
+_BYTES: JsonObject = {"application/octet-stream": {}}
+
+
+@reading.get(
+    "/map/places",
+    summary="The places of all items on the map",
+    response_class=Response,
+    responses={200: {"description": "x of all items, then y.", "content": _BYTES}},
+)
+def send_places(
+    table: TheTable,
+    version: Annotated[str, Query(max_length=30, description="For the browser's cache.")] = "",
+) -> Response:
+    """Unsigned 16-bit numbers, little-endian: the n values of x, then the n values of y."""
+    found = table.map.read()
+    if found is None:
+        raise UnknownName("there is no map yet; GET /api/map starts its computation")
+    headers = {"Cache-Control": "private, max-age=86400"} if version == str(found.version) else {}
+    return _send_bytes(found.places.T.astype("<u2").tobytes(), headers)
+
+
+@reading.get(
+    "/map/marks",
+    summary="Label, prediction and flags of all items",
+    response_class=Response,
+    responses={200: {"description": "Names, then three columns.", "content": _BYTES}},
+)
+def send_marks(table: TheTable, query: TheQuery) -> Response:
+    """For all items, also those that the query does not find.
+
+    Little-endian: the length of a JSON list of class names in bytes (32 bits), the list, padded
+    with spaces to a multiple of 4; the number of each item's label (16 bits, 0 for none, 1 for the
+    first name), of its prediction, and its flags (8 bits: 1 the query finds it, 2 it waits for a
+    label).
+    """
+    marks = table.mark_items(query)
+    names = json.dumps(marks.names).encode()
+    names += b" " * (-len(names) % 4)
+    columns = (marks.labels.astype("<u2"), marks.predictions.astype("<u2"), marks.flags)
+    body = len(names).to_bytes(4, "little") + names
+    return _send_bytes(body + b"".join(column.tobytes() for column in columns), {})
+
+
+def _send_bytes(body: bytes, headers: dict[str, str]) -> Response:
+    return Response(body, media_type="application/octet-stream", headers=headers)
 
 
 FEWEST_RIGHT = 0.7
 """Accuracy from which on predictions may be preselected; worse ones mislead more than they help."""
-Numbers = Annotated[
-    str,
-    Query(
-        pattern=r"^\d{1,15}(,\d{1,15}){0,99}$", description="Up to 100 ids, separated by commas."
-    ),
-]
 
 
 class Suggestion(BaseModel):
@@ -452,9 +592,7 @@ class Suggestions(BaseModel):
 
 
 @reading.get("/suggestions", summary="Predictions to confirm or correct")
-def suggestions(
-    site: TheSite, table: Annotated[ItemTable, Depends(_find_table)], ids: Numbers
-) -> Suggestions:
+def suggestions(site: TheSite, table: TheTable, ids: Numbers) -> Suggestions:
     """Predictions of these items; none for items that evaluate the model.
 
     Send a suggestion that was shown with the label (``suggested``): agreement with it is biased.
@@ -495,7 +633,7 @@ def judge_model(ledger: Ledger) -> tuple[bool, str]:
     response_class=Response,
     responses={200: {"description": "A row per predicted item.", "content": {"text/csv": {}}}},
 )
-def save_predictions(site: TheSite, table: Annotated[ItemTable, Depends(_find_table)]) -> Response:
+def save_predictions(site: TheSite, table: TheTable) -> Response:
     """Class and confidence, with the label if there is one; ``labelwise predict`` gives more."""
     rows = table.list_predictions(site.project.describe_item)
     export.restore_keys(rows, site.project.items)

@@ -21,6 +21,9 @@ export async function begin(name) {
 
 export const get = (path) => once(path);
 
+/** Fetch a binary answer. */
+export const getBytes = (path) => once(path, undefined, (answer) => answer.arrayBuffer());
+
 // Statuses for which a retry is useless; all other failures are retried.
 const FINAL = [400, 404, 413, 422];
 
@@ -44,7 +47,7 @@ function randomWord() {
   return Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(36)).join("-");
 }
 
-async function once(path, body) {
+async function once(path, body, read = (answer) => answer.json()) {
   const headers = { "X-Annotator": encodeURIComponent(annotator) };
   const options = { headers, credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE) };
   if (body !== undefined) {
@@ -57,7 +60,7 @@ async function once(path, body) {
   let answer, content;
   try {
     answer = await fetch(path, options);
-    content = await answer.json().catch(() => null);
+    content = await (answer.ok ? read(answer) : answer.json()).catch(() => null);
   } catch {
     throw new Away("the server does not answer");
   }

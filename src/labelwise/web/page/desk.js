@@ -159,13 +159,14 @@ export class Desk extends EventTarget {
 
   /** Add a resolved disagreement to the undo history. */
   settled(item) {
-    this.past.push({ settled: item });
+    this.past.push({ settled: [item] });
   }
 
-  /** After a label in the items view: remove the item here, and let undo withdraw the label. */
-  relabelled({ id }) {
-    this.items = this.items.filter((item) => item.id !== id);
-    this.past.push({ settled: { id } });
+  /** After labels in the items view: remove the items here, and let undo withdraw all labels. */
+  relabelled(rows) {
+    const ids = new Set(rows.map((row) => row.id));
+    this.items = this.items.filter((item) => !ids.has(item.id));
+    this.past.push({ settled: [...rows] });
     this.#changed();
     this.look();
   }
@@ -177,10 +178,16 @@ export class Desk extends EventTarget {
     return group.settled ? this.#withdrawSettled(group) : this.#withdrawGroup([...group]);
   }
 
-  async #withdrawSettled({ settled }) {
-    const item = await this.#withdraw();
+  /** Undo labels that the server has already; what fails stays in the history. */
+  async #withdrawSettled(group) {
+    const back = [];
+    while (group.settled.length) {
+      const item = await this.#withdraw();
+      const one = group.settled.pop();
+      if (item) back.push(one);
+    }
     this.past.pop();
-    return item ? [settled] : [];
+    return back;
   }
 
   /** Undo a group, newest item first; items that fail stay in the history. */

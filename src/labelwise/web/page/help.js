@@ -16,6 +16,7 @@ const KEYS = [
   ["Shift + C", "confirm mode: the prediction is preselected, Enter accepts it"],
   ["Shift + L", "show this item again later"],
   ["Shift + N", "write a note about the item"],
+  ["Shift + M", "all items: list or map"],
   ["l  g  r  i", "one item at a time, grid, review, all items"],
   ["?", "this help"],
 ];
@@ -28,7 +29,7 @@ const PICTURE_KEYS = [
 ];
 const GRID_KEYS = [
   ["Space", "select or deselect the current item"],
-  ["Shift + arrows or click", "select a range of items"],
+  ["Shift + arrows or click", "select a range of items, also in the list of all items"],
   ["Ctrl + a", "select all; Escape selects none"],
   ["a class's key", "label all selected items"],
 ];

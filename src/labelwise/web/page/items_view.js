@@ -1,16 +1,22 @@
 // Items view: all items with label, prediction, annotator and batch; a class key relabels one.
 
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { ClassBar } from "./class_bar.js";
 import { count, percent, tidy } from "./format.js";
 import { html, KeyButton, useEffect, useEvents, useLayoutEffect, useListener, useMemo, useRef, useState } from "./html.js";
-import { FullItem } from "./item.js";
+import { describeItem, FullItem } from "./item.js";
+import { useShortcuts } from "./keys.js";
+import { MapView } from "./map_view.js";
 import { announce, notice } from "./messages.js";
 import { RowSource } from "./rows.js";
 
 const ROW = 64; // height of a row in pixels
 const TALLEST = 8_000_000; // browsers limit the height of an element
 const PAUSE = 120; // milliseconds after the last key before a search begins
+const MOST_CHOSEN = 500; // items that are selected, and labelled in one call
+const MOST_ROWS = 100; // rows of one answer
+const MOST_THUMBS = 60;
+const DECIDED = ["labelled", "disputed"];
 
 const SHOW = {
   all: "All items",
@@ -21,6 +27,7 @@ const SHOW = {
   disputed: "Disagreements",
   surprising: "Label differs from the prediction",
   noted: "With a note",
+  duplicates: "Near-duplicates, grouped",
 };
 const COLUMNS = [
   ["id", "Item"],
@@ -36,7 +43,14 @@ export function ItemsView({ desk, undo }) {
   const source = useMemo(() => new RowSource(), []);
   useEvents(source, "change");
   const [query, setQuery] = useState(START);
-  const [place, setPlace] = useState(null); // the selected row
+  const [place, setPlace] = useState(null); // the current row of the list
+  const [chosen, setChosen] = useState([]); // ids of the selected items
+  const [rows, setRows] = useState([]); // theirs
+  const [onMap, setOnMap] = useState(false);
+  const words = useMemo(() => {
+    const given = Object.entries(query).filter(([, value]) => value !== "" && value !== false);
+    return String(new URLSearchParams(given));
+  }, [query]);
   const change = (values) => {
     setPlace(null);
     // The most doubtful labels first, where they are asked for.
@@ -44,8 +58,8 @@ export function ItemsView({ desk, undo }) {
     setQuery((before) => ({ ...before, ...surprising, ...values }));
   };
   useEffect(() => {
-    source.list(query);
-  }, [query]);
+    source.list(words);
+  }, [words]);
   const length = desk.state?.length;
   const known = useRef(length);
   useEffect(() => {
@@ -57,34 +71,81 @@ export function ItemsView({ desk, undo }) {
   useEffect(() => {
     if (source.total !== null) announce(count(source.total, "item"));
   }, [source.total]);
+  useEffect(() => {
+    let gone = false;
+    const load = async () => {
+      const found = [];
+      for (let at = 0; at < chosen.length; at += MOST_ROWS)
+        found.push(...(await get(`/api/items?limit=${MOST_ROWS}&ids=${chosen.slice(at, at + MOST_ROWS)}`)).rows);
+      if (!gone) setRows(found);
+    };
+    load().catch((error) => notice(error.message, "bad"));
+    if (chosen.length > 1) announce(`${chosen.length} items selected`);
+    return () => (gone = true);
+  }, [chosen, length]);
 
-  const row = place === null ? null : source.row(place);
+  /** Select items by their ids, in addition to those that are selected already if `add`. */
+  const choose = (ids, add = false) => {
+    const all = [...new Set(add ? [...chosen, ...ids] : ids)];
+    if (all.length > MOST_CHOSEN)
+      notice(`${all.length.toLocaleString("en")} items: the first ${MOST_CHOSEN} are selected`);
+    setChosen(all.slice(0, MOST_CHOSEN));
+  };
+  const go = async (next, from) => {
+    setPlace(next);
+    if (from !== null) return choose(await source.ids(Math.min(from, next), Math.max(from, next)));
+    const row = source.row(next) ?? { id: (await source.ids(next, next))[0] };
+    choose(row.id === undefined ? [] : [row.id]);
+  };
+  const listed = place !== null && chosen.length === 1 ? source.row(place) : null;
+  const shown = listed && listed.id === chosen[0] ? [listed] : rows.filter((row) => chosen.includes(row.id));
+
   const label = async (value, name) => {
-    if (!row) return notice("Select an item first, then press its class");
-    const others = row.by.some((by) => by !== desk.session.name);
+    if (!shown.length) return notice("Select an item first, then press its class");
+    const others = (row) => DECIDED.includes(row.status) && row.by.some((by) => by !== desk.session.name);
+    const mine = shown.filter((row) => !others(row) && !(row.label === value && row.by.length));
     try {
-      if (others && ["labelled", "disputed"].includes(row.status))
-        await post("/api/resolve", { id: row.id, label: value });
-      else await post("/api/labels", { labels: [{ id: row.id, label: value }], anything: true });
-      desk.relabelled(row);
-      notice(`Item ${row.id} is now ${name}`);
-      await source.reload(place);
+      if (shown.length === 1 && others(shown[0])) {
+        await post("/api/resolve", { id: shown[0].id, label: value });
+        mine.push(shown[0]);
+      } else if (mine.length)
+        await post("/api/labels", { labels: mine.map((row) => ({ id: row.id, label: value })), anything: true });
+      if (mine.length) desk.relabelled(mine);
+      const left = shown.filter((row) => others(row) && row.label !== value && !mine.includes(row)).length;
+      const rest = left ? `; ${count(left, "item")} with a label of someone else stayed as they are` : "";
+      notice(shown.length === 1 ? `Item ${shown[0].id} is now ${name}` : `${count(mine.length, "item")} labelled ${name}${rest}`);
+      await source.reload(place ?? 0);
     } catch (error) {
       notice(error.message, "bad");
     }
   };
+  useShortcuts(({ key }) => {
+    if (key === "M") return (setOnMap(!onMap), true);
+    return key === "Escape" && chosen.length > 1 && (setChosen([]), true);
+  });
 
+  const [row] = shown;
   return html`<div class="items">
-    <${Filters} desk=${desk} query=${query} change=${change} />
-    <${VirtualList} source=${source} query=${query} change=${change} place=${place} setPlace=${setPlace} desk=${desk} />
+    <${Filters} desk=${desk} query=${query} change=${change} onMap=${onMap} setOnMap=${setOnMap} />
+    ${onMap
+      ? html`<${MapView} desk=${desk} query=${words} version=${length} chosen=${chosen} choose=${choose} />`
+      : html`<${VirtualList} source=${source} query=${query} change=${change} place=${place} go=${go} chosen=${chosen} desk=${desk} />`}
     <div class="detail">
-      ${row
+      ${shown.length > 1 ? html`<${SelectionNote} rows=${shown} chosen=${chosen} choose=${choose} desk=${desk} />` : null}
+      ${shown.length === 1
         ? html`<div class="stage" data-item=${row.id}>
               <${FullItem} key=${row.id} item=${row} numbers=${desk.session.regression} />
             </div>
             <p class="why">${row.name ?? `Item ${row.id}`}: press a class to change its label</p>
             ${row.notes.map((note) => html`<p class="note">${note}</p>`)}
-            <${ClassBar} desk=${desk} choose=${label} enter=${() => true} />`
+            ${row.duplicates.length
+              ? html`<button type="button" onclick=${() => choose([row.id, ...row.duplicates])}>
+                  Select its ${count(row.duplicates.length, "near-duplicate")} too
+                </button>`
+              : null}`
+        : null}
+      ${shown.length
+        ? html`<${ClassBar} desk=${desk} choose=${label} enter=${() => true} />`
         : html`<p class="why">Select an item to see it and to change its label.</p>`}
       <div class="actions" role="group" aria-label="Actions">
         <${KeyButton} text="Undo" keys="u" onclick=${undo} />
@@ -93,7 +154,35 @@ export function ItemsView({ desk, undo }) {
   </div>`;
 }
 
-function Filters({ desk, query, change }) {
+/** Several selected items: the first ones, and their labels. */
+function SelectionNote({ rows, chosen, choose, desk }) {
+  const labels = new Map();
+  for (const { label } of rows) {
+    const name = label === null ? "without a label" : nameOf(desk, label);
+    labels.set(name, (labels.get(name) ?? 0) + 1);
+  }
+  const summary = [...labels].sort((a, b) => b[1] - a[1]).map(([name, number]) => `${number} ${name}`);
+  return html`<div class="selection">
+    <p>
+      <strong>${count(chosen.length, "item")} selected</strong>: ${summary.slice(0, 6).join(", ")}. Press a class to
+      label all of them.
+    </p>
+    <button type="button" onclick=${() => choose([])}>Select none</button>
+    <ul class="thumbs" aria-label="Selected items">
+      ${rows.slice(0, MOST_THUMBS).map(
+        (row) =>
+          html`<li>
+            <button type="button" class="plain" data-item=${row.id} title=${describeItem(row)} onclick=${() => choose([row.id])}>
+              ${row.image ? html`<img src=${row.image} alt=${describeItem(row)} loading="lazy" />` : html`<span class="clip">${nameRow(row)}</span>`}
+            </button>
+          </li>`,
+      )}
+    </ul>
+    ${rows.length > MOST_THUMBS ? html`<p class="soft">and ${count(rows.length - MOST_THUMBS, "other item")}</p>` : null}
+  </div>`;
+}
+
+function Filters({ desk, query, change, onMap, setOnMap }) {
   const timer = useRef();
   const search = (event) => {
     const { value } = event.target;
@@ -115,11 +204,13 @@ function Filters({ desk, query, change }) {
     ${names.length ? html`<${Select} name="label" title="Any label" options=${names} />` : null}
     ${names.length ? html`<${Select} name="prediction" title="Any prediction" options=${names} />` : null}
     ${people.length > 1 ? html`<${Select} name="by" title="Anyone" options=${people} />` : null}
+    <${KeyButton} text="Map" keys="Shift+M" aria-pressed=${String(onMap)} onclick=${() => setOnMap(!onMap)} />
   </div>`;
 }
 
 /** Only the rows in view exist; the others are an empty space of the right height. */
-function VirtualList({ source, query, change, place, setPlace, desk }) {
+function VirtualList({ source, query, change, place, go, chosen, desk }) {
+  const anchor = useRef(null); // where a range begins
   const box = useRef();
   const [view, setView] = useState({ top: 0, height: 400 });
   const look = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight });
@@ -140,8 +231,10 @@ function VirtualList({ source, query, change, place, setPlace, desk }) {
     if (end > begin) source.need(begin, end - 1);
   });
 
-  const select = (next) => {
-    setPlace(next);
+  const select = (next, range = false) => {
+    if (!range) anchor.current = null;
+    else anchor.current ??= place ?? next;
+    go(next, anchor.current);
     const offset = next - first;
     if (offset < 0 || offset > fits - 1) {
       const goal = offset < 0 ? next : next - fits + 1;
@@ -154,7 +247,7 @@ function VirtualList({ source, query, change, place, setPlace, desk }) {
     const step = steps[event.key];
     if (!step || !total) return;
     event.preventDefault();
-    select(Math.min(total - 1, Math.max(0, place === null ? Math.floor(first) : place + step)));
+    select(Math.min(total - 1, Math.max(0, place === null ? Math.floor(first) : place + step)), event.shiftKey);
   };
 
   const rows = [];
@@ -165,13 +258,13 @@ function VirtualList({ source, query, change, place, setPlace, desk }) {
       row=${source.row(at)}
       at=${at}
       y=${y}
-      selected=${at === place}
-      choose=${() => select(at)}
+      selected=${chosen.includes(source.row(at)?.id)}
+      choose=${(event) => select(at, event.shiftKey)}
       desk=${desk}
     />`);
   }
   const sort = (name) => change({ sort: name, descending: query.sort === name && !query.descending });
-  return html`<div class="list" role="grid" aria-label="Items" aria-rowcount=${total}>
+  return html`<div class="list" role="grid" aria-multiselectable="true" aria-label="Items" aria-rowcount=${total}>
     <div class="row titles" role="row">
       ${COLUMNS.map(
         ([name, title]) =>
@@ -204,7 +297,6 @@ function Row({ row, at, y, selected, choose, desk }) {
   const style = { transform: `translateY(${y}px)` };
   if (!row) return html`<div class="row" role="row" aria-rowindex=${at + 1} style=${style}><span role="gridcell" class="soft">…</span></div>`;
   const differs = row.label !== null && row.prediction !== null && String(row.label) !== String(row.prediction);
-  const name = row.name ?? row.text ?? Object.values(row.columns ?? {}).map(tidy).join(" · ");
   return html`<div
     id="row-${at}"
     class="row"
@@ -217,7 +309,8 @@ function Row({ row, at, y, selected, choose, desk }) {
   >
     <span role="gridcell" class="column-id">
       ${row.image ? html`<img src=${row.image} alt="" loading="lazy" />` : null}
-      <span class="clip" dir="auto">${row.notes.length ? "✎ " : ""}${name || `Item ${row.id}`}</span>
+      <span class="clip" dir="auto">${row.notes.length ? "✎ " : ""}${nameRow(row)}</span>
+      ${row.duplicates.length ? html`<span class="soft copies" title="Near-duplicates">×${row.duplicates.length + 1}</span>` : null}
     </span>
     <span role="gridcell" class="column-label">
       ${row.label !== null ? html`<strong>${nameOf(desk, row.label)}</strong>` : html`<span class="soft">${describeStatus(row)}</span>`}
@@ -235,3 +328,6 @@ function describeStatus({ status, reason }) {
   if (status === "skipped") return reason ? `skipped: ${reason}` : "skipped";
   return { disputed: "disagreement", waiting: "in a batch" }[status] ?? "";
 }
+
+const nameRow = ({ id, name, text, columns }) =>
+  (name ?? text ?? Object.values(columns ?? {}).map(tidy).join(" · ")) || `Item ${id}`;

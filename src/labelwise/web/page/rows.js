@@ -14,11 +14,20 @@ export class RowSource extends EventTarget {
     this.error = "";
   }
 
-  /** List other items; the old rows stay until the first new ones arrive. */
+  /** List other items, by URL parameters; the old rows stay until the first new ones arrive. */
   list(query) {
-    const words = Object.entries(query).filter(([, value]) => value !== "" && value !== false);
-    this.path = `/api/items?${new URLSearchParams(words)}`;
+    this.path = `/api/items?${query}`;
     return this.reload();
+  }
+
+  /** The ids of a range of rows, both ends included. */
+  async ids(first, last) {
+    const ids = [];
+    for (let at = first; at <= last; at += 1) {
+      if (!this.row(at)) await this.#fetch(Math.floor(at / BLOCK));
+      if (this.row(at)) ids.push(this.row(at).id);
+    }
+    return ids;
   }
 
   /** Fetch the rows again, beginning with the block in view. */
