@@ -222,25 +222,27 @@ def test_predictions_are_saved_as_a_file(project, page):
     assert lines[1:] == ["30,scan-0030.png,,3,0.25", "31,scan-0031.png,4,'=1+1,0.25"]
 
 
-def test_the_accuracy_per_class_counts_held_out_labels_only(project, page):
-    now, n = time.time(), len(project.items)
-    held = tuple(range(40, 80))
-    events = [Training(now, 1, 60), Trained(now, 1, 60, 1.0, {})]
-    events += [Asked(now, 2, tuple(range(40, 100)), validation=held)]
-    events += [Told(now, item, NAMES[item % 3], "ann") for item in range(40, 100)]
-    project.open_record().commit(lambda ledger, now: (events, None))
-    codes = np.arange(n, dtype=np.int32) % 2  # 0 and 1 instead of 0, 1 and 2
-    write_predictions(project.home, PoolPredictions(1, NAMES, codes, np.ones(n, dtype=np.float32)))
-    answer = page("ann").get("/api/confusion").json()
-    pairs = [(NAMES[item % 3], NAMES[item % 2]) for item in held]
-    assert answer["evaluated"] == 40
-    assert {one["name"]: (one["right"], one["total"]) for one in answer["classes"]} == {
-        name: (pairs.count((name, name)), sum(label == name for label, _ in pairs))
-        for name in NAMES[:3]
+@pytest.mark.parametrize("labels, shown", [(29, False), (30, True)])
+def test_confusions_and_calibration_are_shown_from_enough_labels_on(project, page, labels, shown):
+    now = time.time()
+    found = {
+        "labels": labels,
+        "classes": NAMES[:2],
+        "confusions": [[14, 2], [1, labels - 17]],
+        "reliability": [[0.6, 0.5, 10], [0.9, 1.0, labels - 10]],
     }
-    found = {(one["label"], one["prediction"]): one["count"] for one in answer["confusions"]}
-    assert found == {pair: pairs.count(pair) for pair in pairs if pair[0] != pair[1]}
-    assert list(found.values()) == sorted(found.values(), reverse=True)
+    events = [Training(now, 1, 60), Trained(now, 1, 60, 1.0, {"out_of_fold": found})]
+    project.open_record().commit(lambda ledger, now: (events, None))
+    answer = page("ann").get("/api/quality").json()
+    assert (answer["source"], answer["labels"], answer["needed"]) == (
+        "cross-validation",
+        labels,
+        30,
+    )
+    assert answer["confusions"] == (found["confusions"] if shown else [])
+    bins = [[one["confidence"], one["right"], one["labels"]] for one in answer["reliability"]]
+    assert bins == (found["reliability"] if shown else [])
+    assert (answer["calibration_error"] is None) is not shown
 
 
 def test_a_label_is_recorded_with_the_suggestion_that_was_shown(project, page):

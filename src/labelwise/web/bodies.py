@@ -274,18 +274,25 @@ class EvaluationState(BaseModel):
     says: str
 
 
+class ReliabilityBin(BaseModel):
+    """Labels whose predictions were about equally confident."""
+
+    confidence: float = Field(description="Their mean confidence.")
+    right: float = Field(description="The share of them that was predicted right.")
+    labels: int
+
+
 class QualityState(BaseModel):
     """Confusions and calibration of the last model, on labels that it was not trained on."""
 
     source: str = Field(description="cross-validation, holdout, or empty if nothing was measured.")
     labels: int
+    needed: int = Field(description="Labels from which on confusions and calibration are given.")
     classes: list[int | float | str] = Field(description="Empty with many classes.")
     confusions: list[list[int]] = Field(
         description="How often each class (row) was predicted as each class (column)."
     )
-    reliability: list[tuple[float, float, int]] = Field(
-        description="Mean confidence, share right and number of labels of each range of confidence."
-    )
+    reliability: list[ReliabilityBin] = Field(description="By ranges of confidence.")
     calibration_error: float | None = Field(
         description="Mean distance of confidence and share right."
     )

@@ -4,7 +4,7 @@ import json
 import re
 import tempfile
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -643,66 +643,6 @@ def save_predictions(site: TheSite, table: TheTable) -> Response:
         export.write_table(path, columns, rows, spreadsheet=True)
         headers = {"Content-Disposition": 'attachment; filename="predictions.csv"'}
         return Response(path.read_bytes(), media_type="text/csv; charset=utf-8", headers=headers)
-
-
-class ClassScore(BaseModel):
-    """How often a class was predicted right."""
-
-    name: str
-    right: int
-    total: int
-
-
-class Confusion(BaseModel):
-    """How often one class was taken for another."""
-
-    label: str
-    prediction: str
-    count: int
-
-
-class ConfusionTable(BaseModel):
-    """Held-out labels against the predictions of the last model."""
-
-    evaluated: int
-    needed: int = Field(description="Held-out labels from which on the scores are given.")
-    classes: list[ClassScore]
-    confusions: list[Confusion] = Field(description="Most frequent first.")
-
-
-@reading.get("/confusion", summary="Which classes the last model confuses")
-def show_confusion(site: TheSite) -> ConfusionTable:
-    """Per class, from labels that the model was not trained on; empty with too few of them."""
-    pairs = site.record.look(lambda ledger: read_held_out(ledger, site.project.home))
-    found = Counter(pairs) if len(pairs) >= FEWEST_EVALUATED else Counter()
-    totals, right = Counter[str](), Counter[str]()
-    for (label, prediction), count in found.items():
-        totals[label] += count
-        right[label] += count if label == prediction else 0
-    wrong = [
-        Confusion(label=label, prediction=prediction, count=count)
-        for (label, prediction), count in found.most_common()
-        if label != prediction
-    ]
-    scores = [ClassScore(name=name, right=right[name], total=totals[name]) for name in totals]
-    return ConfusionTable(
-        evaluated=len(pairs),
-        needed=FEWEST_EVALUATED,
-        classes=sorted(scores, key=lambda score: score.name),
-        confusions=wrong,
-    )
-
-
-def read_held_out(ledger: Ledger, home: Path) -> list[tuple[str, str]]:
-    """Label and prediction of every labelled item that only evaluates the model."""
-    newest = predictions.read_predictions(home)
-    if newest is None or not ledger.trainings or ledger.trainings[-1].number != newest.number:
-        return []
-    return [
-        (str(ledger.labels[item]), str(newest.names[newest.codes[item]]))
-        for item in sorted(ledger.validation)
-        if item in ledger.labels and item < len(newest.codes)
-    ]
 
 
 class NoteBody(bodies.RequestBody):

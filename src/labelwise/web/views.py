@@ -15,6 +15,7 @@ from labelwise.campaign.costs import campaign_cost
 from labelwise.campaign.evaluation import (
     FEWEST_EVALUATED,
     ModelEvaluation,
+    ModelQuality,
     learning_curve,
     read_quality,
 )
@@ -297,7 +298,21 @@ def _show_evaluation(ledger: Ledger) -> bodies.EvaluationState | None:
 def show_quality(ledger: Ledger) -> bodies.QualityState:
     """Confusions and calibration of the last model."""
     found = read_quality(ledger)
-    return bodies.QualityState(**found._asdict(), calibration_error=found.calibration_error)
+    if found.labels < FEWEST_EVALUATED:
+        found = ModelQuality(found.source, found.labels)
+    bins = [
+        bodies.ReliabilityBin(confidence=sure, right=right, labels=labels)
+        for sure, right, labels in found.reliability
+    ]
+    return bodies.QualityState(
+        source=found.source,
+        labels=found.labels,
+        needed=FEWEST_EVALUATED,
+        classes=list(found.classes),
+        confusions=[list(row) for row in found.confusions],
+        reliability=bins,
+        calibration_error=found.calibration_error,
+    )
 
 
 def _show_training(ledger: Ledger, settings: Settings) -> bodies.TrainingState:

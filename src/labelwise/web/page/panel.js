@@ -1,11 +1,11 @@
 // The side panel: progress of batch and budget, learning curve, training, advice, people.
 
 import { post } from "./api.js";
-import { ConfusionNote } from "./confusion.js";
 import { Curve } from "./curve.js";
 import { count, duration, percent, sentence } from "./format.js";
 import { html } from "./html.js";
 import { notice } from "./messages.js";
+import { showQuality } from "./quality.js";
 
 const Card = ({ title, name, children }) =>
   html`<section class="card ${name}">
@@ -33,7 +33,7 @@ export function Panel({ desk }) {
           ${state.curve?.length ? html`<${Curve} points=${state.curve} />` : null}
           ${state.evaluation ? html`<p class="soft">${sentence(state.evaluation.says)}.</p>` : null}
           ${state.training.note ? html`<p>${sentence(state.training.note)}</p>` : null}
-          ${state.evaluation && !desk.session.regression ? html`<${ConfusionNote} desk=${desk} />` : null}
+          ${state.evaluation && !desk.session.regression ? html`<${ClassScores} evaluation=${state.evaluation} />` : null}
         <//>`
       : null}
     ${rules.length
@@ -44,6 +44,13 @@ export function Panel({ desk }) {
       : null}
     <${Card} title="Labels" name="files"><${Files} state=${state} /><//>
   `;
+}
+
+function ClassScores({ evaluation: { balanced_accuracy: balanced, macro_f1: f1 } }) {
+  return html`${balanced === null
+      ? null
+      : html`<p class="soft">Mean over the classes: accuracy ${percent(balanced)}${f1 === null ? "" : `, F1 ${percent(f1)}`}.</p>`}
+    <button type="button" class="plain link" onclick=${showQuality}>Accuracy per class</button>`;
 }
 
 function Progress({ state: { batch, budget, goal, evaluation }, counted }) {
