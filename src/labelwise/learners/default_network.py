@@ -33,6 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelwise.arrays import Array
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport
 from labelwise.learners import saving
@@ -142,20 +143,20 @@ class DefaultLearner(TorchLearner):
         self._classes, self._regression = classes, regression
         self._outputs = 1
 
-    def fit(self, inputs: Any, targets: Any, weights: Any = None, *, seed: int) -> FitReport:
+    def fit(self, inputs: Array, targets: Array, weights: Array = None, *, seed: int) -> FitReport:
         """As `TorchLearner.fit`; the loss is in the units of the labels."""
         with _restore_threads():
             return self._fit(inputs, targets, weights, seed)
 
     def represent(
-        self, inputs: Any, names: Sequence[str], *, folder: str | Path | None = None
+        self, inputs: Array, names: Sequence[str], *, folder: str | Path | None = None
     ) -> dict[str, Any]:
         """As `TorchLearner.represent`; a regression's values are in the units of the labels."""
         with _restore_threads():
             self._spare_threads(self.module)
             return super().represent(inputs, names, folder=folder)
 
-    def _fit(self, inputs: Any, targets: Any, weights: Any, seed: int) -> FitReport:
+    def _fit(self, inputs: Array, targets: Array, weights: Array, seed: int) -> FitReport:
         epochs = ceil(LEAST_STEPS * BATCH / max(len(targets), 1))
         epochs = min(max(epochs, LEAST_EPOCHS), MOST_EPOCHS)
         self._settings = replace(self._settings, epochs=epochs)
@@ -227,7 +228,7 @@ def _restore_threads() -> Iterator[None]:
 
 
 def make_network_learner(
-    inputs: Any,
+    inputs: Array,
     classes: int | None = None,
     *,
     regression: bool = False,
@@ -279,7 +280,7 @@ def make_perceptron(shape: Sequence[int], outputs: int) -> nn.Module:
     return Perceptron(int(np.prod(shape)), 128, outputs)
 
 
-def _sample_images(pictures: Any) -> Any:
+def _sample_images(pictures: Array) -> Any:
     """Evenly spaced images, enough to measure mean and deviation."""
     return pictures[:: max(1, -(-len(pictures) // _SCALED_FROM))]
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from labelwise.arrays import Array
 from labelwise.errors import BadInput, MissingDependency, UnknownName, first_line
 from labelwise.learner import Learner
 from labelwise.learners.linear_probe import LinearProbe
@@ -38,7 +39,7 @@ _INSTALL = "run pip install 'labelwise[torch]'"
 
 def default_learner(
     kind: str,
-    inputs: Any,
+    inputs: Array,
     classes: int | None = None,
     *,
     regression: bool = False,

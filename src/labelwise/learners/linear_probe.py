@@ -25,16 +25,17 @@ Reference: D. MacKay, "The Evidence Framework Applied to Classification Networks
 Computation 1992, for the members.
 """
 
+import inspect
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelwise.arrays import Floats, Ids, row_noise
+from labelwise.arrays import Array, Floats, HostArray, Ids, row_noise
 from labelwise.errors import BadInput
 from labelwise.kernels.calibration import calibrate_temperature, softmax
 from labelwise.learner import FitReport, check_names, check_seed
@@ -79,7 +80,7 @@ class OutOfFold(NamedTuple):
     """
 
     logits: Floats
-    targets: NDArray[Any]
+    targets: HostArray
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,41 @@ class _ProbeState:
     scale: float
 
 
-class LinearProbe:
+class EstimatorMethods:
+    """scikit-learn's conventions for a model whose arguments are its attributes."""
+
+    regression: bool
+
+    def get_params(self, deep: bool = True) -> dict[str, object]:
+        """The arguments of the constructor."""
+        names = inspect.signature(type(self).__init__).parameters
+        return {name: getattr(self, name) for name in names if name != "self"}
+
+    def set_params(self, **params: object) -> Self:
+        """Change arguments of the constructor."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                kind = type(self).__name__
+                raise BadInput(f"{kind} has no setting {name!r}; choose from {list(known)}")
+            setattr(self, name, value)
+        return self
+
+    def predict(self, inputs: Array) -> HostArray:
+        """The classes or values, ``(n,)`` or ``(n, k)``."""
+        raise NotImplementedError
+
+    def score(self, inputs: Array, targets: Array) -> float:
+        """Accuracy, or R2 for a regression."""
+        predicted = self.predict(inputs)
+        if not self.regression:
+            return float(np.mean(predicted == np.asarray(targets)))
+        values = np.asarray(targets, dtype=np.float64).reshape(predicted.shape)
+        spread = float(np.sum((values - values.mean(axis=0)) ** 2))
+        return 1 - float(np.sum((values - predicted) ** 2)) / spread if spread else 0.0
+
+
+class LinearProbe(EstimatorMethods):
     """A linear model of classes or values on features; a learner without torch.
 
     Logits and probabilities have a column per class and are calibrated:
@@ -153,7 +188,7 @@ class LinearProbe:
         regression: bool = False,
         penalty: float | None = None,
         self_training: bool = False,
-        unlabelled: Any = None,
+        unlabelled: Array = None,
         members: int = MEMBERS,
     ) -> None:
         """Remember the settings; `fit` checks them.
@@ -169,44 +204,19 @@ class LinearProbe:
         """
         self.classes, self.regression, self.penalty = classes, regression, penalty
         self.self_training, self.unlabelled, self.members = self_training, unlabelled, members
-        self.classes_: NDArray[Any] | None = None
+        self.classes_: HostArray | None = None
         self.tuning = ProbeTuning()
         self.out_of_fold: OutOfFold | None = None
         self._state: _ProbeState | None = None
         self._seed = 0
 
-    # scikit-learn's conventions.
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments of the constructor."""
-        names = ("classes", "regression", "penalty", "self_training", "unlabelled", "members")
-        return {name: getattr(self, name) for name in names}
-
-    def set_params(self, **params: Any) -> "LinearProbe":
-        """Change arguments of the constructor."""
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise BadInput(f"LinearProbe has no setting {name!r}; choose from {list(known)}")
-            setattr(self, name, value)
-        return self
-
-    def score(self, inputs: Any, targets: Any) -> float:
-        """Accuracy, or R2 for a regression."""
-        predicted = self.predict(inputs)
-        if not self.regression:
-            return float(np.mean(predicted == np.asarray(targets)))
-        values = np.asarray(targets, dtype=np.float64).reshape(predicted.shape)
-        spread = float(np.sum((values - values.mean(axis=0)) ** 2))
-        return 1 - float(np.sum((values - predicted) ** 2)) / spread if spread else 0.0
-
     # Training.
 
     def fit(
         self,
-        inputs: Any,
-        targets: Any,
-        weights: Any = None,
+        inputs: Array,
+        targets: Array,
+        weights: Array = None,
         seed: int = 0,
         *,
         tuning: ProbeTuning | Mapping[str, Any] | None = None,
@@ -365,7 +375,7 @@ class LinearProbe:
 
     # Predictions.
 
-    def predict(self, inputs: Any) -> NDArray[Any]:
+    def predict(self, inputs: Array) -> HostArray:
         """The classes ``(n,)``, or values ``(n,)`` or ``(n, k)``."""
         rows = self._compute_logits(self._check_rows(inputs))
         if self.regression:
@@ -373,7 +383,7 @@ class LinearProbe:
         assert self.classes_ is not None
         return np.asarray(self.classes_[rows.argmax(axis=1)])
 
-    def predict_proba(self, inputs: Any) -> Floats:
+    def predict_proba(self, inputs: Array) -> Floats:
         """Calibrated probabilities, ``(n, K)``."""
         return np.asarray(self.represent(inputs, ["probabilities"])["probabilities"])
 
@@ -383,7 +393,7 @@ class LinearProbe:
             return ("features", "outputs", "member_votes")
         return ("features", "probabilities", "logits", "member_probabilities", "member_votes")
 
-    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
         """The named representations of ``(n, d)`` features."""
         check_names(names, self.offered(), "LinearProbe")
         rows = self._check_rows(inputs)
@@ -410,10 +420,10 @@ class LinearProbe:
             raise BadInput("the probe is not trained yet; call fit first")
         return self._state
 
-    def _check_rows(self, inputs: Any) -> NDArray[Any]:
+    def _check_rows(self, inputs: Array) -> HostArray:
         return check_features(inputs, len(self.state.mean), dtype=None)
 
-    def _compute_logits(self, rows: NDArray[Any]) -> Floats:
+    def _compute_logits(self, rows: HostArray) -> Floats:
         """Logits or values, ``(n, K)``, in blocks of rows."""
         state = self.state
         found = np.empty((len(rows), len(state.offsets)))
@@ -423,7 +433,7 @@ class LinearProbe:
             found[first : first + _ROWS_AT_ONCE] = block @ state.coefficients + shift
         return found
 
-    def _compute_member_logits(self, rows: NDArray[Any]) -> Floats:
+    def _compute_member_logits(self, rows: HostArray) -> Floats:
         """Logits or values under every member, ``(n, members, K)``."""
         state = self.state
         outputs, width = len(state.offsets), len(state.mean)
@@ -491,8 +501,8 @@ class LinearProbe:
 
 
 def encode_classes(
-    classes: int | Sequence[Any] | None, targets: Any, count: int
-) -> tuple[Ids, NDArray[Any]]:
+    classes: int | Sequence[Any] | None, targets: Array, count: int
+) -> tuple[Ids, HostArray]:
     """Column numbers ``(m,)`` of the targets, and the classes of the columns ``(K,)``.
 
     Args:
@@ -520,7 +530,7 @@ def encode_classes(
     return columns.astype(np.int64), known
 
 
-def check_features(inputs: Any, width: int | None = None, dtype: Any = np.float64) -> NDArray[Any]:
+def check_features(inputs: Array, width: int | None = None, dtype: Any = np.float64) -> HostArray:
     """``(n, d)`` finite features."""
     rows = convert_numbers(inputs, "features")
     if rows.ndim != 2:
@@ -534,7 +544,7 @@ def check_features(inputs: Any, width: int | None = None, dtype: Any = np.float6
     return rows
 
 
-def check_values(targets: Any, count: int) -> Floats:
+def check_values(targets: Array, count: int) -> Floats:
     """``(m, k)`` finite values."""
     values = convert_numbers(targets, "targets").astype(np.float64).reshape(len(targets), -1)
     if len(values) != count or not count:
@@ -551,7 +561,7 @@ def _scale_rows(centred: Floats, weights: Floats) -> tuple[Floats, float]:
     return centred / scale, scale
 
 
-def split_folds(targets: NDArray[Any], seed: int) -> list[NDArray[np.bool_]]:
+def split_folds(targets: HostArray, seed: int) -> list[NDArray[np.bool_]]:
     """Masks ``(m,)`` of the folds; every class is dealt out evenly among them."""
     noise = row_noise(seed, np.arange(len(targets)), _FOLD_STREAM)
     order = np.lexsort((noise, targets))

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, clone, is_classifier
@@ -17,6 +16,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from labelwise.arrays import Array, HostArray
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.weights import convert_rows, scale_to_mean_one
@@ -89,11 +89,11 @@ class SklearnLearner:
         return self
 
     @property
-    def classes_(self) -> NDArray[Any]:
+    def classes_(self) -> HostArray:
         """The classes among the targets of the last `fit`, sorted; classifiers only."""
         return np.asarray(self.estimator.classes_)
 
-    def score(self, inputs: Any, targets: Any) -> float:
+    def score(self, inputs: Array, targets: Array) -> float:
         """The trained estimator's own score: accuracy, or R2 for a regression."""
         return float(self.estimator.score(inputs, targets))
 
@@ -105,7 +105,7 @@ class SklearnLearner:
         return self._estimator
 
     def fit(
-        self, inputs: Any, targets: Any, weights: Any | None = None, *, seed: int = 0
+        self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int = 0
     ) -> FitReport:
         """Train from the start; an item of weight 2 counts like the same item twice.
 
@@ -141,11 +141,11 @@ class SklearnLearner:
             float(loss), most, not unfinished, seconds, len(targets) - held, validation_labels=held
         )
 
-    def predict(self, inputs: Any) -> Any:
+    def predict(self, inputs: Array) -> Any:
         """The trained estimator's predictions, ``(n,)`` or ``(n, k)``."""
         return self.estimator.predict(inputs)
 
-    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
         """The named representations of the inputs, in one pass over them.
 
         Raises:
@@ -176,7 +176,7 @@ def _make_factory(estimator: Any) -> Callable[[], Any]:
     return make
 
 
-def _check_classes(targets: NDArray[Any]) -> None:
+def _check_classes(targets: HostArray) -> None:
     """Refuse what is not one class per item, and labels of a single class."""
     if targets.ndim != 1:
         raise BadInput(f"give one class per item; got targets of shape {targets.shape}")
@@ -213,7 +213,7 @@ def _list_offered(last: Any) -> list[str]:
     return ["features", "probabilities"] if hasattr(last, "predict_proba") else ["features"]
 
 
-def _weight_argument(estimator: Any, weights: Any, count: int) -> dict[str, NDArray[Any]]:
+def _weight_argument(estimator: Any, weights: Array, count: int) -> dict[str, HostArray]:
     """The keyword argument of ``fit`` that carries the weights."""
     last = _last_step(estimator)
     if not has_fit_parameter(last, "sample_weight"):
@@ -236,7 +236,7 @@ def _pass_on(caught: Sequence[warnings.WarningMessage]) -> bool:
     return unfinished
 
 
-def _network_rows(network: Any, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+def _network_rows(network: Any, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
     """Representations of a multilayer perceptron from one forward pass."""
     activate = _ACTIVATIONS[network.activation]
     hidden = inputs if issparse(inputs) else np.asarray(inputs)
@@ -253,7 +253,7 @@ def _network_rows(network: Any, inputs: Any, names: Sequence[str]) -> dict[str, 
     return found | {"logits": final, "probabilities": softmax(final, axis=1)}
 
 
-def _estimator_rows(last: Any, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+def _estimator_rows(last: Any, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"features": convert_rows(inputs)}
     if "probabilities" in names:
         found["probabilities"] = last.predict_proba(inputs)

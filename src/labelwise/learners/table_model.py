@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -41,7 +40,7 @@ from sklearn.ensemble import (
 )
 from threadpoolctl import threadpool_limits
 
-from labelwise.arrays import Floats
+from labelwise.arrays import Array, Floats, HostArray
 from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.calibration import calibrate_temperature, softmax
 from labelwise.learner import FitReport, check_names, check_seed
@@ -50,6 +49,7 @@ from labelwise.learners.linear_probe import (
     COLDEST,
     HOTTEST,
     LEAST_FOLDED,
+    EstimatorMethods,
     LinearProbe,
     OutOfFold,
     ProbeTuning,
@@ -86,7 +86,7 @@ class TableTuning:
     penalty: float | None = None
 
 
-def center_members(values: NDArray[Any]) -> Floats:
+def center_members(values: HostArray) -> Floats:
     """What members predict minus their mean, over the root of their number, ``(n, m K)``.
 
     Inner products are the covariances of predictions over the members; for models without
@@ -103,7 +103,7 @@ def center_members(values: NDArray[Any]) -> Floats:
     return np.asarray(centred.reshape(len(values), -1) / np.sqrt(values.shape[1]))
 
 
-class TableModel:
+class TableModel(EstimatorMethods):
     """A linear model, a forest or boosted trees on the columns of a table; without torch.
 
     Attributes:
@@ -138,32 +138,20 @@ class TableModel:
         if model is not None and model not in MODELS:
             raise UnknownName(f"no table model is called {model!r}; choose from {MODELS}")
         self.classes, self.regression, self.model = classes, regression, model
-        self.classes_: NDArray[Any] | None = None
+        self.classes_: HostArray | None = None
         self.tuning = TableTuning()
         self.losses: dict[str, float] = {}
         self.out_of_fold: OutOfFold | None = None
-        self._data: dict[str, NDArray[Any]] = {}
+        self._data: dict[str, HostArray] = {}
         self._seed = 0
         self._main: Any = None
         self._members: Any = None
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments of the constructor."""
-        return {"classes": self.classes, "regression": self.regression, "model": self.model}
-
-    def set_params(self, **params: Any) -> "TableModel":
-        """Change arguments of the constructor."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise BadInput(f"TableModel has no setting {name!r}; choose from classes, model")
-            setattr(self, name, value)
-        return self
-
     def fit(
         self,
-        inputs: Any,
-        targets: Any,
-        weights: Any = None,
+        inputs: Array,
+        targets: Array,
+        weights: Array = None,
         seed: int = 0,
         *,
         tuning: TableTuning | Mapping[str, Any] | None = None,
@@ -185,7 +173,7 @@ class TableModel:
             values = check_values(targets, len(rows))
             if values.shape[1] != 1:
                 raise BadInput(f"a table model takes one value per item; got {values.shape}")
-            goal: NDArray[Any] = values[:, 0]
+            goal: HostArray = values[:, 0]
         else:
             goal, self.classes_ = encode_classes(self.classes, targets, len(rows))
         self._data = {"inputs": rows, "targets": goal, "weights": own}
@@ -232,7 +220,7 @@ class TableModel:
             return self._fit_one("forest", part)
         return model.fit(rows, targets, sample_weight=weights)
 
-    def _fit_linear(self, rows: Floats, targets: NDArray[Any], weights: Floats) -> "_ScaledProbe":
+    def _fit_linear(self, rows: Floats, targets: HostArray, weights: Floats) -> "_ScaledProbe":
         classes = None if self.classes_ is None else len(self.classes_)
         probe = LinearProbe(classes=classes, regression=self.regression)
         penalty, model = self.tuning.penalty, _ScaledProbe.measure(rows, probe)
@@ -255,7 +243,7 @@ class TableModel:
             return np.asarray(model.predict(rows)).reshape(-1, 1)
         return np.log(self._spread_classes(model.predict_proba(rows), model.classes_))
 
-    def _spread_classes(self, chances: Floats, seen: NDArray[Any]) -> Floats:
+    def _spread_classes(self, chances: Floats, seen: HostArray) -> Floats:
         """Probabilities of all classes, none of them 0."""
         assert self.classes_ is not None
         total, share = len(self.classes_), 1 / (len(self._data["targets"]) + 1)
@@ -303,21 +291,13 @@ class TableModel:
 
     # Predictions.
 
-    def predict(self, inputs: Any) -> NDArray[Any]:
+    def predict(self, inputs: Array) -> HostArray:
         """The classes or values, ``(n,)``."""
         rows = self._compute_rows(inputs)
         if self.regression:
             return rows[:, 0]
         assert self.classes_ is not None
         return np.asarray(self.classes_[rows.argmax(axis=1)])
-
-    def score(self, inputs: Any, targets: Any) -> float:
-        """Accuracy, or R2 for a regression."""
-        predicted = self.predict(inputs)
-        known = np.asarray(targets).reshape(predicted.shape)
-        if not self.regression:
-            return float(np.mean(predicted == known))
-        return 1 - float(np.mean((known - predicted) ** 2) / (np.var(known) or 1.0))
 
     def offered(self) -> tuple[str, ...]:
         """Names of the representations that `represent` gives."""
@@ -326,7 +306,7 @@ class TableModel:
         several = ("member_probabilities", "member_votes", "gradient_sketch")
         return ("features", "probabilities", "logits", *several)
 
-    def represent(self, inputs: Any, names: Sequence[str]) -> dict[str, Any]:
+    def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
         """The named representations of ``(n, d)`` rows; features are the rows themselves."""
         check_names(names, self.offered(), "TableModel")
         found: dict[str, Any] = {"features": inputs}
@@ -342,7 +322,7 @@ class TableModel:
             )
         return {name: found[name] for name in names}
 
-    def _compute_rows(self, inputs: Any) -> Floats:
+    def _compute_rows(self, inputs: Array) -> Floats:
         """Calibrated logits ``(n, K)``, or values ``(n, 1)``."""
         if self._main is None:
             raise BadInput("the model is not trained yet; call fit first")
@@ -350,7 +330,7 @@ class TableModel:
         with threadpool_limits(1):
             return self._predict_one(self._main, rows) / self.tuning.temperature
 
-    def _represent_members(self, inputs: Any) -> dict[str, Any]:
+    def _represent_members(self, inputs: Array) -> dict[str, Any]:
         model, rows = self._members, check_features(inputs, self._data["inputs"].shape[1])
         if isinstance(model, _ScaledProbe):
             names = ["member_votes"] + ["member_probabilities"] * (not self.regression)
