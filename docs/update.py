@@ -3,7 +3,7 @@
 Run: python docs/update.py (make docs does). A page marks such a part with
 
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
-    <!-- calls -->,
+    <!-- calls -->, <!-- packages -->,
     <!-- frozen overview NAME NAME ... --> or <!-- frozen table NAME -->
 
 and ends it with <!-- end -->. The tests fail while a page differs from what this would write.
@@ -11,6 +11,7 @@ and ends it with <!-- end -->. The tests fail while a page differs from what thi
 
 import re
 import tempfile
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from labelwise.learner import REPRESENTATIONS
 from labelwise.web.app import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = r"include \S+|strategies|representations|datasets|calls|frozen (?:overview|table)[\w -]+?"
+KINDS = r"include \S+|strategies|representations|datasets|calls|packages|frozen (?:overview|table)[\w -]+?"
 MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -117,6 +118,31 @@ def _calls() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _packages() -> str:
+    """Layers from top to bottom, each package with those that it imports and does not reach anyway."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    rows = [re.findall(r"\w+", row) for row in settings["contracts"][0]["layers"]]
+    imported = {name: _imported_packages(name) for row in rows for name in row}
+    reached: dict[str, set[str]] = {}
+    lines = []
+    for row in reversed(rows):
+        for name in row:
+            below = imported[name] & reached.keys()
+            direct = below - set().union(*(reached[other] for other in below))
+            reached[name] = below.union(*(reached[other] for other in below))
+            lines.append(f"{name:<13} -> {', '.join(sorted(direct))}" if direct else name)
+    return "```text\n" + "\n".join(reversed(lines)) + "\n```\n"
+
+
+def _imported_packages(name: str) -> set[str]:
+    """The parts of labelwise that a package or module imports somewhere."""
+    folder = ROOT / "src" / "labelwise"
+    files = [*(folder / name).rglob("*.py"), *folder.glob(f"{name}.py")]
+    text = "\n".join(file.read_text() for file in files)
+    found = re.findall(r"^ *(?:from|import) labelwise\.(\w+)", text, re.M)
+    return set(found) - {name}
+
+
 def _frozen(form: str, *names: str) -> str:
     """Tables of the frozen feature experiments from their committed lines."""
     folder = ROOT / "docs" / "results" / "frozen"
@@ -131,6 +157,7 @@ TABLES = {
     "representations": _representations,
     "datasets": _datasets,
     "calls": _calls,
+    "packages": _packages,
 }
 
 
