@@ -21,7 +21,7 @@ class NotConverged(LabelwiseError, ArithmeticError):
 
 
 class MissingDependency(LabelwiseError, ImportError):
-    """An optional package is needed for what was asked."""
+    """An optional package is not installed."""
 
 
 class Conflict(LabelwiseError):
@@ -29,15 +29,15 @@ class Conflict(LabelwiseError):
 
 
 class StorageFailed(LabelwiseError, OSError):
-    """The record, or another file to keep, cannot be read or written; what it held is intact."""
+    """The record or another file cannot be read or written; its content is unchanged."""
 
 
 class LabelwiseWarning(UserWarning):
-    """Something was done in another way than asked; the selection's info says so too."""
+    """A result differs from the request; the selection's info says so too."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line and without its full stop.
+    """The message of an error, in one line and without its full stop.
 
     Example:
         >>> first_line(OSError("no route to the host.")), first_line(OSError())

@@ -119,7 +119,7 @@ class FitReport:
 
 
 class Learner(Protocol):
-    """A model that can be trained anew and asked for representations."""
+    """A model that can be trained and computes representations."""
 
     def fit(
         self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int

@@ -72,7 +72,7 @@ Turn = tuple[int, int]
 def kmeans_plus_plus(
     rows: Embedding, k: int, seed: int, centers: Embedding | None = None, *, first: str = "uniform"
 ) -> Ids:
-    """Draw ``k`` distinct rows by the k-means++ law.
+    """Draw ``k`` distinct rows from the k-means++ distribution.
 
     Args:
         rows: ``(n, d)`` or `labelwise.kernels.Factored`.
@@ -110,7 +110,7 @@ def draw_kmeans_plus_plus(
     first: str = "uniform",
     name: str = "k-means++",
 ) -> tuple[Ids, Floats]:
-    """Draw ``k`` items by the k-means++ law.
+    """Draw ``k`` items from the k-means++ distribution.
 
     Args:
         shards: the rows.
