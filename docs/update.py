@@ -25,7 +25,8 @@ from labelwise.learner import REPRESENTATIONS
 from labelwise.web.app import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = r"include \S+|strategies|representations|datasets|calls|packages|frozen (?:overview|table)[\w -]+?"
+TABLE_NAMES = "strategies|representations|datasets|calls|packages"
+KINDS = rf"include \S+|{TABLE_NAMES}|frozen (?:overview|table)[\w -]+?"
 MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -119,7 +120,7 @@ def _calls() -> str:
 
 
 def _packages() -> str:
-    """Layers from top to bottom, each package with those that it imports and does not reach anyway."""
+    """Packages from top to bottom with the nearest packages that they import."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     rows = [re.findall(r"\w+", row) for row in settings["contracts"][0]["layers"]]
     imported = {name: _imported_packages(name) for row in rows for name in row}

@@ -229,7 +229,7 @@ def test_an_interrupted_simulation_says_where_its_rounds_are(folder):
         process.send_signal(signal.SIGINT)
         last = process.stderr.read().splitlines()[-1]
     assert process.returncode == 130
-    goes_on = "the rounds so far are in s.jsonl, the same command goes on from there"
+    goes_on = "the rounds so far are in s.jsonl, the same command continues from there"
     assert last == f"labelwise: interrupted; {goes_on}"
 
 

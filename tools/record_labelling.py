@@ -130,7 +130,9 @@ def main() -> None:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             lines = iter(server.stdout or ())
-            address = next(filter(None, (re.search(r"http://[\d.:]+\S*", line) for line in lines)), None)
+            address = next(
+                filter(None, (re.search(r"http://[\d.:]+\S*", line) for line in lines)), None
+            )
             if address is None:
                 raise SystemExit("the server did not start")
             with sync_playwright() as playwright:

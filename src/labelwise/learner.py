@@ -39,7 +39,7 @@ class Representation:
 
 
 _ALL = (
-    Representation("features", ("n", "d"), "one vector per item, as a rule the last hidden layer"),
+    Representation("features", ("n", "d"), "one vector per item, usually the last hidden layer"),
     Representation("probabilities", ("n", "K"), "class probabilities; every row sums to 1"),
     Representation("logits", ("n", "K"), "class scores before the softmax"),
     Representation(
@@ -72,7 +72,7 @@ REPRESENTATIONS: Mapping[str, Representation] = MappingProxyType({r.name: r for 
 
 
 def check_names(names: Sequence[str], offered: Sequence[str], who: str) -> None:
-    """Refuse names that are no representation, and those that ``who`` does not offer."""
+    """Reject names that are not representations or that ``who`` does not offer."""
     for name in names:
         if name not in REPRESENTATIONS:
             known = ", ".join(REPRESENTATIONS)
@@ -82,7 +82,7 @@ def check_names(names: Sequence[str], offered: Sequence[str], who: str) -> None:
 
 
 def check_seed(seed: Any, below: int = 2**63) -> int:
-    """The seed as an int; refuse what is no whole number from 0 to ``below``.
+    """The seed as an int; reject anything but a whole number from 0 to ``below``.
 
     >>> check_seed(3)
     3
@@ -104,7 +104,7 @@ class FitReport:
     Attributes:
         loss: the training loss at the end; NaN where the model does not tell.
         steps: how many passes or iterations were made; 0 where the model does not tell.
-        converged: whether training ended by itself rather than at its limit of steps.
+        converged: whether training converged before its limit of steps.
         seconds: how long it took.
         training_labels: how many labels it was trained on; 0 where the model does not tell.
         validation_labels: how many more it was stopped by. They were bought too.

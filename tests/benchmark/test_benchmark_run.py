@@ -86,7 +86,7 @@ def test_an_own_network_is_measured_and_picks_like_the_one_beside_the_measured_n
     assert [(line.picks, line.values) for line in shared] == [
         (line.picks, line.values) for line in alone
     ]
-    with pytest.raises(BadInput, match="random reads no learner of its own"):
+    with pytest.raises(BadInput, match="random does not read a learner of its own"):
         BenchmarkRun(cache, Entrant("random", own_network=True), 0)
 
 

@@ -269,7 +269,7 @@ def test_a_training_whose_end_was_recorded_after_all_has_not_failed():
 
 def test_there_must_be_something_to_train_on(memory):
     campaign, truth = make_campaign(memory, n=200, batch=4, validation=0.5)
-    with pytest.raises(BadInput, match="there are no labels to train on; tell some first"):
+    with pytest.raises(BadInput, match="there are no labels to train on; record some first"):
         campaign.train()
     apart = campaign.ask().info["validation"]
     answer(campaign, truth, apart)

@@ -70,7 +70,7 @@ def test_an_interrupted_command_goes_on(photos, capsys):
     Path("stop").touch()
     command = "encode photos --out f.npy --encoder stopping:colours --batch-size 4".split()
     code, _, wrong = answer(capsys, *command)
-    assert code == 130 and "the same command goes on" in wrong and not Path("f.npy").exists()
+    assert code == 130 and "the same command continues" in wrong and not Path("f.npy").exists()
     Path("stop").unlink()
     Path("log").write_text("")
     assert answer(capsys, *command)[0] == 0

@@ -199,7 +199,7 @@ def write_table(path, **columns):
         (["-b", "9", "--ids", "done.txt"], "pool has 3 ids but 300 items"),
         (["-b", "9", "--labelled", "far.txt"], "no item of the pool has id 999"),
         (["-b", "9", "--actors", "2"], "actors is 2 but on names no cluster"),
-        (["-b", "9", "--on", "ray", "--resume", "on"], "Ray restores lost parts by itself"),
+        (["-b", "9", "--on", "ray", "--resume", "on"], "Ray restores lost parts automatically"),
         (["-b", "301", "--on", "ray"], "budget is 301 but only 300 unlabelled items are left"),
     ],
 )
@@ -277,7 +277,7 @@ def test_picks_that_could_not_be_written_are_written_by_the_same_command(
         make = tempfile.mkstemp
         disk.setattr(tempfile, "mkstemp", lambda **k: (full if k["dir"] == Path() else make)(**k))
         message = refused(capsys, *arguments, "-o", "p.csv")
-    assert message.endswith("or give another --out; the same command goes on from on")
+    assert message.endswith("or give another --out; the same command continues from on")
     assert Path("on/picks").exists() and not Path("p.csv").exists()
     code, said, _ = answer(capsys, "select", *arguments, "-o", out)
     assert code == 0 and said.startswith(f"9 picks written to {out}, worth ")
@@ -386,7 +386,7 @@ def test_an_interrupted_selection_says_how_to_go_on(folder):
     code, rest = interrupted("--resume", "going-on", begun=Path("going-on/answers").exists)
     assert code == 130
     note, last = rest.splitlines()
-    assert note.startswith("note: ") and note.endswith("in going-on; the same command goes on")
+    assert note.startswith("note: ") and note.endswith("in going-on; the same command continues")
     assert last == "labelwise: interrupted"
     assert Path("going-on/selection.json").exists() and not Path("picks.csv").exists()
 

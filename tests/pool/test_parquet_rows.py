@@ -166,9 +166,9 @@ def test_a_part_without_rows_does_not_matter(empty, tmp_path):
         ({"f": [{"x": 1.0}, {"x": 2.0}]}, r"column 'f' of rows.parquet is not numeric \(struct"),
         (
             {"f": [[1.0], [2.0]], "label": [0, 1]},
-            "has column 'label' beside the lists of 'f'; give",
+            "has column 'label' next to the lists of 'f'; give",
         ),
-        ({"f": [[1.0], [2.0]], "g": [[1.0], [2.0]]}, "has column 'g' beside the lists of 'f'"),
+        ({"f": [[1.0], [2.0]], "g": [[1.0], [2.0]]}, "has column 'g' next to the lists of 'f'"),
         ({"a": [1.0, 2.0], "t": ["x", "y"]}, r"column 't' .* is not numeric \(string\); leave it"),
         ({"f": [["x"], ["y"]]}, "column 'f' of rows.parquet is not numeric"),
         ({"id": [None, 1], "a": [1.0, 2.0]}, "row 0 of rows.parquet has no number in column 'id'"),

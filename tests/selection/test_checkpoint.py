@@ -370,7 +370,7 @@ def test_what_is_refused_leaves_nothing_in_the_folder(tmp_path):
 
 
 def test_on_a_cluster_there_is_nothing_to_resume(tmp_path):
-    with pytest.raises(BadInput, match="Ray restores lost parts by itself"):
+    with pytest.raises(BadInput, match="Ray restores lost parts automatically"):
         labelwise.select("design", 1, features=np.eye(3), resume=tmp_path / "on", on="ray")
 
 

@@ -168,7 +168,9 @@ def make_picker(
     """The network that a strategy reads instead of the measured one, or None."""
     if "duals" not in get(entrant.strategy).needs:
         if entrant.learner or entrant.own_network:
-            raise BadInput(f"{entrant.strategy} reads no learner of its own to set options of")
+            raise BadInput(
+                f"{entrant.strategy} does not read a learner of its own, so none can be set"
+            )
         return None
     if entrant.own_network and protocol.frozen:
         raise BadInput(f"{protocol.name} measures linear models; leave own_network out")

@@ -65,7 +65,7 @@ def make_training_set(ledger: Ledger, settings: Settings) -> TrainingSet:
     learned = {item: label for item, label in labels.items() if item not in ledger.validation}
     if not learned:
         held = f" (all {len(measured)} are in the holdout)" if measured else ""
-        raise BadInput(f"there are no labels to train on{held}; tell some first")
+        raise BadInput(f"there are no labels to train on{held}; record some first")
     given = read_batch_weights(ledger) if settings.weights else {}
     weights = np.array([given.get(item, 1.0) for item in learned]) if given else None
     return TrainingSet(learned, weights, measured)

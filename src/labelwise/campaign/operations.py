@@ -34,7 +34,7 @@ ItemIds = Any
 
 MAX_NAME = 200
 SYSTEM_ANNOTATOR = "labelwise"
-"""Name of the actions that labelwise takes by itself; stored in records."""
+"""Name of the actions that labelwise takes on its own; stored in records."""
 
 
 def check_annotator(by: object, ledger: Ledger | None = None) -> None:

@@ -48,7 +48,7 @@ def describe_interruption() -> str:
         return "interrupted"
     if not results.is_file():
         return "interrupted before the first round was finished; the same command begins again"
-    return f"interrupted; the rounds so far are in {results}, the same command goes on from there"
+    return f"interrupted; the rounds so far are in {results}, the same command continues from there"
 
 
 @contextmanager

@@ -33,7 +33,7 @@ _ENCODE = """Encode images or texts by a frozen pretrained encoder, offline and 
   labelwise encode reviews.csv --text review --out features.npy --encoder minilm
 
 Images may be in subfolders; rows are in the alphabetical order of their paths, which a .parquet \
-file holds in the column id. After an interruption the same command goes on. \
+file holds in the column id. After an interruption the same command continues. \
 [bold]labelwise select[/bold] takes the file.
 """
 
@@ -106,7 +106,7 @@ def encode_items(
                 lambda part: store.read([items[place] for place in good[part]]),
             )
     except KeyboardInterrupt:
-        print("items encoded so far are kept: the same command goes on with them", file=sys.stderr)
+        print("encoded items are kept: the same command continues with them", file=sys.stderr)
         raise
     store.remove()
     seconds = time.monotonic() - started

@@ -54,7 +54,7 @@ the next one, and writes its order into the project as predictions, so that the 
 The first call creates the campaign folder; then all other commands work on it too.
 """
 
-_SERVE = """Serve an ML backend, which keeps a project of Label Studio up to date by itself.
+_SERVE = """Serve an ML backend, which keeps a project of Label Studio up to date automatically.
 
 [bold]Examples[/bold]
 

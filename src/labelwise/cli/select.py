@@ -219,7 +219,7 @@ def _save_picks(picks: Selection, out: Path, checkpoint: str | Path | None) -> N
     try:
         picks.save(out)
     except OSError as error:
-        again = "" if checkpoint is None else f"; the same command goes on from {checkpoint}"
+        again = "" if checkpoint is None else f"; the same command continues from {checkpoint}"
         raise StorageFailed(
             f"cannot write {out} ({error.strerror or error}); make room there, or give another "
             f"--out{again}"
@@ -261,7 +261,7 @@ def _note_checkpoint(folder: str | Path | None) -> Iterator[None]:
 
             kept = count_kept_results(Path(folder))
             saved = "the work so far is saved" if kept else "nothing was finished yet"
-            print(f"note: {saved} in {folder}; the same command goes on", file=sys.stderr)
+            print(f"note: {saved} in {folder}; the same command continues", file=sys.stderr)
         raise
 
 

@@ -212,7 +212,7 @@ def _list_broken_items() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("items encoded so far are kept: the same command goes on with them", file=sys.stderr)
+        print("encoded items are kept: the same command continues with them", file=sys.stderr)
         raise
     except LabelwiseError as error:
         _print_limited(getattr(error, "__notes__", []))

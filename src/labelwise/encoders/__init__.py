@@ -4,7 +4,7 @@
 `encode`                 features of a folder, of images or of texts, ``(n, d)``
 `open_encoder`           an encoder by its specification, such as ``"minilm"`` or ``"onnx:FILE"``
 `fetch_encoder`          download the file of an encoder that is not in the package
-`PartialFeatures`        features on disk while they are computed; an interrupted run goes on
+`PartialFeatures`        features on disk while they are computed; an interrupted run continues
 `Encoder`                the interface
 =======================  ==========================================================================
 """

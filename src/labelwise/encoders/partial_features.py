@@ -1,4 +1,4 @@
-"""Features in a folder while they are computed, so that an interrupted run can go on."""
+"""Features in a folder while they are computed, so that an interrupted run can continue."""
 
 import hashlib
 import io

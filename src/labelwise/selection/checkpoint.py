@@ -516,7 +516,7 @@ def _make_object(name: str, fields: Value) -> Value:
     module, _, kind = name.partition(":")
     found = getattr(importlib.import_module(module), kind) if _is_own_module(module) else None
     if not isinstance(found, type) or found.__module__ != module:
-        raise BadInput(f"a written value is a {name}, which is no class of labelwise")
+        raise BadInput(f"a written value is a {name}, which is not a class of labelwise")
     if issubclass(found, tuple):
         return tuple.__new__(found, fields)
     value = found.__new__(found)

@@ -110,7 +110,9 @@ class SelectionRequest:
         if self.actors is not None and not isinstance(self.on, str):
             raise BadInput(f"actors is {self.actors!r} but on names no cluster; give on='ray' too")
         if self.on is not None and self.resume is not None:
-            raise BadInput("resume is for rows on this machine; Ray restores lost parts by itself")
+            raise BadInput(
+                "resume is for rows on this machine; Ray restores lost parts automatically"
+            )
         if self.on is not None and self.device is not None:
             raise BadInput(
                 f"device is {self.device!r} but the rows are on a cluster; give one of the two"

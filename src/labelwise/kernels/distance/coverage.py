@@ -264,7 +264,7 @@ class CoverageTargets:
         kernel: compares rows.
         ids: ``(T,)``.
         prepared: rows for `SimilarityKernel.compare`, ``(T, d)``.
-        sampled: whether there are candidates that are no targets. The similarity of a candidate to
+        sampled: whether there are candidates that are not targets. The similarity of a candidate to
             itself then does not count, or targets would have an advantage.
     """
 

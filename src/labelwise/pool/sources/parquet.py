@@ -340,7 +340,7 @@ def find_layout(
     if lists and len(columns) > 1:
         other = next(name for name in columns if name != lists[0])
         raise BadInput(
-            f"{where} has column {other!r} beside the lists of {lists[0]!r}; {REMEDY}, or "
+            f"{where} has column {other!r} next to the lists of {lists[0]!r}; {REMEDY}, or "
             f"name it with --id {other} (in Python: Pool(id_column={other!r})) if it holds ids"
         )
     dtypes = []

@@ -204,7 +204,7 @@ class RemoteNpySource:
         if size < self._find_offset(self.shape[0]):
             raise BadInput(
                 f"{self._name} is cut off: {size} bytes of {_shown_name(self._path)} are "
-                f"there but {self._find_offset(self.shape[0])} belong to it; copy it anew"
+                f"there but {self._find_offset(self.shape[0])} belong to it; copy it again"
             )
 
     def _parse_rows(self, content: bytes, first: int, last: int) -> HostArray:
