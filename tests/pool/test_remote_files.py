@@ -9,6 +9,7 @@ import pytest
 
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.pool.parts import Division, cut_part, prepare_values
+from labelwise.pool.representations import open_source
 from labelwise.pool.sources import remote_files
 from labelwise.pool.sources.remote_files import open_remote
 from tests.conftest import make_features
@@ -148,6 +149,17 @@ def test_arrays_that_cannot_be_read_by_rows_are_refused(store, array, message):
         np.save(file, array, allow_pickle=True)
     with pytest.raises(BadInput, match=f"features: memory://store/rows.npy {message}"):
         open_remote("memory://store/rows.npy", "features")
+
+
+def test_a_header_with_a_negative_shape_is_refused(store, tmp_path):
+    np.save(tmp_path / "rows.npy", make_features(60, 4))
+    wrong = (tmp_path / "rows.npy").read_bytes().replace(b"(60, 4)", b"(-6,-4)")
+    (tmp_path / "rows.npy").write_bytes(wrong)
+    with store.open("/store/rows.npy", "wb") as file:
+        file.write(wrong)
+    for value in (tmp_path / "rows.npy", "memory://store/rows.npy"):
+        with pytest.raises(BadInput, match="is not a readable"):
+            open_source(value, "features")
 
 
 def test_what_is_not_there_or_no_array_is_named(store):

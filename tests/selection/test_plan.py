@@ -226,8 +226,11 @@ def test_time_is_passes_times_reading_and_columns_times_multiplying():
     found = plan_sources(STRATEGIES["k_center"], open_sources(given), 10, timed=True)
     assert found.speed.read >= 0 and found.speed.column > 0 and found.speed.blocks == 1
     cost = Cost(passes=(2, 4), columns=7)
-    slow = replace(found, cost=cost, speed=ReadSpeed(read=10.0, column=3.0, blocks=1))
+    speed = ReadSpeed(read=10.0, again=10.0, column=3.0, blocks=1)
+    slow = replace(found, cost=cost, speed=speed)
     assert slow.seconds == 3 * 10.0 + 7 * 3.0
+    kept = replace(slow, speed=replace(speed, again=0.0))
+    assert kept.seconds == 10.0 + 7 * 3.0
     assert "time: about 51.0 seconds (all rows are read in 10.0 seconds" in "\n".join(
         slow.describe_fully()
     )

@@ -43,6 +43,8 @@ def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | No
         >>> encode_keys(["cat-1.png"])
         (array([5919904146192877560]), ['cat-1.png'])
     """
+    if isinstance(keys, np.ma.MaskedArray):
+        raise BadInput(f"{what} are a masked array; fill its masked entries in, or leave them out")
     if isinstance(keys, list | tuple) and any(isinstance(key, str | bytes) for key in keys):
         given = np.empty(len(keys), dtype=object)  # np.asarray would turn numbers into texts
         given[:] = keys

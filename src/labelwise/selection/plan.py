@@ -39,12 +39,14 @@ class ReadSpeed:
     """Speed of a pool's rows, measured on some of its blocks.
 
     Attributes:
-        read: seconds to read all rows.
+        read: seconds to read all rows for the first time.
+        again: seconds to read them once more; 0 if they stay in memory.
         column: seconds to multiply all rows with one column, in float64.
         blocks: number of blocks measured.
     """
 
     read: float
+    again: float
     column: float
     blocks: int
 
@@ -104,7 +106,9 @@ class SelectionPlan:
         """Estimated time; None if nothing was measured or the passes are unknown."""
         if self.speed is None or not math.isfinite(self.cost.expected):
             return None
-        return self.cost.expected * self.speed.read + self.cost.columns * self.speed.column
+        first, later = min(self.cost.expected, 1), max(self.cost.expected - 1, 0)
+        reading = first * self.speed.read + later * self.speed.again
+        return reading + self.cost.columns * self.speed.column
 
     def describe_briefly(self) -> Iterator[str]:
         """Two lines: the pool, and how often it is read in how much memory."""
@@ -191,8 +195,6 @@ def plan_sources(
     except (TypeError, ValueError, LookupError, ArithmeticError):
         # Invalid options are rejected by the strategy's own check.
         cost = replace(strategy, cost=None).costs(job)
-    if not strategy.needs:  # the rows are read once, to check them
-        cost = replace(cost, passes=(1, 1))
     return SelectionPlan(
         strategy.name,
         budget,
@@ -229,7 +231,8 @@ def measure_speed(
         if read + TIMED_COLUMNS * column > TIMED_SECONDS:
             break
     share = items / max(rows, 1)
-    return ReadSpeed(read * share, column * share, blocks)
+    kept = all(getattr(source, "keeps_rows", False) for _, source in flatten_sources(sources))
+    return ReadSpeed(read * share, 0.0 if kept else read * share, column * share, blocks)
 
 
 def _time_product(array: Array) -> float:

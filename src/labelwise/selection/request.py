@@ -237,7 +237,7 @@ class SelectionRequest:
             except LabelwiseError as error:
                 raise self._name_keys(error) from error
             seconds = time.perf_counter() - begin
-            log.info("%s: %d picks in %.2f s", self.strategy.name, len(picks), seconds)
+            log.info("%s: %d picks in %.2f s", self.strategy.name, len(picks.ids), seconds)
             if self._keys is not None:  # the keys are not whole numbers
                 rows = self._index.find_positions(picks.ids)
                 picks = replace(picks, keys=[self._keys[row] for row in rows.tolist()])

@@ -543,11 +543,12 @@ class ParquetSource:
     @property
     def held_bytes(self) -> int:
         """Upper estimate of the memory of the readers besides the rows they return."""
-        kept = self._count * self._layout.bytes if self._is_small else 0
+        kept = self._count * self._layout.bytes if self.keeps_rows else 0
         return KEPT_BYTES + (1 + self._takers) * self._reader_bytes + kept
 
     @property
-    def _is_small(self) -> bool:
+    def keeps_rows(self) -> bool:
+        """Whether all rows stay in memory once some were accessed at random."""
         return self._count * self._layout.bytes <= KEPT_WHOLE
 
     @cached_property
@@ -614,7 +615,7 @@ class ParquetSource:
     def take(self, positions: Positions) -> Array:
         """The rows at the given positions; a row group is decoded up to its last one."""
         positions = np.asarray(positions, dtype=np.int64)
-        if self._is_small:
+        if self.keeps_rows:
             with self._lock:
                 if self._whole is None:
                     self._whole = self._read_range(0, self._count)

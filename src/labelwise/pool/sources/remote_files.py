@@ -175,6 +175,8 @@ class RemoteNpySource:
                 major, _ = npy.read_magic(file)
                 read = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
                 self.shape, by_columns, self._dtype = read(file)
+                if min(self.shape, default=0) < 0:
+                    raise ValueError(f"its header states the shape {self.shape}")
                 self._offset = file.tell()
         except (ValueError, EOFError, OSError) as error:
             raise BadInput(f"{name} is not a readable .npy file ({first_line(error)})") from error

@@ -146,6 +146,8 @@ class NpySource:
         try:
             check_magic(path)
             whole = np.load(path, mmap_mode="r", allow_pickle=False)
+            if min(whole.shape, default=0) < 0:
+                raise ValueError(f"its header states the shape {whole.shape}")
         except (ValueError, TypeError, OverflowError, SyntaxError, EOFError, OSError) as error:
             raise BadInput(
                 f"{name}: {path} is not a readable .npy file ({first_line(error)})"
