@@ -5,14 +5,12 @@ import pytest
 
 from labelwise.kernels.distance import coverage
 from labelwise.kernels.distance.coverage import (
-    SimilarityKernel,
     cover_greedily,
-    fit_kernel,
     sum_clipped,
     sum_gains,
     sum_losses,
-    to_levels,
 )
+from labelwise.kernels.distance.similarity import SimilarityKernel, fit_kernel, to_levels
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features
 from tests.kernels.coverage_reference import cover, similarities
@@ -64,7 +62,7 @@ def test_narrow_windows_and_small_chunks_give_the_same_picks(stored, monkeypatch
     monkeypatch.setattr(coverage, "STORED_BUDGET", 0 if stored else 1000)
     for name in ("FEWEST", "FEWEST_PER_BLOCK", "MOST", "LEAST_REFRESHED", "MOST_REFRESHED"):
         monkeypatch.setattr(coverage, name, 7)
-    for name in ("CHUNK", "PAIR_TILE", "TILE", "TILE_COLUMNS"):
+    for name in ("CHUNK", "TILE", "TILE_COLUMNS"):
         monkeypatch.setattr(coverage, name, 64)
     features = make_pool(copies=5)
     expected, _ = cover(features, 60, labelled=(9,))
@@ -74,8 +72,7 @@ def test_narrow_windows_and_small_chunks_give_the_same_picks(stored, monkeypatch
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kernel", KERNELS[:3], ids=str)
 def test_sampled_targets_do_not_cover_themselves(kernel, dtype, monkeypatch):
-    monkeypatch.setattr(coverage, "ALL_TARGETS", 100)
-    monkeypatch.setattr(coverage, "SAMPLED_TARGETS", 50)
+    monkeypatch.setattr(coverage, "MOST_TARGETS", 50)
     monkeypatch.setattr(coverage, "TARGETS_PER_PICK", 2)
     features = make_pool(dtype=dtype)
     weights = np.random.default_rng(0).random(len(features))

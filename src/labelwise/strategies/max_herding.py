@@ -7,9 +7,9 @@ next pick is
 
 The similarity :math:`k` is the cosine of centered features, negative ones being 0 (the default,
 made for embeddings), a Gaussian :math:`\exp(-|x - y|^2 / \sigma^2)` (for standardised tables), or 1
-up to a distance and 0 beyond (ProbCover). Targets are all candidates up to 20,000; of a larger pool
-10,000, or ten per pick, chosen by a hash of their ids. Deterministic; needs neither labels nor a
-model; the first picks of a batch are the batch of a smaller budget.
+up to a distance and 0 beyond (ProbCover). Targets are all candidates up to 3,000; of a larger pool
+3,000, or ten per pick, chosen by a hash of their ids. Deterministic; needs neither labels nor a
+model; the first picks of a batch are the batch of a smaller budget with as many targets.
 
 Cost: one product of candidates and targets, ``n T d`` (`kernels.distance.coverage`).
 
@@ -19,12 +19,11 @@ Covering Lens", NeurIPS 2022.
 """
 
 from labelwise.kernels.distance.coverage import (
-    check_kernel,
     cover_greedily,
     estimate_coverage_cost,
     explain_coverage,
-    fit_kernel,
 )
+from labelwise.kernels.distance.similarity import check_kernel, fit_kernel
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, PassStrategy, read_reference

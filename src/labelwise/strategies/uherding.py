@@ -26,12 +26,11 @@ from labelwise.arrays import Floats, float64, to_numpy
 from labelwise.kernels.calibration import calibrate_temperature, softmax
 from labelwise.kernels.checks import check_positive
 from labelwise.kernels.distance.coverage import (
-    check_kernel,
     cover_greedily,
     estimate_coverage_cost,
     explain_coverage,
-    fit_kernel,
 )
+from labelwise.kernels.distance.similarity import check_kernel, fit_kernel
 from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, History, Job, PassStrategy, read_reference

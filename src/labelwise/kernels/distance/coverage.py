@@ -23,7 +23,6 @@ Reference: M. Minoux, "Accelerated Greedy Algorithms for Maximizing Submodular S
 Optimization Techniques, 1978.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -42,36 +41,25 @@ from labelwise.arrays import (
     largest,
     like,
     namespace,
-    row_noise,
-    squared_norms,
     take,
     to_numpy,
 )
-from labelwise.errors import BadInput
-from labelwise.kernels.checks import check_choice, check_positive
-from labelwise.kernels.distance.farthest import sum_block
-from labelwise.kernels.distance.gaussian import median_distance
+from labelwise.kernels.distance.similarity import LEVELS, SimilarityKernel, choose_by_hash
 from labelwise.kernels.linear.row_chunks import scratch_buffer
 from labelwise.pool.blocks import LocalShards, Shard, Shards
-from labelwise.pool.rows import Rows, read_features
+from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PickFacts
 from labelwise.threads import run_in_threads, split_range
 
 KEY = "coverage"
-KERNELS = ("cosine", "gaussian", "tophat")
-ALL_TARGETS, SAMPLED_TARGETS, TARGETS_PER_PICK = 20_000, 10_000, 10
-"""Up to 20,000 candidates are all targets; of more, 10,000 are, or 10 per pick."""
+MOST_TARGETS, TARGETS_PER_PICK = 3000, 10
+"""Of more than 3,000 candidates, 3,000 are targets, or 10 per pick: as good as all of them."""
 STORED_BYTES, STORED_DEVICE_BYTES = 2 << 30, 16 << 30
 """Largest matrix of similarities that is kept, in the memory of the host and of a GPU."""
 STORED_BUDGET = 64
 """Smaller batches do not keep it: few candidates are multiplied again."""
 CHUNK, DEVICE_CHUNK = 1 << 23, 1 << 28
 """Similarities computed at a time, on a CPU and on a GPU."""
-PRODUCT = 1 << 22
-"""Similarities computed at a time on a CPU, so that they are still in cache when they are
-rounded."""
-PAIR_TILE = 2048
-"""Targets that are compared with as many others at a time."""
 TILE, TILE_COLUMNS = 1 << 18, 2048
 """Similarities added up at a time by one thread, so that they stay in its cache."""
 FEWEST, FEWEST_PER_BLOCK, MOST, WINDOW_BYTES = 256, 16, 8192, 128 << 20
@@ -85,10 +73,6 @@ AT_ONCE = 16
 """Gains computed in float64 at a time."""
 NO_GAIN = 1e-9
 """A gain of at most this is none."""
-COSINE_ROUNDING, GAUSSIAN_ROUNDING = 1e-6, 2.0**-22
-"""How far float32 may move a similarity."""
-LEVELS = 65535.0
-"""Similarities are kept as whole numbers up to this."""
 SUM_ROUNDING, TIE = 2.0**-20, 2.0**-29
 """Relative rounding of sums of float32 numbers, and of exact gains that may be equal."""
 LOOSE = 0.05
@@ -97,163 +81,9 @@ TIED = 3e-7
 """Bounds that differ by at most this part of the first gain may be those of equal rows."""
 
 
-@dataclass(frozen=True)
-class SimilarityKernel:
-    """A similarity from 0 to 1 of two rows.
-
-    Attributes:
-        kind: "cosine", the clipped cosine of centered rows; "gaussian", ``exp(-|x - y|^2 / s^2)``;
-            or "tophat", 1 up to a distance of ``s`` and 0 beyond.
-        mean: that rows are centered by, ``(d,)``.
-        width: ``s``.
-        power: of the cosine.
-    """
-
-    kind: str
-    mean: Floats
-    width: float = 1.0
-    power: float = 1.0
-
-    @property
-    def rounding(self) -> float:
-        """How far similarities of `compare` may be from exact ones."""
-        if self.kind == "cosine":
-            return COSINE_ROUNDING * max(self.power, 1.0)
-        return GAUSSIAN_ROUNDING if self.kind == "gaussian" else 0.0
-
-    @property
-    def step(self) -> int:
-        """Levels that a similarity may lie above its own."""
-        return 0 if self.kind == "tophat" else 1
-
-    def embed(self, features: Array) -> Array:
-        """Centered rows in float64, of length 1 for the cosine (or 0), in units of the width."""
-        xp = namespace(features)
-        rows = float64(features) - like(self.mean, features)
-        if self.kind != "cosine":
-            return rows / self.width
-        size = xp.max(xp.abs(rows), axis=1, keepdims=True) if rows.shape[1] else rows
-        # A row that equals the mean up to rounding has no direction.
-        scale = xp.max(xp.abs(float64(features)), axis=1, keepdims=True)
-        scale = xp.maximum(scale, xp.full_like(scale, float(np.abs(self.mean).max(initial=0.0))))
-        empty = size <= 2.0**-40 * scale
-        rows = rows / xp.where(empty, xp.ones_like(size), size)
-        norms = xp.sqrt(squared_norms(rows))[:, None]
-        return xp.where(empty, xp.zeros_like(rows), rows / xp.where(empty, 1.0 + norms, norms))
-
-    def prepare(self, features: Array, *, exact: bool = False) -> Array:
-        """`embed`, some rows at a time, in the precision that `compare` needs, or in float64."""
-        xp = namespace(features)
-        dtype = xp.float32 if self.kind == "cosine" and not exact else xp.float64
-        step = max((1 << 16) // max(features.shape[1], 1), 64)
-        if not isinstance(features, np.ndarray):
-            return xp.astype(self.embed(features), dtype)
-        out = np.empty(features.shape, dtype=dtype)
-
-        def fill(span: slice) -> None:
-            out[span] = self.embed(features[span])
-
-        run_in_threads(fill, split_range(len(features), step))
-        return out
-
-    def compare(self, targets: Array, candidates: Array) -> Array:
-        """Similarities of prepared rows, ``(T, d)`` and ``(n, d)`` to ``(T, n)`` float32."""
-        xp = namespace(candidates)
-        return xp.astype(self._compare(targets, candidates), xp.float32, copy=False)
-
-    def compare_levels(self, targets: Array, candidates: Array) -> Array:
-        """`to_levels` of the similarities of prepared rows, ``(T, n)``."""
-        if not isinstance(candidates, np.ndarray):
-            return to_levels(self.compare(targets, candidates))
-        count, width = len(targets), len(candidates)
-        levels = np.empty((count, width), dtype=np.uint16)
-        step = min(max(PRODUCT // max(width, 1), 64), max(count, 1))
-        with scratch_buffer((step, width), candidates.dtype) as scratch:
-            for first in range(0, count, step):
-                some = targets[first : first + step]
-                found = self._compare(some, candidates, scratch[: len(some)])
-                levels[first : first + step] = to_levels(found)
-        return levels
-
-    def compare_exactly(self, targets: Floats, candidates: Floats) -> Floats:
-        """Similarities of embedded rows in float64, ``(T, n)``."""
-        return np.asarray(self._compare(targets, candidates))
-
-    def compare_pairs(self, left: Floats, right: Floats) -> Floats:
-        """Similarity of every embedded row with the row at the same position, ``(n,)``."""
-        if self.kind == "cosine":
-            return np.asarray(np.clip(np.vecdot(left, right), 0, 1) ** self.power)
-        difference = left - right
-        return np.asarray(np.exp(-np.vecdot(difference, difference)))
-
-    def _compare(self, targets: Array, candidates: Array, out: HostArray | None = None) -> Array:
-        xp, there = namespace(candidates), {} if out is None else {"out": out}
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # flags set by BLAS
-            inner = xp.matmul(targets, xp.matrix_transpose(candidates), **there)
-        if self.kind == "cosine":
-            return inner if self.power == 1 else _clip(inner, 0.0, 1.0) ** self.power
-        inner *= -2
-        inner += squared_norms(targets)[:, None]
-        inner += squared_norms(candidates)[None, :]
-        if self.kind == "gaussian":
-            return xp.exp(-_clip(inner, 0.0, math.inf))
-        return xp.astype(inner <= 1 + 2.0**-30, inner.dtype)
-
-
-def _clip(values: Array, low: float, high: float) -> Array:
-    if isinstance(values, np.ndarray):
-        return np.clip(values, low, high, out=values)
-    return namespace(values).clip(values, low, high)
-
-
-def fit_kernel(
-    shards: Shards,
-    labelled: Rows | None,
-    kind: str,
-    width: float | None = None,
-    power: float = 1.0,
-) -> SimilarityKernel:
-    """The kernel of a pool: its mean in one pass, and the width of a Gaussian.
-
-    Args:
-        shards: the candidates, with ``features``.
-        labelled: labelled rows, which count for the mean.
-        kind: one of `KERNELS`.
-        width: None for a Gaussian of the median distance between candidates.
-        power: of the cosine.
-    """
-    total, count = shards.sum(sum_block, read_features), len(shards)
-    if labelled is not None:
-        known = to_numpy(float64(labelled["features"]))
-        total, count = total + known.sum(axis=0), count + len(known)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.asarray(total / count)
-    if not np.isfinite(mean).all():
-        raise BadInput("the sum of the features is infinite; multiply all features by 1e-100")
-    if kind == "gaussian" and width is None:
-        ids = choose_by_hash(shards.ids, WIDTH_ITEMS, WIDTH_STREAM)
-        width = median_distance(to_numpy(float64(shards.rows(ids)["features"])))
-    return SimilarityKernel(kind, mean, 1.0 if width is None else width, power)
-
-
-WIDTH_ITEMS, WIDTH_STREAM = 1000, 1
-"""Items whose median distance is the default width, and the noise stream that chooses them."""
-
-
-def choose_by_hash(ids: Ids, count: int, *stream: int) -> Ids:
-    """The ``count`` items of smallest `row_noise` for seed 0 (or all), in the order of ids."""
-    ids = np.sort(ids)
-    if count >= len(ids):
-        return ids
-    noise = row_noise(0, ids, *stream)
-    return np.sort(ids[np.lexsort((ids, noise))[:count]])
-
-
 def count_targets(items: int, budget: int) -> int:
     """Number of targets for a number of candidates and of picks."""
-    if items <= ALL_TARGETS:
-        return items
-    return min(items, max(SAMPLED_TARGETS, TARGETS_PER_PICK * budget))
+    return min(items, max(MOST_TARGETS, TARGETS_PER_PICK * budget))
 
 
 @dataclass(frozen=True)
@@ -310,17 +140,6 @@ class CoverageTargets:
 
 def _index(positions: NDArray[np.intp], other: Array) -> Any:
     return positions if isinstance(other, np.ndarray) else like(positions, other)
-
-
-def to_levels(similarities: Array) -> Array:
-    """Similarities rounded down to multiples of 1 / 65,535: uint16, or float32 if not NumPy."""
-    similarities *= LEVELS
-    if isinstance(similarities, np.ndarray):
-        nothing = np.zeros(similarities.shape[1:], dtype=similarities.dtype)
-        np.maximum(similarities, nothing, out=similarities)  # with a scalar it takes twice as long
-        return similarities.astype(np.uint16)
-    xp = namespace(similarities)
-    return xp.floor(xp.clip(similarities, 0, LEVELS))
 
 
 def sum_clipped(
@@ -691,8 +510,6 @@ class CoverageDriver:
         most = int(np.clip(WINDOW_BYTES // (2 * count), FEWEST, MOST))
         width, picked = FEWEST, np.array(self.ids, dtype=np.int64)
         ids, bounds = np.empty(0, dtype=np.int64), np.empty(0)
-        if not (store or self.targets.sampled or self.on_device):
-            ids, bounds = self.targets.ids, self._bound_targets(weights)
         while len(self.ids) < budget:
             share = max(-(-width // blocks), FEWEST_PER_BLOCK)
             message = PassMessage(self.covered.copy(), picked, ids, bounds, share, local)
@@ -710,22 +527,6 @@ class CoverageDriver:
             ids, bounds = window.ids[left], window.bounds[left]
             wanted = max(PER_PICK * len(picked), FEWEST) if len(picked) else 2 * width
             width = min(wanted, most)
-
-    def _bound_targets(self, weights: Floats) -> Floats:
-        """Upper bounds of the gains of all targets; each pair of them is compared once."""
-        kernel, rows = self.targets.kernel, self.targets.prepared
-        bounds = np.zeros(len(rows))
-        for above in split_range(len(rows), PAIR_TILE):
-            for left in split_range(above.stop, PAIR_TILE):
-                levels = kernel.compare_levels(rows[above], rows[left])
-                if left == above:
-                    np.fill_diagonal(levels, LEVELS)
-                else:
-                    other = np.ascontiguousarray(levels.T)
-                    bounds[above] += sum_gains(other, self.covered[left], weights[left], kernel)
-                bounds[left] += sum_gains(levels, self.covered[above], weights[above], kernel)
-        self.compared += len(rows) * (len(rows) + 1) // 2
-        return bounds
 
     def _open_window(self, proposals: list[CoverageProposal], width: int) -> CoverageWindow:
         """Join the proposals of all blocks, at most the ``width`` best ones."""
@@ -897,18 +698,6 @@ def cover_greedily(
         ids = np.concatenate([ids, np.setdiff1d(shards.ids, ids)[: budget - covering]])
     gains = np.concatenate([driver.gains, np.zeros(len(ids) - covering)])
     return Choice(ids, scores=gains, info=info)
-
-
-def check_kernel(job: Job) -> None:
-    """Reject a kernel, width or power out of range."""
-    options = job.options
-    check_choice("kernel", options["kernel"], KERNELS)
-    for name in ("sigma", "radius"):
-        if options[name] is not None:
-            check_positive(name, options[name])
-    if options["kernel"] == "tophat" and options["radius"] is None:
-        raise BadInput("kernel 'tophat' needs a radius; give the distance of similar items")
-    check_positive("power", options["power"])
 
 
 def estimate_coverage_cost(job: Job) -> Cost:
