@@ -149,9 +149,14 @@ def small():
     return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
+def quick(make, **options):
+    """A learner whose dual head plays no part."""
+    return PrimalDualLearner(make, **({"dual_head": DualHeadRecipe(epochs=1)} | options))
+
+
 def test_a_huge_epsilon_leaves_all_duals_zero_and_says_so():
     inputs, targets = make_classes()
-    learner = PrimalDualLearner(small, epsilon=100.0, epochs=5)
+    learner = quick(small, epsilon=100.0, epochs=5)
     with pytest.warns(LabelwiseWarning, match="epsilon is too large"):
         learner.fit(inputs, targets, seed=0)
     assert (learner.duals == 0).all()
@@ -162,7 +167,7 @@ def test_a_huge_epsilon_leaves_all_duals_zero_and_says_so():
 
 def test_a_huge_epsilon_trains_as_without_constraints():
     inputs, targets = make_classes()
-    free, bound = TorchLearner(small, epochs=5), PrimalDualLearner(small, epsilon=100.0, epochs=5)
+    free, bound = TorchLearner(small, epochs=5), quick(small, epsilon=100.0, epochs=5)
     free.fit(inputs, targets, seed=3)
     with pytest.warns(LabelwiseWarning):
         bound.fit(inputs, targets, seed=3)
@@ -180,7 +185,7 @@ def test_constraints_that_cannot_be_met_let_duals_grow_without_nan(options):
     inputs, targets = np.r_[inputs, inputs[:2]], np.r_[targets, 1 - targets[:2]]  # contradictions
     duals = []
     for epochs in (100, 200):
-        learner = PrimalDualLearner(small, epsilon=0.05, dual_lr=5.0, epochs=epochs, **options)
+        learner = quick(small, epsilon=0.05, dual_lr=5.0, epochs=epochs, **options)
         learner.fit(inputs, targets, seed=0)
         assert all(torch.isfinite(parameter).all() for parameter in learner.module.parameters())
         duals.append(learner.duals)
@@ -211,7 +216,7 @@ def test_without_epsilon_a_network_that_fits_everything_gets_the_floor():
         torch.manual_seed(0)
         base = small()
     start = nn.functional.cross_entropy(base(torch.tensor(inputs)), torch.tensor(targets)).item()
-    learner = PrimalDualLearner(lambda: copy.deepcopy(base), epochs=400, lr=0.05)
+    learner = quick(lambda: copy.deepcopy(base), epochs=400, lr=0.05)
     learner.fit(inputs, targets, seed=0)
     assert 1.15 * learner.unconstrained_loss < 1e-3 * start
     np.testing.assert_allclose(learner.epsilon, 1e-3 * start, rtol=1e-5)
@@ -225,7 +230,7 @@ def test_the_floor_of_another_constraint_loss_is_in_its_own_units():
         constraint_loss=lambda o, t: 1000 * nn.functional.cross_entropy(o, t, reduction="none"),
     )
     learner.fit(inputs, targets, seed=0)
-    plain = PrimalDualLearner(small, epochs=20)
+    plain = quick(small, epochs=20)
     plain.fit(inputs, targets, seed=0)
     np.testing.assert_allclose(learner.epsilon, 1000 * plain.epsilon, rtol=1e-4)
 
@@ -234,9 +239,9 @@ def test_parameters_and_duals_come_from_the_same_epoch():
     inputs, targets = make_classes()
     options = {"epsilon": 0.1, "lr": 0.01}
     flipped = (inputs, 1 - targets)  # learning makes it worse: the first epoch is the best
-    first, last = (PrimalDualLearner(small, epochs=e, **options) for e in (1, 6))
-    kept = PrimalDualLearner(small, epochs=6, validation=flipped, **options)
-    loose = PrimalDualLearner(small, epochs=6, validation=flipped, restore_duals=False, **options)
+    first, last = (quick(small, epochs=e, **options) for e in (1, 6))
+    kept = quick(small, epochs=6, validation=flipped, **options)
+    loose = quick(small, epochs=6, validation=flipped, restore_duals=False, **options)
     for learner in (first, last, kept, loose):
         learner.fit(inputs, targets, seed=2)
     for learner in (kept, loose):
@@ -249,7 +254,7 @@ def test_parameters_and_duals_come_from_the_same_epoch():
 def test_duals_of_items_held_out_are_nan_and_bounds_stay_with_their_items():
     inputs, targets = make_classes()
     bounds = np.where(np.arange(40) % 2 == 0, 50.0, 0.0)
-    learner = PrimalDualLearner(small, epsilon=bounds, epochs=5, validation=0.25)
+    learner = quick(small, epsilon=bounds, epochs=5, validation=0.25)
     report = learner.fit(inputs, targets, seed=0)
     held = np.isnan(learner.duals)
     assert held.sum() == report.validation_labels == 10
@@ -259,11 +264,11 @@ def test_duals_of_items_held_out_are_nan_and_bounds_stay_with_their_items():
 
 def test_a_warm_start_goes_on_from_the_constrained_module(tmp_path):
     inputs, targets = make_classes()
-    learner = PrimalDualLearner(small, epochs=10, warm_start=True)
+    learner = quick(small, epochs=10, warm_start=True)
     learner.fit(inputs[:30], targets[:30], seed=0)
     learner.save(tmp_path)
     learner.fit(inputs, targets, seed=1)
-    told = PrimalDualLearner(small, epsilon=learner.epsilon, epochs=10, warm_start=True)
+    told = quick(small, epsilon=learner.epsilon, epochs=10, warm_start=True)
     told.load(tmp_path)
     told.fit(inputs, targets, seed=1)
     np.testing.assert_allclose(told.duals, learner.duals)
@@ -275,7 +280,7 @@ def test_the_same_seed_gives_the_same_duals_and_leaves_torchs_randomness_alone()
     before = torch.random.get_rng_state()
     duals = []
     for seed in (0, 0, 1):
-        learner = PrimalDualLearner(small, epsilon=0.3, epochs=5)
+        learner = quick(small, epsilon=0.3, epochs=5)
         learner.fit(inputs, targets, seed=seed)
         duals.append(learner.represent(inputs, ["duals"])["duals"])
     np.testing.assert_array_equal(duals[0], duals[1])
@@ -286,10 +291,10 @@ def test_the_same_seed_gives_the_same_duals_and_leaves_torchs_randomness_alone()
 @pytest.mark.parametrize("head", ["robust", replace(PAPER, lr=0.01, goal=None)])
 def test_saves_and_loads_with_its_dual_head(head, tmp_path):
     inputs, targets = make_classes()
-    learner = PrimalDualLearner(small, epsilon=0.3, epochs=5, dual_head=head)
+    learner = quick(small, epsilon=0.3, epochs=5, dual_head=head)
     learner.fit(inputs, targets, seed=0)
     learner.save(tmp_path)
-    other = PrimalDualLearner(small, epsilon=0.3)
+    other = quick(small, epsilon=0.3)
     other.load(tmp_path)
     for name in ("duals", "features"):
         expected = learner.represent(inputs, [name])[name]
@@ -300,7 +305,7 @@ def test_saves_and_loads_with_its_dual_head(head, tmp_path):
 
 def test_zero_duals_save_and_load_too(tmp_path):
     inputs, targets = make_classes()
-    learner = PrimalDualLearner(small, epsilon=100.0, epochs=2)
+    learner = quick(small, epsilon=100.0, epochs=2)
     with pytest.warns(LabelwiseWarning):
         learner.fit(inputs, targets, seed=0)
     learner.save(tmp_path)
@@ -311,7 +316,7 @@ def test_zero_duals_save_and_load_too(tmp_path):
 
 def test_duals_come_with_the_other_representations_in_one_pass_and_any_batch_size():
     inputs, targets = make_classes(70)
-    learner = PrimalDualLearner(small, epsilon=0.3, epochs=5, represent_batch_size=16)
+    learner = quick(small, epsilon=0.3, epochs=5, represent_batch_size=16)
     learner.fit(inputs, targets, seed=0)
     assert learner.offered()[-1] == "duals"
     rows = learner.represent(inputs, ["duals", "probabilities"])
@@ -372,15 +377,15 @@ def test_on_diabetes_items_with_large_duals_were_fitted_late():
 def test_bad_input_gets_a_clear_error():
     inputs, targets = make_classes()
     with pytest.raises(BadInput, match="there are 40 items but epsilon of shape"):
-        PrimalDualLearner(small, epsilon=[0.1, 0.2]).fit(inputs, targets, seed=0)
+        quick(small, epsilon=[0.1, 0.2]).fit(inputs, targets, seed=0)
     with pytest.raises(BadInput, match=r"epsilon must be finite and not negative; got -1\.0"):
-        PrimalDualLearner(small, epsilon=-1.0)
+        quick(small, epsilon=-1.0)
     with pytest.raises(BadInput, match="got nan"):
-        PrimalDualLearner(small, epsilon=[0.1, np.nan])
+        quick(small, epsilon=[0.1, np.nan])
     with pytest.raises(UnknownName, match="no loss is called 'hinge'"):
-        PrimalDualLearner(small, constraint_loss="hinge")
+        quick(small, constraint_loss="hinge")
     with pytest.raises(UnknownName, match="no dual head is called 'deep'"):
-        PrimalDualLearner(small, dual_head="deep")
+        quick(small, dual_head="deep")
     with pytest.raises(BadInput, match="not trained yet"):
         PrimalDualLearner(small).duals  # noqa: B018
 
