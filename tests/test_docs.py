@@ -99,6 +99,15 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_architecture_page_names_functions_that_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`([\w/]+\.py): (?:\w+\.)?(\w+)`", text)
+    assert len(named) >= 8
+    for path, name in named:
+        source = (ROOT / "src" / "labelwise" / path).read_text()
+        assert re.search(rf"^ *(?:async )?(?:def|class) {name}\b", source, re.M), (path, name)
+
+
 def test_the_site_builds_without_a_warning(tmp_path):
     """Also checks that every page is in a table of contents and every cross-reference resolves.
 

@@ -27,7 +27,7 @@ from labelwise.cli import run
 
 CLASSES = {"airplane": 0, "cat": 3, "frog": 6, "horse": 7, "ship": 8}
 """Names and numbers of the classes in CIFAR-10."""
-PHOTOS, BATCH, SIZE = 600, 24, (960, 620)
+PHOTOS, BATCH, SIZE = 300, 24, (900, 582)
 
 
 class Recording:
@@ -53,9 +53,8 @@ class Recording:
             append_images=others,
             duration=self.durations,
             loop=0,
-            quality=60,
-            method=6,
-            minimize_size=True,
+            quality=55,
+            method=4,
         )
         print(f"{file}: {len(self.frames)} frames, {file.stat().st_size / 1e6:.2f} MB")
 
@@ -92,8 +91,8 @@ def record(page: Page, address: str, truth: list[str]) -> Recording:
 
     page.wait_for_selector(".stage[data-item] img")
     page.wait_for_timeout(500)
-    for number in range(3 * BATCH):
-        recorded = number < 8 or number >= 3 * BATCH - 8
+    for number in range(2 * BATCH):
+        recorded = number < 8 or number >= 2 * BATCH - 8
         label(700 if number < 4 else 350) if recorded else label(60)
     page.wait_for_timeout(4000)
     for _ in range(4):
