@@ -244,6 +244,12 @@ class ItemTable:
             shown = found[offset : offset + limit]
             return ItemPage(total=len(found), rows=[self._show(int(item)) for item in shown])
 
+    def prepare_map(self) -> str:
+        """Start to compute the map unless it is complete; what the page says meanwhile."""
+        with self._lock:
+            self._update()
+            return self.map.prepare(len(self.status))
+
     def mark_items(self, query: ItemQuery) -> "MapMarks":
         """Label, prediction and flags of all items on the map."""
         with self._lock:
@@ -518,7 +524,7 @@ class MapState(BaseModel):
 @reading.get("/map", summary="Whether there is a map of the pool")
 def show_map(table: TheTable) -> MapState:
     """The first call starts a process that computes the map and finds near-duplicates."""
-    says, found = table.map.prepare(), table.map.read()
+    says, found = table.prepare_map(), table.map.read()
     if found is None:
         return MapState(items=0, version="", says=says)
     return MapState(items=len(found.places), version=str(found.version), says=says)

@@ -60,9 +60,9 @@ class MapSource:
                 return None
             return self._known
 
-    def prepare(self) -> str:
-        """Start the process unless the map is complete; what the page says meanwhile."""
-        known, n = self.read(), len(self._project.items)
+    def prepare(self, n: int) -> str:
+        """Start the process unless the map has ``n`` items; what the page says meanwhile."""
+        known = self.read()
         if known is not None and len(known.places) >= n:
             return ""
         with self._lock:

@@ -41,6 +41,7 @@ from labelwise.errors import BadInput
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER = "X-Labelwise-Csrf"
+UPLOAD = "/api/upload"
 YEAR = 365 * 24 * 3600
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{8,200}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/?#\[\]@]+))(?::\d{1,5})?")
@@ -221,6 +222,7 @@ class AccessPolicy:
         token: Opens the server; None if only this machine can reach it.
         hosts: The names under which the server answers.
         body_bytes: The longest body.
+        upload_bytes: The longest file with new items.
         body_seconds: How long a body may take to arrive.
         wrong_tokens: How many wrong tokens an address may send in a minute without delay.
         token_seconds: The delay of further ones.
@@ -231,6 +233,7 @@ class AccessPolicy:
     token: str | None = field(default=None, repr=False)
     hosts: AllowedHosts = field(default_factory=lambda: AllowedHosts.for_server("127.0.0.1"))
     body_bytes: int = 1 << 20
+    upload_bytes: int = 64 << 20
     body_seconds: float = 30.0
     wrong_tokens: int = 10
     token_seconds: float = 1.0
@@ -284,7 +287,9 @@ class RequestGuard:
             or self._check_origin(scope, headers)
         )
         if refusal is None and scope["method"] not in SAFE_METHODS:
-            refusal, receive = await self._read_body(headers, receive)
+            upload = scope["path"] == UPLOAD
+            limit = self._policy.upload_bytes if upload else self._policy.body_bytes
+            refusal, receive = await self._read_body(headers, receive, limit)
         return await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _check_host(self, headers: Headers) -> Response | None:
@@ -379,10 +384,9 @@ class RequestGuard:
         return None
 
     async def _read_body(
-        self, headers: Headers, receive: Receive
+        self, headers: Headers, receive: Receive, limit: int
     ) -> tuple[Response | None, Receive]:
         """Read the body here, so that the application never sees one that is too long."""
-        limit = self._policy.body_bytes
         too_long = f"the body is longer than {limit:,} bytes; send less at a time"
         announced = headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:

@@ -5,6 +5,7 @@ export class Away extends Error {}
 export class Refused extends Error {}
 
 const PATIENCE = 20000; // request timeout in milliseconds
+const UPLOAD_PATIENCE = 300000;
 const OUTLIVES = 30000; // characters; browsers limit all keepalive requests together to 64 KiB
 
 let csrf = "";
@@ -43,6 +44,9 @@ export function renamePage() {
   page = randomWord();
 }
 
+/** Send a file with new items; the answer tells how many items it has. */
+export const upload = (file) => post(`/api/upload?name=${encodeURIComponent(file.name)}`, file);
+
 function randomWord() {
   return Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(36)).join("-");
 }
@@ -51,11 +55,13 @@ async function once(path, body, read = (answer) => answer.json()) {
   const headers = { "X-Annotator": encodeURIComponent(annotator) };
   const options = { headers, credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE) };
   if (body !== undefined) {
-    const text = JSON.stringify(body);
-    Object.assign(headers, { "Content-Type": "application/json", "X-Labelwise-Csrf": csrf });
-    headers["X-Labelwise-Page"] = page;
+    const isFile = body instanceof Blob;
+    const content = isFile ? body : JSON.stringify(body);
+    const type = isFile ? "application/octet-stream" : "application/json";
+    Object.assign(headers, { "Content-Type": type, "X-Labelwise-Csrf": csrf, "X-Labelwise-Page": page });
     // keepalive completes the request even if the page is closed.
-    Object.assign(options, { method: "POST", body: text, keepalive: text.length < OUTLIVES });
+    Object.assign(options, { method: "POST", body: content, keepalive: content.length < OUTLIVES });
+    if (isFile) options.signal = AbortSignal.timeout(UPLOAD_PATIENCE);
   }
   let answer, content;
   try {

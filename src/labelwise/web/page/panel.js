@@ -131,7 +131,7 @@ const People = ({ people }) =>
       ${people.map(
         (one) =>
           html`<tr>
-            <th scope="row">${one.name || "(no name)"}</th>
+            <th scope="row">${one.name || "(no name)"}${one.removed ? html` <span class="soft">removed</span>` : null}</th>
             <td>${count(one.labels, "label")}</td>
             <td>${duration(one.seconds)}</td>
           </tr>`,
@@ -149,7 +149,10 @@ function Files({ state: { labelled, budget, gone, evaluation } }) {
       <a href="/api/export?format=jsonl" download>JSON lines</a>.
     </p>
     ${evaluation
-      ? html`<p>The <a href="/api/predictions" download>predictions of all items</a> as CSV for spreadsheets.</p>`
+      ? html`<p>
+          The <a href="/api/predictions" download>predictions of all items</a> as CSV for spreadsheets, and the${" "}
+          <a href="/api/model" download>trained model</a> for labelwise predict.
+        </p>`
       : null}
     ${gone
       ? html`<p>${count(gone, "item")} left out: ${gone === 1 ? "its file is" : "their files are"} gone.</p>`

@@ -1,8 +1,9 @@
 // Settings of the campaign, for its owner, and an invitation for other people.
 
-import { get, post } from "./api.js";
+import { get, post, upload } from "./api.js";
 import { openDialog } from "./dialog.js";
-import { html, useEffect, useRef, useState } from "./html.js";
+import { count } from "./format.js";
+import { html, useEffect, useEvents, useRef, useState } from "./html.js";
 import { notice } from "./messages.js";
 import { generate } from "./vendor/lean-qr.js";
 
@@ -16,6 +17,7 @@ export async function showSettings(desk) {
   const Body = ({ finish }) =>
     html`<div class="body">
       ${desk.session.owner ? html`<${Form} desk=${desk} settings=${settings} finish=${finish} />` : null}
+      ${desk.session.owner ? html`<${AddItems} desk=${desk} /><${People} desk=${desk} />` : null}
       <h3>Invite others</h3>
       <p class="soft">${invitation.says}</p>
       ${invitation.addresses.map((address) => html`<${Address} address=${address} />`)}
@@ -64,6 +66,64 @@ function Form({ desk, settings, finish }) {
     <p class="soft">${says}.</p>
     <button type="submit" class="main">Save</button>
   </form>`;
+}
+
+const FILES = { images: "image/*", texts: ".csv,.tsv,.jsonl,.parquet", numbers: ".csv,.tsv,.jsonl,.parquet" };
+
+/** Upload images, or a table with the same columns, as new items. */
+function AddItems({ desk }) {
+  const [says, setSays] = useState("");
+  const add = async (event) => {
+    const files = [...event.target.files];
+    let items = 0;
+    for (const [done, file] of files.entries()) {
+      setSays(`Sending ${done + 1} of ${count(files.length, "file")}…`);
+      try {
+        items += (await upload(file)).items;
+      } catch (error) {
+        setSays(`${file.name}: ${error.message}. ${count(items, "item")} added before.`);
+        return;
+      } finally {
+        event.target.value = "";
+      }
+    }
+    setSays(`${count(items, "new item")} added; they are encoded in the background and can then be selected.`);
+    desk.look();
+  };
+  return html`<h3>Add items</h3>
+    <p class="soft">${desk.session.kind === "images" ? "Images, which are copied into the campaign's source folder." : "A table with the same columns as the first one."}</p>
+    <input type="file" multiple accept=${FILES[desk.session.kind]} aria-label="Files with new items" onchange=${add} />
+    <p role="status">${says}</p>`;
+}
+
+/** Everyone who has labelled; the owner can lock people out. Their labels stay. */
+function People({ desk }) {
+  useEvents(desk, "state");
+  const people = desk.state?.annotators ?? [];
+  const change = async (one) => {
+    try {
+      await post("/api/people", { name: one.name, removed: !one.removed });
+      notice(one.removed ? `${one.name} can label again` : `${one.name} is removed; the labels stay`);
+      await desk.look();
+    } catch (error) {
+      notice(error.message, "bad");
+    }
+  };
+  if (!people.length) return null;
+  return html`<h3>People</h3>
+    <ul class="class-list">
+      ${people.map(
+        (one) =>
+          html`<li class="person-entry">
+            <span>${one.name || "(no name)"} <span class="soft">${count(one.labels, "label")}</span></span>
+            ${one.name === desk.session.name
+              ? html`<span class="soft">you</span>`
+              : html`<button type="button" aria-label="${one.removed ? "Let in again" : "Remove"}: ${one.name}" onclick=${() => change(one)}>
+                  ${one.removed ? "Let in again" : "Remove"}
+                </button>`}
+          </li>`,
+      )}
+    </ul>`;
 }
 
 function Address({ address }) {

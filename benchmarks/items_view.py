@@ -1,0 +1,161 @@
+"""The items view of the page with 200,000 items: first view, filters, scrolling and the map.
+
+Run: python benchmarks/items_view.py --out docs/results/items_view.jsonl
+
+A campaign on features of three clouds with a few thousand labels and predictions of all items; its
+map is computed by the process that the server would start. Then Chromium opens the page, and every
+action is timed in the browser, from the event until the new rows or points are on the screen
+(polled every frame, so 16 ms is the least). One JSON object per line; needs the extra ``web``,
+playwright and Chromium. ``--items 20000`` takes a minute.
+"""
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from one_run import circumstances, write_line
+from playwright.sync_api import Page, sync_playwright
+
+from labelwise.campaign.project import Project
+from labelwise.record.events import Asked, Told
+from labelwise.web.app import create_app
+from labelwise.web.pool_map import write_map
+from labelwise.web.predictions import PoolPredictions, write_predictions
+
+CHROMIUM = os.environ.get("LABELWISE_CHROMIUM", "/usr/bin/chromium")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+CLASSES = ["cat", "dog", "owl"]
+LABELS, REPEATS = 5_000, 5
+
+TIMED = """async ([act, done]) => {
+  const find = (text) => document.querySelector(text);
+  const set = (field, value) => {
+    field.value = value;
+    field.dispatchEvent(new Event(field.type === "search" ? "input" : "change", { bubbles: true }));
+  };
+  const before = { total: find(".total")?.textContent, first: find(".space .row")?.dataset.item,
+    points: find(".plot canvas")?.toDataURL() };
+  const start = performance.now();
+  new Function("find", "set", act)(find, set);
+  const check = new Function("find", "before", `return ${done}`);
+  while (!check(find, before)) await new Promise(requestAnimationFrame);
+  return performance.now() - start;
+}"""
+"""Run an action and wait until a condition holds; both are JavaScript. Milliseconds."""
+
+TOTAL = "find('.total').textContent !== before.total && find('.space .row[data-item]')"
+ROW = (
+    "find('.space .row[data-item]') && find('.space .row').dataset.item !== before.first"
+    " && ![...document.querySelectorAll('.space .row')].some((row) => !row.dataset.item)"
+)
+POINTS = "find('.plot canvas').toDataURL() !== before.points"
+SELECT = "set(find('select[aria-label=\"{}\"]'), '{}')"
+SCROLL = "const box = find('.scroll'); box.scrollTop = {} * box.scrollHeight"
+LIST_ACTIONS = {
+    "filter by label": (SELECT.format("Any label", "cat"), TOTAL),
+    "filter by prediction": (SELECT.format("Any prediction", "dog"), TOTAL),
+    "no filter": (
+        SELECT.format("Any label", "") + ";" + SELECT.format("Any prediction", ""),
+        TOTAL,
+    ),
+    "search": ("set(find('input[type=search]'), '1234')", TOTAL),
+    "end of search": ("set(find('input[type=search]'), '')", TOTAL),
+    "sort by confidence": ("find('.column-confidence button').click()", ROW),
+    "scroll to the middle": (SCROLL.format(0.5), ROW),
+    "scroll to the end": (SCROLL.format(1), ROW),
+    "sort by item": ("find('.column-id button').click()", ROW),
+}
+MAP_ACTIONS = {
+    "map: colour by prediction": (SELECT.format("Colour", "prediction"), POINTS),
+    "map: filter by label": (SELECT.format("Any label", "cat"), POINTS),
+    "map: no filter": (SELECT.format("Any label", ""), POINTS),
+    "map: zoom": ("find('.map-tools button[aria-label=\"Zoom in\"]').click()", POINTS),
+    "map: whole map": ("find('.map-tools button:last-child').click()", POINTS),
+    "map: colour by label": (SELECT.format("Colour", "label"), POINTS),
+}
+
+
+def make_campaign(folder: Path, items: int) -> Project:
+    """A campaign with labels and predictions."""
+    draw = np.random.default_rng(0)
+    kinds = draw.integers(0, 3, items)
+    rows = draw.normal(size=(items, 64)) + 4 * draw.normal(size=(3, 64))[kinds]
+    np.save(folder / "rows.npy", rows.astype(np.float32))
+    project = Project.start(folder / "rows.npy", home=folder / "c.labelwise", classes=CLASSES)
+    ids = np.sort(draw.choice(items, LABELS, replace=False)).tolist()
+    now = time.time()
+    events = [Asked(now, 1, tuple(ids), strategy="random")]
+    told = [Told(now, item, CLASSES[kinds[item]], "Ada") for item in ids[: LABELS - 50]]
+    project.open_record().commit(lambda ledger, now: ([*events, *told], None))
+    shares = draw.uniform(0.4, 1, items).astype(np.float32)
+    write_predictions(
+        project.home, PoolPredictions(1, list(CLASSES), kinds.astype(np.int32), shares)
+    )
+    return project
+
+
+def measure(page: Page, url: str) -> Any:
+    """Times of all actions, in milliseconds."""
+    for visit in range(REPEATS):
+        page.goto("about:blank")
+        start = time.perf_counter()
+        page.goto(url)
+        page.wait_for_selector(".space .row[data-item]")
+        name = "first view" if visit else "first view after the server's start"
+        yield name, 1000 * (time.perf_counter() - start)
+    time.sleep(15)  # the server reads the texts to search in the background
+    for _ in range(REPEATS):
+        for name, action in LIST_ACTIONS.items():
+            yield name, page.evaluate(TIMED, list(action))
+    show = "find('.filters > button').click()"
+    for _ in range(REPEATS):
+        yield "open the map", page.evaluate(TIMED, [show, "find('.legend')?.children.length > 2"])
+        for name, action in MAP_ACTIONS.items():
+            page.wait_for_timeout(300)
+            yield name, page.evaluate(TIMED, list(action))
+        page.evaluate(TIMED, [show, "find('.space .row[data-item]')"])
+
+
+def main() -> None:
+    """Measure and write a line per action."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=200_000)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    about = circumstances(1) | {"benchmark": "items_view", "items": arguments.items}
+    with tempfile.TemporaryDirectory(prefix="items-") as name:
+        project = make_campaign(Path(name), arguments.items)
+        start = time.process_time()
+        write_map(project)
+        line = {"action": "compute the map", "cpu_seconds": round(time.process_time() - start, 1)}
+        write_line(about | line, arguments.out)
+        app = create_app(project, trains=False)
+        server = uvicorn.Server(uvicorn.Config(app, port=8672, log_level="warning", ws="none"))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        while not server.started:
+            time.sleep(0.05)
+        times: dict[str, list[float]] = {}
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            page = browser.new_page(viewport={"width": 1440, "height": 900}, bypass_csp=True)
+            page.add_init_script("localStorage['labelwise/name'] ??= 'Ada'")
+            for action, milliseconds in measure(page, "http://127.0.0.1:8672/#items"):
+                times.setdefault(action, []).append(round(milliseconds, 1))
+            browser.close()
+        for action, found in times.items():
+            line = {"action": action, "milliseconds": found, "median": float(np.median(found))}
+            write_line(about | line | {"load_average": round(os.getloadavg()[0], 2)}, arguments.out)
+        app.site.watch.close()
+        server.should_exit = True
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
