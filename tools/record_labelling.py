@@ -3,7 +3,7 @@
 Labels photos of CIFAR-10 (`labelwise data fetch cifar10`) in Chromium with the keyboard: a first
 batch, the training in the background, more photos, then a group of similar photos in the grid.
 
-Run: python tools/record_labelling.py docs/pictures/labelling.webp (about a minute).
+Run: python tools/record_labelling.py docs/pictures/labelling.webp (a few minutes).
 """
 
 import argparse
