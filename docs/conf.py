@@ -1,6 +1,7 @@
 """Sphinx configuration of the documentation site; `make docs` builds it."""
 
 import importlib.metadata
+import logging
 import re
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+logging.getLogger("labelwise").setLevel(logging.WARNING)
 
 project = "labelwise"
 author = "The labelwise authors"
