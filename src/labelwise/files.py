@@ -6,9 +6,11 @@ import os
 import re
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
+from tokenize import TokenError
 from typing import Any, TypeVar
 
 import numpy as np
@@ -92,6 +94,13 @@ def read_json(path: str | Path) -> JsonObject:
     return found
 
 
+ARRAY_ERRORS = (
+    *(OSError, ValueError, TypeError, OverflowError, EOFError, SyntaxError, TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What NumPy raises for a file of arrays that is missing or damaged."""
+
+
 def load_npy(path: str | Path) -> HostArray:
     """Map the array of a .npy file that labelwise wrote; a damaged file is an error."""
     with _name_damaged_file(path):
@@ -110,7 +119,7 @@ def load_npz(path: str | Path) -> dict[str, HostArray]:
 def _name_damaged_file(path: str | Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, TypeError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
+    except ARRAY_ERRORS as error:
         raise BadInput(
             f"{path} is missing or damaged ({first_line(error)}); restore it from a copy, or start "
             "another campaign"

@@ -64,7 +64,7 @@ def test_a_list_that_was_edited_or_emptied_is_refused(tmp_path):
     write_items(tmp_path / MANIFEST, [{"text": "a"}, {"text": "b"}])
     lines = (tmp_path / MANIFEST).read_bytes().splitlines(keepends=True)
     (tmp_path / MANIFEST).write_bytes(b"".join(reversed(lines)))
-    with pytest.raises(BadInput, match=r"line 1 of .* belongs to another item"):
+    with pytest.raises(BadInput, match=r"line 1 of .* does not describe item 0"):
         CampaignItems(tmp_path, "texts", tmp_path).text(0)
     (tmp_path / MANIFEST).write_bytes(b"")
     with pytest.raises(BadInput, match="is empty"):

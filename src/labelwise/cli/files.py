@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from labelwise.errors import BadInput
+from labelwise.files import ARRAY_ERRORS
 
 if TYPE_CHECKING:
     from labelwise.pool.blocks import LocalShards, Progress
@@ -149,7 +150,7 @@ def load_array(path: Path | None, name: str) -> Any:
         raise BadInput(f"there is no file {path} to read {name} from")
     try:
         return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except ARRAY_ERRORS as error:
         raise BadInput(f"{name}: {path} is not a readable .npy file ({error})") from error
 
 

@@ -1,7 +1,6 @@
 """Save and load models as .npz and JSON, never as pickles; needs no torch."""
 
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.errors import BadInput
-from labelwise.files import write_atomically, write_json
+from labelwise.files import ARRAY_ERRORS, write_atomically, write_json
 
 FORMAT = 1
 ARRAYS, FACTS = "arrays.npz", "learner.json"
@@ -41,7 +40,7 @@ def load_arrays(folder: str | Path, learner: str) -> tuple[dict[str, NDArray[Any
     try:
         with np.load(path / ARRAYS, allow_pickle=False) as held:
             return {name: held[name] for name in held.files}, facts
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except ARRAY_ERRORS as error:
         raise BadInput(
             f"{path / ARRAYS} cannot be read ({error}); save the learner again"
         ) from error

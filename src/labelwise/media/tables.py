@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.errors import BadInput, MissingDependency
+from labelwise.files import ARRAY_ERRORS
 
 Columns = Mapping[str, Sequence[Any]]
 """Values by column name."""
@@ -80,7 +81,7 @@ def load_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
             return held
         with held:
             return {name: held[name] for name in held.files}
-    except (ValueError, OSError, EOFError) as error:
+    except ARRAY_ERRORS as error:
         raise BadInput(f"{path} cannot be read as arrays ({error})") from error
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.campaign.campaign import Campaign
-from labelwise.files import write_atomically
+from labelwise.files import ARRAY_ERRORS, write_atomically
 from labelwise.record.events import Label
 
 FILE = "predictions.npz"
@@ -57,7 +57,7 @@ def read_predictions(home: Path) -> PoolPredictions | None:
             names = json.loads(str(file["names"]))
             codes, confidence = file["codes"], file["confidence"]
             number = int(file["number"])
-    except (OSError, ValueError, KeyError):
+    except (*ARRAY_ERRORS, KeyError):
         return None
     fits = len(codes) == len(confidence) and (not len(codes) or codes.max() < len(names))
     return PoolPredictions(number, names, codes, confidence) if fits else None

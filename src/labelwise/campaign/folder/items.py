@@ -188,7 +188,11 @@ class _JsonLines:
         self._index_lines()
 
     def _index_lines(self) -> None:
-        with self._path.open("rb") as file:
+        try:
+            opened = self._path.open("rb")
+        except OSError as error:
+            raise BadInput(f"{self._path} cannot be read ({error.strerror})") from error
+        with opened as file:
             self._size = file.seek(0, 2)
             if not self._size:
                 raise BadInput(f"{self._path} is empty; was it changed by another program?")
@@ -211,10 +215,14 @@ class _JsonLines:
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         held, starts = self._held, self._starts
-        line: dict[str, Any] = json.loads(held[int(starts[number]) : int(starts[number + 1])])
-        if line.pop("id", None) != number:
+        try:
+            line: Any = json.loads(held[int(starts[number]) : int(starts[number + 1])])
+        except (ValueError, RecursionError):
+            line = None
+        if not isinstance(line, dict) or line.pop("id", None) != number:
             raise BadInput(
-                f"line {number + 1} of {self._path} belongs to another item; was it edited?"
+                f"line {number + 1} of {self._path} does not describe item {number}; restore the "
+                "file from a copy"
             )
         return line
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import DTypeLike
 
 from labelwise.arrays import Array, Positions, detached, precision, take
 from labelwise.errors import BadInput, first_line
+from labelwise.files import ARRAY_ERRORS
 
 
 class Source(Protocol):
@@ -148,12 +148,10 @@ class NpySource:
             whole = np.load(path, mmap_mode="r", allow_pickle=False)
             if min(whole.shape, default=0) < 0:
                 raise ValueError(f"its header states the shape {whole.shape}")
-        except (ValueError, TypeError, OverflowError, SyntaxError, EOFError, OSError) as error:
+        except ARRAY_ERRORS as error:
             raise BadInput(
                 f"{name}: {path} is not a readable .npy file ({first_line(error)})"
             ) from error
-        except TokenError:
-            raise BadInput(f"{name}: {path} is not a readable .npy file (invalid header)") from None
         self._path, self._dtype, self._offset = path, whole.dtype, whole.offset
         self._by_columns = not whole.flags.c_contiguous
         self.shape: tuple[int, ...] = whole.shape
