@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from labelwise.kernels.linear.bss import budget_gamma
-from labelwise.kernels.linear.bss_sampler import Barriers, Candidates
+from labelwise.kernels.linear.bss import Barriers, Candidates, budget_gamma
 from labelwise.kernels.linear.leverage import whiten
 from labelwise.pool.blocks import LocalShards
 from labelwise.pool.rows import read_features

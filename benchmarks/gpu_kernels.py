@@ -32,7 +32,7 @@ from labelwise.kernels.distance.embedding import Factored
 from labelwise.kernels.distance.farthest import nearest_distances
 from labelwise.kernels.distance.farthest import squared_norms as norms_of
 from labelwise.kernels.linear import leverage, lewis
-from labelwise.kernels.linear.bss_sampler import Barriers
+from labelwise.kernels.linear.bss import Barriers
 from labelwise.kernels.loop.scan import Scan
 from labelwise.kernels.sparse import greedy_ahead, iht
 from labelwise.kernels.sparse.greedy import GainRule

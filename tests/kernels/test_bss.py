@@ -11,15 +11,17 @@ from scipy import stats
 
 from labelwise.arrays import waiting_times
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.kernels.linear import bss_sampler
+from labelwise.kernels.linear import bss as bss_sampler
 from labelwise.kernels.linear.bss import (
+    FETCHED,
     WIDEST,
+    Barriers,
+    Candidates,
     budget_gamma,
     draw_by_theory,
     randomized_bss,
     theory_gamma,
 )
-from labelwise.kernels.linear.bss_sampler import FETCHED, Barriers, Candidates
 from labelwise.kernels.linear.leverage import leverage_scores, whiten
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.rows import read_features
