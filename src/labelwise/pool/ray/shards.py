@@ -49,7 +49,6 @@ from labelwise.pool.ray.supervision import (
     HeadMonitor,
     check_joined,
     check_listens,
-    describe_late_actors,
     find_address,
 )
 from labelwise.pool.rows import Rows
@@ -429,8 +428,12 @@ class RayActors:
     def _why_late(self, late: int) -> str:
         free, there = self._connection.ask(_free_resources), self._connection.ask(_resources)
         names = ("CPU", "GPU") if self._gpus else ("CPU",)
-        room = {name: (free.get(name, 0), there.get(name, 0)) for name in names}
-        return describe_late_actors(late, len(self), self._start_seconds, room)
+        room = [f"{free.get(n, 0):g} of the cluster's {there.get(n, 0):g} {n}s" for n in names]
+        return (
+            f"{late} of {len(self)} actors could not start within {self._start_seconds:.0f} s; "
+            f"each needs a {' and a '.join(names)}, and {' and '.join(room)} are free: ask for fewer "
+            "actors, add nodes, or give busy ones more time with start_seconds"
+        )
 
 
 _REMOTE = ray.remote(_Actor)

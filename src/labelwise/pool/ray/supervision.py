@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -252,30 +252,3 @@ class ClusterConnection:
                 self.close()
                 wait([run_in_thread(self._leave)], timeout=LEAVE_SECONDS)
         raise ClusterFailed(self._lost) from cause
-
-
-def describe_late_actors(
-    late: int, count: int, seconds: float, room: Mapping[str, tuple[float, float]]
-) -> str:
-    """Describe actors that have not started.
-
-    Args:
-        late: number of actors that have not started.
-        count: number of requested actors.
-        seconds: time without a new actor.
-        room: free and total amount in the cluster of each resource that an actor needs.
-
-    Example:
-        >>> describe_late_actors(1, 2, 45, {"CPU": (0, 8), "GPU": (1, 2)})  # doctest: +ELLIPSIS
-        "1 of 2 ... each needs a CPU and a GPU, and 0 of the cluster's 8 CPUs and 1 of its 2 GPUs...
-    """
-    whose = ["the cluster's", *["its"] * len(room)]
-    parts = [
-        f"{free:g} of {of} {there:g} {name}s"
-        for of, (name, (free, there)) in zip(whose, room.items(), strict=False)
-    ]
-    return (
-        f"{late} of {count} actors could not start within {seconds:.0f} s; each needs a "
-        f"{' and a '.join(room)}, and {' and '.join(parts)} are free: ask for fewer actors, add "
-        "nodes, or give busy ones more time with start_seconds"
-    )
