@@ -431,8 +431,8 @@ class RayActors:
         room = [f"{free.get(n, 0):g} of the cluster's {there.get(n, 0):g} {n}s" for n in names]
         return (
             f"{late} of {len(self)} actors could not start within {self._start_seconds:.0f} s; "
-            f"each needs a {' and a '.join(names)}, and {' and '.join(room)} are free: ask for fewer "
-            "actors, add nodes, or give busy ones more time with start_seconds"
+            f"each needs a {' and a '.join(names)}, and {' and '.join(room)} are free: ask for "
+            "fewer actors, add nodes, or give busy ones more time with start_seconds"
         )
 
 
