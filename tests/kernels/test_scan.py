@@ -1,10 +1,12 @@
 """Steps in a row are those of a loop, wherever they are made."""
 
+import gc
+
 import numpy as np
 import pytest
 
 from labelwise.arrays import to_numpy
-from labelwise.kernels.loop.scan import Scan
+from labelwise.kernels.loop.scan import Scan, _pause_garbage_collection
 
 torch = pytest.importorskip("torch")
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -54,3 +56,29 @@ def test_what_came_out_is_not_overwritten_by_the_next_call(library):
     scan(constants, state, rounds=3)
     for part, copy in zip((*state, *first), kept, strict=True):
         np.testing.assert_array_equal(to_numpy(part), copy)
+
+
+@NO_GPU
+def test_an_earlier_graph_that_is_garbage_does_not_spoil_a_recording():
+    given = (on_gpu(np.full(3, 1e6)),), (on_gpu(np.ones(3)), on_gpu(np.ones(3)))
+    before = gc.get_threshold()
+    gc.disable()
+    for _ in range(20):
+        scan = Scan(fibonacci, 2)
+        scan(*given)
+        scan.itself = scan  # only the collector frees it
+    del scan
+    gc.enable()
+    gc.set_threshold(1)
+    try:
+        state, _ = Scan(fibonacci, 3)(*given)
+    finally:
+        gc.set_threshold(*before)
+    assert to_numpy(state[1]).tolist() == [5.0] * 3
+
+
+def test_the_garbage_collector_goes_on_after_a_pause():
+    with pytest.raises(ValueError, match="stop"), _pause_garbage_collection():
+        assert not gc.isenabled()
+        raise ValueError("stop")
+    assert gc.isenabled()

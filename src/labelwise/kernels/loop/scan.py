@@ -5,8 +5,10 @@ them one by one takes longer. Several steps are recorded once as a CUDA graph an
 Elsewhere the steps are simply called.
 """
 
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -79,12 +81,13 @@ class StepGraph:
             run_steps(step, self._constants, self._state)  # libraries initialize themselves
             cuda.synchronize(here)
             self._graph = cuda.CUDAGraph()
-            self._graph.capture_begin(capture_error_mode="thread_local")
-            try:
-                new, self._out = run_steps(step, self._constants, self._state, length)
-                _overwrite_arrays(self._state, self._copy_aliases(new))
-            finally:
-                self._graph.capture_end()
+            with _pause_garbage_collection():
+                self._graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    new, self._out = run_steps(step, self._constants, self._state, length)
+                    _overwrite_arrays(self._state, self._copy_aliases(new))
+                finally:
+                    self._graph.capture_end()
         cuda.current_stream(here).wait_stream(stream)
 
     def _copy_aliases(self, new: Arrays) -> Arrays:
@@ -108,6 +111,18 @@ class StepGraph:
         xp = namespace(state[0])
         joined = (xp.concat(list(column)) for column in zip(*outs, strict=True))
         return tuple(map(_copy_array, self._state)), tuple(joined)
+
+
+@contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Free no objects in reference cycles: freeing an earlier graph would spoil a recording."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _copy_array(array: Array) -> Array:
