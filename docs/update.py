@@ -4,12 +4,14 @@ Run: python docs/update.py (make docs does). A page marks such a part with
 
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
     <!-- calls -->, <!-- packages -->,
-    <!-- frozen overview NAME NAME ... --> or <!-- frozen table NAME -->
+    <!-- frozen overview NAME NAME ... -->, <!-- frozen table NAME -->,
+    <!-- papers overview PAPER --> or <!-- papers table FILE LABELS -->
 
 and ends it with <!-- end -->. The tests fail while a page differs from what this would write.
 """
 
 import re
+import sys
 import tempfile
 import tomllib
 from pathlib import Path
@@ -25,8 +27,11 @@ from labelwise.learner import REPRESENTATIONS
 from labelwise.web.app import create_app
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+import paper_tables  # noqa: E402  a neighbour of this script
+
 TABLE_NAMES = "strategies|representations|datasets|calls|packages"
-KINDS = rf"include \S+|{TABLE_NAMES}|frozen (?:overview|table)[\w -]+?"
+KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) (?:overview|table)[\w -]+?"
 MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -49,6 +54,11 @@ def updated(text: str) -> str:
 def _part(mark: str) -> str:
     if mark in TABLES:
         return TABLES[mark]()
+    if mark.startswith("papers "):
+        form, name, *limit = mark.split()[1:]
+        if form == "overview":
+            return paper_tables.format_overview(name)
+        return paper_tables.format_table(name, int(limit[0]) if limit else None)
     if mark.startswith("frozen "):
         return _frozen(*mark.split()[1:])
     code = (ROOT / mark.removeprefix("include ")).read_text()

@@ -1,4 +1,4 @@
-"""The results page, and the pages drawn from it, against the committed lines."""
+"""The pages of results, and the pages drawn from them, against the committed lines."""
 
 import re
 from functools import cache
@@ -13,19 +13,21 @@ from labelwise.benchmark.statistics import paired_difference
 from labelwise.errors import BadInput
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "results"
-PAGE = (FOLDER / "benchmark.md").read_text()
+PAGES = [*FOLDER.glob("papers_*.md"), FOLDER / "benchmark.md"]
+PAGE = "\n".join(path.read_text() for path in sorted(PAGES))
 AREA = re.compile(r"\d+\.\d+ ± \d+\.\d+")
 GAIN = re.compile(r"[+-]\d+\.\d+ \([+-]\d+\.\d+ to [+-]\d+\.\d+\)")
 LINES = re.compile(r"\(benchmark/([\w-]+\.jsonl)\)")
 COMPARED = {"random", "badge", "lewis (one_shot=True, weights=none)"}
 """What strategies are compared with on these pages where an experiment has many."""
-CUT_OFF = (2000, 4000)
+CUT_OFF = (1600, 2000, 4000)
 """Labels up to which runs of different lengths are compared on these pages."""
 
 
 def sections():
-    """Parts of the page under a heading that have lines of their own."""
-    parts = re.split(r"^##+ ", PAGE, flags=re.M)[1:]
+    """Parts under a heading that have lines of their own, without tables written from them."""
+    written = re.sub(r"<!-- papers .*?<!-- end -->", "", PAGE, flags=re.S)
+    parts = re.split(r"^##+ ", written, flags=re.M)[1:]
     return [
         pytest.param(part, id=part.splitlines()[0][:50]) for part in parts if LINES.search(part)
     ]
@@ -124,3 +126,15 @@ def test_the_page_has_many_such_numbers_and_every_file_is_linked():
     assert len(AREA.findall(PAGE)) > 100 and len(GAIN.findall(PAGE)) > 120
     files = {path.name for path in (FOLDER / "benchmark").glob("*.jsonl")}
     assert set(LINES.findall(PAGE)) == files
+
+
+def test_total_weights_of_50_networks_are_those_of_the_lines():
+    lines = read_results(FOLDER / "benchmark" / "lewis-fig1-growth-many-medium.jsonl")
+    (runs,) = group_experiments(lines)
+    section = PAGE.split("**50 networks.**")[1].split("##")[0]
+    rows = [line.split("|")[2:-1] for line in section.splitlines() if line.startswith("|")]
+    places = [runs.labels.tolist().index(n) for n in (1, 2, 5, 10, 15, 20, 30, 40, 50)]
+    names = [f"lewis ({options})" for options in ("p=2.0", "p=1.0", "curve=ranks, p=2.0")]
+    for name, row in zip(names, rows[2:], strict=True):
+        means = runs.curves(name).mean(axis=0)[places]
+        assert [f"{value:.1f}" for value in means] == [cell.strip() for cell in row]
