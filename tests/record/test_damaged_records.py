@@ -90,3 +90,5 @@ def test_time_does_not_go_back_with_the_clock() -> None:
     record.commit(lambda ledger, at: ([Told(at, 1, "owl")], None))
     now[0] -= 86_400.0
     assert record.commit(lambda ledger, at: ([], at)) == 1e6
+    now[0] += 60.0
+    assert record.commit(lambda ledger, at: ([], at)) == 1e6 + 60

@@ -56,6 +56,7 @@ class SharedRecord:
             clock: returns the seconds since the epoch.
         """
         self.name, self.storage, self.clock = name, storage, clock
+        self._clock_lag = 0.0  # seconds that the clock is behind the latest event
         self._ledger: Ledger | None = None
         self._ledger_lock = threading.RLock()
         self._queue: list[_QueuedOperation[Any]] = []
@@ -134,8 +135,11 @@ class SharedRecord:
     ) -> list[Event]:
         """The events of all operations; an error is kept for its own operation."""
         ledger.extend(new)
-        # A clock that was set back would take leases that are still good for expired ones.
-        now, written = max(self.clock(), ledger.latest), list[Event]()
+        # After the clock was set back, time goes on from the latest event: leases neither seem
+        # to have expired nor last until the clock has caught up.
+        time = self.clock()
+        self._clock_lag = max(self._clock_lag, ledger.latest - time)
+        now, written = time + self._clock_lag, list[Event]()
         for queued in group:
             try:
                 check_length(ledger, queued.expected)
