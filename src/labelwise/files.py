@@ -98,7 +98,7 @@ ARRAY_ERRORS = (
     *(OSError, ValueError, TypeError, OverflowError, EOFError, SyntaxError, TokenError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""What NumPy raises for a file of arrays that is missing or damaged."""
+"""Errors of NumPy for a file of arrays that is missing or damaged."""
 
 
 def load_npy(path: str | Path) -> HostArray:

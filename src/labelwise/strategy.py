@@ -124,7 +124,7 @@ class PastBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """What a round knows when it selects a batch; the argument of `Strategy.adapt`.
+    """The state of a round when it selects a batch; the argument of `Strategy.adapt`.
 
     Attributes:
         options: options that the user set; `adapt` leaves them alone.
@@ -150,7 +150,7 @@ class History:
 
 @dataclass(frozen=True)
 class PickFacts:
-    """What a batch event stores about one pick; the argument of `Strategy.explain`.
+    """The part of a batch event about one pick; the argument of `Strategy.explain`.
 
     Attributes:
         rank: position among the strategy's picks, from 0.
@@ -178,7 +178,7 @@ class PickFacts:
         return f" ({share} for its most likely class)"
 
     def describe_weight(self) -> str:
-        """How many pool items the pick represents; nothing without weights."""
+        """The number of pool items that the pick represents; empty without weights."""
         if self.weight is None:
             return ""
         if self.weight < 1.5:

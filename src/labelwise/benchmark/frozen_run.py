@@ -93,7 +93,7 @@ def play_frozen(
 def make_chooser(
     protocol: Protocol, entrant: Entrant, pool: LabelledPool, make_learner: Callable[[], Predictor]
 ) -> BatchChooser:
-    """What chooses the batches of an entrant."""
+    """The picker of an entrant's batches."""
     if entrant.strategy != ORACLE:
         return StrategyChooser(entrant)
     settings = protocol.settings["oracle"]

@@ -357,7 +357,7 @@ def paired_difference(
 def win_matrix(
     experiments: Sequence[Mapping[str, Floats]], names: Sequence[str], *, level: float = 0.05
 ) -> Floats:
-    """How often the row's strategy beats the column's, as in the BADGE paper.
+    """Share of rounds in which the row's strategy beats the column's, as in the BADGE paper.
 
     In one experiment, the share of rounds whose paired differences have a significant t (two-sided
     at ``level``) in favour of the row; then the mean over experiments that have both. The BADGE

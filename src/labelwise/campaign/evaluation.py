@@ -106,7 +106,7 @@ class ModelEvaluation:
         return f"{trained}; {self.describe_progress()} held-out labels"
 
     def describe_progress(self) -> str:
-        """How many of the labels that a score needs are held out."""
+        """Number of held-out labels, out of those that a score needs."""
         return f"evaluating: {min(self.held_out, FEWEST_EVALUATED)} of {FEWEST_EVALUATED}"
 
 

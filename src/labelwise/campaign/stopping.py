@@ -186,7 +186,7 @@ def advise_campaign(ledger: Ledger, settings: Settings) -> CampaignAdvice:
 
 
 def _describe_prospect(ledger: Ledger, expected: Forecast, regression: bool) -> str:
-    """What the next labels should add."""
+    """The expected gain of the next labels."""
     assert expected.gain is not None and expected.reaches is not None
     error = expected.gain + expected.reaches if regression else 1.0
     share = expected.gain / error if error > 0 else 0.0
@@ -201,7 +201,7 @@ def _describe_prospect(ledger: Ledger, expected: Forecast, regression: bool) -> 
 
 
 def _advise_instructions(ledger: Ledger) -> str:
-    """What may help instead of labels, if two classes are often confused."""
+    """An alternative to more labels, if two classes are often confused."""
     pair = find_confused_classes(ledger)
     if pair is None:
         return ""

@@ -173,7 +173,7 @@ class TrainedModel:
         return Standardizer(scale.mean[:, own], scale.spread[:, own])
 
     def select_columns(self, inputs: Any) -> Any:
-        """What the model reads of a campaign's inputs."""
+        """The part of a campaign's inputs that the model reads."""
         return inputs if self.columns is None else inputs[:, slice(*self.columns)]
 
     def _make_example(self) -> Any:

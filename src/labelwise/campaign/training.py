@@ -284,7 +284,7 @@ class CampaignModel(Round):
         return {"out_of_fold": found | {"suspicious": suspicious}}
 
     def _measure_spectrum(self, plan: TrainingPlan) -> JsonObject:
-        """How well the weighted labels represent the pool, or a sample of it."""
+        """The spectrum of the weighted labels over the pool, or over a sample of it."""
         if not self.offers(["features"]):
             return {}
         labelled = np.array(list(plan.data.labels), dtype=np.int64)
@@ -365,7 +365,7 @@ class CampaignModel(Round):
 
 
 def find_reserved(ids: Ids, settings: Settings) -> NDArray[np.bool_]:
-    """Which items are reserved for the holdout, ``(n,)``: a fixed random share of the pool."""
+    """Mask of the items reserved for the holdout, ``(n,)``: a fixed random share of the pool."""
     return np.asarray(row_noise(settings.seed, ids, RESERVED) < settings.validation)
 
 

@@ -1,4 +1,4 @@
-"""Where computations on a pool run: on the host, or on the GPU that holds its rows."""
+"""The device of computations on a pool: the host, or the GPU that holds its rows."""
 
 import math
 

@@ -40,7 +40,7 @@ NOISE_STREAM = 23
 
 
 class PseudoLabels(NamedTuple):
-    """How pseudo-labels are made, and whether the last layer has a bias.
+    """The rule for pseudo-labels, and whether the last layer has a bias.
 
     Attributes:
         kind: ``argmax`` (in a regression, the mean of the other models) or ``sample``.

@@ -49,7 +49,7 @@ class Items(Protocol):
     """Items by position."""
 
     def __len__(self) -> int:
-        """How many items there are."""
+        """The number of items."""
 
     def batch(self, positions: NDArray[np.int64]) -> Batch:
         """The items at ``positions``, in that order."""

@@ -85,7 +85,7 @@ class OutOfFold(NamedTuple):
 
 @dataclass(frozen=True)
 class ProbeTuning:
-    """What cross-validation chose; a later training can take it over.
+    """The result of cross-validation; a later training can reuse it.
 
     Attributes:
         penalty: per feature.

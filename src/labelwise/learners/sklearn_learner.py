@@ -164,7 +164,7 @@ class SklearnLearner:
 
 
 def _make_factory(estimator: Any) -> Callable[[], Any]:
-    """What makes a fresh estimator; its own stays as it is."""
+    """A function that makes a new estimator; the given one is not changed."""
     if isinstance(estimator, BaseEstimator):
         return partial(clone, estimator)
     if not callable(estimator):
@@ -205,7 +205,7 @@ def _count_validation(last: Any, count: int) -> int:
 
 
 def _list_offered(last: Any) -> list[str]:
-    """What can be read off an estimator."""
+    """The representations that an estimator offers."""
     if not is_classifier(last):
         return ["features", "outputs"]
     if isinstance(last, MLPClassifier):

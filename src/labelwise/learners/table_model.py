@@ -71,7 +71,7 @@ LEAST_COMPARED = {"linear": (0, 0), "forest": (3, 10), "boosting": (10, 100)}
 
 @dataclass(frozen=True)
 class TableTuning:
-    """What cross-validation chose; a later training can take it over.
+    """The result of cross-validation; a later training can reuse it.
 
     Attributes:
         model: one of `MODELS`.
@@ -87,7 +87,7 @@ class TableTuning:
 
 
 def center_members(values: HostArray) -> Floats:
-    """What members predict minus their mean, over the root of their number, ``(n, m K)``.
+    """The members' predictions minus their mean, over the root of their number, ``(n, m K)``.
 
     Inner products are the covariances of predictions over the members; for models without
     gradients they take the place of those of gradient sketches.

@@ -31,7 +31,7 @@ from labelwise.media.tables import (
 
 @dataclass(frozen=True)
 class TableColumns:
-    """How the columns of a table become numbers; all values are JSON values.
+    """The conversion of table columns to numbers; all values are JSON values.
 
     Attributes:
         categories: by column, the most frequent categories, at most `MOST_CATEGORIES`.
@@ -97,7 +97,7 @@ class TableColumns:
         return np.concatenate(parts, axis=1)
 
     def describe(self) -> list[str]:
-        """What was done, in sentences."""
+        """The conversion in sentences."""
         notes = []
         for name, known in self.categories.items():
             notes.append(f"categories of {name}: {len(known)}")

@@ -94,7 +94,7 @@ def measure_out_of_fold(logits: Any, targets: Any, *, regression: bool = False) 
 
 
 def count_confusions(predicted: Any, targets: Any, classes: int) -> Ids:
-    """How often each class (row) was predicted as each class (column), ``(K, K)``.
+    """Confusion matrix ``(K, K)``: items of each class (row) predicted as each class (column).
 
     Args:
         predicted: ``(m,)`` class numbers.

@@ -110,7 +110,7 @@ class Round:
 
     @property
     def tuning(self) -> dict[str, Any] | None:
-        """What the learner chose by cross-validation; None if it does not cross-validate."""
+        """The learner's result of cross-validation; None if it does not cross-validate."""
         found = getattr(self.learner, "tuning", None)
         return None if found is None else dict(vars(found))
 
@@ -233,7 +233,7 @@ class Round:
         labels: Mapping[int, Label] | None = None,
         holdout: Mapping[int, Label] | Holdout | None = None,
     ) -> History:
-        """What `adapt_options` needs; predictions are computed only if a strategy reads them.
+        """The argument of `adapt_options`; predictions are computed only if a strategy reads them.
 
         Args:
             batches: earlier batches, oldest first.

@@ -22,7 +22,7 @@ Step = Literal["ask", "train", "tune"]
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleState:
-    """What the next step depends on; a value that a caller fills in from its record.
+    """The state that determines the next step; a caller fills it in from its record.
 
     Attributes:
         left: number of items that may still be asked for, by the pool and the budget.

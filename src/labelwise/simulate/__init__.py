@@ -1,4 +1,4 @@
-"""What active learning would have saved on a user's own labelled data."""
+"""Simulated savings of active learning on a user's own labelled data."""
 
 from labelwise.simulate.simulation import Simulation, make_plan, run_plan, simulate
 

@@ -31,7 +31,7 @@ from labelwise.strategy import Job, ScoreStrategy, read_reference
 
 
 def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Floats:
-    """How much the members disagree, ``(n,)``.
+    """The disagreement of the members, ``(n,)``.
 
     Args:
         rows: ``member_probabilities`` ``(n, M, K)``, a list of ``probabilities`` ``(n, K)``, a list

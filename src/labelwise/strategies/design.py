@@ -138,7 +138,7 @@ def start(rows: Rows, labelled: Rows | None, plan: DesignPlan) -> DesignState:
 
 
 def score(state: DesignState, plan: DesignPlan) -> Array:
-    """How much of the residual each item explains, ``(n,)``."""
+    """The part of the residual that each item explains, ``(n,)``."""
     scores = state.columns / (state.diagonal + plan.mu)
     return scores if plan.unit == 1 else scores / plan.unit**2
 

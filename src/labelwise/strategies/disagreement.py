@@ -35,7 +35,7 @@ NOISE_STREAM = 21
 
 
 class VoteChanges(NamedTuple):
-    """How much the votes for some items change.
+    """The change of the votes for some items.
 
     Attributes:
         models: ``(n,)``, number of models that change their vote.

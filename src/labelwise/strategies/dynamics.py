@@ -74,7 +74,7 @@ NORMALIZE = ("mean", "sum")
 
 
 class Redundancy(NamedTuple):
-    """How the picks of one step change the scores of the remaining items."""
+    """The change of the remaining items' scores by the picks of one step."""
 
     step: int = 50
     coef: float = -1.0

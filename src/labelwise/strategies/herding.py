@@ -139,7 +139,7 @@ def _scale_features(features: Array, plan: HerdingPlan) -> tuple[Array, Array]:
 
 
 def score(state: HerdingState, plan: HerdingPlan) -> Array:
-    """How much closer the batch would come to the pool, ``(n,)``."""
+    """The decrease of the distance between batch and pool by each item, ``(n,)``."""
     return state.mean - (state.chosen + 0.5) / (plan.chosen + 1)
 
 

@@ -63,7 +63,7 @@ def read_rows(rows: Rows) -> Array:
 
 @dataclass
 class LcmdBlock:
-    """What a block keeps; arrays have one entry per candidate.
+    """The state of a block; arrays have one entry per candidate.
 
     Attributes:
         norms: squared norms of the moved rows.

@@ -159,12 +159,12 @@ def start(rows: Rows, labelled: Rows | None, plan: SparseGreedyPlan) -> GreedySp
 
 
 def score(state: GreedySparseState, plan: SparseGreedyPlan) -> Array:
-    """How much each item would lower the objective, up to a constant, ``(n,)``."""
+    """The decrease of the objective by each item, up to a constant, ``(n,)``."""
     return state.scores
 
 
 def slack(state: GreedySparseState) -> Array:
-    """How far rounding may have moved each score, ``(n,)``."""
+    """Bound on the rounding error of each score, ``(n,)``."""
     return state.slack
 
 

@@ -1,4 +1,4 @@
-r"""How evenly a selection covers classes, and whether models agree on the important items.
+r"""Class coverage of a selection, and agreement of models on the important items.
 
 The class-imbalance ratio of labels :math:`y_1, \dots, y_b` is
 :math:`\max_c \#\{i : y_i = c\} / \min_c \#\{i : y_i = c\}` over all classes of the task: 1 if every

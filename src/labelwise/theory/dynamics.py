@@ -1,4 +1,4 @@
-r"""How fast a set of items trains a network: training dynamics, alignment, approximation ratio.
+r"""Training speed of a set of items: training dynamics, alignment, approximation ratio.
 
 With :math:`g_u` the gradient of the loss of item :math:`u` and :math:`g_S = \sum_{u \in S} g_u`,
 the training loss of :math:`S` falls at the rate :math:`G(S) = |g_S|^2`. For the squared loss and a

@@ -142,7 +142,7 @@ def _scale_rows(shards: Shards, read: RowReader, distribution: Array) -> LocalSh
 
 @dataclass(frozen=True)
 class NearOrthonormality:
-    """How far a basis is from orthonormal under the distribution of a pool.
+    """Deviation of a basis from orthonormality under the distribution of a pool.
 
     Attributes:
         rho: largest absolute inner product of two basis functions of norm 1.

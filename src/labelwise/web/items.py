@@ -85,7 +85,7 @@ class ItemPage(BaseModel):
 
 @dataclass(frozen=True)
 class ItemQuery:
-    """Which items to list, and in which order.
+    """Filter and order of the list of items.
 
     Attributes:
         search: words that must all occur in the name, text or columns; case is ignored.
@@ -171,7 +171,7 @@ class SearchIndex:
 
 @dataclass
 class RecordExtract:
-    """What the table needs of a ledger, copied while the record is locked."""
+    """The part of a ledger that the table needs, copied while the record is locked."""
 
     length: int
     items: int

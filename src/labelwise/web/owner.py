@@ -1,4 +1,4 @@
-"""What the owner of a campaign does on the page: settings, classes, and an invitation."""
+"""Actions of the owner of a campaign on the page: settings, classes, and an invitation."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which requests the server accepts: host, token, origin, body size; and the response headers.
+"""Checks of requests (host, token, origin, body size) and the response headers.
 
 A `RequestGuard` wraps the application. It checks, in this order:
 
@@ -215,7 +215,7 @@ def make_cookie_name(home: Path) -> str:
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """What the guard checks.
+    """The settings of the guard.
 
     Args:
         key: The server's secret, from which cookies and codes are made.

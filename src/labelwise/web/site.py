@@ -25,7 +25,7 @@ from labelwise.web.leases import PageLeases, Visitor
 from labelwise.web.security import AccessPolicy
 
 REPLACEMENTS = 20
-"""How often missing items are replaced by others in one request."""
+"""Maximum number of times that missing items are replaced in one request."""
 MISSING_INTERVAL = 10.0
 """Seconds between two searches for missing files while nothing can be leased."""
 STATE_REQUESTS = 3

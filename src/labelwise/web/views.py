@@ -108,7 +108,7 @@ def show_guess(place: ItemPlace) -> bodies.Guess | None:
 
 
 def count_held(ledger: Ledger, by: str, now: float) -> bodies.Held:
-    """Who has the items that wait for a label, among the first `MOST_HELD`."""
+    """Holders of the items that wait for a label, among the first `MOST_HELD`."""
     others = answered = 0
     for item in islice(ledger.waiting, MOST_HELD):
         if by in ledger.votes.get(item, ()):

@@ -244,7 +244,7 @@ def _read_files(entry: DatasetEntry, sources: Sequence[Path]) -> DatasetArrays:
 
 
 def _describe_manual(entry: DatasetEntry) -> str:
-    """How to get a data set without a package."""
+    """Instructions for a data set that no package contains."""
     forms = " or ".join(dict.fromkeys(layout.form for layout in entry.layouts))
     return (
         f"get the original files ({forms}) from {entry.home} into a folder, packed or not, and run "

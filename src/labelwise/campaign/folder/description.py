@@ -93,7 +93,7 @@ class CampaignDescription:
 
     @property
     def table_columns(self) -> TableColumns:
-        """How the columns of a table become numbers."""
+        """The conversion of table columns to numbers."""
         return TableColumns(self.categories, self.fills)
 
     def write(self, home: Path) -> None:

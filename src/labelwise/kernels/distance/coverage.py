@@ -192,7 +192,7 @@ def sum_clipped(
 
 @dataclass
 class BlockCoverage:
-    """What a block keeps; arrays have one entry per candidate.
+    """The state of a block; arrays have one entry per candidate.
 
     Attributes:
         targets: on the device of the rows.
@@ -267,7 +267,7 @@ def sum_losses(
 
 
 class PassMessage(NamedTuple):
-    """What blocks learn before a pass.
+    """The facts that blocks get before a pass.
 
     Attributes:
         covered: ``(T,)`` coverage of the targets.

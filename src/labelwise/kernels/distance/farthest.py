@@ -73,7 +73,7 @@ class FarthestState(NamedTuple):
 
 @dataclass(frozen=True)
 class FarthestPlan:
-    """How rows are measured.
+    """The distance measure of rows.
 
     Attributes:
         moved: reads rows, moved where that improves precision.

@@ -36,7 +36,7 @@ PRODUCT = 1 << 22
 """Similarities computed at a time on a CPU, so that they are still in cache when they are
 rounded."""
 COSINE_ROUNDING, GAUSSIAN_ROUNDING = 1e-6, 2.0**-22
-"""How far float32 may move a similarity."""
+"""Maximum rounding error of a similarity in float32."""
 LEVELS = 65535.0
 """Similarities are kept as whole numbers up to this."""
 WIDTH_ITEMS, WIDTH_STREAM = 1000, 1
@@ -62,7 +62,7 @@ class SimilarityKernel:
 
     @property
     def rounding(self) -> float:
-        """How far similarities of `compare` may be from exact ones."""
+        """Maximum error of the similarities of `compare`."""
         if self.kind == "cosine":
             return COSINE_ROUNDING * max(self.power, 1.0)
         return GAUSSIAN_ROUNDING if self.kind == "gaussian" else 0.0

@@ -108,7 +108,7 @@ def _mix_classes(blocks: Array, probabilities: Array | None) -> Array:
 
 
 class FisherPlan(NamedTuple):
-    """What the information is computed from.
+    """The arrays that the information is computed from.
 
     Attributes:
         regression: whether there are values instead of classes.

@@ -1,4 +1,4 @@
-"""What a block of rows keeps and proposes while a greedy strategy picks.
+"""State and proposals of a block of rows while a greedy strategy picks.
 
 For strategies whose scores only fall, an old score is an upper bound. `sample_bounds` estimates
 from a few rows how far scores have fallen, which gives a threshold that the wanted number of rows
@@ -45,7 +45,7 @@ HOT_ROWS, HOT_SHARE = 256, 32
 
 @dataclass
 class BlockScores:
-    """What a block keeps; all arrays have one entry per row of the block.
+    """The state of a block; all arrays have one entry per row of the block.
 
     Attributes:
         state: of the strategy.

@@ -62,7 +62,7 @@ def run_steps(
 
 
 def count_certain(certain: NDArray[np.bool_]) -> int:
-    """How many picks are certain before the first that is not."""
+    """Number of certain picks before the first uncertain one."""
     return len(certain) if certain.all() else int(np.argmin(certain))
 
 

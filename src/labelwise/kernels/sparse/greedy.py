@@ -52,7 +52,7 @@ ROUNDING = 32
 
 
 class GainRule(NamedTuple):
-    """How a pick is valued: ``linear`` with step ``tau``, or ``exact``, by its best weight."""
+    """The value of a pick: ``linear`` with step ``tau``, or ``exact``, by its best weight."""
 
     kind: str = "linear"
     tau: float = 1.0

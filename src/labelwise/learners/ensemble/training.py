@@ -432,7 +432,7 @@ class _StackedSteps:
 
 
 class _StoppingState:
-    """Which networks are still training, and the state of each to restore at the end."""
+    """The networks that are still training, and the state of each to restore at the end."""
 
     def __init__(self, stack: NetworkStack, settings: TrainingSettings) -> None:
         self._stack, count = stack, len(stack)

@@ -97,7 +97,7 @@ def _record_call(
 def _project_call(
     number: int, layer: Any, given: Tensor, delta: Tensor, known: Projections, size: int
 ) -> Tensor:
-    """What one call of a layer adds, ``(b, p)``."""
+    """The contribution of one call of a layer, ``(b, p)``."""
     count, groups = len(given), getattr(layer, "groups", 1)
     inputs, outputs = flatten_positions(layer, *cast_inputs(given, delta))
     width, height = inputs.shape[1], outputs.shape[1]

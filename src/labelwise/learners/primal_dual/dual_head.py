@@ -45,7 +45,7 @@ FEWEST_TO_SPLIT = 20
 
 @dataclass(frozen=True)
 class DualHeadRecipe:
-    """How a dual head is built and fitted.
+    """The settings of a dual head.
 
     Attributes:
         hidden: widths of the hidden layers.
