@@ -89,7 +89,8 @@ def test_ids_of_a_table_are_those_of_encoded_rows_and_of_picks(capsys, reviews):
     assert answer(capsys, *select, "-o", "more.csv", "--labelled", "picks.csv")[0] == 0
     assert first <= set(KEYS) and not first & {row["id"] for row in read("more.csv")}
     explain = ("explain", "more.csv", "g.parquet", "--id", "key", "--labelled", "picks.csv")
-    code, out, err = answer(capsys, *explain, "--json")
+    code, out, err = answer(capsys, *explain, "--json", "--plot", "picks.png")
+    assert (reviews / "picks.png").read_bytes().startswith(b"\x89PNG")
     assert code == 0 and json.loads(out)["items"] == 37, err
     code, _, err = answer(capsys, *select[:2], "--id", "nothing", *select[4:], "-o", "x.csv")
     assert code == 1 and "no column 'nothing' with ids" in err

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +25,8 @@ from labelwise.cli.files import (
 from labelwise.errors import BadInput, MissingDependency
 
 if TYPE_CHECKING:
+    from labelwise.pool.blocks import LocalShards
+    from labelwise.selection.result import Selection
     from labelwise.theory.planning import Plan
 
 _PLAN = """Estimate how many labels a pool needs, from .npy or .parquet files with one row per item.
@@ -51,9 +54,15 @@ _EXPLAIN = """Assess a selection, from its file and the features it was picked f
 
   labelwise explain picks.jsonl f.npy --p 1 --json
 
+  labelwise explain picks.csv f.npy --plot picks.png
+
 Each diagnostic comes with its formula and an interpretation. Labels add class imbalance, \
 alignment and the bound B; probabilities add the approximation ratio.
 """
+
+PLOTS = (".png", ".svg", ".pdf")
+MOST_DRAWN = 5_000
+"""Largest number of candidates in a plot."""
 
 FeatureFiles = Annotated[
     list[str],
@@ -188,11 +197,18 @@ def explain_picks(
     classes: Annotated[int | None, Option(help="Number of classes.")] = None,
     p: NormOption = 2.0,
     bias: Annotated[bool, Option("--bias", help="Add a constant column to the features.")] = False,
+    plot: Annotated[
+        Path | None, Option("--plot", help="Picture of the picks in the pool: .png, .svg or .pdf.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Assess a selection."""
     from labelwise.theory.explanations import explain
 
+    if plot is not None:
+        check_output_file(plot)
+        if plot.suffix not in PLOTS:
+            raise BadInput(f"cannot draw {plot.name!r}; end the name in {', '.join(PLOTS)}")
     chosen = read_picks(picks)
     given_labels = load_array(labels, "labels")
     files = collect_files(features=features, probabilities=probabilities)
@@ -212,6 +228,8 @@ def explain_picks(
             bias=bias,
             rtol=rtol,
         )
+    if plot is not None:
+        _save_plot(plot, chosen, shards)
     if as_json:
         print(json.dumps(found.to_dict(), allow_nan=False))
         return
@@ -224,6 +242,21 @@ def explain_picks(
         about = f"{escape(finding.reading)}\n[dim]{escape(finding.formula)}[/dim]"
         lines.append((f"[bold]{finding.name}[/bold]", values, about))
     print_table(("diagnostic", "value", "how to read it"), lines)
+
+
+def _save_plot(path: Path, picks: "Selection", shards: "LocalShards") -> None:
+    """Draw the picks among the candidates, or among a sample of many; of several models the first.
+
+    The plane is that of the first two principal components.
+    """
+    import numpy as np
+
+    places = np.linspace(0, len(shards) - 1, min(len(shards), MOST_DRAWN)).astype(np.int64)
+    ids = np.union1d(np.asarray(shards.ids)[places], picks.ids)
+    rows: Any = shards.rows(ids)["features"]
+    axes = picks.plot(rows[0] if isinstance(rows, list) else rows, ids=ids)
+    axes.figure.savefig(path)
+    print(f"Plot written to {path}", file=sys.stderr)
 
 
 def _split_labels(
