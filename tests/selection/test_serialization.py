@@ -122,7 +122,7 @@ def test_what_is_not_ours_is_not_written(value):
 )
 def test_what_is_not_ours_is_not_made(name):
     line = json.dumps([0, ["object", name, ["dict", []]]]).encode() + b"\n"
-    with pytest.raises(BadInput, match="no class of labelwise"):
+    with pytest.raises(BadInput, match="not a class of labelwise"):
         read_value(io.BytesIO(line))
 
 

@@ -85,6 +85,12 @@ class Shard:
         return len(self.block_ids)
 
 
+def read_all_rows(shard: Shard) -> None:
+    """Read every representation of a block, which validates it."""
+    for name in shard.rows:
+        shard.rows[name]
+
+
 class Shards(Protocol):
     """All blocks of a pool. Functions given to it are called once per block."""
 

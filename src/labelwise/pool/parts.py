@@ -286,7 +286,12 @@ class PartWorker:
 
     def run(self, payload: bytes) -> Answer:
         """Call a function without rows."""
-        return self._pack_result(lambda: _call_function(payload))
+
+        def call() -> object:
+            function, arguments = _load_payload(payload)
+            return function(*arguments)
+
+        return self._pack_result(call)
 
     def close(self, key: int) -> None:
         """Release the pool."""
@@ -352,11 +357,6 @@ class PartWorker:
 
 def _remembers(shard: Shard) -> bool:
     return bool(shard.state)
-
-
-def _call_function(payload: bytes) -> object:
-    function, arguments = _load_payload(payload)
-    return function(*arguments)
 
 
 def _load_payload(payload: bytes) -> Any:

@@ -514,7 +514,8 @@ def _from_tree(tree: Json, arrays: list[HostArray], near: Near) -> Value:
 def _make_object(name: str, fields: Value) -> Value:
     """Create an object of one of labelwise's classes from its fields."""
     module, _, kind = name.partition(":")
-    found = getattr(importlib.import_module(module), kind) if _is_own_module(module) else None
+    own = module.split(".")[0] == "labelwise"
+    found = getattr(importlib.import_module(module), kind) if own else None
     if not isinstance(found, type) or found.__module__ != module:
         raise BadInput(f"a written value is a {name}, which is not a class of labelwise")
     if issubclass(found, tuple):
@@ -522,7 +523,3 @@ def _make_object(name: str, fields: Value) -> Value:
     value = found.__new__(found)
     vars(value).update(fields)
     return value
-
-
-def _is_own_module(module: str) -> bool:
-    return module.split(".")[0] == "labelwise"

@@ -11,7 +11,7 @@ import numpy as np
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import to_json
 from labelwise.kernels.loop.picking import pick
-from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.blocks import Shards, read_all_rows
 from labelwise.pool.rows import Rows
 from labelwise.selection.result import Selection
 from labelwise.strategy import Strategy
@@ -38,7 +38,7 @@ def select(
     if budget == 0:
         return Selection(np.empty(0, dtype=np.int64), info={"strategy": strategy.name})
     if not strategy.needs:
-        shards.map(_read_rows)  # invalid rows are rejected even if the strategy reads none
+        shards.map(read_all_rows)  # invalid rows are rejected even if the strategy reads none
     choice = pick(strategy, shards, labelled, budget, seed)
     info = {"strategy": strategy.name, "seed": seed, "options": strategy.options, **choice.info}
     scores = choice.scores
@@ -53,11 +53,6 @@ def select(
         scores,
         to_json(info),
     )
-
-
-def _read_rows(shard: Shard) -> None:
-    for name in shard.rows:
-        shard.rows[name]
 
 
 def check_budget(budget: int, left: int | None = None) -> None:

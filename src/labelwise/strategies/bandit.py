@@ -47,7 +47,7 @@ from labelwise.errors import BadInput
 from labelwise.files import Json
 from labelwise.kernels.bandit import arm_probabilities, importance_weighted_accuracy
 from labelwise.kernels.loop.picking import pick
-from labelwise.pool.blocks import Shard, Shards
+from labelwise.pool.blocks import Shards, read_all_rows
 from labelwise.pool.rows import Rows
 from labelwise.strategies import get, names
 from labelwise.strategy import (
@@ -95,7 +95,7 @@ def choose_batch(
         arms by name, and the arm's own info as ``arm_info``.
     """
     opened, past = _open_arms(arms), _read_rounds(rounds)
-    shards.map(_read_block)
+    shards.map(read_all_rows)
     chances = arm_probabilities(past, list(opened), p_min=p_min, delta=delta)
     noise = float(row_noise(seed, np.array([len(past)]), NOISE_STREAM)[0])
     drawn = min(int(np.searchsorted(np.cumsum(chances), noise, side="right")), len(opened) - 1)
@@ -172,12 +172,6 @@ def _open_arms(arms: Arms) -> dict[str, Strategy]:
     if NAME in arms:
         raise BadInput("bandit cannot be an arm of itself; name other strategies in arms")
     return {name: get(name).with_options(**options) for name, options in arms.items()}
-
-
-def _read_block(shard: Shard) -> None:
-    """Read every representation of a block, which validates it."""
-    for name in shard.rows:
-        shard.rows[name]
 
 
 class BanditStrategy(PassStrategy):

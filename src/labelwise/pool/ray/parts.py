@@ -145,11 +145,8 @@ class RayShards:
             block_bytes: approximate memory of one block.
         """
         self._workers, self._key = workers, next(_KEYS)
-        self._values, self._block_bytes, self._names = (
-            prepare_values(values),
-            block_bytes,
-            tuple(names),
-        )
+        self._values, self._block_bytes = prepare_values(values), block_bytes
+        self._names = tuple(names)
         self._learner: Reference = None
         if learner is not None:
             self._learner = workers.store(pack_payload(workers.dumps, learner, "the learner"))
