@@ -10,9 +10,11 @@ from labelwise.benchmark.results import read_results
 from labelwise.benchmark.runs import run_experiment
 from labelwise.cli import run as command
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.pool.ray import shards as ray_processes
 from tests.benchmark.tiny_runs import plain, tiny
 from tests.pool.ray_fixtures import two_actors  # noqa: F401
+
+pytest.importorskip("ray")
+from labelwise.pool.ray import shards as ray_processes
 
 pytestmark = pytest.mark.xdist_group("ray")
 NAMES = ["random", "badge", "sparse_greedy"]

@@ -1,6 +1,5 @@
 """Calls without rows: what they return, what they raise, and processes that are lost at them."""
 
-import doctest
 import os
 import threading
 import time
@@ -8,14 +7,12 @@ import time
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.pool.ray import shards as ray_processes_module
 from labelwise.pool.ray.parts import RESTORES, ClusterFailed
-from labelwise.pool.ray.shards import RayProcess, ray_processes
 from tests.pool.test_ray_parts import CrewHere
 
 ray = pytest.importorskip("ray")
 from labelwise.pool.ray import shards as ray_shards  # noqa: E402
-from labelwise.pool.ray.shards import RayActors  # noqa: E402
+from labelwise.pool.ray.shards import RayActors, RayProcess, ray_processes  # noqa: E402
 from tests.pool.ray_fixtures import two_actors  # noqa: E402, F401
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -62,11 +59,6 @@ def test_a_call_that_cannot_travel_is_refused():
     with pytest.raises(BadInput, match=r"the call of acquire cannot be sent to other processes \("):
         process.submit(threading.Lock().acquire)
     process.shutdown()
-
-
-def test_the_examples_run(actors):
-    found = doctest.testmod(ray_processes_module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def wait_for(path, others):

@@ -93,7 +93,7 @@ def test_an_unknown_choice_is_answered_with_the_known_ones(name, option, others)
     [
         ("ally", {"clusters": 4}, "clusters must be from 1 to the budget, 3; got 4"),
         ("bait", {"candidates": 2}, "candidates is 2 but budget is 3"),
-        ("bait", {"memory_gib": 1e-7}, "GiB for matrices of 12 rows .* reduce the features"),
+        ("bait", {"memory_gib": 1e-7}, "GiB for matrices of 12 rows .* or raise it"),
         ("bait", {"memory_gib": 4.1e-6}, "GiB for matrices of 12 rows"),
         ("bandit", {"arms": "random,margin", "p_min": 0.7}, "p_min must be from 0 to 1/2"),
         ("bayesian_coreset", {"entropy_weight": float("nan")}, "entropy_weight must be a finite"),
