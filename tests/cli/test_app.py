@@ -78,7 +78,7 @@ def test_from_start_to_export_every_next_step_can_be_pasted(plants, capsys):
     assert train == ["train", "-c", HOME]
     code, out, err = answer(capsys, *train)
     assert code == 0, err
-    assert run(["change", "-c", HOME, "validation=0.1"]) == 0
+    assert run(["change", "-c", HOME, "batch=5"]) == 0
     assert first_command(re.search(r"^next: (.*)", out, re.M)[1])[:3] == ["label", "-c", HOME]
     assert len(Project.open(HOME).open_record().ledger().trainings) == 1
     assert Project.open("other").open_record().ledger().length == 1

@@ -10,6 +10,7 @@ and PostgreSQL sessions set ``synchronous_commit = on``.
 import os
 import sqlite3
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,6 +109,7 @@ class SqlStorage(Storage):
         self._pid, self._closed = os.getpid(), False
         self._identity: tuple[int, int] | None = None
         self._inherited: list[object] = []
+        weakref.finalize(self, _dispose_engine, engine, self._pid)
 
     def transact(self, campaign: str, start: int | None, decide: Decide) -> int:
         """Read, decide and append while other writers wait; return the new length."""
@@ -316,6 +318,12 @@ def _find_sqlite_file(url: sa.URL, create: bool) -> Path:
     if not file.parent.is_dir():
         raise BadInput(f"there is no folder {file.parent} for the record {file.name}; create it")
     return file
+
+
+def _dispose_engine(engine: sa.Engine, pid: int) -> None:
+    """Close the connections of a storage that nobody closed; not those inherited by a fork."""
+    if os.getpid() == pid:
+        engine.dispose()
 
 
 def _create_sqlite_engine(file: Path, timeout: float) -> sa.Engine:
