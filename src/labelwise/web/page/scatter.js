@@ -98,7 +98,8 @@ export class Scatter {
     const [unit, radius] = [this.#unit, this.radius];
     const { x, y, order, codes, found } = this;
     const disc = makeDisc(radius);
-    const reach = Math.ceil(radius);
+    const largeDisc = makeDisc(1.4 * radius); // of points with a class
+    const reach = Math.ceil(1.4 * radius);
     const [left, top] = [width / 2 - this.view.x * unit, height / 2 - this.view.y * unit];
     const step = unit / SCALE;
     for (let at = 0; at < order.length; at += 1) {
@@ -106,8 +107,9 @@ export class Scatter {
       const px = Math.round(left + x[point] * step);
       const py = Math.round(top + y[point] * step);
       if (px < reach || py < reach || px >= width - reach || py >= height - reach) continue;
-      const colour = !found[point] ? faint : codes[point] ? classColour(codes[point] - 1) : plain;
-      paint(pixels, px + py * width, width, disc, colour);
+      const known = found[point] && codes[point];
+      const colour = known ? classColour(codes[point] - 1) : found[point] ? plain : faint;
+      paint(pixels, px + py * width, width, known ? largeDisc : disc, colour);
     }
     context.putImageData(image, 0, 0);
   }
