@@ -123,7 +123,7 @@ def test_a_class_that_is_called_like_a_key_has_that_key(make, visit, tmp_path):
     digits = [str(digit) for digit in range(12)]
     assert page.evaluate(assign, digits) == [*"0123456789", "a", "b"]
     assert page.evaluate(assign, ["cat", "3", "cow"]) == ["1", "3", "a"]
-    assert page.evaluate(assign, ["A", "S", "a"]) == ["a", "1", "2"]  # s skips
+    assert page.evaluate(assign, ["A", "S", "a"]) == ["a", "2", "3"]  # s skips
 
 
 def test_classes_with_letters_as_keys_are_chosen_by_their_place_too(make, visit, tmp_path):
@@ -187,3 +187,9 @@ def test_a_class_has_the_first_letter_of_its_name_where_that_is_unambiguous(make
         second: {"Ada": "cat"},
         third: {"Ada": "deer"},
     }
+
+
+def test_numbers_in_single_precision_are_shown_as_they_were_written(make, visit, tmp_path):
+    source = table(tmp_path / "rows.csv", ["width"], [[7.3], [0.1]])
+    page = visit(make.begin(source, asked=2, classes=["a", "b"]).url)
+    assert page.locator(".stage td").inner_text() == ["7.3", "0.1"][shown(page)]
