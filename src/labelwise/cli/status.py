@@ -123,7 +123,7 @@ def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
     metrics, lines = trained.metrics, []
     found = ModelEvaluation.from_training(trained)
     if not found.held_out:
-        lines.append("to hold out labels for evaluation: start with validation or with --test FILE")
+        lines.append("to evaluate models: start the campaign with --validation 0.2 or --test FILE")
     if found.score is not None and "balanced_accuracy" in metrics:
         balanced, f1 = metrics["balanced_accuracy"], metrics["macro_f1"]
         lines.append(f"balanced accuracy {format_percent(balanced)}, macro F1 {f1:.2f}")
