@@ -27,6 +27,7 @@ from labelwise.cli.console import (
     warn_about_formulas,
 )
 from labelwise.errors import BadInput, UnknownName
+from labelwise.files import JsonObject
 
 if TYPE_CHECKING:
     from labelwise.campaign.campaign_record import CampaignRecord
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
         Training,
     )
 
+OutOption = Annotated[Path | None, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 ItemIds = Annotated[list[str], Argument(help="Items.", metavar="ID...")]
 
 
@@ -168,43 +171,64 @@ With --out, the file has an empty column label: fill it in for labelwise record 
 
 @add_record_command("disagreements", help=_DISAGREEMENTS)
 def list_disagreements(
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """List the items with different labels by different annotators."""
+    project = open_project(campaign)
+    rows, words = [], []
+    for entry in project.open_record().look(lambda ledger: ledger.disagreements()):
+        votes = [{"by": by, "label": label} for by, label in entry.votes.items()]
+        rows.append({**_describe_item(project, entry.id), "votes": votes})
+        shown = [f"{format_person(by)}: {escape_text(v, 40)}" for by, v in entry.votes.items()]
+        words.append(", ".join(shown))
+    _report_items(rows, words, "disputed item", ("votes",), out, as_json, spreadsheet)
+
+
+def _describe_item(project: "Project", item: int) -> JsonObject:
+    """The id of an item, the item as text, and the empty label that a person fills in."""
+    return {
+        "id": project.items.key(item),
+        "item": project.describe_item(item),
+        "label": None,
+    }
+
+
+def _report_items(
+    rows: Sequence[JsonObject],
+    words: Sequence[str],
+    noun: str,
+    columns: Sequence[str],
+    out: Path | None,
+    as_json: bool,
+    spreadsheet: bool,
+) -> None:
+    """Write items that somebody has to decide to a file, or print them as JSON or lines.
+
+    Args:
+        rows: of the items; see `_describe_item`.
+        words: what to print next to each item.
+        noun: what they are.
+        columns: further columns of the rows.
+        out: the file, or None to print.
+        as_json: whether to print JSON.
+        spreadsheet: whether the file must be safe to open in a spreadsheet program.
+    """
     from labelwise.campaign.export import write_table
 
-    project = open_project(campaign)
-    found = project.open_record().look(lambda ledger: ledger.disagreements())
-    rows = [
-        {
-            "id": project.items.key(entry.id),
-            "item": project.describe_item(entry.id),
-            "label": None,
-            "votes": [{"by": by, "label": label} for by, label in entry.votes.items()],
-        }
-        for entry in found
-    ]
-    count = format_count(len(rows), "disputed item")
+    count = format_count(len(rows), noun)
     if out is not None:
-        columns = ("id", "item", "label", "votes")
-        formulas = write_table(out, columns, rows, spreadsheet=spreadsheet)
+        every = ("id", "item", "label", *columns)
+        formulas = write_table(out, every, rows, spreadsheet=spreadsheet)
         print(f"{count} written to {out}")
         warn_about_formulas(out, formulas)
     elif as_json:
         print(json.dumps(rows))
     else:
-        for entry in found:
-            votes = ", ".join(
-                f"{format_person(by)}: {escape_text(label, 40)}"
-                for by, label in entry.votes.items()
-            )
-            item = escape_text(project.describe_item(entry.id), 60)
-            print(f"{project.items.key(entry.id):>8}  {item}  {votes}")
+        for row, about in zip(rows, words, strict=True):
+            print(f"{row['id']:>8}  {escape_text(row['item'], 60)}  {about}")
         settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
         print(f"{count}{settle}")
 
@@ -224,45 +248,23 @@ resolve ID=LABEL. With --out, fill in the column label for labelwise record reso
 
 @record_group.command("suspects", help=_SUSPECTS)
 def list_suspects(
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="File: .csv, .jsonl or .parquet.")
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
     spreadsheet: SpreadsheetOption = False,
     campaign: CampaignOption = None,
 ) -> None:
     """List the labels that are most likely wrong, by the model's cross-validation."""
     from labelwise.campaign.evaluation import list_suspicious_labels
-    from labelwise.campaign.export import write_table
 
     project = open_project(campaign)
-    found = project.open_record().look(list_suspicious_labels)
-    rows = [
-        {
-            "id": project.items.key(one.id),
-            "item": project.describe_item(one.id),
-            "label": None,
-            "current": one.label,
-            "suggested": one.suggested,
-            "probability": one.probability,
-        }
-        for one in found
-    ]
-    count = format_count(len(rows), "suspicious label")
-    if out is not None:
-        columns = ("id", "item", "label", "current", "suggested", "probability")
-        formulas = write_table(out, columns, rows, spreadsheet=spreadsheet)
-        print(f"{count} written to {out}")
-        warn_about_formulas(out, formulas)
-    elif as_json:
-        print(json.dumps(rows))
-    else:
-        for one in found:
-            labels = f"{escape_text(one.label, 40)}, rather {escape_text(one.suggested, 40)}?"
-            item = escape_text(project.describe_item(one.id), 60)
-            print(f"{project.items.key(one.id):>8}  {item}  {labels}")
-        settle = complete_commands(": labelwise record resolve ID=LABEL") if rows else ""
-        print(f"{count}{settle}")
+    rows, words = [], []
+    for one in project.open_record().look(list_suspicious_labels):
+        about = {"current": one.label, "suggested": one.suggested, "probability": one.probability}
+        rows.append({**_describe_item(project, one.id), **about})
+        label, rather = escape_text(one.label, 40), escape_text(one.suggested, 40)
+        words.append(f"{label}, rather {rather}?")
+    columns = ("current", "suggested", "probability")
+    _report_items(rows, words, "suspicious label", columns, out, as_json, spreadsheet)
 
 
 _HISTORY = """Show the events of the campaign, oldest first; consecutive labels are one line.
