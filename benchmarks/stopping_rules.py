@@ -9,6 +9,7 @@ The accuracy of every model is measured on the last third. The rules:
 
 - ``stable``, ``flat`` and ``spectrum`` alone, and ``together``, as `should_stop` combines them;
 - ``gain``: the forecast expects less than half a point of the next batch;
+- ``little``: the advice is that more labels will help little;
 - ``goal``: the held-out accuracy is at least the accuracy at the end less two points;
 - ``agreed``: stable predictions and a forecast of less than half a point.
 
@@ -27,13 +28,13 @@ from accuracy_estimates import load_rows
 
 from labelwise.campaign.campaign import Campaign
 from labelwise.campaign.defaults import make_settings
-from labelwise.campaign.stopping import LITTLE_GAIN, advise_campaign, should_stop
+from labelwise.campaign.stopping import advise_campaign, should_stop
 from labelwise.learners.linear_probe import LinearProbe
 from labelwise.pool.pool import Pool
 from labelwise.record.storage import MemoryStorage
 
 MOST, BATCH = 600, 25
-RULES = ("stable", "flat", "spectrum", "together", "gain", "goal", "agreed")
+RULES = ("stable", "flat", "spectrum", "together", "gain", "little", "goal", "agreed")
 
 
 def run_campaign(features: Any, labels: Any, seed: int) -> dict[str, Any]:
@@ -56,7 +57,8 @@ def run_campaign(features: Any, labels: Any, seed: int) -> dict[str, Any]:
         stops = {one.rule: one.stop and one.judged for one in found.rules}
         gain, held = found.forecast.gain, trained.metrics["validation_labels"]
         stops["together"] = should_stop(found.rules)
-        stops["gain"] = gain is not None and gain < LITTLE_GAIN
+        stops["gain"] = gain is not None and gain < 0.005
+        stops["little"] = found.says.startswith("More labels will help little")
         stops["agreed"] = stops["stable"] and stops["gain"]
         judged.append((stops, trained.metrics["accuracy"] if held >= 30 else 0.0))
     for stops, measured in judged:
@@ -76,7 +78,7 @@ def print_table(lines: list[dict[str, Any]]) -> None:
     print("|---|---|---|---|---|")
     for data in dict.fromkeys(line["data"] for line in lines):
         own = [line for line in lines if line["data"] == data]
-        for rule in RULES:
+        for rule in (rule for rule in RULES if rule in own[0]["stops"]):
             used = [(line["stops"][rule], dict(line["curve"])) for line in own]
             ended = [(n, 100 * (list(c.values())[-1] - c[n])) for n, c in used if n is not None]
             words = "– | –"

@@ -96,3 +96,15 @@ def test_the_quality_is_measured_out_of_fold_or_else_on_the_holdout():
     found = read_quality(other.ledger())
     assert found.source == "holdout" and found.labels == metrics["validation_labels"]
     assert np.sum(found.confusions) == np.sum([row[2] for row in found.reliability])
+
+
+@pytest.mark.parametrize(("rolling", "judged"), [(False, True), (True, False)])
+def test_models_of_rolling_batches_are_compared_over_whole_batches(rolling, judged):
+    settings = Settings(batch=50, rolling=rolling)
+    events = [Started(0.0, settings.to_dict(), 10_000)]
+    for number in range(1, 8):  # every model differs by 0.4 %, ten labels apart
+        own = {"kappa": 0.996} if number > 1 else {}
+        events.append(Trained(1.0, number, 100 + 10 * number, 0.1, own))
+    stable = advise_campaign(replay(events), settings).rules[1]
+    assert stable.rule == "stable" and stable.judged is judged
+    assert stable.stop is (not rolling)

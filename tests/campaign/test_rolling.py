@@ -110,6 +110,18 @@ def test_labels_and_leases_made_during_the_selection_are_kept():
     assert set(taken) <= set(ledger.waiting)
 
 
+def test_a_label_of_a_released_item_is_accepted():
+    campaign, truth, runner = start()
+    work(runner)
+    label(campaign, truth, 16)
+    shown = set(campaign.ledger().waiting)  # on a page whose leases have expired
+    work(runner)
+    item = min(shown - set(campaign.ledger().waiting))
+    campaign.tell({item: truth[item]}, by="bob")
+    assert campaign.ledger().labels[item] == truth[item]
+    assert item in make_training_set(campaign.ledger(), campaign.settings).labels
+
+
 def test_batches_with_used_weights_do_not_roll():
     campaign, truth, runner = start(strategy="bss", first="random", validation=0.0)
     work(runner)

@@ -51,7 +51,7 @@ def describe_slowly(project, item):
     label, batch = ledger.labels.get(item), ledger.batch_of(item)
     prediction = confidence = None
     if batch is not None and (label is not None or item not in ledger.validation):
-        prediction, confidence = ledger.batches[batch - 1].asked.guesses[ledger.rank_of(item)]
+        prediction, confidence = ledger.batches[batch - 1].asked.guesses[ledger.pick_of(item).rank]
     by = next(iter(ledger.votes.get(item, {})), None)
     return {
         "status": status,

@@ -227,10 +227,10 @@ class CampaignRecord(SharedRecord):
         """One sentence on why an item was picked."""
 
         def find(ledger: Ledger) -> str:
-            number, rank = ledger.batch_of(item), ledger.rank_of(item)
-            if number is None or rank is None:
+            pick = ledger.pick_of(item)
+            if pick is None:
                 return "It was not picked: it was labelled without being asked for."
-            return explain_pick(ledger.batches[number - 1].asked, rank)
+            return explain_pick(*pick)
 
         return self.look(find)
 

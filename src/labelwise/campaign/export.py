@@ -68,8 +68,8 @@ def label_rows(
             agreeing = [vote for vote in votes if vote["label"] == label]
             by = agreeing[0]["by"] if agreeing else ""
             at = max((vote["at"] for vote in votes if vote["at"]), default=None)
-        batch, held = ledger.batch_of(item), item in ledger.validation
-        strategy = None if batch is None else ledger.batches[batch - 1].asked.strategy
+        pick, held = ledger.pick_of(item), item in ledger.validation
+        strategy = None if pick is None else pick.asked.strategy
         spent = [vote["seconds"] for vote in votes if vote["seconds"] is not None]
         rows.append(
             {
@@ -77,8 +77,8 @@ def label_rows(
                 "item": describe(item),
                 "label": label,
                 "weight": ledger.weight_of(item),
-                "batch": batch,
-                "rank": ledger.rank_of(item),
+                "batch": None if pick is None else pick.asked.batch,
+                "rank": None if pick is None else pick.rank,
                 "strategy": BASELINE if held else strategy,
                 "validation": held,
                 "by": by,

@@ -132,14 +132,14 @@ def forecast_gain(points: Sequence[ModelScore], labels: int | None = None) -> Fo
     return Forecast(gain, low, high, step, reaches, says)
 
 
-def forecast_batch(ledger: Ledger, settings: Settings) -> Forecast:
-    """Forecast the gain of the next batch of a campaign.
+def forecast_batch(ledger: Ledger, settings: Settings, labels: int | None = None) -> Forecast:
+    """Forecast the gain of the next batch of a campaign, or of a number of further labels.
 
     >>> forecast_batch(Ledger(), Settings(batch=50)).says
     'forecast available after 3 models with 30 held-out labels or more (0 so far)'
     """
     points = tuple(point for point in learning_curve(ledger) if point.metric != "prequential")
-    return _forecast_gain_cached(points, settings.batch)
+    return _forecast_gain_cached(points, labels or settings.batch)
 
 
 _forecast_gain_cached = lru_cache(maxsize=16)(forecast_gain)  # requested at every label

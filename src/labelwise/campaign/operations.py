@@ -78,9 +78,12 @@ def label_events(
     ``suggested`` holds the predictions that were preselected, by id.
     """
     check_annotator(by, ledger)
-    took, shown, keys = _check_seconds(seconds, labels), suggested or {}, normalize_ids(labels)
+    took: Mapping[Any, float] = {}
+    if seconds is not None and seconds != {}:
+        took = _check_seconds(seconds, labels)
+    shown, keys = suggested or {}, normalize_ids(labels)
     clean = {item: settings.normalize_label(labels[key], key) for item, key in keys.items()}
-    if not anything:
+    if not (anything or ledger.waiting.positions.keys() >= keys.keys()):
         _check_asked(ledger, keys, ", or give anything=True to take labels of any item")
     return [
         Told(now, item, label, by, took.get(keys[item]), shown.get(item))
@@ -91,7 +94,7 @@ def label_events(
 
 def _check_asked(ledger: Ledger, keys: Mapping[int, Key], remedy: str = "") -> None:
     for item, key in keys.items():
-        if item not in ledger.asked_ids:
+        if item not in ledger.asked_ids and item not in ledger.released:
             raise UnknownName(f"item {_show_key(key)} was never asked for; check the id{remedy}")
 
 
@@ -99,9 +102,9 @@ def _show_key(key: Key) -> str:
     return repr(key) if isinstance(key, str) else str(key)
 
 
-def _check_seconds(given: Seconds, labels: Mapping[Any, Label]) -> dict[Any, float]:
-    if given is None:
-        return {}
+def _check_seconds(
+    given: Mapping[Key, float] | float, labels: Mapping[Any, Label]
+) -> dict[Any, float]:
     took = dict(given) if isinstance(given, Mapping) else dict.fromkeys(labels, given)
     for item, value in took.items():
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -53,7 +53,7 @@ class CampaignRunner:
         self.stuck_batches: int | None = None
         self._progress, self._train_first = progress, train_first
         self._campaign: tuple[object, Campaign] | None = None
-        self._by = sign_process(os.getpid())
+        self._by, self._selects_fast = sign_process(os.getpid()), True
 
     def choose_step(self) -> Step | None:
         """The next step, or None to wait."""
@@ -71,6 +71,7 @@ class CampaignRunner:
                 training=training is not None and not self.is_over(training),
                 failed_labels=self.failed_labels,
                 train_first=self._train_first,
+                rolling=state.rolling if self._selects_fast else 0,
             )
         )
 
@@ -100,7 +101,10 @@ class CampaignRunner:
             count = min(left, campaign.settings.batch - roll * open_items, campaign.left())
             count = max(count, 0)
             if count or roll:
-                return campaign.ask(None, count, ahead=True, roll=roll)
+                begin = time.monotonic()
+                picks = campaign.ask(None, count, ahead=True, roll=roll)
+                self._selects_fast = time.monotonic() - begin < LONGEST_ROLLING
+                return picks
             # The remaining items were labelled without being asked for.
             self.stuck_batches = self.record.look(lambda ledger: len(ledger.batches))
             return None
@@ -172,7 +176,7 @@ def read_schedule(ledger: Ledger, settings: Settings) -> ScheduleState:
 
 
 LONGEST_ROLLING = 5.0
-"""Seconds of a training up to which batches roll; other models would train all the time."""
+"""Seconds of a training, and of a selection, up to which batches roll: others would never end."""
 
 
 def count_rolling(ledger: Ledger, settings: Settings) -> int:

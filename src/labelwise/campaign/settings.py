@@ -168,24 +168,17 @@ class Settings:
             return _parse_number(value, where)
         if self.classes is None:
             return _check_free_class(value, where)
-        found = self._find_class(value)
+        found = self._by_text.get(str(value).strip())
         if found is None:
+            named = all(isinstance(name, str) for name in self.classes)
+            if named and isinstance(value, int) and 0 <= value < len(self.classes):
+                return self.classes[value]
             names = ", ".join(str(name) for name in self.classes[:12])
             more = ", ..." if len(self.classes) > 12 else ""
             raise BadInput(
                 f"label{where} is {value!r}, which is not a class; choose from {names}{more}"
             )
         return found
-
-    def _find_class(self, value: Label) -> Label | None:
-        assert self.classes is not None
-        found = self._by_text.get(str(value).strip())
-        if found is not None:
-            return found
-        named = all(isinstance(name, str) for name in self.classes)
-        if named and isinstance(value, int) and 0 <= value < len(self.classes):
-            return self.classes[value]
-        return None
 
     @cached_property
     def _by_text(self) -> dict[str, Label]:

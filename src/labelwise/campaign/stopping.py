@@ -113,7 +113,7 @@ def advise(
         spectrum = trainings[-1].metrics.get("spectrum")
     return [
         _judge_budget(ledger, settings),
-        _judge_stability(trainings, least, settings.regression),
+        _judge_stability(_join_models(trainings, settings), least, settings.regression),
         _judge_error(trainings) if settings.regression else _judge_accuracy(trainings, worth),
         spectrum_advice(spectrum),
     ]
@@ -152,8 +152,9 @@ class CampaignAdvice(NamedTuple):
     forecast: Forecast
 
 
-LITTLE_GAIN = 0.005
-"""Expected rise of the accuracy, or share of the squared error, that is called little."""
+LITTLE_GAIN = {False: 0.025, True: 0.05}
+"""Rise of the accuracy, or share of the squared error (in a regression), below which labels help
+little: if not even the upper end of the forecast for twice the labels is above it."""
 
 
 def advise_campaign(ledger: Ledger, settings: Settings) -> CampaignAdvice:
@@ -181,23 +182,34 @@ def advise_campaign(ledger: Ledger, settings: Settings) -> CampaignAdvice:
     elif expected.gain is None:
         says = "Keep labelling: it is too early to say what more labels would add."
     else:
-        says = _describe_prospect(ledger, expected, settings.regression)
+        says = _describe_prospect(ledger, settings, expected)
     return CampaignAdvice(_space_percent(says), stop, rules, expected)
 
 
-def _describe_prospect(ledger: Ledger, expected: Forecast, regression: bool) -> str:
-    """The expected gain of the next labels."""
-    assert expected.gain is not None and expected.reaches is not None
-    error = expected.gain + expected.reaches if regression else 1.0
-    share = expected.gain / error if error > 0 else 0.0
-    if share < LITTLE_GAIN:
+def _describe_prospect(ledger: Ledger, settings: Settings, expected: Forecast) -> str:
+    """The gain of the next labels, or of as many labels again if that is small."""
+    unit = _error_unit(expected, settings.regression)
+    gained = round((expected.gain or 0.0) / unit)
+    if gained >= 1:
+        return f"Keep labelling: {_describe_gain(expected, gained, settings, 'should', 'about')}."
+    wide = forecast_batch(ledger, settings, max(ledger.trainings[-1].labels, 1))
+    if (wide.high or 0.0) < 100 * unit * LITTLE_GAIN[settings.regression]:
         return f"More labels will help little{_advise_instructions(ledger)}."
-    more = f"{expected.labels:,} more label{'s' if expected.labels != 1 else ''}"
-    if regression:
-        return f"Keep labelling: {more} should lower the squared error by about {share:.0%}."
-    points = 100 * expected.gain
-    about = "half a point" if points < 0.75 else f"{points:.0f} point{'s'[: round(points) != 1]}"
-    return f"Keep labelling: {more} should add about {about}."
+    most = round((wide.high or 0.0) / unit)
+    return f"Keep labelling: {_describe_gain(wide, most, settings, 'may', 'up to')}."
+
+
+def _error_unit(expected: Forecast, regression: bool) -> float:
+    """A point of accuracy, or a per cent of the squared error."""
+    error = (expected.gain or 0.0) + (expected.reaches or 0.0) if regression else 1.0
+    return max(error, 1e-12) / 100
+
+
+def _describe_gain(found: Forecast, gained: int, settings: Settings, verb: str, how: str) -> str:
+    more = f"{found.labels:,} more label{'s' if found.labels != 1 else ''} {verb}"
+    if settings.regression:
+        return f"{more} lower the squared error by {how} {gained} %"
+    return f"{more} add {how} {gained} point{'s' if gained != 1 else ''}"
 
 
 def _advise_instructions(ledger: Ledger) -> str:
@@ -242,9 +254,28 @@ def _judge_budget(ledger: Ledger, settings: Settings) -> Advice:
 # Stable predictions
 
 
-def _judge_stability(trainings: Sequence[Trained], least: float, regression: bool) -> Advice:
+def _join_models(trainings: Sequence[Trained], settings: Settings) -> list[JsonObject]:
+    """The measures of successive models that are about a batch apart.
+
+    Rolling batches train after a few labels, and such models hardly differ. Disagreements add up
+    at most, so models further apart agree at least by 1 less the sum of their disagreements.
+    """
+    step = (1 - settings.tail) * settings.batch if settings.rolling else 0.0
+    joined: list[JsonObject] = []
+    last, lost = trainings[0].labels if trainings else 0, {"kappa": 0.0, "agreement": 0.0}
+    for training in trainings[1:]:
+        for name in lost:
+            value = training.metrics.get(name)
+            lost[name] += math.nan if value is None else 1 - value
+        if training.labels - last >= step:
+            known = {name: 1 - value for name, value in lost.items() if math.isfinite(value)}
+            joined.append(known)
+            last, lost = training.labels, {"kappa": 0.0, "agreement": 0.0}
+    return joined
+
+
+def _judge_stability(later: Sequence[JsonObject], least: float, regression: bool) -> Advice:
     """Use kappa where it was recorded, otherwise the share of equal predictions."""
-    later = [training.metrics for training in trainings[1:]]
     name = "kappa" if any("kappa" in metrics for metrics in later) else "agreement"
     words = {"kappa": "kappa", "agreement": "share of equal predictions"}
     of = "share of common variance" if regression else words[name]

@@ -176,18 +176,17 @@ def _make_rows(project: "Project", ledger: "Ledger", ids: Sequence[int]) -> list
 
     rows: list[dict[str, object]] = []
     for item in ids:
-        batch, rank = ledger.batch_of(item), ledger.rank_of(item)
-        assert batch is not None and rank is not None  # every id is of an open batch
-        asked = ledger.batches[batch - 1].asked
-        guess, confidence = find_guess(asked, rank)
+        pick = ledger.pick_of(item)
+        assert pick is not None  # every id is of an open batch
+        guess, confidence = find_guess(*pick)
         rows.append(
             {
                 "id": project.items.key(item),
                 "item": project.describe_item(item),
                 "label": None,
-                "rank": rank,
+                "rank": pick.rank,
                 "weight": ledger.weight_of(item),
-                "why": explain_pick(asked, rank),
+                "why": explain_pick(*pick),
                 "guess": guess,
                 "confidence": confidence,
             }

@@ -176,6 +176,7 @@ def start_campaign(
         "price": price,
         "hourly": hourly,
         "seed": seed,
+        "rolling": not regression,
     }
     with show_progress() as progress, _list_broken_items():
         project = Project.start(

@@ -192,7 +192,7 @@ def _record_labels(
 
 
 def _check_item(item: int, ledger: "Ledger", known: Container[int], anything: bool) -> None:
-    if item in ledger.asked_ids:
+    if item in ledger.asked_ids or item in ledger.released:
         return
     if not anything:
         raise UnknownName(

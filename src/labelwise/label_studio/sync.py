@@ -224,6 +224,7 @@ class _SyncRun:
             strategy=options.strategy,
             batch=options.batch or 50,
             overlap=count_annotators_per_task(self.server),
+            rolling=False,  # every new order is written to the server
             skip_broken=options.skip_broken,
             progress=self.progress,
         )
@@ -374,14 +375,9 @@ def _run_steps(runner: CampaignRunner, result: SyncResult) -> None:
 
 def find_guesses(ledger: Ledger, items: Sequence[int]) -> dict[int, tuple[Label, float]]:
     """Find the model's prediction and confidence for items when they were picked."""
-    found = {}
-    for item in items:
-        number, rank = ledger.batch_of(item), ledger.rank_of(item)
-        if number is not None and rank is not None:
-            guesses = ledger.batches[number - 1].asked.guesses
-            if guesses is not None and rank < len(guesses):
-                found[item] = guesses[rank]
-    return found
+    picks = {item: ledger.pick_of(item) for item in items}
+    found = {item: pick and pick.entry(pick.asked.guesses) for item, pick in picks.items()}
+    return {item: guess for item, guess in found.items() if guess is not None}
 
 
 def count_annotators_per_task(server: JsonObject) -> int:

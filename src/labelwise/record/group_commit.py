@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 from labelwise.errors import Conflict, StorageFailed
 from labelwise.record.events import Event, event_to_json
 from labelwise.record.ledger import Ledger
-from labelwise.record.snapshots import load_ledger, save_snapshot_if_due
+from labelwise.record.snapshots import MIN_EVENTS, load_ledger, save_snapshot_if_due
 from labelwise.record.storage import Storage
 
 T = TypeVar("T")
@@ -124,7 +124,8 @@ class SharedRecord:
             if not isinstance(error, Exception):
                 raise
         else:
-            save_snapshot_if_due(self.storage, self.name, ledger)
+            if ledger.length - ledger.snapshot_length >= MIN_EVENTS:
+                save_snapshot_if_due(self.storage, self.name, ledger)
         finally:
             for queued in group:
                 queued.done = True
@@ -142,7 +143,8 @@ class SharedRecord:
         now, written = time + self._clock_lag, list[Event]()
         for queued in group:
             try:
-                check_length(ledger, queued.expected)
+                if queued.expected is not None:
+                    check_length(ledger, queued.expected)
                 events, queued.answer = queued.operation(ledger, now)
                 for event in events:
                     event_to_json(event)  # invalid events are rejected before they join the group

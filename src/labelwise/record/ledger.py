@@ -8,7 +8,7 @@ Votes and labels are in `labelwise.record.votes`.
 from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from labelwise.files import JsonObject
 from labelwise.record.events import (
@@ -33,6 +33,8 @@ from labelwise.record.events import (
 )
 from labelwise.record.votes import NO_VOTES, ItemVotes
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class Batch:
@@ -52,6 +54,17 @@ class Batch:
     size: int
     open: int
     first: int
+
+
+class Pick(NamedTuple):
+    """An item of a batch: the event of the batch, and its rank from 0."""
+
+    asked: Asked
+    rank: int
+
+    def entry(self, values: tuple[T, ...] | None) -> T | None:
+        """Its entry in a column of the event; None for items that are only for evaluation."""
+        return None if values is None or self.rank >= len(values) else values[self.rank]
 
 
 class LabelQueue(Collection[int]):
@@ -123,26 +136,21 @@ class LabelQueue(Collection[int]):
 
         Items before it are not checked again until one is added or reopened for the annotator.
         """
-        position = self._find_next(max(self._first, self._done_before.get(by, 0)))
-        while position < len(self.flags) and is_done(self.order[position]):
-            position = self._find_next(position + 1)
-        self._done_before[by] = position
-        return self._iterate_from(position)
+        position = self.flags.find(1, max(self._first, self._done_before.get(by, 0)))
+        while position >= 0 and is_done(self.order[position]):
+            position = self.flags.find(1, position + 1)
+        self._done_before[by] = len(self.flags) if position < 0 else position
+        return self._iterate_from(self._done_before[by])
 
     def reopen_for(self, by: str, id: int) -> None:
         """Record that an annotator is not done with an item any more."""
         if by in self._done_before and id in self.positions:
             self._done_before[by] = min(self._done_before[by], self.positions[id])
 
-    def _find_next(self, position: int) -> int:
-        """The first waiting position from ``position`` on, or the length."""
-        found = self.flags.find(1, position)
-        return len(self.flags) if found < 0 else found
-
     def _iterate_from(self, position: int) -> Iterator[int]:
-        while position < len(self.flags):
+        while (position := self.flags.find(1, position)) >= 0:
             yield self.order[position]
-            position = self._find_next(position + 1)
+            position += 1
 
     def __contains__(self, id: object) -> bool:
         position = self.positions.get(id)  # type: ignore[call-overload]
@@ -152,7 +160,8 @@ class LabelQueue(Collection[int]):
         return self._count
 
     def __iter__(self) -> Iterator[int]:
-        self._first = self._find_next(self._first)
+        found = self.flags.find(1, self._first)
+        self._first = len(self.flags) if found < 0 else found
         return self._iterate_from(self._first)
 
     def __repr__(self) -> str:
@@ -169,6 +178,7 @@ class Ledger(ItemVotes):
         items: number of items in the pool.
         batches: all batches, oldest first.
         waiting: ids that still need labels, oldest batch first, in the order of picking.
+        released: ids that were released and not asked for again; labels of them are accepted.
         validation: ids that are used only for evaluation.
         leases: id to annotator to the end of the lease; may contain expired leases.
         notes: id to annotator to their note.
@@ -199,6 +209,7 @@ class Ledger(ItemVotes):
         self.items = 0
         self.batches: list[Batch] = []
         self.waiting = LabelQueue()
+        self.released: dict[int, None] = {}
         self.validation: set[int] = set()
         self.leases: dict[int, dict[str, float]] = {}
         self.notes: dict[int, dict[str, str]] = {}
@@ -223,24 +234,23 @@ class Ledger(ItemVotes):
         """The batches that still need labels, oldest first."""
         return [self._open[index] for index in sorted(self._open)]
 
-    def batch_of(self, id: int) -> int | None:
-        """The number of the last batch that contains an item, or None."""
-        position = self.waiting.positions.get(id)
-        return None if position is None else self.batches[self._batch_index(position)].number
-
-    def weight_of(self, id: int) -> float | None:
-        """The number of pool items that a pick represents, or None if it has no weight."""
+    def pick_of(self, id: int) -> Pick | None:
+        """The last batch that contains an item, and its rank in it; None if it is in none."""
         position = self.waiting.positions.get(id)
         if position is None:
             return None
         batch = self.batches[self._batch_index(position)]
-        weights, rank = batch.asked.weights, position - batch.first
-        return None if weights is None or rank >= len(weights) else weights[rank]
+        return Pick(batch.asked, position - batch.first)
 
-    def rank_of(self, id: int) -> int | None:
-        """The rank of an item in its batch, from 0, or None if it was never asked for."""
-        position = self.waiting.positions.get(id)
-        return None if position is None else position - self._firsts[self._batch_index(position)]
+    def batch_of(self, id: int) -> int | None:
+        """The number of the last batch that contains an item, or None."""
+        pick = self.pick_of(id)
+        return None if pick is None else pick.asked.batch
+
+    def weight_of(self, id: int) -> float | None:
+        """The number of pool items that a pick represents, or None if it has no weight."""
+        pick = self.pick_of(id)
+        return None if pick is None else pick.entry(pick.asked.weights)
 
     def list_free(self, now: float) -> list[int]:
         """The waiting items that nobody works on: without a label or a lease."""
@@ -319,8 +329,10 @@ class Ledger(ItemVotes):
     def add_batch(self, event: Asked) -> list[int]:
         """Append a batch, all of whose items wait; return its ids."""
         ids = list(dict.fromkeys(event.ids + event.validation))
-        for id in self.waiting.positions.keys() & ids:
-            self._leave_batch(id)
+        for id in ids:
+            self.released.pop(id, None)
+            if id in self.waiting.positions:
+                self._leave_batch(id)
         first = self.waiting.append_items(ids)
         batch = Batch(event.batch, event, len(ids), len(ids), first)
         if ids:
@@ -335,6 +347,7 @@ class Ledger(ItemVotes):
             if id in self.waiting.positions:
                 self._leave_batch(id)
                 self.waiting.forget(id)
+                self.released[id] = None
 
     def _leave_batch(self, id: int) -> None:
         """Let an asked item belong to no batch; it waits no longer."""
@@ -440,7 +453,7 @@ class Ledger(ItemVotes):
 
     def _stop_waiting(self, id: int) -> None:
         if self.waiting.discard(id):
-            index = self._batch_index(self.waiting.positions[id])
+            index = bisect_right(self._firsts, self.waiting.positions[id]) - 1
             self.batches[index].open -= 1
             if not self.batches[index].open:
                 del self._open[index]

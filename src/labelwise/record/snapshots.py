@@ -82,7 +82,6 @@ def _load_snapshot(storage: Storage, campaign: str) -> Ledger | None:
 
 def encode_ledger(ledger: Ledger) -> bytes:
     """Encode a ledger that is up to date with its record."""
-    known = {id for one in ledger.batches for id in one.asked.ids + one.asked.validation}
     votes = [(id, by, label) for id, given in ledger.votes.items() for by, label in given.items()]
     content = {
         "format": FORMAT,
@@ -97,7 +96,7 @@ def encode_ledger(ledger: Ledger) -> bytes:
         "training": ledger.training and event_to_json(ledger.training),
         "failure": ledger.failure and event_to_json(ledger.failure),
         "batches": [event_to_json(batch.asked) for batch in ledger.batches],
-        "released": sorted(known - ledger.asked_ids),
+        "released": list(ledger.released),
         "sizes": [batch.size for batch in ledger.batches],
         "waiting": list(ledger.waiting),
         "leases": [
@@ -139,7 +138,8 @@ def decode_ledger(body: bytes) -> Ledger:
     for event in map(event_from_json, content["batches"]):
         if isinstance(event, Asked):
             ledger.add_batch(event)
-    for id in content["released"]:
+    ledger.released = dict.fromkeys(content["released"])
+    for id in ledger.released:
         ledger.waiting.forget(id)
     for batch, size in zip(ledger.batches, content["sizes"], strict=True):
         batch.size = size

@@ -116,10 +116,11 @@ class SqlStorage(Storage):
         check_name(campaign)
         with self._begin(writes=True) as connection:
             length = _lock_campaign(connection, campaign)
-            check_start(campaign, length, start)
-            unread = start is not None and start < length
-            lines = _read_lines(connection, campaign, start or 0) if unread else []
-            events = decide(decode_events(lines, campaign, start or 0))
+            new: list[Event] = []
+            if start is not None and start != length:
+                check_start(campaign, length, start)
+                new = decode_events(_read_lines(connection, campaign, start), campaign, start)
+            events = decide(new)
             rows = [
                 {"campaign": campaign, "number": number, "body": encode_event(event)}
                 for number, event in enumerate(events, start=length)
@@ -176,7 +177,14 @@ class SqlStorage(Storage):
     @contextmanager
     def _begin(self, writes: bool = False) -> Iterator[sa.Connection]:
         """Begin a transaction: committed at the end, rolled back on any error."""
-        self._check_usable()
+        if self._closed:
+            raise StorageFailed(f"{self.place} was closed; open it again")
+        if self._pid != os.getpid():  # after a fork: two processes cannot share a connection
+            self._inherited.append(self._engine.pool)  # the child must not even close them
+            self._engine.dispose(close=False)
+            self._pid = os.getpid()
+        if self._file is not None and self._identity is not None:
+            self._check_file(self._file)
         try:
             with self._engine.connect() as connection:
                 connection = connection.execution_options(writes=writes)
@@ -185,18 +193,10 @@ class SqlStorage(Storage):
         except SQLAlchemyError as error:
             raise explain_error(error, self.place, self._secrets) from None
 
-    def _check_usable(self) -> None:
-        """Refuse a closed storage, and a deleted or replaced file, where labels would be lost."""
-        if self._closed:
-            raise StorageFailed(f"{self.place} was closed; open it again")
-        if self._pid != os.getpid():  # after a fork: two processes cannot share a connection
-            self._inherited.append(self._engine.pool)  # the child must not even close them
-            self._engine.dispose(close=False)
-            self._pid = os.getpid()
-        if self._file is None or self._identity is None:
-            return
+    def _check_file(self, file: Path) -> None:
+        """Refuse a deleted or replaced file, where labels would be lost."""
         try:
-            found = os.stat(self._file)
+            found = os.stat(file)
         except OSError as error:
             raise StorageFailed(f"{self.place} is gone ({error.strerror}); put it back") from None
         if (found.st_dev, found.st_ino) != self._identity:

@@ -135,7 +135,8 @@ class ItemVotes:
     def tell(self, event: Told) -> None:
         """Add a vote; it replaces the annotator's previous one and ends any skip."""
         id, by = event.id, event.by
-        self._remove_skip(id)
+        if id in self.skipped:
+            self._remove_skip(id)
         new = by not in self.votes.get(id, NO_VOTES)
         self._add_vote(id, by, event.label)
         work = self._record_action(id, by, event.at)
@@ -204,8 +205,12 @@ class ItemVotes:
         """Update the label and the disagreement of an item."""
         votes, resolution = self.votes.get(id, NO_VOTES), self.resolutions.get(id)
         label: Label | None = None
-        if id not in self.skipped:
-            label = resolution.label if resolution else majority_label(votes, self._regression)
+        if id not in self.skipped and resolution is not None:
+            label = resolution.label
+        elif id not in self.skipped and len(votes) == 1:
+            (label,) = votes.values()
+        elif id not in self.skipped:
+            label = majority_label(votes, self._regression)
         if label is None:
             self.labels.pop(id, None)
         else:

@@ -136,7 +136,7 @@ class CampaignSite:
 
         def decide(
             ledger: Ledger, now: float
-        ) -> tuple[list[Event], tuple[int, list[views.ItemPlace]]]:
+        ) -> tuple[list[Event], tuple[int, list[views.ItemPlace], bool]]:
             settings = self.record.settings_of(ledger)
             events = [*answer(ledger, settings, now)]
             leases, leased = self.leases.lease_items(
@@ -144,14 +144,15 @@ class CampaignSite:
             )
             events += leases
             places = [views.find_place(ledger, item) for item in leased]
-            return events, (ledger.length + len(events), places)
+            waiting = len(ledger.waiting) > len(ids)
+            return events, (ledger.length + len(events), places, waiting)
 
-        length, places = self.record.commit(decide)
-        items = self.show_leased(by, places) if count else []
+        length, places, waiting = self.record.commit(decide)
+        items = self._show_leased(by, places) if waiting and count else []
         return bodies.Accepted(accepted=len(ids), length=length, items=items)
 
-    def show_leased(self, by: Visitor, places: Sequence[views.ItemPlace]) -> list[bodies.Item]:
-        """Leased items as the page shows them.
+    def _show_leased(self, by: Visitor, places: Sequence[views.ItemPlace]) -> list[bodies.Item]:
+        """Leased items as the page shows them, while any item waits.
 
         Items whose picture is missing are closed, since their batch would never be complete, and
         replaced. The files are checked outside of the record's lock, because a disk may be slow.

@@ -48,10 +48,7 @@ class ItemPlace(NamedTuple):
 
 def find_place(ledger: Ledger, item: int) -> ItemPlace:
     """Find an item's batch and position."""
-    number, rank = ledger.batch_of(item), ledger.rank_of(item)
-    if number is None or rank is None:
-        return ItemPlace(item)
-    return ItemPlace(item, ledger.batches[number - 1].asked, rank)
+    return ItemPlace(item, *(ledger.pick_of(item) or ()))
 
 
 def show_item(project: Project, place: ItemPlace) -> bodies.Item:
