@@ -11,6 +11,7 @@ frozen          labels                 accuracy or rmse         a head on frozen
 ratio           epochs of training     approximation_ratio      R of random batches
 recovery        labels                 excess_error             least squares on few labels
 network         labels                 excess_error             a network on few labels
+alignment       labels of a batch      kernel_quantity          MMD, bound or agreement
 ==============  =====================  =======================  ==================================
 """
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from labelwise.benchmark.devices import Device
 from labelwise.benchmark.protocol import Entrant, Protocol
 from labelwise.benchmark.results import RoundResult
+from labelwise.benchmark.studies.alignment import study_alignment
 from labelwise.benchmark.studies.encoded import study_encoder_heads
 from labelwise.benchmark.studies.frozen import study_frozen
 from labelwise.benchmark.studies.growth import study_encoder_growth, study_growth
@@ -50,5 +52,6 @@ STUDIES = {
     "ratio": Study(study_ratio, lambda protocol: len(protocol.settings["epochs"])),
     "recovery": Study(study_recovery, _count_budgets),
     "network": Study(study_network, _count_budgets),
+    "alignment": Study(study_alignment, lambda protocol: len(protocol.settings["batches"])),
 }
 """All studies by name."""
