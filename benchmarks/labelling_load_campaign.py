@@ -47,7 +47,7 @@ def start_campaign(pool: Path, home: Path, storage: str | None, **settings: Any)
 
 def storage_url(project: Project) -> str:
     """Where a campaign's record is."""
-    return project.facts.storage or f"sqlite:///{(project.home / 'record.db').absolute()}"
+    return project.description.storage or f"sqlite:///{(project.home / 'record.db').absolute()}"
 
 
 def ask_for_all(project: Project, seed: int) -> int:
