@@ -4,7 +4,7 @@ Run: python docs/update.py (make docs does). A page marks such a part with
 
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
     <!-- calls -->, <!-- packages -->,
-    <!-- frozen overview NAME NAME ... -->, <!-- frozen table NAME -->,
+    <!-- frozen overview NAME NAME ... -->, the same with summary, <!-- frozen table NAME -->,
     <!-- papers overview PAPER --> or <!-- papers table FILE LABELS -->
 
 and ends it with <!-- end -->. The tests fail while a page differs from what this would write.
@@ -21,7 +21,12 @@ from starlette.testclient import TestClient
 
 import labelwise
 from labelwise.benchmark.datasets import CATALOGUE, DatasetEntry
-from labelwise.benchmark.report.thirds import format_experiment, format_overview, read_frozen
+from labelwise.benchmark.report.thirds import (
+    format_experiment,
+    format_overview,
+    format_summary,
+    read_frozen,
+)
 from labelwise.campaign import Project
 from labelwise.learner import REPRESENTATIONS
 from labelwise.web.app import create_app
@@ -31,7 +36,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import paper_tables  # noqa: E402  a neighbour of this script
 
 TABLE_NAMES = "strategies|representations|datasets|calls|packages"
-KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) (?:overview|table)[\w -]+?"
+KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) (?:overview|summary|table)[\w -]+?"
 MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -158,8 +163,9 @@ def _frozen(form: str, *names: str) -> str:
     """Tables of the frozen feature experiments from their committed lines."""
     folder = ROOT / "docs" / "results" / "frozen"
     found = read_frozen(folder / f"{name}.jsonl.gz" for name in names)
-    if form == "overview":
-        return format_overview(found)
+    forms = {"overview": format_overview, "summary": format_summary}
+    if form in forms:
+        return forms[form](found)
     return "\n".join(map(format_experiment, found))
 
 

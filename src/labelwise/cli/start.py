@@ -80,7 +80,8 @@ def start_campaign(
     ] = None,
     id_column: IdColumnOption = None,
     strategy: Annotated[
-        str | None, Option(help="Selection strategy (default: uherding; random for a regression).")
+        str | None,
+        Option(help="Selection strategy (default: uherding, or mixed_lcmd for values)."),
     ] = None,
     batch: Annotated[int, Option(help="Items per batch.")] = 50,
     regression: Annotated[

@@ -18,7 +18,7 @@ from labelwise.benchmark.report.experiment import ExperimentRuns, group_experime
 from labelwise.benchmark.report.findings import LEVEL, shared_seeds
 from labelwise.benchmark.results import read_results
 from labelwise.benchmark.statistics import correct_holm, labels_needed, paired_difference
-from labelwise.rounds.default_strategies import BASELINE, FROZEN_BASELINES
+from labelwise.rounds.default_strategies import BASELINE, DEFAULT, FROZEN_BASELINES
 
 FEWEST_TESTED = 3
 """Number of pairs from which a difference may be called significant."""
@@ -164,6 +164,46 @@ def format_overview(experiments: Sequence[ExperimentRuns]) -> str:
         count = str(min(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
         name = experiment.name.removeprefix("frozen-")
         lines.append(f"| {name} | {count} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+MIXED = "lcmd (members=True, random_share=0.5)"
+"""`mixed_lcmd` in the regressions on forests: distances between the predictions of the trees."""
+
+
+def format_summary(experiments: Sequence[ExperimentRuns]) -> str:
+    """How the default strategy does on a group of experiments, against random, margin and badge."""
+    regression = not experiments[0].higher_is_better
+    name = MIXED if regression else DEFAULT[False]
+    found = [
+        next(entry for entry in summarise_curves(own, FROZEN_BASELINES) if entry.strategy == name)
+        for own in experiments
+    ]
+
+    def count(other: str, sign: int) -> set[int]:
+        return {
+            place
+            for place, entry in enumerate(found)
+            if sign * entry.gains[other].value > 0 and "*" in entry.gains[other].format(1)
+        }
+
+    rows = [
+        ("significantly better than random", f"{len(count(BASELINE, 1))} of {len(found)}"),
+        ("significantly worse than random", f"{len(count(BASELINE, -1))} of {len(found)}"),
+    ]
+    if regression:
+        logs = [
+            np.log(np.nanmean(own.curves(name)) / np.nanmean(own.curves(BASELINE)))
+            for own in experiments
+        ]
+        change = 100 * (np.exp(np.mean(logs)) - 1)
+        rows.insert(0, ("geometric mean of the errors, over random's", f"{change:+.1f} %"))
+    else:
+        gains = [entry.first_gain.value for entry in found if entry.first_gain is not None]
+        rows.insert(0, ("mean gain, first third", f"{100 * np.mean(gains):+.1f} points"))
+        both = set.intersection(*(count(other, 1) for other in FROZEN_BASELINES[1:]))
+        rows.append(("significantly better than margin and badge", f"{len(both)} of {len(found)}"))
+    lines = ["| | |", "|---|---|", *(f"| {text} | {value} |" for text, value in rows)]
     return "\n".join(lines) + "\n"
 
 

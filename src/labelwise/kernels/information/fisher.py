@@ -37,6 +37,8 @@ from labelwise.pool.rows import Rows
 
 KEY = "bait"
 ROUNDED = "rounding hides the differences between the items; give a larger ridge to bait"
+POSSIBLE = 1e-6
+"""Part by which rounding may lower the bound of a candidate that is the best."""
 NUMBERS_AT_ONCE = 1 << 20
 """Numbers per temporary array."""
 ROWS_AT_ONCE = 8192
@@ -235,19 +237,25 @@ def find_best_candidate(
     if update is not None:
         part.open &= part.ids != update.item
         _update_candidates(part, shard.rows, plan, update)
-    if not part.open.any():
+    places = np.flatnonzero(part.open)
+    if not len(places):
         return None
     xp = namespace(part.inner)
+    outer_traces = to_numpy(xp.linalg.trace(part.outer))[places]
+    size = float(outer_traces.max())
+    if sign < 0:
+        # tr(outer) / (1 + tr(inner)) <= worth <= tr(outer): most candidates cannot be the best.
+        least = outer_traces / (1 + to_numpy(xp.linalg.trace(part.inner))[places])
+        places = places[outer_traces >= float(least.max()) * (1 - POSSIBLE)]
+    inner, outer = take(part.inner, places), take(part.outer, places)
     unit = xp.eye(plan.classes, dtype=xp.float64, device=device(part.inner))
     try:
-        solved = xp.linalg.solve(unit - sign * part.inner, part.outer)
+        solved = xp.linalg.solve(unit - sign * inner, outer)
     except (np.linalg.LinAlgError, RuntimeError) as error:  # torch raises RuntimeError
         raise BadInput(ROUNDED) from error
-    worth = comparable(xp.linalg.trace(solved))[part.open]
-    ids = part.ids[part.open]
+    worth, ids = comparable(xp.linalg.trace(solved)), part.ids[places]
     best = largest(-sign * worth, 1, -sign * ids)[0]
-    sizes = to_numpy(xp.linalg.trace(part.outer))[part.open]
-    return BestCandidate(float(worth[best]), int(ids[best]), float(sizes.max()))
+    return BestCandidate(float(worth[best]), int(ids[best]), size)
 
 
 def _update_candidates(
