@@ -9,6 +9,7 @@ from labelwise.strategies import get
 from labelwise.strategy import Job
 
 SHAPES = {
+    "gradient_sketch": ((512,),),
     "features": ((4,),),
     "probabilities": ((3,),),
     "logits": ((3,),),
