@@ -42,7 +42,7 @@ def make_settings(
 
     Example:
         >>> make_settings(None, None, regression=True).strategy
-        'random'
+        'mixed_lcmd'
     """
     settings = {"validation": HOLDOUT_SHARE, "weights": False, **settings}
     settings["strategy"] = strategy or DEFAULT[bool(settings.get("regression"))]
