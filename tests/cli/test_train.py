@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from labelwise.campaign.evaluation import ModelEvaluation
 from labelwise.campaign.forecast import forecast_batch
 from labelwise.campaign.project import Project
 from labelwise.campaign.runner import sign_process
@@ -72,8 +73,7 @@ def test_an_interruption_says_what_the_record_has_of_it(folder, capsys):
 
 def test_a_model_without_measurement_says_how_to_get_one():
     trained = SimpleNamespace(number=1, labels=20, metrics={"loss": 0.1})
-    (line,) = format_training(trained, None)
-    assert line.endswith("labelwise change validation=0.1")
+    assert "--test FILE or --validation" in ModelEvaluation.from_training(trained).describe()
 
 
 @pytest.mark.parametrize("held_out", [29, 30])

@@ -137,6 +137,14 @@ def test_errors_are_one_line(vision_model, tmp_path):
         assert "\n" not in str(caught.value) and spec in str(caught.value)
 
 
+def test_a_download_without_a_network_fails_at_once(tmp_path, monkeypatch):
+    constants = importlib.import_module("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")  # nothing listens there
+    with pytest.raises(BadInput, match="hf:owner/model is not on this machine and cannot be down"):
+        open_encoder("hf:owner/model", "texts")
+
+
 @pytest.mark.parametrize("spec", ["st:mini", "timm:vit"])
 def test_a_missing_library_is_named(spec):
     library = {"st": "sentence_transformers", "timm": "timm"}[spec.split(":")[0]]

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -102,6 +103,31 @@ def test_folders_of_pictures_are_classes(tmp_path):
     assert data.classes == ("dark", "light") and data.kind == "images"
     assert data.targets.tolist() == [0] * 20 + [1] * 20
     assert data.inputs[3] == str(tmp_path / "dark" / "03.png") and len(data.inputs) == 40
+
+
+def test_images_in_one_folder_take_their_labels_from_a_table(tmp_path):
+    folder, file = tmp_path / "photos", tmp_path / "labels.csv"
+    (folder / "a").mkdir(parents=True)
+    names = [f"a/{n:02d}.png" if n % 2 else f"{n:02d}.png" for n in range(40)]
+    for name in names:
+        (folder / name).write_bytes(b"")
+    lines = [f"{name},{'dark' if n < 20 else 'light'}" for n, name in enumerate(names)]
+    file.write_text("\n".join(["id,label", *lines, "00.png,"]))
+    data = read_own_data(folder, labels=str(file))
+    found = {
+        Path(p).relative_to(folder).as_posix(): k
+        for p, k in zip(data.inputs, data.targets, strict=True)
+    }
+    assert data.classes == ("dark", "light")
+    assert found == {name: int(n >= 20) for n, name in enumerate(names)}
+    file.write_text("\n".join(["file,label", *lines[:-1]]))
+    with pytest.raises(BadInput, match="1 of 40 rows of photos have no label"):
+        read_own_data(folder, labels=str(file))
+    assert len(read_own_data(folder, labels=str(file), drop_unlabelled=True)) == 39
+    for line, message in (("x.png,dark", "no image of that name"), ("00.png,light", "two labels")):
+        file.write_text("\n".join(["id,label", *lines, line]))
+        with pytest.raises(BadInput, match=message):
+            read_own_data(folder, labels=str(file))
 
 
 def test_arrays_in_npz_and_npy_files(tmp_path):

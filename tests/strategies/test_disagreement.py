@@ -1,6 +1,7 @@
 """DIAM against counting, model by model and item by item."""
 
 import doctest
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.selection.run import select
 from labelwise.strategies import disagreement
 from labelwise.strategies.disagreement import STRATEGY, count_vote_changes
+from labelwise.strategy import PickFacts
 
 
 def make_votes(n=40, models=3, epochs=6, seed=0):
@@ -143,3 +145,11 @@ def test_refuses_votes_that_are_values_of_a_regression():
 def test_the_examples_run():
     result = doctest.testmod(disagreement)
     assert result.attempted > 0 and result.failed == 0
+
+
+def test_says_within_how_many_models_the_votes_differ():
+    facts = PickFacts(rank=0, batch_size=3, trained=True, score=2.4, info={"models": 3})
+    assert STRATEGY.explain_pick(facts) == "The votes about this item differ within 2 of 3 models."
+    one = labelwise.select("disagreement", 1, member_votes=[[0, 0], [0, 1]], seed=0, candidates=1)
+    facts = replace(facts, score=one.scores[0], info=one.info)
+    assert STRATEGY.explain_pick(facts) == "The model's votes about this item differ."

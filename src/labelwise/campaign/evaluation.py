@@ -102,7 +102,10 @@ class ModelEvaluation:
         if self.score is not None:
             return f"{trained}; {self.score.format_value()} on {self.held_out:,} held-out labels"
         if not self.held_out:
-            return f"{trained}; not evaluated, since no label was held out"
+            return (
+                f"{trained}; not evaluated, since no label was held out (labelwise start --test "
+                "FILE or --validation SHARE holds some out)"
+            )
         return f"{trained}; {self.describe_progress()} held-out labels"
 
     def describe_progress(self) -> str:

@@ -34,13 +34,16 @@ _SIMULATE = """Hide the labels you have, replay, and estimate how many labels ea
 
   labelwise simulate photos
 
+  labelwise simulate photos --labels labels.csv
+
   labelwise simulate reviews.csv --labels stars --text review
 
   labelwise simulate houses.parquet --labels price --regression --without id
 
   labelwise simulate f.npy --labels y.npy --strategies margin,badge --seeds 10
 
-Takes a folder of images by class, a .csv, .tsv, .jsonl or .parquet table, an .npz file, or \
+Takes a folder of images by class, a folder of images with a table of labels (columns id, which \
+holds paths or file names, and label), a .csv, .tsv, .jsonl or .parquet table, an .npz file, or \
 features in a .npy file with labels in another. Images and texts are encoded as in a campaign. A \
 fifth is held out for testing; every strategy buys batch after batch. After an interruption, the \
 same command continues.
@@ -55,7 +58,7 @@ def run_simulation(
     context: typer.Context,
     data: Annotated[Path, Argument(help="Labelled data.", metavar="DIR|FILE")],
     labels: Annotated[
-        str | None, Option(help="Column or array of the labels, or a .npy file.")
+        str | None, Option(help="Column or array of the labels, or a file of them.")
     ] = None,
     text: Annotated[str | None, Option(help="Text columns.", metavar="A,B")] = None,
     columns: Annotated[

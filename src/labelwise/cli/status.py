@@ -117,13 +117,11 @@ def _describe_interrupted_training(ledger: "Ledger", length: int) -> str | None:
 
 
 def format_training(trained: "Trained", before: "Trained | None") -> list[str]:
-    """Format the changes since the previous model, or how to have a model evaluated."""
+    """Format the changes since the previous model."""
     from labelwise.campaign.evaluation import ModelEvaluation
 
     metrics, lines = trained.metrics, []
     found = ModelEvaluation.from_training(trained)
-    if not found.held_out:
-        lines.append("to evaluate models: start the campaign with --validation 0.2 or --test FILE")
     if found.score is not None and "balanced_accuracy" in metrics:
         balanced, f1 = metrics["balanced_accuracy"], metrics["macro_f1"]
         lines.append(f"balanced accuracy {format_percent(balanced)}, macro F1 {f1:.2f}")

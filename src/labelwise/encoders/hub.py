@@ -1,13 +1,15 @@
 """Encoders of the model hubs, loaded by transformers, sentence-transformers or timm.
 
 These libraries and torch are imported here only, and only when such an encoder is opened. A model
-is given by its name on the hub, which the library downloads, or by a folder.
+is given by its name on the hub, or by a folder. Files that were downloaded before are used without
+asking the hub.
 """
 
 import contextlib
 import hashlib
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ from numpy.typing import NDArray
 
 from labelwise.encoders.encoder import SIDE, Features, Kind, check_features
 from labelwise.errors import BadInput, MissingDependency, first_line
+
+SECONDS = 5
+"""Time that the hub has to answer before a model is downloaded; the libraries retry for longer."""
 
 _INSTALL = {
     "torch": "'labelwise[torch]'",
@@ -75,7 +80,9 @@ def open_transformers(model: str, kind: Kind, device: str) -> HubEncoder:
     network = _load_network(name, tools, model).eval().to(place)
     checksum, on_gpu = _hash_parameters(network), place != "cpu"
     if kind == "texts":
-        tokenizer = _load(name, lambda: tools.AutoTokenizer.from_pretrained(model))
+        tokenizer = _load_first_local(
+            name, model, lambda **local: tools.AutoTokenizer.from_pretrained(model, **local)
+        )
         longest = min(int(getattr(network.config, "max_position_embeddings", 512)), 512)
 
         def encode_texts(texts: Sequence[str]) -> Any:
@@ -111,7 +118,9 @@ def open_sentence_transformers(model: str, device: str) -> HubEncoder:
     """Open a model of texts by sentence-transformers."""
     torch, tools = _import("torch"), _import("sentence_transformers")
     name, place = f"st:{model}", _choose_device(torch, device)
-    network = _load(name, lambda: tools.SentenceTransformer(model, device=place))
+    network = _load_first_local(
+        name, model, lambda **local: tools.SentenceTransformer(model, device=place, **local)
+    )
 
     def encode_texts(texts: Sequence[str]) -> Any:
         return network.encode(list(texts), show_progress_bar=False, convert_to_numpy=True)
@@ -159,11 +168,41 @@ def _load(name: str, load: Callable[[], Any]) -> Any:
         ) from error
 
 
+def _load_first_local(name: str, model: str, load: Callable[..., Any]) -> Any:
+    """Load a model from this machine, or download it if the hub answers."""
+    if not Path(model).exists():
+        try:
+            return load(local_files_only=True)
+        except Exception:  # each library has its own errors; what is wrong shows below
+            _check_connection(name)
+    return _load(name, load)
+
+
+def _check_connection(name: str) -> None:
+    """Reject a download without a network at once."""
+    hub = _import("huggingface_hub")
+    reason = "HF_HUB_OFFLINE is set"
+    if not hub.constants.HF_HUB_OFFLINE:
+        try:
+            hub.utils.get_session().head(hub.constants.ENDPOINT, timeout=SECONDS)
+            return
+        except Exception as error:  # of the library for requests, which depends on the version
+            reason = first_line(error)
+    raise BadInput(
+        f"{name} is not on this machine and cannot be downloaded ({reason}); give the folder of a "
+        "model, or connect to the network once"
+    )
+
+
 def _load_network(name: str, tools: Any, model: str) -> Any:
     """A model without its task; a pooling layer that its file does not hold is left out."""
     with _silence(tools.logging):  # what is missing is handled below
-        network, found = _load(
-            name, lambda: tools.AutoModel.from_pretrained(model, output_loading_info=True)
+        network, found = _load_first_local(
+            name,
+            model,
+            lambda **local: tools.AutoModel.from_pretrained(
+                model, output_loading_info=True, **local
+            ),
         )
     missing = sorted(found["missing_keys"])
     if any(not key.startswith("pooler.") for key in missing):
@@ -213,8 +252,9 @@ def _read_preparation(model: str, config: Any) -> tuple[int, Sequence[float], Se
     """
     base = importlib.import_module("transformers.image_processing_base")
     found: dict[str, Any] = {}
-    with contextlib.suppress(OSError):  # there is no such file
-        found = base.ImageProcessingMixin.get_image_processor_dict(model)[0]
+    read = base.ImageProcessingMixin.get_image_processor_dict
+    with contextlib.suppress(OSError, BadInput):  # there is no such file
+        found = _load_first_local(model, model, lambda **local: read(model, **local))[0]
     size: Any = found.get("crop_size") or found.get("size") or getattr(config, "image_size", SIDE)
     if isinstance(size, dict):
         size = size.get("height") or size.get("shortest_edge") or SIDE

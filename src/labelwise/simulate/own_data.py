@@ -3,7 +3,8 @@
 ==========================  =======================================================================
 source                      inputs and labels
 ==========================  =======================================================================
-a folder                    ``DIR/class/image.png``; the folders are the classes
+a folder                    ``DIR/class/image.png``; the folders are the classes; or images and a
+                            table of labels with the columns id (path or file name) and label
 .csv, .tsv, .jsonl,         one row per item; a column of labels, and text columns or numeric ones
 .parquet                    (in .jsonl and .parquet a column may hold lists of numbers)
 .npz                        arrays ``inputs`` or ``features``, and ``labels`` or ``targets``
@@ -17,13 +18,14 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from labelwise.benchmark.datasets.entries import Arrays, as_text_array
 from labelwise.errors import BadInput
+from labelwise.media.folders import find_images
 from labelwise.media.images import IMAGE_SUFFIXES
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import (
@@ -102,9 +104,9 @@ def read_own_data(
     r"""Read labelled data from a folder or file.
 
     Args:
-        path: a folder with a folder of images per class, or a .csv, .tsv, .jsonl, .parquet, .npz
-            or .npy file.
-        labels: the column of the labels; the array of a .npz file; the file for a .npy file.
+        path: a folder of images, or a .csv, .tsv, .jsonl, .parquet, .npz or .npy file.
+        labels: the column of the labels; the array of a .npz file; the file for a .npy file or a
+            folder, whose folders are the classes if it is None.
         text: the text columns, which are joined; none for a table of numbers.
         columns: the numeric columns to use; none for all.
         without: columns to leave out.
@@ -122,14 +124,7 @@ def read_own_data(
     """
     path = Path(path)
     if path.is_dir():
-        if labels is not None:
-            raise BadInput(
-                f"{path} is a folder, whose folders are the labels; leave out labels {labels!r}"
-            )
-        files, names = _find_images(path)
-        _check_count(path.resolve().name, len(files))
-        classes, numbers = _number_classes(path.resolve().name, names)
-        return OwnData(path.resolve().name, "images", as_text_array(files), numbers, classes)
+        return _read_folder(path, labels, regression, drop_unlabelled)
     if not path.is_file():
         raise BadInput(f"there is no file or folder {path}")
     suffix = path.suffix.lower()
@@ -170,6 +165,17 @@ def check_own_data(
         (('no', 'yes'), [1, 0, 1])
     """
     kind, rows = _check_inputs(name, inputs)
+    return _check_labels(name, kind, rows, targets, regression, notes)
+
+
+def _check_labels(
+    name: str,
+    kind: str,
+    rows: Arrays,
+    targets: Any,
+    regression: bool | None,
+    notes: Sequence[str] = (),
+) -> OwnData:
     values = _list_labels(name, targets)
     if len(values) != len(rows):
         raise BadInput(f"{name} has {len(rows)} items but {len(values)} labels; give one each")
@@ -272,6 +278,55 @@ def _drop_unlabelled(inputs: Arrays, targets: Labels) -> tuple[Arrays, Labels, i
     if len(keep) == len(values) or len(values) != len(inputs):
         return inputs, targets, 0
     return inputs[np.array(keep, dtype=np.intp)], [values[k] for k in keep], len(values) - len(keep)
+
+
+def _read_folder(
+    path: Path, labels: str | None, regression: bool | None, drop_unlabelled: bool
+) -> OwnData:
+    """Images with the labels in a table, or with their folders as classes."""
+    name, notes = path.resolve().name, []
+    if labels is None:
+        files, found = _find_images(path)
+        regression = False
+    else:
+        images = find_images(path)
+        found = _match_labels(path, images.paths, Path(labels))
+        kept = [place for place, label in enumerate(found) if not drop_unlabelled or label != ""]
+        if len(kept) < len(found):
+            notes = [f"left out {len(found) - len(kept)} images without a label"]
+        files = [str(path / images.paths[place]) for place in kept]
+        found = [found[place] for place in kept]
+    return _check_labels(name, "images", as_text_array(files), found, regression, notes)
+
+
+def _match_labels(folder: Path, paths: Sequence[str], file: Path) -> list[str]:
+    """The label of each image, empty if it has none, from a table that names paths or files."""
+    if not file.is_file():
+        raise BadInput(f"{folder} is a folder; --labels is then a table, but there is no {file}")
+    table = read_table(file)
+    key = "id" if "id" in table else "file"
+    if key not in table or "label" not in table:
+        raise BadInput(
+            f"{file} needs the columns id (or file) and label; it has {', '.join(table)}"
+        )
+    by_name: dict[str, list[int]] = {}
+    for place, image in enumerate(paths):
+        for known in {image, PurePosixPath(image).name}:
+            by_name.setdefault(known, []).append(place)
+    found = [""] * len(paths)
+    for item, label in zip(table[key], table["label"], strict=True):
+        if is_missing(label):
+            continue
+        places = by_name.get(str(item), [])
+        exact = [place for place in places if paths[place] == str(item)] or places
+        if len(exact) != 1:
+            count = "several images" if exact else "no image"
+            raise BadInput(f"{file} names {item!r}, and {folder} has {count} of that name")
+        (place,) = exact
+        if found[place] not in ("", str(label)):
+            raise BadInput(f"{file} has two labels for {item!r}: {found[place]!r} and {label!r}")
+        found[place] = str(label)
+    return found
 
 
 def _find_images(path: Path) -> tuple[list[str], list[str]]:

@@ -29,7 +29,7 @@ from labelwise.kernels.checks import check_integer
 from labelwise.kernels.information.uncertainty import vote_entropy
 from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
-from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
+from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 NOISE_STREAM = 21
 
@@ -41,11 +41,13 @@ class VoteChanges(NamedTuple):
         models: ``(n,)``, number of models that change their vote.
         entropy: ``(n,)``, sum of the vote entropies of all models, in nats.
         most: largest possible sum.
+        given: number of models.
     """
 
     models: Floats
     entropy: Floats
     most: float
+    given: int
 
 
 def choose_batch(
@@ -67,7 +69,8 @@ def choose_batch(
     picks = ranked[:budget]
     # One number with the order of both: the integer part counts models, the rest is their entropy.
     scores = models[picks] + entropy[picks] / (1 + parts[0].most)
-    return Choice(ids[picks], scores=scores, info={"candidates": count})
+    info = {"candidates": count, "models": parts[0].given}
+    return Choice(ids[picks], scores=scores, info=info)
 
 
 def count_vote_changes(member_votes: Array | list[Array], ids: Array | None = None) -> VoteChanges:
@@ -83,15 +86,15 @@ def count_vote_changes(member_votes: Array | list[Array], ids: Array | None = No
     [0.0, 2.0]
     """
     several = member_votes if isinstance(member_votes, list | tuple) else [member_votes]
-    count = len(several[0])
-    models, entropy, most = np.zeros(count), np.zeros(count), 0.0
-    for given in several:
-        votes = np.asarray(to_numpy(given))
-        _check_classes(votes, np.arange(count) if ids is None else ids)
+    n = len(several[0])
+    models, entropy, most = np.zeros(n), np.zeros(n), 0.0
+    for array in several:
+        votes = np.asarray(to_numpy(array))
+        _check_classes(votes, np.arange(n) if ids is None else ids)
         models += (votes != votes[:, :1]).any(axis=1)
         entropy += vote_entropy(votes)
         most += math.log(votes.shape[1])
-    return VoteChanges(models, entropy, most)
+    return VoteChanges(models, entropy, most, len(several))
 
 
 def _count_block(shard: Shard) -> VoteChanges:
@@ -124,6 +127,21 @@ def estimate_cost(job: Job) -> Cost:
     return Cost(passes=(1, 1), item_bytes=96.0)
 
 
+def explain_pick(facts: PickFacts) -> str:
+    """Say how many models have votes that differ: the integer part of the score.
+
+    The votes are those of training checkpoints or of other members; the batch does not record
+    which.
+    """
+    changed = 0 if facts.score is None else int(facts.score)
+    models = facts.info.get("models")
+    if not isinstance(models, int) or not 1 <= changed <= models:
+        return "It is among the items about which the votes of the models differ most."
+    if models == 1:
+        return "The model's votes about this item differ."
+    return f"The votes about this item differ within {changed} of {models} models."
+
+
 STRATEGY = PassStrategy(
     name="disagreement",
     needs=("member_votes",),
@@ -132,7 +150,7 @@ STRATEGY = PassStrategy(
     choose=choose_batch,
     cost=estimate_cost,
     check=check_job,
-    explain="The models changed their predictions for this item late in training.",
+    explain=explain_pick,
     good_for="one batch for several models: items whose predictions change late in training",
     reference=read_reference(__doc__),
 )
