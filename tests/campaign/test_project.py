@@ -120,7 +120,7 @@ def test_amounts_are_predicted_in_their_own_units(tmp_path):
         ids = campaign.ask().ids
         campaign.tell({int(item): values[item] for item in ids}, by="ann")
         trained = campaign.train()
-    assert campaign.ledger().batches[1].asked.strategy == "random"
+    assert campaign.ledger().batches[1].asked.strategy == "mixed_lcmd"
     assert 0 < trained.metrics["mse"] < 0.8 * values.var()
 
 
