@@ -17,6 +17,7 @@ in Neural Networks", NeurIPS 2018.
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -61,52 +62,72 @@ def tangent_kernel(
     array([[6., 3.],
            [3., 2.]], dtype=float32)
     """
-    parameters = trainable_parameters(module)
-    if not parameters:
-        raise BadInput("the module has no trainable parameter; unfreeze those that should count")
-    first = next(iter(parameters.values()))
-
-    def cast(tensor: Tensor) -> Tensor:
-        value = tensor.detach().to(first.device)
-        return value.to(dtype or first.dtype) if value.is_floating_point() else value
-
-    left = cast(_to_tensor(inputs))
-    right = left if others is None else cast(_to_tensor(others))
+    network = _FunctionalModule.read(module, dtype)
+    left = network.cast(_to_tensor(inputs))
+    right = left if others is None else network.cast(_to_tensor(others))
     if not len(left):
         raise BadInput("inputs are empty; give at least one item")
-    numbers = sum(value.numel() for value in parameters.values())
+    numbers = sum(value.numel() for value in network.trained.values())
     size = max(1, CHUNK_NUMBERS // numbers) if chunk is None else chunk
     if size < 1:
         raise BadInput(f"chunk must be 1 or more; got {chunk}")
-    trained = {name: cast(value) for name, value in parameters.items()}
-    every = [*module.named_parameters(), *module.named_buffers()]
-    fixed = {
-        name: value.detach().to(dtype) if dtype and value.is_floating_point() else value.detach()
-        for name, value in every
-        if name not in trained
-    }
+    with evaluation_mode(module):
+        with torch.no_grad():
+            count = _count_outputs(network.compute_outputs(network.trained, left[:1]))
+        chosen = _choose_outputs(outputs, count)
+        parts = [
+            _fill_kernel(left, right, size, partial(network.compute_gradients, output=k))
+            for k in chosen
+        ]
+        kernel = torch.stack(parts).sum(dim=0)
+    return np.asarray(kernel.cpu()) / (len(chosen) if outputs == "mean" else 1)
 
-    def compute_outputs(weights: dict[str, Tensor], batch: Tensor) -> Tensor:
-        found: Tensor = functional_call(module, {**fixed, **weights}, (batch,))
+
+class _FunctionalModule(NamedTuple):
+    """A module as a function of its trained parameters, in one precision."""
+
+    module: nn.Module
+    trained: dict[str, Tensor]
+    fixed: dict[str, Tensor]
+    device: torch.device
+    dtype: torch.dtype
+
+    @classmethod
+    def read(cls, module: nn.Module, dtype: torch.dtype | None) -> "_FunctionalModule":
+        parameters = trainable_parameters(module)
+        if not parameters:
+            raise BadInput(
+                "the module has no trainable parameter; unfreeze those that should count"
+            )
+        first = next(iter(parameters.values()))
+        fixed = {
+            name: value.detach().to(dtype)
+            if dtype and value.is_floating_point()
+            else value.detach()
+            for name, value in [*module.named_parameters(), *module.named_buffers()]
+            if name not in parameters
+        }
+        found = cls(module, {}, fixed, first.device, dtype or first.dtype)
+        found.trained.update((name, found.cast(value)) for name, value in parameters.items())
         return found
 
-    def compute_gradients(items: Tensor, output: int) -> Tensor:
+    def cast(self, tensor: Tensor) -> Tensor:
+        """Move to the device, and floating-point numbers to the precision."""
+        value = tensor.detach().to(self.device)
+        return value.to(self.dtype) if value.is_floating_point() else value
+
+    def compute_outputs(self, weights: dict[str, Tensor], batch: Tensor) -> Tensor:
+        found: Tensor = functional_call(self.module, {**self.fixed, **weights}, (batch,))
+        return found
+
+    def compute_gradients(self, items: Tensor, output: int) -> Tensor:
         """``(c, P)``: the gradient of one output for every item."""
 
         def value(weights: dict[str, Tensor], item: Tensor) -> Tensor:
-            return compute_outputs(weights, item[None]).reshape(-1)[output]
+            return self.compute_outputs(weights, item[None]).reshape(-1)[output]
 
-        found = vmap(grad(value), in_dims=(None, 0))(trained, items)
+        found = vmap(grad(value), in_dims=(None, 0))(self.trained, items)
         return torch.cat([gradient.flatten(1) for gradient in found.values()], dim=1)
-
-    with evaluation_mode(module):
-        with torch.no_grad():
-            count = _count_outputs(compute_outputs(trained, left[:1]))
-        chosen = _choose_outputs(outputs, count)
-        kernel = torch.stack(
-            [_fill_kernel(left, right, size, partial(compute_gradients, output=k)) for k in chosen]
-        ).sum(dim=0)
-    return np.asarray(kernel.cpu()) / (len(chosen) if outputs == "mean" else 1)
 
 
 def _fill_kernel(

@@ -184,7 +184,7 @@ def measure_discrepancies(case: ExplanationInputs) -> list[Finding]:
         found.append(Finding("mmd", values, formula, text))
     if case.labelled is None or len(read_features(case.labelled, 0)) < 2:
         return found
-    rows = _join_features(case.labelled, case.features)
+    rows = np.concatenate([_read_host_features(case.labelled), case.features])
     m, size = len(rows) - len(case.features), len(rows)
     given = case.kernel is not None and len(case.kernel) == size
     both = subset_mmd(case.kernel if given else last_layer_kernel(rows), m)
@@ -196,8 +196,9 @@ def measure_discrepancies(case: ExplanationInputs) -> list[Finding]:
     return [*found, Finding("mmd of the labelled items", values, formula, text)]
 
 
-def _join_features(labelled: Rows, features: Floats) -> Floats:
-    return np.concatenate([np.asarray(to_numpy(float64(read_features(labelled, 0)))), features])
+def _read_host_features(rows: Rows) -> Floats:
+    """The features of the first model, ``(n, d)``, in float64 on the host."""
+    return np.asarray(to_numpy(float64(read_features(rows, 0))))
 
 
 def measure_classes(case: ExplanationInputs) -> list[Finding]:
@@ -229,7 +230,7 @@ def measure_gradients(case: ExplanationInputs) -> list[Finding]:
     if case.labelled is not None and "labels" in case.labelled:
         known = read_probabilities(case.labelled)
         if known is not None:
-            rows = np.asarray(to_numpy(float64(read_features(case.labelled, 0))))
+            rows = _read_host_features(case.labelled)
             given = Factored(known - one_hot(case.labelled["labels"], known.shape[1]), rows)
             summed = weighted_sum(given, np.ones(len(given)))
     guesses = one_hot(case.probabilities.argmax(axis=1), case.probabilities.shape[1])
@@ -288,7 +289,7 @@ def measure_batches(case: ExplanationInputs) -> list[Finding]:
     rows = case.shards.rows(ids[few])
     outputs = read_probabilities(rows)
     assert outputs is not None
-    features = np.asarray(to_numpy(float64(read_features(rows, 0))))
+    features = _read_host_features(rows)
     targets = one_hot(case.pool_labels[few], outputs.shape[1])
     batch = max(2, len(few) // 4)
     found = dynamics_agreement(
