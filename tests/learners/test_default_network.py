@@ -13,6 +13,7 @@ from labelwise.errors import BadInput, UnknownName
 from labelwise.learners import default_network as module
 from labelwise.learners.default_network import (
     Convolutions,
+    Perceptron,
     make_network_learner,
     shift_images,
 )
@@ -34,6 +35,16 @@ def shuffled(load):
 def test_the_examples_of_the_docstrings_run():
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0
+
+
+def test_a_perceptron_is_linear_layers_with_relu_between_them():
+    network, inputs = Perceptron(6, 5, 4, 3), torch.randn(7, 2, 3)
+    linear = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+    hidden = inputs.flatten(1)
+    for layer in linear[:-1]:
+        hidden = layer(hidden).relu()
+    torch.testing.assert_close(network(inputs), linear[-1](hidden))
+    assert linear[-1] is network.head
 
 
 @pytest.fixture(scope="module")

@@ -180,8 +180,8 @@ def _find_reader(strategy: str) -> Callable[[], Learner] | None:
     if needs <= set(LinearProbe().offered()):
         return None
     try:
+        from labelwise.learners.default_network import Perceptron
         from labelwise.learners.primal_dual import PrimalDualLearner
-        from labelwise.learners.small_networks import Perceptron
         from labelwise.learners.torch_learner import TorchLearner
     except ImportError as error:
         raise MissingDependency(

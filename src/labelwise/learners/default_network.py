@@ -40,7 +40,6 @@ from labelwise.learners import saving
 from labelwise.learners.embedding import Standardizer
 from labelwise.learners.inputs import Batch
 from labelwise.learners.members.laplace import LaplaceMembers
-from labelwise.learners.small_networks import Perceptron
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.pool.blocks import Progress
 
@@ -54,6 +53,29 @@ SMALL = 1_000_000
 
 _SCALED_FROM = 5_000
 """Number of images used to measure mean and standard deviation."""
+
+
+class Perceptron(nn.Module):
+    """Linear layers with ReLU between them; the last one is the ``head``.
+
+    Example:
+        >>> import torch
+        >>> network = Perceptron(64, 32, 10)
+        >>> network(torch.zeros(5, 8, 8)).shape
+        torch.Size([5, 10])
+    """
+
+    def __init__(self, *widths: int) -> None:
+        """Make layers of these widths: the inputs', any hidden ones, the outputs'."""
+        super().__init__()
+        hidden = [part for pair in pairwise(widths[:-1]) for part in (nn.Linear(*pair), nn.ReLU())]
+        self.body = nn.Sequential(nn.Flatten(), *hidden)
+        self.head = nn.Linear(widths[-2], widths[-1])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``(b, ...)`` to ``(b, outputs)``; everything after the first axis is flattened."""
+        outputs: Tensor = self.head(self.body(inputs))
+        return outputs
 
 
 class Convolutions(nn.Module):
@@ -238,13 +260,7 @@ def make_network_learner(
 ) -> DefaultLearner:
     """Make a learner that trains a network from scratch.
 
-    Args:
-        inputs: of the pool, as in the table above; memory maps are not read whole.
-        classes: number of classes; follows from the labels if None.
-        regression: whether labels are values.
-        module: ``module(shape, outputs)`` builds a network to use instead of the default one.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        progress: called as ``progress(stage, done, total)``.
+    The arguments are those of `default_learner`; the default networks are in the table above.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(200, 5)).astype(np.float32)
