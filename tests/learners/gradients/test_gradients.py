@@ -14,7 +14,6 @@ from labelwise.learners import gradients
 from labelwise.learners.gradients import (
     gradient_norms,
     gradient_norms_and_products,
-    gradient_products,
     summed_gradient,
 )
 from tests.learners.gradients.networks import (
@@ -86,7 +85,7 @@ def test_products_are_the_directional_derivative(name):
 
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         _, expected = jvp(losses, (values,), (vector,))
-    products = gradient_products(module, x, targets, vector, cross_entropy)
+    _, products = gradient_norms_and_products(module, x, targets, vector, cross_entropy)
     torch.testing.assert_close(products, expected.detach(), rtol=1e-4, atol=1e-4)
 
 
@@ -103,7 +102,7 @@ def test_the_summed_gradient_is_the_sum_over_items_and_batches():
 def test_products_with_the_summed_gradient_add_up_to_its_norm():
     module, x, y = randomised(ResNet18(3, width=4).double()), draw(5, 3, 16, 16), classes(5)
     vector = summed_gradient(module, [(x.double(), y)], cross_entropy)
-    products = gradient_products(module, x.double(), y, vector, cross_entropy)
+    _, products = gradient_norms_and_products(module, x.double(), y, vector, cross_entropy)
     norm = sum(v.square().sum() for v in vector.values())
     assert products.sum().item() == pytest.approx(norm.item(), rel=1e-10)
 
@@ -289,7 +288,7 @@ def test_a_vector_that_does_not_fit_is_refused():
         ({"weight": bias, "bias": bias}, r"shape \(2,\) but the parameter has \(2, 3\)"),
     ):
         with pytest.raises(BadInput, match=message):
-            gradient_products(module, x, y, vector, cross_entropy)
+            gradient_norms_and_products(module, x, y, vector, cross_entropy)
 
 
 def test_a_module_without_trainable_parameters_is_refused():

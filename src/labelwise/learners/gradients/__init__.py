@@ -62,28 +62,14 @@ def gradient_norms(module: nn.Module, inputs: Inputs, targets: Tensor, loss: Ite
     >>> gradient_norms(layer, x, y, loss)  # gradients 2 (3 - 2) (1, 2) and 0
     tensor([20.,  0.])
     """
-    return _compute_sums(module, inputs, targets, None, loss, norms=True)[0]
-
-
-def gradient_products(
-    module: nn.Module,
-    inputs: Inputs,
-    targets: Tensor,
-    vector: Mapping[str, Tensor],
-    loss: ItemLoss,
-) -> Tensor:
-    """The inner product of every item's loss gradient with a fixed vector, ``(b,)``.
-
-    The arguments are those of `gradient_norms_and_products`.
-    """
-    return _compute_sums(module, inputs, targets, vector, loss, norms=False)[1]
+    return gradient_norms_and_products(module, inputs, targets, None, loss)[0]
 
 
 def gradient_norms_and_products(
     module: nn.Module,
     inputs: Inputs,
     targets: Tensor,
-    vector: Mapping[str, Tensor],
+    vector: Mapping[str, Tensor] | None,
     loss: ItemLoss,
 ) -> tuple[Tensor, Tensor]:
     """Squared norms ``(b,)`` and products ``(b,)`` in one pass.
@@ -92,10 +78,34 @@ def gradient_norms_and_products(
         module: any module whose outputs have the items on their first axis.
         inputs: inputs of the module: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
         targets: ``(b, ...)``.
-        vector: one tensor per trainable parameter, by its name in ``module.named_parameters()``.
+        vector: one tensor per trainable parameter, by its name in ``module.named_parameters()``;
+            products are 0 if it is None.
         loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
     """
-    return _compute_sums(module, inputs, targets, vector, loss, norms=True)
+    _check_module(module)
+    _check_rows(inputs, targets)
+    parameters = trainable_parameters(module)
+    if not parameters:
+        raise BadInput("the module has no trainable parameters; set requires_grad on some")
+    if vector is not None:
+        vector = _check_vector(vector, module, parameters)
+    tally = GradientTally(len(targets), targets.device, vector)
+
+    def losses(rows: slice, mark: Callable[[object], None]) -> Tensor:
+        some = _map_inputs(inputs, lambda tensor: tensor[rows])
+        return _item_losses(module, some, targets[rows], loss, mark)
+
+    if len(targets):
+        with evaluation_mode(module), torch.enable_grad():
+            left = tally_batch(
+                module,
+                lambda mark: losses(slice(None), mark),
+                lambda mark: losses(slice(1), mark),
+                tally,
+            )
+            if left:
+                tally_items(module, inputs, targets, loss, left, tally)
+    return tally.get_results(next(iter(parameters.values())).dtype)
 
 
 def summed_gradient(
@@ -129,42 +139,6 @@ def summed_gradient(
                 if gradient is not None:
                     sums[name] += gradient.to_dense() if gradient.is_sparse else gradient
     return {name: value.to(parameters[name].dtype) for name, value in sums.items()}
-
-
-def _compute_sums(
-    module: nn.Module,
-    inputs: Inputs,
-    targets: Tensor,
-    vector: Mapping[str, Tensor] | None,
-    loss: ItemLoss,
-    *,
-    norms: bool,
-) -> tuple[Tensor, Tensor]:
-    """Norms and products of a batch; zero if not requested."""
-    _check_module(module)
-    _check_rows(inputs, targets)
-    parameters = trainable_parameters(module)
-    if not parameters:
-        raise BadInput("the module has no trainable parameters; set requires_grad on some")
-    if vector is not None:
-        vector = _check_vector(vector, module, parameters)
-    tally = GradientTally(len(targets), targets.device, vector, norms)
-
-    def losses(rows: slice, mark: Callable[[object], None]) -> Tensor:
-        some = _map_inputs(inputs, lambda tensor: tensor[rows])
-        return _item_losses(module, some, targets[rows], loss, mark)
-
-    if len(targets):
-        with evaluation_mode(module), torch.enable_grad():
-            left = tally_batch(
-                module,
-                lambda mark: losses(slice(None), mark),
-                lambda mark: losses(slice(1), mark),
-                tally,
-            )
-            if left:
-                tally_items(module, inputs, targets, loss, left, tally)
-    return tally.get_results(next(iter(parameters.values())).dtype)
 
 
 def tally_items(

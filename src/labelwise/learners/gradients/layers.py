@@ -141,18 +141,16 @@ def _tally_matrix(
     if "weight" not in names:
         return
     vector = tally.get_vector(names["weight"])
-    method = choose_norm_method(t, a, c, vector is not None) if tally.wants_norms else "none"
     copied = 0 if isinstance(layer, nn.Linear) else groups * t * a + x[0].numel()
-    if method == "outer":
+    if choose_norm_method(t, a, c, vector is not None) == "outer":
         for rows in split_items(copied + layer.weight.numel(), x, delta):
             inputs, outputs = flatten_positions(layer, x[rows], delta[rows])
             outer = torch.bmm(outputs, inputs.mT)
             tally.add_gradients(rows, outer.view(-1, c * groups, a), vector)
         return
-    if method == "gram":
-        for rows in split_items(2 * copied + 3 * groups * t * t, x, delta):
-            norms = _gram_norms(*flatten_positions(layer, x[rows], delta[rows]))
-            tally.add_norms(rows, norms.view(-1, groups).sum(1))
+    for rows in split_items(2 * copied + 3 * groups * t * t, x, delta):
+        norms = _gram_norms(*flatten_positions(layer, x[rows], delta[rows]))
+        tally.add_norms(rows, norms.view(-1, groups).sum(1))
     if vector is not None:
         again = _apply_weight(layer, x, vector.to(x.dtype))
         tally.add_products(everything, inner_products(again, delta))
@@ -249,10 +247,9 @@ def _tally_embedding(
 ) -> None:
     indices, delta = _embedding_parts(layer, x, delta)
     t = indices.shape[1]
-    if tally.wants_norms:
-        for rows in split_items(3 * t * t, x, delta):
-            same = indices[rows, :, None] == indices[rows, None, :]
-            tally.add_norms(rows, inner_products(torch.bmm(delta[rows], delta[rows].mT), same))
+    for rows in split_items(3 * t * t, x, delta):
+        same = indices[rows, :, None] == indices[rows, None, :]
+        tally.add_norms(rows, inner_products(torch.bmm(delta[rows], delta[rows].mT), same))
     if tally.vector is not None:
         vector = tally.vector[names["weight"]].to(delta.dtype)
         tally.add_products(

@@ -29,17 +29,16 @@ class GradientTally:
 
     Attributes:
         vector: the fixed vector by parameter name; None if products are not requested.
-        wants_norms: whether norms are requested.
     """
 
     def __init__(
-        self, count: int, device: torch.device, vector: Mapping[str, Tensor] | None, norms: bool
+        self, count: int, device: torch.device, vector: Mapping[str, Tensor] | None
     ) -> None:
         self._norms = torch.zeros(count, dtype=sum_dtype(device), device=device)
         self._products = torch.zeros_like(self._norms)
         self._short: list[tuple[Tensor, Tensor | None]] = []
         self.count, self.device = count, device
-        self.vector, self.wants_norms = vector, norms
+        self.vector = vector
 
     def add_norms(self, rows: slice, values: Tensor) -> None:
         """Add ``(m,)`` squared norms of some items."""
@@ -62,8 +61,7 @@ class GradientTally:
         if len(flat) == self.count and flat.shape[1] <= _SHORT:
             self._short.append((flat, vector))
             return
-        if self.wants_norms:
-            self.add_norms(rows, squared_norms(gradients))
+        self.add_norms(rows, squared_norms(gradients))
         if vector is not None:
             self.add_products(rows, flat @ vector.flatten().to(flat.dtype))
 
@@ -73,8 +71,7 @@ class GradientTally:
             parts, vectors = zip(*self._short, strict=True)
             self._short = []
             everything = torch.cat(parts, 1)
-            if self.wants_norms:
-                self._norms += squared_norms(everything)
+            self._norms += squared_norms(everything)
             if self.vector is not None:
                 vector = torch.cat([part.flatten() for part in vectors])
                 self._products += everything @ vector.to(everything.dtype)
