@@ -46,24 +46,23 @@ class PoolMap(NamedTuple):
     groups: NDArray[np.int32]
 
 
-def make_map(rows: NDArray[np.generic], *, table: bool = False, seed: int = 0) -> PoolMap:
+def make_map(rows: NDArray[np.generic], *, table: bool = False) -> PoolMap:
     """Map rows ``(n, ...)``, which may be a memory map.
 
     Args:
         rows: one per item.
         table: whether rows are columns of a table, with different units.
-        seed: of the samples and of t-SNE.
     """
     n = len(rows)
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     sample = np.sort(draw.choice(n, min(n, SAMPLE), replace=False))
     prepare = fit_preparation(rows[sample], table)
     landmarks = np.sort(draw.choice(n, min(n, LANDMARKS), replace=False))
-    components = _find_components(prepare(rows[sample]), seed)
+    components = _find_components(prepare(rows[sample]))
     shrunk = np.concatenate(
         [prepare(rows[first : first + BLOCK]) @ components for first in range(0, n, BLOCK)]
     )
-    flat = _embed(shrunk[landmarks], seed)
+    flat = _embed(shrunk[landmarks])
     places, nearest = np.empty((n, 2), np.float32), np.empty((n, 2), np.int64)
     for first in range(0, n, BLOCK):
         part = slice(first, first + BLOCK)
@@ -103,15 +102,15 @@ def limit_of_duplicates(vectors: Vectors) -> float:
     return float(np.clip(np.median(distances.min(axis=1)) / 4, CLOSEST, SIMILAR))
 
 
-def _find_components(rows: Vectors, seed: int) -> Vectors:
+def _find_components(rows: Vectors) -> Vectors:
     """Principal components ``(d, c)`` of prepared rows, which are centred already."""
     from sklearn.utils.extmath import randomized_svd
 
-    _, _, found = randomized_svd(rows, min(COMPONENTS, *rows.shape), random_state=seed)
+    _, _, found = randomized_svd(rows, min(COMPONENTS, *rows.shape), random_state=0)
     return np.asarray(found.T, dtype=np.float32)
 
 
-def _embed(rows: Vectors, seed: int) -> Vectors:
+def _embed(rows: Vectors) -> Vectors:
     """Places of landmarks: t-SNE, or the first components of fewer than ten rows."""
     if len(rows) < 10:
         return np.hstack([rows, np.zeros((len(rows), 2), np.float32)])[:, :2]
@@ -119,7 +118,7 @@ def _embed(rows: Vectors, seed: int) -> Vectors:
 
     perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
     padded = np.hstack([rows, np.zeros((len(rows), 1), np.float32)]) if rows.shape[1] < 2 else rows
-    method = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
+    method = TSNE(perplexity=perplexity, init="pca", random_state=0, n_jobs=1)
     return np.asarray(method.fit_transform(padded), dtype=np.float32)
 
 
