@@ -64,7 +64,7 @@ def measure(
     line = {"strategy": strategy, "n": n, "d": d, "budget": budget, "labelled": labelled}
     line |= {"clusters": clusters, "cpu_seconds": cpu, "wall_seconds": wall, "load": load}
     if "products" in selection.info:
-        targets = count_targets(n - labelled, budget)
+        targets = count_targets(n - labelled, d, budget)
         product = multiply(rows, targets)
         line |= {"product_seconds": product, "ratio": cpu / product, "targets": targets}
         line |= {key: selection.info[key] for key in ("passes", "products", "covered")}

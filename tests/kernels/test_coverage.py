@@ -72,7 +72,8 @@ def test_narrow_windows_and_small_chunks_give_the_same_picks(stored, monkeypatch
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kernel", KERNELS[:3], ids=str)
 def test_sampled_targets_do_not_cover_themselves(kernel, dtype, monkeypatch):
-    monkeypatch.setattr(coverage, "MOST_TARGETS", 50)
+    monkeypatch.setattr(coverage, "FULL_PRODUCT", 0)
+    monkeypatch.setattr(coverage, "SAMPLED_TARGETS", 50)
     monkeypatch.setattr(coverage, "TARGETS_PER_PICK", 2)
     features = make_pool(dtype=dtype)
     weights = np.random.default_rng(0).random(len(features))

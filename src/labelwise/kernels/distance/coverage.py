@@ -52,8 +52,11 @@ from labelwise.strategy import Choice, Cost, Job, PickFacts
 from labelwise.threads import run_in_threads, split_range
 
 KEY = "coverage"
-MOST_TARGETS, TARGETS_PER_PICK = 3000, 10
-"""Of more than 3,000 candidates, 3,000 are targets, or 10 per pick: as good as all of them."""
+FULL_PRODUCT = 5e10
+"""All candidates are targets if their product with themselves has at most this many terms,
+less than a second on two cores."""
+SAMPLED_TARGETS, TARGETS_PER_PICK = 3000, 10
+"""Targets of larger pools: 3,000, or 10 per pick, which cover almost as well as all of them."""
 STORED_BYTES, STORED_DEVICE_BYTES = 2 << 30, 16 << 30
 """Largest matrix of similarities that is kept, in the memory of the host and of a GPU."""
 STORED_BUDGET = 64
@@ -81,9 +84,11 @@ TIED = 3e-7
 """Bounds that differ by at most this part of the first gain may be those of equal rows."""
 
 
-def count_targets(items: int, budget: int) -> int:
-    """Number of targets for a number of candidates and of picks."""
-    return min(items, max(MOST_TARGETS, TARGETS_PER_PICK * budget))
+def count_targets(items: int, columns: int, budget: int) -> int:
+    """Number of targets for a number of candidates, of their features and of picks."""
+    if items * items * columns <= FULL_PRODUCT:
+        return items
+    return min(items, max(SAMPLED_TARGETS, TARGETS_PER_PICK * budget))
 
 
 @dataclass(frozen=True)
@@ -666,7 +671,8 @@ def cover_greedily(
         kernel: compares rows.
         weigh: from rows of targets to their weights ``(T,)``, not negative; None for ones.
     """
-    count = count_targets(len(shards), budget)
+    columns = shards.rows(shards.ids[:1])["features"].shape[1]
+    count = count_targets(len(shards), columns, budget)
     ids = choose_by_hash(shards.ids, count)
     rows = shards.rows(ids)
     features = to_numpy(rows["features"])
@@ -702,7 +708,7 @@ def cover_greedily(
 
 def estimate_coverage_cost(job: Job) -> Cost:
     """The mean, the product with the targets, and passes for candidates that could still win."""
-    targets = count_targets(job.items, job.budget)
+    targets = count_targets(job.items, job.width(), job.budget)
     stored = 2.0 * targets * is_stored(job.items, targets, job.budget)
     return Cost(
         passes=(2, job.budget + 2),
