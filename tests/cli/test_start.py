@@ -93,7 +93,7 @@ def test_tables_of_texts_and_of_numbers(here, capsys):
     given = "start wine.csv --regression --without alcohol,c0 --out w"
     code, said, _ = answer(capsys, *given.split())
     assert code == 0 and "  numbers: c1, c2," in said and "  labels: numbers\n" in said
-    assert "chosen by random" in said and Project.open("w").inputs.shape == (178, 12)
+    assert "chosen by mixed_lcmd" in said and Project.open("w").inputs.shape == (178, 12)
     np.save("f.npy", wines)
     code, said, _ = answer(capsys, "start", "f.npy", "--columns", "", "--classes", "a,b")
     assert code == 0 and said.startswith("f.npy: 178 rows of 13 features\n")

@@ -276,7 +276,9 @@ def test_actors_without_room_say_so(actors):
 
 
 def test_actors_without_a_gpu_say_so(actors):
-    message = r"1 of 1 actors .* needs a CPU and a GPU, .* CPUs and 0 of its 0 GPUs are free"
+    message = (
+        r"1 of 1 actors .* needs a CPU and a GPU, .* CPUs and 0 of the cluster's 0 GPUs are free"
+    )
     with pytest.raises(ClusterFailed, match=message):
         RayActors(1, gpus=1, start_seconds=2)
 
