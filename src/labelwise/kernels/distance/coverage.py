@@ -53,8 +53,8 @@ from labelwise.threads import run_in_threads, split_range
 
 KEY = "coverage"
 FULL_PRODUCT = 5e10
-"""All candidates are targets if their product with themselves has at most this many terms,
-less than a second on two cores."""
+"""All candidates are targets if their product with themselves has at most this many terms: about
+the work of 3,000 targets for 14,000 images."""
 SAMPLED_TARGETS, TARGETS_PER_PICK = 3000, 10
 """Targets of larger pools: 3,000, or 10 per pick, which cover almost as well as all of them."""
 STORED_BYTES, STORED_DEVICE_BYTES = 2 << 30, 16 << 30
