@@ -7,10 +7,10 @@ next pick is
 
 The similarity :math:`k` is the cosine of centered features, negative ones being 0 (the default,
 made for embeddings), a Gaussian :math:`\exp(-|x - y|^2 / \sigma^2)` (for standardised tables), or 1
-up to a distance and 0 beyond (ProbCover). Targets are all candidates of a pool of
-moderate size (``n n d`` up to 5e10: 11,000 items of 384 features); of a larger pool 3,000, or ten per pick, chosen by a hash of their ids. Deterministic; needs neither
-labels nor a model; the first picks of a batch are the batch of a smaller budget with as many
-targets.
+up to a distance and 0 beyond (ProbCover). Targets are all candidates of a pool of moderate size
+(``n n d`` up to 5e10: 11,000 items of 384 features); of a larger pool 3,000, or ten per pick,
+chosen by a hash of their ids. Deterministic; needs neither labels nor a model; the first picks of a
+batch are the batch of a smaller budget with as many targets.
 
 Cost: one product of candidates and targets, ``n T d`` (`kernels.distance.coverage`).
 
