@@ -74,6 +74,24 @@ def format_table(file: str, up_to: int | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def format_rounds(file: str) -> str:
+    """Mean and standard deviation of a study's metric in every round, by strategy and options."""
+    runs = read_runs(file, None)
+    scale, _ = get_unit(runs)
+    lines = [
+        f"| {runs.axis} | {' | '.join(f'{count:,}' for count in runs.labels)} |",
+        f"|---|{'---|' * len(runs.labels)}",
+    ]
+    for name in runs.strategies:
+        curves = runs.curves(name) * scale
+        cells = [
+            f"{mean:.3g} ± {spread:.2g}"
+            for mean, spread in zip(curves.mean(axis=0), curves.std(axis=0, ddof=1), strict=True)
+        ]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + f"\n\n{len(runs.seeds)} seeds.\n"
+
+
 @cache
 def read_runs(file: str, up_to: int | None) -> ExperimentRuns:
     """The only experiment in a results file."""

@@ -5,7 +5,7 @@ Run: python docs/update.py (make docs does). A page marks such a part with
     <!-- include PATH -->, <!-- strategies -->, <!-- representations -->, <!-- datasets -->,
     <!-- calls -->, <!-- packages -->,
     <!-- frozen overview NAME NAME ... -->, the same with summary, <!-- frozen table NAME -->,
-    <!-- papers overview PAPER --> or <!-- papers table FILE LABELS -->
+    <!-- papers overview PAPER -->, <!-- papers table FILE LABELS --> or <!-- papers rounds FILE -->
 
 and ends it with <!-- end -->. The tests fail while a page differs from what this would write.
 """
@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import paper_tables  # noqa: E402  a neighbour of this script
 
 TABLE_NAMES = "strategies|representations|datasets|calls|packages"
-KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) (?:overview|summary|table)[\w -]+?"
+KINDS = rf"include \S+|{TABLE_NAMES}|(?:frozen|papers) (?:overview|summary|table|rounds)[\w -]+?"
 MARKED = re.compile(rf"(<!-- ({KINDS}) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -63,6 +63,8 @@ def _part(mark: str) -> str:
         form, name, *limit = mark.split()[1:]
         if form == "overview":
             return paper_tables.format_overview(name)
+        if form == "rounds":
+            return paper_tables.format_rounds(name)
         return paper_tables.format_table(name, int(limit[0]) if limit else None)
     if mark.startswith("frozen "):
         return _frozen(*mark.split()[1:])

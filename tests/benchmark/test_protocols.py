@@ -19,8 +19,9 @@ from labelwise.strategies import get as get_strategy
 NAMED = """sparse-table1-fashion sparse-table2-mnist sparse-table2-cifar10 sparse-table3-time
     sparse-fig4-ablation dynamics-table2 dynamics-table3 dynamics-table4 dynamics-table5
     dynamics-fig4-ratio dynamics-fig5-gamma ally-fig2-mnist ally-fig2-cifar10 ally-fig3-regression
-    ally-fig4-epsilon ally-fig5-redundancy ally-fig6-clusters lewis-fig1-growth lewis-fig2-vanilla
-    lewis-fig3-finetune lewis-table5-imbalance bss-recovery""".split()
+    ally-fig1-generation ally-fig4-epsilon ally-fig5-redundancy ally-fig6-clusters
+    lewis-fig1-growth lewis-fig2-vanilla lewis-fig3-finetune lewis-table5-imbalance
+    bss-recovery""".split()
 
 TINY = change_protocol(get("sparse-table2-mnist").at("small").on("digits"), pool=900, test=100)
 

@@ -22,6 +22,7 @@ RATIO = {"epochs": (1, 8), "draws": 2}
         ("bss-recovery", "heavy_tailed", {}, 4),
         ("bss-recovery-trained", "digits", {"pool": 800, "start": 60}, 3),
         ("bss-teacher-student", "teacher_student", {}, 3),
+        ("ally-fig1-generation", "digits", {"start": 60, "pool": 300}, 3),
         ("sparse-table3-time", "digits", {"start": 40, "batch": 20, "validation": 50}, 1),
     ],
 )

@@ -12,7 +12,7 @@ from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import area
 from labelwise.errors import BadInput
 
-_AXES = {"lewis_total": "models", "approximation_ratio": "epochs"}
+_AXES = {"lewis_total": "models", "approximation_ratio": "epochs", "generated_quantity": "steps"}
 """Metrics of studies whose results count something other than labels."""
 
 

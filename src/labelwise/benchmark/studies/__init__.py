@@ -12,6 +12,7 @@ ratio           epochs of training     approximation_ratio      R of random batc
 recovery        labels                 excess_error             least squares on few labels
 network         labels                 excess_error             a network on few labels
 alignment       labels of a batch      kernel_quantity          MMD, bound or agreement
+generation      steps of ascent        generated_quantity       dual or entropy of images
 ==============  =====================  =======================  ==================================
 """
 
@@ -24,6 +25,7 @@ from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.studies.alignment import study_alignment
 from labelwise.benchmark.studies.encoded import study_encoder_heads
 from labelwise.benchmark.studies.frozen import study_frozen
+from labelwise.benchmark.studies.generation import study_generation
 from labelwise.benchmark.studies.growth import study_encoder_growth, study_growth
 from labelwise.benchmark.studies.network import study_network
 from labelwise.benchmark.studies.query import study_first_query
@@ -53,5 +55,6 @@ STUDIES = {
     "recovery": Study(study_recovery, _count_budgets),
     "network": Study(study_network, _count_budgets),
     "alignment": Study(study_alignment, lambda protocol: len(protocol.settings["batches"])),
+    "generation": Study(study_generation, lambda protocol: len(protocol.settings["steps"])),
 }
 """All studies by name."""

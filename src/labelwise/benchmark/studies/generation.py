@@ -1,0 +1,77 @@
+"""Study of generated inputs: gradient ascent on the predicted dual variables of images.
+
+A network is trained under constraints on the first labels. The starts are the unlabelled items of
+its smallest predicted duals. The option ``quantity`` of an entrant is ``"dual"`` (mean predicted
+dual of the generated images) or ``"entropy"`` (their mean entropy by a network that is trained on
+the same labels without constraints, and so does not know what was maximized).
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from labelwise.arrays import HostArray, to_numpy
+from labelwise.benchmark.batched import fit_together
+from labelwise.benchmark.devices import Device, DeviceClock, make_line
+from labelwise.benchmark.labelling_run import PICKING, TRAINING, mix_seed
+from labelwise.benchmark.models import make_models, make_picker
+from labelwise.benchmark.protocol import Entrant, Protocol
+from labelwise.benchmark.results import RoundResult
+from labelwise.benchmark.splits import split_dataset
+from labelwise.kernels.information.uncertainty import entropy
+from labelwise.learners.primal_dual.generation import GenerationPath, generate_items
+from labelwise.learners.torch_learner import TorchLearner
+
+
+def study_generation(
+    protocol: Protocol, entrant: Entrant, seed: int, device: Device
+) -> Iterator[RoundResult]:
+    """One line per number of steps, in the protocol's setting ``steps``."""
+    clock = DeviceClock(device)
+    path, plain = generate_path(protocol, seed, device)
+    for number, step in enumerate(protocol.settings["steps"]):
+        if entrant.options["quantity"] == "dual":
+            values = path.duals[step]
+        else:
+            rows = plain.represent(path.inputs[step], ["probabilities"])
+            values = np.asarray(entropy(to_numpy(rows["probabilities"])))
+        mean = float(values.mean())
+        yield make_line(protocol, entrant, seed, device, number, step, mean, clock.lap())
+
+
+def generate_path(
+    protocol: Protocol, seed: int, device: Device
+) -> tuple[GenerationPath, TorchLearner]:
+    """Train both networks and generate images; with the network without constraints.
+
+    Settings of the protocol:
+        steps: numbers of steps that are measured; the last one is the largest.
+        starts: number of images.
+        step_size: length of a step relative to the norm of the start.
+    """
+    split = split_dataset(protocol, seed)
+    ally = Entrant("ally", learner={"epsilon": protocol.settings["epsilon"]})
+    models, picker = (
+        make_models(protocol, ally, split, device),
+        make_picker(protocol, ally, split, device),
+    )
+    assert picker is not None  # ally reads duals
+    places = split.find_positions(split.first)
+    tasks = models.make_tasks(places, split.targets[places], None, mix_seed(seed, 0, TRAINING))
+    fit_together(tasks)
+    picker.fit(split.inputs[places], split.targets[places], seed=mix_seed(seed, 0, PICKING))
+    starts = _choose_starts(picker.represent(split.inputs, ["duals"])["duals"], places, protocol)
+    path = generate_items(
+        picker,
+        split.inputs[starts],
+        steps=protocol.settings["steps"][-1],
+        step_size=protocol.settings["step_size"],
+        box=(float(split.inputs.min()), float(split.inputs.max())),
+    )
+    return path, tasks[0].learner
+
+
+def _choose_starts(duals: HostArray, labelled: HostArray, protocol: Protocol) -> HostArray:
+    """Positions of the unlabelled items of the smallest predicted duals."""
+    order = np.argsort(to_numpy(duals), kind="stable")
+    return order[~np.isin(order, labelled)][: protocol.settings["starts"]]
