@@ -7,7 +7,7 @@ import labelwise
 from labelwise.strategies import get
 from labelwise.strategy import Job, PickFacts
 from tests.conftest import make_features
-from tests.kernels.coverage_reference import cover
+from tests.kernels.coverage_reference import cover, similarities
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -46,6 +46,8 @@ def test_tophat_counts_items_within_the_radius():
         ({"kernel": "tophat"}, "'tophat' needs a radius"),
         ({"kernel": "gaussian", "sigma": 0}, "sigma must be a number above 0; got 0"),
         ({"power": -1.0}, "power must be a number above 0; got -1.0"),
+        ({"power": "low"}, "power must be one of auto; got 'low'"),
+        ({"power": "auto", "kernel": "gaussian"}, "power 'auto' needs kernel 'cosine'"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -66,3 +68,19 @@ def test_the_dry_run_knows_whether_similarities_are_kept():
         get("max_herding").costs(Job(50_000, budget, shapes, options)) for budget in (10, 1000)
     )
     assert few.item_bytes < 100 and many.item_bytes > 2 * 10_000
+
+
+@pytest.mark.parametrize("labels", [0, 3, 150])
+def test_an_automatic_power_covers_the_median_item_by_half(labels):
+    features = make_features(200, 5)
+    labelled = list(range(labels))
+    nearest = np.max(
+        similarities(features, features, features.mean(axis=0))[:labels], axis=0, initial=0
+    )
+    typical = np.median(nearest[labels:])
+    power = np.clip(np.log(0.5) / np.log(typical), 1, 8) if typical else 1.0
+    found = labelwise.select("max_herding", 9, features=features, labelled=labelled, power="auto")
+    assert found.info["power"] == pytest.approx(power, abs=0.005)
+    assert labels or power == 1
+    given = {"features": features, "labelled": labelled, "power": found.info["power"]}
+    assert found.ids.tolist() == labelwise.select("max_herding", 9, **given).ids.tolist()

@@ -39,7 +39,7 @@ def choose_batch(
     kernel: str = "cosine",
     sigma: float | None = None,
     radius: float | None = None,
-    power: float = 1.0,
+    power: float | str = 1.0,
 ) -> Choice:
     """Pick items that cover the candidates.
 
@@ -47,7 +47,8 @@ def choose_batch(
         kernel: "cosine", "gaussian" or "tophat".
         sigma: width of the Gaussian; None for the median distance between items.
         radius: up to which items resemble each other; needed for "tophat".
-        power: of the cosine; above 1, items resemble only closer ones.
+        power: of the cosine; above 1, items resemble only closer ones. "auto" raises it as labels
+            come, so that labelled items cover a typical item by half.
     """
     width = radius if kernel == "tophat" else sigma
     similarity = fit_kernel(shards, labelled, kernel, width, power)

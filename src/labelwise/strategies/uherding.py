@@ -49,7 +49,7 @@ def choose_batch(
     kernel: str = "cosine",
     sigma: float | None = None,
     radius: float | None = None,
-    power: float = 1.0,
+    power: float | str = 1.0,
     temperature: float = 1.0,
 ) -> Choice:
     """Pick items that cover the candidates, uncertain ones first.
@@ -58,7 +58,8 @@ def choose_batch(
         kernel: "cosine", "gaussian" or "tophat".
         sigma: width of the Gaussian; None for the median distance between items.
         radius: up to which items resemble each other; needed for "tophat".
-        power: of the cosine; above 1, items resemble only closer ones.
+        power: of the cosine; above 1, items resemble only closer ones. "auto" raises it as labels
+            come, so that labelled items cover a typical item by half.
         temperature: that logits are divided by; rounds fit it.
     """
     width = radius if kernel == "tophat" else sigma

@@ -679,6 +679,9 @@ def cover_greedily(
     targets = CoverageTargets(kernel, ids, kernel.prepare(features), count < len(shards))
     embedded = kernel.prepare(features, exact=True)
     covered = cover_labelled(targets, embedded, labelled)
+    if kernel.narrows:
+        kernel = kernel.narrow(covered)
+        covered, targets = covered**kernel.power, replace(targets, kernel=kernel)
     on_device = str(device(rows["features"])) != "cpu"
     driver = CoverageDriver(targets, embedded, covered, on_device)
     weights = np.ones(count) if weigh is None else np.asarray(weigh(rows), dtype=np.float64)
@@ -693,6 +696,8 @@ def cover_greedily(
         "passes": driver.passes,
         "products": round(driver.compared / max(count * len(shards), 1), 3),
     }
+    if kernel.narrows:
+        info["power"] = kernel.power
     if weigh is not None:
         info["mean_weight"] = float(weights.mean()) if count else 0.0
     covering = len(driver.ids)

@@ -5,7 +5,7 @@ of 1 / 65,535, which take 16 bits; `compare_exactly` computes in float64 from th
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from labelwise.strategy import Job
 from labelwise.threads import run_in_threads, split_range
 
 KERNELS = ("cosine", "gaussian", "tophat")
+AUTO = "auto"
 PRODUCT = 1 << 22
 """Similarities computed at a time on a CPU, so that they are still in cache when they are
 rounded."""
@@ -39,6 +40,8 @@ COSINE_ROUNDING, GAUSSIAN_ROUNDING = 1e-6, 2.0**-22
 """Maximum rounding error of a similarity in float32."""
 LEVELS = 65535.0
 """Similarities are kept as whole numbers up to this."""
+MOST_POWER = 8.0
+"""Narrowest kernel of `SimilarityKernel.narrow`."""
 WIDTH_ITEMS, WIDTH_STREAM = 1000, 1
 """Items whose median distance is the default width, and the noise stream that chooses them."""
 
@@ -53,12 +56,26 @@ class SimilarityKernel:
         mean: that rows are centered by, ``(d,)``.
         width: ``s``.
         power: of the cosine.
+        narrows: whether `narrow` sets the power.
     """
 
     kind: str
     mean: Floats
     width: float = 1.0
     power: float = 1.0
+    narrows: bool = False
+
+    def narrow(self, covered: Floats) -> "SimilarityKernel":
+        """The kernel whose power makes a typical target half covered by the labelled items.
+
+        Args:
+            covered: ``(T,)`` highest cosine of every target with a labelled item.
+
+        Returns:
+            the kernel with the power ``log 0.5 / log median(covered)``, from 1 to `MOST_POWER`.
+        """
+        typical = float(np.clip(np.median(covered), 0.5, 0.5 ** (1 / MOST_POWER)))
+        return replace(self, power=round(math.log(0.5) / math.log(typical), 2))
 
     @property
     def rounding(self) -> float:
@@ -157,7 +174,7 @@ def fit_kernel(
     labelled: Rows | None,
     kind: str,
     width: float | None = None,
-    power: float = 1.0,
+    power: float | str = 1.0,
 ) -> SimilarityKernel:
     """The kernel of a pool: its mean in one pass, and the width of a Gaussian.
 
@@ -166,7 +183,7 @@ def fit_kernel(
         labelled: labelled rows, which count for the mean.
         kind: one of `KERNELS`.
         width: None for a Gaussian of the median distance between candidates.
-        power: of the cosine.
+        power: of the cosine; `AUTO` for one that `SimilarityKernel.narrow` sets.
     """
     total, count = shards.sum(sum_block, read_features), len(shards)
     if labelled is not None:
@@ -179,7 +196,8 @@ def fit_kernel(
     if kind == "gaussian" and width is None:
         ids = choose_by_hash(shards.ids, WIDTH_ITEMS, WIDTH_STREAM)
         width = median_distance(to_numpy(float64(shards.rows(ids)["features"])))
-    return SimilarityKernel(kind, mean, 1.0 if width is None else width, power)
+    exponent = 1.0 if isinstance(power, str) else power
+    return SimilarityKernel(kind, mean, 1.0 if width is None else width, exponent, power == AUTO)
 
 
 def to_levels(similarities: Array) -> Array:
@@ -211,4 +229,10 @@ def check_kernel(job: Job) -> None:
             check_positive(name, options[name])
     if options["kernel"] == "tophat" and options["radius"] is None:
         raise BadInput("kernel 'tophat' needs a radius; give the distance of similar items")
-    check_positive("power", options["power"])
+    power = options["power"]
+    if isinstance(power, str):
+        check_choice("power", power, (AUTO,))
+        if options["kernel"] != "cosine":
+            raise BadInput(f"power 'auto' needs kernel 'cosine'; got {options['kernel']!r}")
+    else:
+        check_positive("power", power)
