@@ -158,6 +158,14 @@ def test_other_errors_of_a_module_are_its_own():
         call_module(nn.Linear(2, 3), torch.ones(4, 5))
 
 
+def test_a_single_column_is_the_argument_whatever_its_name():
+    module = nn.Linear(4, 3)
+    rows = torch.ones(5, 4)
+    torch.testing.assert_close(call_module(module, {"x": rows}), module(rows))
+    with pytest.raises(BadInput, match="the module does not take the columns x, y"):
+        call_module(module, {"x": rows, "y": rows})
+
+
 def test_batches_are_arguments():
     class Sum(nn.Module):
         def forward(self, a, b):

@@ -64,6 +64,27 @@ def to_polars(rows):
     return pytest.importorskip("polars").DataFrame(rows)
 
 
+def to_list_column(rows):
+    return pytest.importorskip("pandas").DataFrame({"rows": rows.tolist()})
+
+
+def to_fixed_lists(rows):
+    pyarrow = pytest.importorskip("pyarrow")
+    numbers = pyarrow.array(np.ravel(rows))
+    return pyarrow.table({"rows": pyarrow.FixedSizeListArray.from_arrays(numbers, rows.shape[1])})
+
+
+def to_polars_arrays(rows):
+    polars = pytest.importorskip("polars")
+    kind = polars.Array(polars.Float64, rows.shape[1])
+    return polars.DataFrame({"rows": rows.tolist()}, schema={"rows": kind})
+
+
+def to_hugging_face(rows):
+    datasets = pytest.importorskip("datasets")
+    return datasets.Dataset.from_dict({"rows": rows.tolist()})
+
+
 FORMS = {
     "column-major": np.asfortranarray,
     "reversed twice": lambda rows: np.ascontiguousarray(rows[::-1])[::-1],
@@ -74,6 +95,11 @@ FORMS = {
     "pandas": to_pandas,
     "polars": to_polars,
     "pyarrow": to_pyarrow,
+    "pandas, one column of lists": to_list_column,
+    "polars, one column of arrays": to_polars_arrays,
+    "pyarrow, one column of lists": to_fixed_lists,
+    "Hugging Face": to_hugging_face,
+    "column of Hugging Face": lambda rows: to_hugging_face(rows)["rows"],
     "SciPy": sparse.csr_array,
     "SciPy matrix in another format": sparse.coo_matrix,
     "torch": to_tensor,
@@ -113,6 +139,10 @@ def test_tables_with_texts_or_repeated_columns_are_rejected():
     table = to_pandas(FEATURES)
     with pytest.raises(BadInput, match="column 'town' holds values that are not numbers"):
         pick(features=table.assign(town="9"))
+    with pytest.raises(BadInput, match="column 'c0' is next to the lists of 'rows'"):
+        pick(features=table.assign(rows=FEATURES.tolist()))
+    with pytest.raises(BadInput, match="column 'rows' is a list of rows that do not form an array"):
+        pick(features=to_list_column(FEATURES).map(lambda row: row[: 3 + (row[0] > 0)]))
     table.columns = ["a", "b", "b", "c"]
     with pytest.raises(BadInput, match="several columns called 'b'"):
         pick(features=table)
@@ -169,6 +199,21 @@ def test_the_rounding_of_bfloat16_is_accepted():
     rows = torch.as_tensor(make_probabilities(200, 4)).to(torch.bfloat16)
     assert float(abs(rows.double().sum(1) - 1).max()) > 1e-3
     assert pick("entropy", probabilities=rows) == pick("entropy", probabilities=rows.float())
+
+
+@pytest.mark.parametrize("make", ["ml_dtypes", "jax.numpy"])
+def test_bfloat16_of_numpy_and_jax_is_computed_with_in_float32(make):
+    kind = pytest.importorskip(make).bfloat16
+    rows = make_probabilities(200, 4).astype(pytest.importorskip("ml_dtypes").bfloat16)
+    given = pytest.importorskip("jax.numpy").asarray(rows) if make == "jax.numpy" else rows
+    assert given.dtype == kind
+    expected = pick("entropy", probabilities=rows.astype(np.float32))
+    assert pick("entropy", probabilities=given) == expected
+
+
+def test_arrays_of_jax_are_shared():
+    rows = pytest.importorskip("jax.numpy").asarray(FEATURES)
+    assert pick(features=rows) == pick(features=FEATURES.astype(np.float32))
 
 
 @pytest.mark.parametrize(

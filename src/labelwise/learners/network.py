@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from inspect import signature
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +46,15 @@ def call_module(module: nn.Module, batch: Batch) -> Tensor:
 def call_plain(module: nn.Module, batch: Batch) -> Batch:
     """Call the module with a tensor, keywords or several arguments; return what it returns."""
     if isinstance(batch, Mapping):
+        try:
+            signature(module.forward).bind(**batch)
+        except TypeError as error:
+            if len(batch) == 1:  # one column, whatever its name
+                return module(*batch.values())
+            raise BadInput(
+                f"the module does not take the columns {', '.join(batch)} ({error}); remove "
+                "columns, rename them, or give collate_fn"
+            ) from error
         return module(**batch)
     return module(*batch) if isinstance(batch, tuple) else module(batch)
 

@@ -44,6 +44,8 @@ from labelwise.pool.sources.source import (
 
 SUM_TOLERANCE = 4e-3
 """Largest deviation of a sum of probabilities from 1 by rounding, in bfloat16 up to 2**-8."""
+SMALL_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+"""Names of the types that the package ml_dtypes adds to NumPy, which JAX uses."""
 ListIds = Callable[[], Ids]
 """Lists the ids of some rows; called only for an error message."""
 
@@ -98,6 +100,8 @@ def convert_rows_given(value: Given, name: str) -> Given:
         >>> convert_rows_given([np.zeros((5, 3)), np.ones((5, 3))], "member_probabilities").shape
         (5, 2, 3)
     """
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | memoryview):
+        value = list(value)  # such as a column of a Hugging Face dataset
     if not isinstance(value, list | tuple):
         return _convert_array(value, name)
     expected = REPRESENTATIONS.get(name)
@@ -187,11 +191,18 @@ def _split_table(table: Any, name: str, id_column: str = ID) -> tuple[HostArray,
     A representation with one number per item takes the only column, ``(n,)``.
     """
     labels = list(getattr(table, "column_names", None) or table.columns)
-    arrays = {label: np.asarray(_read_column(table, label)) for label in labels}
+    arrays = {label: _read_column(table, label) for label in labels}
     ids = arrays.pop(id_column, None)
     if ids is None and id_column != ID:
         raise UnknownName(
             f"{name} has no column {id_column!r} with ids; it has {', '.join(map(str, labels))}"
+        )
+    lists = [label for label, column in arrays.items() if column.ndim > 1]
+    if lists and len(arrays) > 1:
+        other = next(label for label in arrays if label != lists[0])
+        raise BadInput(
+            f"{name}: column {other!r} is next to the lists of {lists[0]!r}; give one list column, "
+            "or only number columns"
         )
     for label, column in arrays.items():
         texts = column.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in column)
@@ -206,16 +217,21 @@ def _split_table(table: Any, name: str, id_column: str = ID) -> tuple[HostArray,
     if not arrays:
         raise BadInput(f"{name} is a table without columns of numbers; give at least one")
     columns = list(arrays.values())
-    if len(columns) == 1 and name in REPRESENTATIONS and len(REPRESENTATIONS[name].axes) == 1:
+    flat = name in REPRESENTATIONS and len(REPRESENTATIONS[name].axes) == 1
+    if lists or (len(columns) == 1 and flat):
         return columns[0], ids
     return np.stack(columns, axis=1), ids
 
 
-def _read_column(table: Any, label: Any) -> Any:
+def _read_column(table: Any, label: Any) -> HostArray:
+    """A column of a table; one of lists, which must have equal lengths, has more axes."""
     column = table[label]
     if getattr(column, "ndim", 1) > 1:
         raise BadInput(f"the table has several columns called {label!r}; rename them")
-    return column
+    array = np.asarray(column)
+    if array.dtype.kind == "O" and len(array) and isinstance(array[0], list | np.ndarray):
+        return _stack_numbers(array.tolist(), f"column {label!r}")
+    return array
 
 
 def is_sparse_matrix(value: object) -> bool:
@@ -354,6 +370,8 @@ def convert_rows(name: str, rows: Array) -> Array:
         return rows
     if name.split("[")[0] == "member_votes" and xp.isdtype(rows.dtype, ("integral", "bool")):
         return xp.astype(rows, xp.int64)
+    if isinstance(rows, np.ndarray) and rows.dtype.name in SMALL_FLOATS:
+        return rows.astype(np.float32)
     if isinstance(rows, np.ndarray) and rows.dtype.kind not in "fiubc":
         raise BadInput(f"{name} must hold numbers; got values of type {rows.dtype}")
     if xp.isdtype(rows.dtype, "complex floating"):
