@@ -1,10 +1,7 @@
 """What errors say as a part of a sentence."""
 
-import doctest
-
 import pytest
 
-from labelwise import errors
 from labelwise.errors import first_line
 
 
@@ -23,8 +20,3 @@ from labelwise.errors import first_line
 )
 def test_what_an_error_says_is_one_line(text, line):
     assert first_line(ValueError(text)) == line
-
-
-def test_the_examples_run():
-    found = doctest.testmod(errors)
-    assert found.attempted > 0 and found.failed == 0

@@ -1,6 +1,5 @@
 """Atomic writes, locks, JSON values and natural sort."""
 
-import doctest
 import json
 import os
 import subprocess
@@ -12,10 +11,6 @@ import pytest
 
 from labelwise import files
 from labelwise.errors import BadInput
-
-
-def test_examples():
-    assert doctest.testmod(files).failed == 0
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -1,4 +1,4 @@
-"""What users call: every function and class explains itself, with an example that runs."""
+"""What users call: every function and class explains itself, with an example."""
 
 import doctest
 import importlib
@@ -31,17 +31,13 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("path", PUBLIC)
-def test_everything_that_a_user_calls_has_an_example_that_runs(path):
+def test_everything_that_a_user_calls_has_an_example(path):
+    """Examples run in tests/test_docstrings.py."""
     module, name = PUBLIC[path]
     thing = getattr(module, name)
     home = importlib.import_module(thing.__module__)
     tests = doctest.DocTestFinder(recurse=False).find(thing, name, module=home)
-    examples = [test for test in tests if test.examples]
-    assert examples, f"{path} has no example"
-    runner = doctest.DocTestRunner()
-    for test in examples:
-        runner.run(test)
-    assert runner.failures == 0
+    assert any(test.examples for test in tests), f"{path} has no example"
 
 
 @pytest.mark.parametrize("path", PUBLIC)

@@ -1,13 +1,11 @@
 """Networks of several runs trained as one batched model against each by itself."""
 
-import doctest
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from labelwise.benchmark import batched
 from labelwise.benchmark.batched import BatchableLearner, TrainingTask, fit_together, group_tasks
 from labelwise.benchmark.datasets import load
 from labelwise.benchmark.devices import move_items
@@ -65,11 +63,6 @@ def check_same(together, alone):
             torch.testing.assert_close(value, states[1][name], atol=1e-8, rtol=1e-8)
         fresh = task.learner._make_module().state_dict()
         assert any((fresh[name] - states[0][name]).abs().max() > 1e-3 for name in fresh)
-
-
-def test_the_examples_run():
-    found = doctest.testmod(batched)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,11 +1,8 @@
 """Rounds of buying labels for a head on fixed features."""
 
-import doctest
-
 import numpy as np
 import pytest
 
-from labelwise.benchmark import labelling_run
 from labelwise.benchmark.labelling_run import (
     LabelledPool,
     OracleChooser,
@@ -44,11 +41,6 @@ def buy(pool, name, seed=0, **options):
             **options,
         )
     )
-
-
-def test_the_examples_run():
-    found = doctest.testmod(labelling_run)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("name", ["random", "margin", "k_center", "lewis"])

@@ -1,6 +1,5 @@
 """Last layers against the gradient of what they minimise, and against scikit-learn."""
 
-import doctest
 from functools import partial
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from labelwise.benchmark import last_layer
 from labelwise.benchmark.batched import TrainingTask, fit_together
 from labelwise.benchmark.last_layer import LastLayerLearner, solve_ridge
 from labelwise.benchmark.networks import make_linear
@@ -19,11 +17,6 @@ def problem(outputs=1, count=200, width=6):
     rows = rng.standard_t(2, size=(count, width)).astype(np.float32)
     values = rows @ rng.normal(size=(width, outputs)) + 3 + rng.normal(size=(count, outputs))
     return rows, values.astype(np.float32), rng.uniform(0.1, 5, size=count)
-
-
-def test_the_example_runs():
-    found = doctest.testmod(last_layer)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

@@ -1,7 +1,5 @@
 """The papers' architectures: sizes, shapes, skips, and that learners can use them."""
 
-import doctest
-
 import pytest
 import torch
 from torch import nn
@@ -18,11 +16,6 @@ SHAPES = [(3, 32, 32), (1, 28, 28), (1, 8, 8)]
 
 def parameters(module):
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def test_the_examples_run():
-    found = doctest.testmod(networks)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("name", [*sorted(set(NETWORKS) - set(VARIANTS)), "variant_6_2_3"])

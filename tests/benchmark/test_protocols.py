@@ -1,12 +1,11 @@
 """The experiments as data: what the papers say, what is reduced, and how data are divided."""
 
-import doctest
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from labelwise.benchmark import networks, protocol, protocols, splits
+from labelwise.benchmark import splits
 from labelwise.benchmark.datasets import CATALOGUE
 from labelwise.benchmark.networks import FAMILY, NETWORKS, make_network
 from labelwise.benchmark.protocol import SCALES, Entrant, change_protocol
@@ -24,12 +23,6 @@ NAMED = """sparse-table1-fashion sparse-table2-mnist sparse-table2-cifar10 spars
     bss-recovery""".split()
 
 TINY = change_protocol(get("sparse-table2-mnist").at("small").on("digits"), pool=900, test=100)
-
-
-@pytest.mark.parametrize("module", [protocol, protocols, splits, networks])
-def test_the_examples_run(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_all_experiments_that_the_papers_have_a_protocol_for_are_there():

@@ -1,6 +1,5 @@
 """The results file: what is written is read back, and what a crash leaves is handled."""
 
-import doctest
 import json
 import math
 import re
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.benchmark import results
 from labelwise.benchmark.results import (
     RoundResult,
     append_result,
@@ -57,11 +55,6 @@ def make_round(number, **changes):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "new" / "results.jsonl"
-
-
-def test_the_doctests_pass():
-    found = doctest.testmod(results)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_every_field_comes_back_as_it_was_written(path):

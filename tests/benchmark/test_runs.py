@@ -1,13 +1,12 @@
 """Runs end to end on handwritten digits: lines, pairing, weights, and what is refused."""
 
-import doctest
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import labelwise.cli.benchmark  # noqa: F401  (adds its commands)
-from labelwise.benchmark import benchmark_run, devices, frozen_run, models, processes, runs
+from labelwise.benchmark import benchmark_run, models
 from labelwise.benchmark.benchmark_run import BenchmarkRun, play_runs
 from labelwise.benchmark.devices import find_device
 from labelwise.benchmark.lines import describe_code
@@ -19,12 +18,6 @@ from labelwise.benchmark.splits import SplitCache, split_dataset
 from labelwise.cli import run as command
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from tests.benchmark.tiny_runs import tiny
-
-
-@pytest.mark.parametrize("module", [benchmark_run, runs, models, devices, frozen_run, processes])
-def test_the_examples_run(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_every_round_is_a_complete_line(tmp_path):

@@ -1,6 +1,5 @@
 """Measures, bootstrap intervals, paired tests and rankings against slow versions."""
 
-import doctest
 import itertools
 
 import numpy as np
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from labelwise.benchmark import statistics
 from labelwise.benchmark.statistics import (
     area,
     bootstrap,
@@ -31,11 +29,6 @@ from labelwise.errors import BadInput
 # Measures.
 
 LABELS = np.array([20, 30, 50, 90])
-
-
-def test_the_doctests_pass():
-    found = doctest.testmod(statistics)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_the_area_of_a_straight_line_is_its_middle():

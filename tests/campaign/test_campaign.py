@@ -1,6 +1,5 @@
 """Campaigns: the same batch for everyone, until its labels are in."""
 
-import doctest
 from contextlib import closing
 from multiprocessing import get_context
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 
 import labelwise
-from labelwise.campaign import campaign as module
 from labelwise.campaign.campaign import Campaign
 from labelwise.errors import BadInput, Conflict, UnknownName
 from labelwise.record import open_storage
@@ -37,11 +35,6 @@ def same(one, other):
 @pytest.fixture
 def memory():
     return MemoryStorage()
-
-
-def test_the_examples_run():
-    result = doctest.testmod(module)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_an_open_batch_is_given_again_until_its_last_label(storage):

@@ -1,6 +1,5 @@
 """The record: labels in, items out, for many people at once."""
 
-import doctest
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +9,6 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
-from labelwise.campaign import campaign_record as module
 from labelwise.campaign import operations
 from labelwise.campaign.campaign_record import CampaignRecord
 from labelwise.errors import BadInput, Conflict, StorageFailed, UnknownName
@@ -39,11 +37,6 @@ def kinds(storage):
 @pytest.fixture
 def memory():
     return MemoryStorage()
-
-
-def test_the_examples_run():
-    result = doctest.testmod(module)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_a_record_without_a_campaign_says_so(storage):

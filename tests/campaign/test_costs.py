@@ -8,18 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.campaign import costs
 from labelwise.campaign.costs import campaign_cost, compute_cost, summarize_times
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.record.events import Asked, Started, Told
 from labelwise.record.ledger import replay
 from labelwise.record.votes import RECENT
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(costs)
 
 
 def told(seconds, by="ann"):

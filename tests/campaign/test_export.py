@@ -1,7 +1,6 @@
 """What an export holds, in every format, against values worked out by hand."""
 
 import csv
-import doctest
 import json
 import os
 import stat
@@ -230,8 +229,3 @@ def test_an_export_can_be_read_by_whoever_may_read_new_files(tmp_path):
     plain.write_text("")
     export.write_table(written, ("id",), [{"id": np.int64(1).item()}])
     assert stat.S_IMODE(written.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-
-
-def test_the_examples_in_the_documentation_are_right():
-    failed, attempted = doctest.testmod(export)
-    assert attempted > 0 and failed == 0

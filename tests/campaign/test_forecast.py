@@ -8,19 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.campaign import evaluation
-from labelwise.campaign import forecast as module
 from labelwise.campaign.evaluation import ModelScore, learning_curve
 from labelwise.campaign.forecast import FEWEST, forecast_batch, forecast_gain
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput
 from labelwise.rounds import wilson_interval as wilson
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(module)
-    run_examples(evaluation)
 
 
 def law(now, rest, rate, last):

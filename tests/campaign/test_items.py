@@ -1,6 +1,5 @@
 """Items under ids that never change, and files that are served only from their own folder."""
 
-import doctest
 import json
 import os
 from threading import Thread
@@ -13,11 +12,6 @@ from labelwise.campaign.folder.items import MANIFEST, CampaignItems, write_items
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.embedding import Standardizer
 from tests.record.listed import pictures
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_ids_are_the_numbers_of_the_lines_and_the_list_only_grows(tmp_path):

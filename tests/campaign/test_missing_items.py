@@ -1,13 +1,10 @@
 """Items that are gone close their place in the batch, and keep what people said of them."""
 
-import doctest
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from labelwise.campaign import export
-from labelwise.campaign.folder import missing_items
 from labelwise.campaign.folder.missing_items import (
     MISSING_REASON,
     SYSTEM_ANNOTATOR,
@@ -41,11 +38,6 @@ def put_back(project, *ids):
     for item in ids:
         grey = np.full((8, 8), 20 * item, dtype=np.uint8)
         Image.fromarray(grey).save(project.source / f"{item:02d}.png")
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(missing_items)
-    assert results.attempted > 0 and results.failed == 0
 
 
 def test_a_picture_that_is_gone_with_one_of_two_labels_keeps_it_and_closes_its_batch(pictures):

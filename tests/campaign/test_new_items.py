@@ -1,19 +1,11 @@
 """What is new in a folder or a table, and what of it cannot be used."""
 
-import doctest
-
 import pytest
 
 from labelwise.campaign.folder.new_items import find_new_images, find_new_rows
 from labelwise.errors import BadInput
-from labelwise.media import folders
 from labelwise.media.folders import find_images
 from tests.record.listed import pictures
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(folders)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_links_hidden_files_and_campaigns_are_not_taken_for_pictures(tmp_path):

@@ -1,6 +1,5 @@
 """A campaign as a folder: started from real data, refreshed, moved, trained and gone on with."""
 
-import doctest
 import json
 import os
 import sys
@@ -12,8 +11,6 @@ from sklearn.datasets import load_diabetes, load_wine
 
 import labelwise
 from labelwise.campaign import defaults
-from labelwise.campaign import project as module
-from labelwise.campaign.folder import description
 from labelwise.campaign.folder.description import STORAGE_VARIABLE, remove_password
 from labelwise.campaign.project import Project
 from labelwise.campaign.settings import Settings
@@ -29,12 +26,6 @@ from tests.campaign.sources import (
     write_table,
     write_texts,
 )
-
-
-@pytest.mark.parametrize("file", [description, module, defaults])
-def test_the_examples_of_the_docstrings_run(file):
-    found = doctest.testmod(file)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_a_folder_of_pictures_becomes_a_campaign(digits, tmp_path):

@@ -1,7 +1,6 @@
 """The report of a campaign: its pictures, its report, and that nobody's text can act in it."""
 
 import base64
-import doctest
 import io
 import math
 import re
@@ -17,8 +16,6 @@ from PIL import Image
 
 from labelwise.campaign.evaluation import ModelScore
 from labelwise.campaign.folder.items import MANIFEST, CampaignItems, write_items
-from labelwise.campaign.report import data as data_module
-from labelwise.campaign.report import figures
 from labelwise.campaign.report import page as page_module
 from labelwise.campaign.report.data import (
     AnnotatorSummary,
@@ -29,7 +26,6 @@ from labelwise.campaign.report.data import (
     make_item_view,
 )
 from labelwise.campaign.report.figures import Bar, choose_ticks, draw_bars, draw_curve, draw_growth
-from labelwise.media import thumbnails
 from labelwise.media.thumbnails import make_thumbnail_url
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained, Withdrawn
 from labelwise.record.ledger import replay
@@ -388,10 +384,3 @@ def test_a_long_text_is_cut_and_a_file_that_is_gone_is_said(tmp_path):
     write_items(tmp_path / MANIFEST, [{"path": "gone.png"}])
     shown, picture = make_item_view(CampaignItems(tmp_path, "images", tmp_path))(0)
     assert "the file of item 0 is gone" in shown and picture is None
-
-
-@pytest.mark.parametrize("module", [page_module, data_module, figures, thumbnails])
-def test_the_examples_in_the_documentation_are_right(module):
-    failed, attempted = doctest.testmod(module)
-    assert failed == 0
-    assert attempted > 0 or module is data_module

@@ -1,19 +1,12 @@
 """Settings: checked when they are made, and the same after a stay in the record."""
 
-import doctest
 import json
 
 import numpy as np
 import pytest
 
-from labelwise.campaign import settings as module
 from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
-
-
-def test_the_examples_run():
-    result = doctest.testmod(module)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_survive_json():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from labelwise.campaign import stopping
 from labelwise.campaign.settings import Settings
 from labelwise.campaign.stopping import (
     Advice,
@@ -22,13 +21,8 @@ from labelwise.record.agreement import cohen_kappa
 from labelwise.record.events import Asked, Skipped, Started, Told, Trained
 from labelwise.record.ledger import Ledger, replay
 from tests.campaign.advising import picked, rule
-from tests.theory.doctests import run_examples
 
 LABELS = [400, 440, 480, 520, 560, 600]
-
-
-def test_examples_run():
-    run_examples(stopping)
 
 
 def trained(*metrics, **settings):

@@ -2,14 +2,8 @@
 
 import pytest
 
-from labelwise.campaign.folder import uploads
 from labelwise.campaign.project import Project
 from labelwise.errors import BadInput
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(uploads)
 
 
 def start(folder, name, text):

@@ -1,6 +1,5 @@
 """Commands in hints and errors work when they are pasted, for a folder with spaces in its name."""
 
-import doctest
 import re
 import shlex
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 import labelwise.cli.commands  # noqa: F401 (registers the commands)
 from labelwise.campaign.project import Project
-from labelwise.cli import app, run
+from labelwise.cli import run
 from labelwise.cli.app import complete_commands, set_campaign_folder
 from labelwise.record.events import Resolved
 from tests.cli.folders import answer, read, write
@@ -35,11 +34,6 @@ def first_command(text):
     whole = shlex.split(re.split(r"[;,()]|(?: goes on)|(?: says)", text)[0])
     assert whole[0] == "labelwise"
     return whole[1:]
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(app)
-    assert results.attempted > 0 and results.failed == 0
 
 
 def test_the_folder_is_added_to_commands_of_campaigns_alone():

@@ -1,6 +1,5 @@
 """What commands share, and what is tried before their work."""
 
-import doctest
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,6 @@ import pytest
 import labelwise
 from labelwise.cli import console, files, select
 from labelwise.errors import BadInput
-
-
-@pytest.mark.parametrize("module", [console])
-def test_examples_run(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_an_interruption_says_what_is_kept(tmp_path):

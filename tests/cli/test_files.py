@@ -1,13 +1,11 @@
 """Ids, options and files as users write them; inputs are present and never overwritten."""
 
-import doctest
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from labelwise.cli import files
 from labelwise.cli.files import check_inputs, collect_files, parse_options, read_ids, read_picks
 from labelwise.errors import BadInput, UnknownName
 from labelwise.pool.ids import encode_keys
@@ -204,7 +202,3 @@ def test_files_beside_those_that_are_read_may_be_written():
     given = {"features": ["f.npy", "parts"], "duals": "s3://bucket/old.npy"}
     for out in ("new.csv", "old.npy", "parts/new.csv"):
         check_inputs(Path(out), given, None, Path("missing.txt"))
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(files).failed == 0

@@ -1,6 +1,5 @@
 """Encoding many items, against one item at a time."""
 
-import doctest
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from PIL import Image
 
 import labelwise
-from labelwise.encoders import encoding as module
 from labelwise.encoders.encoding import find_items, prepare_image
 from labelwise.encoders.registry import open_encoder
 from labelwise.errors import BadInput
@@ -25,11 +23,6 @@ def write_images(folder, count=21):
         pixels = rng.integers(0, 256, shape).astype(np.uint8)
         Image.fromarray(pixels).save(folder / f"{number:02}.png")
     return sorted(folder.glob("*.png"))
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_a_folder_is_encoded_like_its_images_one_by_one(tmp_path):

@@ -1,13 +1,10 @@
 """TF-IDF in singular directions, against scikit-learn."""
 
-import doctest
-
 import numpy as np
 import pytest
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from labelwise.encoders import tfidf as module
 from labelwise.encoders.tfidf import TfidfEncoder
 from labelwise.errors import BadInput
 
@@ -19,11 +16,6 @@ TEXTS = [
     "water the seed at the root",
     "bread needs salt and flour",
 ]
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_texts_are_scikit_learns_directions_and_come_back_from_a_file(tmp_path):

@@ -1,13 +1,11 @@
 """Arm probabilities by hand, step by step, and over many simulated rounds."""
 
-import doctest
 import math
 
 import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.kernels import bandit
 from labelwise.kernels.bandit import arm_probabilities, importance_weighted_accuracy
 
 
@@ -132,8 +130,3 @@ def test_an_item_counts_more_the_less_likely_its_arm_was():
 def test_refuses_an_impossible_accuracy(correct, probabilities, words):
     with pytest.raises(BadInput, match=words):
         importance_weighted_accuracy(correct, probabilities)
-
-
-def test_the_examples_run():
-    result = doctest.testmod(bandit)
-    assert result.attempted > 0 and result.failed == 0

@@ -1,6 +1,5 @@
 """The three forms of a strategy through one door."""
 
-import doctest
 import tracemalloc
 
 import numpy as np
@@ -111,11 +110,6 @@ def test_a_score_that_is_not_a_number_is_refused_with_its_item():
 def test_refuses_what_is_no_strategy():
     with pytest.raises(BadInput, match="'badge' is not a score, greedy or pass strategy"):
         pick("badge", pool(), None, 1, seed=0)
-
-
-def test_the_examples_run():
-    result = doctest.testmod(picking)
-    assert result.attempted > 0 and result.failed == 0
 
 
 @given(

@@ -1,7 +1,5 @@
 """Confidence, margin and entropy against their formulas, for one and for several models."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
@@ -114,8 +112,3 @@ def test_vote_entropy_does_not_depend_on_the_order_or_the_names_of_the_classes()
     given = np.random.default_rng(0).integers(4, size=(50, 9))
     renamed = np.array([900, -3, 17, 5])[given][:, ::-1]
     np.testing.assert_allclose(vote_entropy(renamed), vote_entropy(given), atol=1e-14)
-
-
-def test_the_examples_run():
-    result = doctest.testmod(module)
-    assert result.attempted > 0 and result.failed == 0

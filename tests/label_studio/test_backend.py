@@ -1,7 +1,6 @@
 """The ML backend: what it answers, how quickly, and to whom."""
 
 import base64
-import doctest
 import subprocess
 import sys
 import time
@@ -55,11 +54,6 @@ def open_client(backend, base="http://127.0.0.1:9090", **named):
 @pytest.fixture
 def client(backend):
     return open_client(backend)
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(answering)
-    assert results.attempted > 0 and results.failed == 0
 
 
 def test_health_says_what_the_process_does_and_reads_nothing(campaign):

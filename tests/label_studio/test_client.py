@@ -1,7 +1,6 @@
 """Calls of a server on loopback: what is sent to whom, and what is said when it goes wrong."""
 
 import base64
-import doctest
 import socket
 import threading
 import warnings
@@ -42,11 +41,6 @@ def quick(monkeypatch):
 @pytest.fixture
 def client(twin):
     return LabelStudioClient(twin.url, TOKEN, source="LABEL_STUDIO_TOKEN")
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(api)
-    assert results.attempted > 0 and results.failed == 0
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What labelling configurations and annotations are taken to mean."""
 
-import doctest
-
 import pytest
 
 from labelwise.errors import BadInput
@@ -34,11 +32,6 @@ def annotation(number, label, by=1, at=None, cancelled=False, seconds=None, cont
 
 def said(*annotations):
     return read_annotations(annotations, LAYOUT, PEOPLE)
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(formats)
-    assert results.attempted > 0 and results.failed == 0
 
 
 def test_a_layout_of_pictures_is_read_with_its_aliases_and_other_questions():

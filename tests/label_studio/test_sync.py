@@ -1,7 +1,6 @@
 """Whole syncs with a stand-in server: texts and pictures, again and again, and interrupted."""
 
 import base64
-import doctest
 import io
 import json
 
@@ -14,7 +13,6 @@ from labelwise.label_studio import (
     LabelStudioClient,
     ProjectSync,
     SyncOptions,
-    sync,
     sync_project,
 )
 from labelwise.label_studio.client import LabelStudioFailed
@@ -63,12 +61,6 @@ def label_all(twin, by=1):
 def task_of(project, item, twin):
     text = project.items.text(item)
     return next(number for number, data in twin.tasks.items() if data["body"] == text)
-
-
-@pytest.mark.parametrize("module", [sync])
-def test_examples_in_the_docstrings_are_right(module):
-    results = doctest.testmod(module)
-    assert results.attempted > 0 and results.failed == 0
 
 
 def test_the_queue_serves_the_batch_in_the_order_of_picking(twin, go, project):

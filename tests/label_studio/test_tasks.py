@@ -1,6 +1,5 @@
 """Orders of tasks as scores: against sorting, and against a slow twin."""
 
-import doctest
 from itertools import combinations
 
 import pytest
@@ -8,15 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.label_studio import tasks as task_files
 from labelwise.label_studio.tasks import ORDER, ServingOrder, find_newest_version
 
 numbers = st.lists(st.integers(1, 10**9), unique=True, max_size=30)
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(task_files)
-    assert results.attempted > 0 and results.failed == 0
 
 
 @given(numbers.filter(len), st.lists(st.floats(0, 1), max_size=5))

@@ -1,7 +1,5 @@
 """A committee against its learners asked one by one, and in selections."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from torch import nn
 import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import FitReport
-from labelwise.learners import committee
 from labelwise.learners.committee import Committee, make_column_committee
 from labelwise.learners.ensemble import EnsembleLearner
 from labelwise.learners.linear_probe import LinearProbe
@@ -44,11 +41,6 @@ def trained(*learners, targets=DIGITS, **options):
     found = Committee(learners, **options)
     found.fit(IMAGES[:200], targets[:200], seed=3)
     return found
-
-
-def test_the_examples_run():
-    found = doctest.testmod(committee)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_representations_are_lists_of_what_every_learner_gives():

@@ -1,6 +1,5 @@
 """Networks from scratch: good enough with few labels on real data, and whole after a restart."""
 
-import doctest
 import sys
 
 import numpy as np
@@ -10,7 +9,6 @@ from sklearn.datasets import load_diabetes, load_digits, load_wine
 from torch import nn
 
 from labelwise.errors import BadInput, UnknownName
-from labelwise.learners import default_network as module
 from labelwise.learners.default_network import (
     Convolutions,
     Perceptron,
@@ -30,11 +28,6 @@ def shuffled(load):
     inputs, targets = load(return_X_y=True)
     order = np.random.default_rng(1).permutation(len(targets))
     return Standardizer.fit(inputs)(inputs)[order], targets[order]
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_a_perceptron_is_linear_layers_with_relu_between_them():

@@ -1,6 +1,5 @@
 """The default model of every kind of items, with and without torch."""
 
-import doctest
 import subprocess
 import sys
 
@@ -8,17 +7,12 @@ import numpy as np
 import pytest
 
 from labelwise.errors import UnknownName
-from labelwise.learners import defaults
 from labelwise.learners.default_network import DefaultLearner
 from labelwise.learners.defaults import default_learner, load_builder
 from labelwise.learners.linear_probe import LinearProbe
 from labelwise.learners.table_model import TableModel
 
 ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
-
-
-def test_the_examples_of_the_docstrings_run():
-    assert doctest.testmod(defaults).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,10 @@
 """Standardized numbers, against NumPy."""
 
-import doctest
-
 import numpy as np
 import pytest
 
 from labelwise.learners import embedding as module
 from labelwise.learners.embedding import Standardizer
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("shape", [(50, 4), (9, 3, 5, 5)])

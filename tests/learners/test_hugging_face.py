@@ -1,6 +1,5 @@
 """Classifiers of Hugging Face, made small from their configurations: nothing is downloaded."""
 
-import doctest
 import sys
 
 import numpy as np
@@ -12,7 +11,6 @@ from torch import nn
 
 import labelwise
 from labelwise.errors import BadInput, MissingDependency
-from labelwise.learners import hugging_face
 from labelwise.learners.hugging_face import HuggingFaceClassifier
 from labelwise.learners.torch_learner import TorchLearner
 
@@ -277,8 +275,3 @@ def test_models_of_timm_are_plain_modules():
     learner = TorchLearner(make, epochs=1)
     learner.fit(images, DIGITS[:30], seed=0)
     assert learner.represent(images, ["features"])["features"].shape == (30, 512)
-
-
-def test_the_examples_in_the_docstrings_run():
-    found = doctest.testmod(hugging_face)
-    assert found.attempted > 0 and found.failed == 0

@@ -1,6 +1,5 @@
 """The skorch learner against skorch itself, and against the torch learner."""
 
-import doctest
 import subprocess
 import sys
 
@@ -12,7 +11,6 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from labelwise.errors import BadInput, MissingDependency, UnknownName
-from labelwise.learners import skorch_learner
 from labelwise.learners.skorch_learner import SkorchLearner
 from labelwise.learners.torch_learner import TorchLearner
 
@@ -298,8 +296,3 @@ def test_the_adapters_can_be_imported_without_what_they_adapt():
     block = "import sys; sys.modules.update(skorch=None, transformers=None); "
     load = "import labelwise.learners.skorch_learner, labelwise.learners.hugging_face"
     subprocess.run([sys.executable, "-c", block + load], check=True)
-
-
-def test_the_examples_in_the_docstrings_run():
-    found = doctest.testmod(skorch_learner)
-    assert found.attempted > 0 and found.failed == 0

@@ -1,6 +1,5 @@
 """Numbers and weights of users: what passes, and what is refused."""
 
-import doctest
 from fractions import Fraction
 
 import numpy as np
@@ -10,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.learners import weights
 from labelwise.learners.weights import convert_numbers, scale_to_mean_one
 
 MASKED = np.ma.masked_array([1.0, 2.0], [False, True])
-
-
-def test_the_examples_run():
-    found = doctest.testmod(weights)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @given(

@@ -1,17 +1,9 @@
 """A user's function by its name."""
 
-import doctest
-
 import pytest
 
 from labelwise.errors import BadInput, MissingDependency
-from labelwise.media import functions as module
 from labelwise.media.functions import import_function
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_a_name_that_is_not_a_function_is_one_line(tmp_path):

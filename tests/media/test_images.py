@@ -1,24 +1,16 @@
 """What pictures become before a network sees them, against plain NumPy and Pillow."""
 
-import doctest
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from labelwise.errors import BadInput
-from labelwise.media import images as module
 from labelwise.media.images import find_image_format, read_image, read_images
 
 
 def saved(path, pixels, **options):
     Image.fromarray(pixels).save(path, **options)
     return path
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_a_picture_is_shrunk_to_the_means_of_its_squares(tmp_path):

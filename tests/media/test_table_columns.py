@@ -1,6 +1,5 @@
 """Columns of a table as numbers: categories, missing values and strings."""
 
-import doctest
 import json
 
 import numpy as np
@@ -9,13 +8,8 @@ import pytest
 from labelwise.campaign.project import Project
 from labelwise.campaign.trained_model import open_campaign_model
 from labelwise.errors import BadInput
-from labelwise.media import table_columns
 from labelwise.media.table_columns import TableColumns
 from labelwise.media.tables import choose_columns
-
-
-def test_the_examples_of_the_docstrings_run():
-    assert doctest.testmod(table_columns).failed == 0
 
 
 def test_later_rows_get_the_columns_of_the_start(tmp_path):

@@ -1,7 +1,6 @@
 """Tables and arrays in users' files: every form gives the same columns, and what is refused."""
 
 import csv
-import doctest
 import json
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.media import tables as module
 from labelwise.media.tables import (
     TABLES,
     abbreviate_names,
@@ -41,11 +39,6 @@ def write(path, rows):
     else:
         pq.write_table(pa.Table.from_pylist(rows), path)
     return path
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("ending", TABLES)

@@ -1,6 +1,5 @@
 """Rows in many files are the rows of one array."""
 
-import doctest
 import re
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from labelwise.errors import BadInput, UnknownName
 from labelwise.files import sort_naturally
 from labelwise.pool.blocks import open_shards
 from labelwise.pool.representations import open_source, open_sources
-from labelwise.pool.sources import file_patterns as many_files
 from labelwise.pool.sources.source import JoinedSource
 from tests.conftest import make_features
 from tests.pool.test_shards import write_parquet
@@ -199,11 +197,6 @@ def test_ids_of_tables_are_read_from_all_of_them(features, tmp_path):
     picks = labelwise.select("k_center", 30, features=folder).ids
     plain = labelwise.select("k_center", 30, features=features).ids
     assert picks.tolist() == np.where(plain < 300, plain + 1000, plain + 4700).tolist()
-
-
-def test_the_examples_run():
-    found = doctest.testmod(many_files)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "c"])

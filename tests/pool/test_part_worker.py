@@ -1,6 +1,5 @@
 """What one process answers, and what it says of files and of what it cannot load."""
 
-import doctest
 import pickle
 import sys
 import types
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.pool import parts as worker
 from labelwise.pool.parts import (
     LARGE,
     PartWorker,
@@ -68,8 +66,3 @@ def test_what_can_travel_does_and_what_cannot_is_named():
     ):
         with open(__file__, "rb") as file:
             pack_payload(pickle.dumps, file, "the file")
-
-
-def test_the_examples_run():
-    found = doctest.testmod(worker, optionflags=doctest.ELLIPSIS)
-    assert found.attempted > 0 and found.failed == 0

@@ -1,6 +1,5 @@
 """Parts of a pool against the whole pool."""
 
-import doctest
 import itertools
 import pickle
 
@@ -10,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, UnknownName
-from labelwise.pool import parts as division_module
-from labelwise.pool import parts as worker
 from labelwise.pool.blocks import find_item_ids
 from labelwise.pool.parts import (
     Division,
@@ -169,9 +166,3 @@ def remember(shard, name, value):
 
 def forget(shard):
     shard.state.clear()
-
-
-@pytest.mark.parametrize("module", [division_module, worker])
-def test_the_examples_run(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0

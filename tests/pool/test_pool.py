@@ -1,6 +1,5 @@
 """Pools: keys, ids, inputs and representations."""
 
-import doctest
 import uuid
 from datetime import UTC, date, datetime, timedelta, timezone
 
@@ -155,8 +154,3 @@ def test_an_index_of_row_numbers_is_that_of_their_array(first, gaps):
     wanted = np.arange(-6, 16)
     assert index.contains(wanted).tolist() == listed.contains(wanted).tolist()
     assert index.find_positions(listed.ids).tolist() == list(range(len(listed.ids)))
-
-
-def test_the_examples_hold():
-    found = doctest.testmod(ids_module)
-    assert found.attempted and not found.failed

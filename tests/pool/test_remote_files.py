@@ -1,6 +1,5 @@
 """Files behind URLs against the same files on disk."""
 
-import doctest
 import io
 import pickle
 
@@ -10,7 +9,6 @@ import pytest
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.pool.parts import Division, cut_part, prepare_values
 from labelwise.pool.representations import open_source
-from labelwise.pool.sources import remote_files
 from labelwise.pool.sources.remote_files import open_remote
 from tests.conftest import make_features
 from tests.pool.object_store import object_store
@@ -233,8 +231,3 @@ def test_a_remote_table_is_checked_as_one_on_disk(store, tmp_path):
 def test_an_unknown_kind_of_url_is_refused():
     with pytest.raises((BadInput, MissingDependency), match=r"nowhere://a/b\.npy"):
         open_remote("nowhere://a/b.npy", "features")
-
-
-def test_the_examples_run():
-    found = doctest.testmod(remote_files)
-    assert found.attempted > 0 and found.failed == 0

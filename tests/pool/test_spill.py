@@ -1,6 +1,5 @@
 """State that does not fit in memory lies in files, and strategies do not notice."""
 
-import doctest
 import os
 import subprocess
 import sys
@@ -206,7 +205,3 @@ def test_blocks_settle_after_every_visit():
     shards = LocalShards([Shard(np.array([0]), {}), Shard(np.array([1]), {})], spill=notes)
     assert shards.map(remember, 3) == [3, 3] and shards.sum(remember, 4) == 8
     assert notes.seen == [{"value": 3}, {"value": 3}, {"value": 4}, {"value": 4}]
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(spill).failed == 0

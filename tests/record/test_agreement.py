@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from labelwise.errors import BadInput
-from labelwise.record import agreement as module
 from labelwise.record.agreement import (
     agreement,
     cohen_kappa,
@@ -20,7 +19,6 @@ from labelwise.record.agreement import (
 from labelwise.record.events import Asked, Started, Told
 from labelwise.record.ledger import replay
 from tests.record.crowds import crowd
-from tests.theory.doctests import run_examples
 
 # Thirty patients, six psychiatrists each, five diagnoses: Fleiss 1971, Table 1, kappa 0.430.
 DIAGNOSES = (
@@ -28,10 +26,6 @@ DIAGNOSES = (
     "144444 124444 222333 144444 224445 333335 111455 111112 224444 133555 "
     "555555 244444 224555 114444 144445 222224 111155 224444 133333 555555"
 ).split()
-
-
-def test_examples_run():
-    run_examples(module)
 
 
 def ledger_of(votes, **settings):

@@ -1,6 +1,5 @@
 """Events as JSON, and the promise that every record ever written can be read."""
 
-import doctest
 import json
 from dataclasses import fields, replace
 from pathlib import Path
@@ -187,9 +186,3 @@ def test_the_record_of_the_first_format_leaves_out_no_field() -> None:
         names = [entry.name for entry in fields(KINDS[value["kind"]])]
         later = {"suggested"}  # since 0.2.0
         assert list(value) == ["kind", "format", *(name for name in names if name not in later)]
-
-
-def test_examples_run() -> None:
-    result = doctest.testmod(events_module)
-    assert result.attempted > 0
-    assert result.failed == 0

@@ -1,7 +1,6 @@
 """Group commits: many threads, one transaction; one refusal, no harm to the others."""
 
 import ctypes
-import doctest
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from labelwise.errors import BadInput, Conflict, StorageFailed
-from labelwise.record import group_commit as module
 from labelwise.record.events import Told
 from labelwise.record.group_commit import SharedRecord
 from labelwise.record.storage import MemoryStorage
@@ -65,11 +63,6 @@ def gathered(storage, operations):
                 threading.Event().wait(0.001)
         storage.go.set()
     return record, [future.exception() or future.result() for future in futures]
-
-
-def test_the_examples_run():
-    result = doctest.testmod(module)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_threads_that_wait_are_written_in_one_transaction():

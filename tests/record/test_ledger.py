@@ -1,6 +1,5 @@
 """The ledger against one that goes through the whole record for every answer."""
 
-import doctest
 import time
 import timeit
 from collections.abc import Callable
@@ -9,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelwise.record import ledger as ledger_module
-from labelwise.record import votes as votes_module
 from labelwise.record.events import (
     Asked,
     Changed,
@@ -285,13 +282,6 @@ def test_answers_take_no_longer_as_the_record_grows(batches: int) -> None:
         for ledger in (short, long)
     ]
     assert times[1] < 5 * times[0]
-
-
-@pytest.mark.parametrize("module", [ledger_module, votes_module])
-def test_examples_run(module: object) -> None:
-    result = doctest.testmod(module)  # type: ignore[arg-type]
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_a_training_that_ends_late_is_not_taken_for_the_newest() -> None:

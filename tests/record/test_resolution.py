@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput, UnknownName
-from labelwise.record import resolution as module
 from labelwise.record.resolution import (
     estimate_reliability,
     resolve,
@@ -16,11 +15,6 @@ from labelwise.record.resolution import (
 )
 from labelwise.record.votes import majority_label
 from tests.record.crowds import crowd
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(module)
 
 
 def test_the_majority_stands_and_a_tie_stays_open():

@@ -1,6 +1,5 @@
 """Snapshots: the same ledger as by replaying, in less time."""
 
-import doctest
 import json
 import time
 import zlib
@@ -201,9 +200,3 @@ def test_a_million_labels_load_in_a_few_seconds() -> None:
     assert time.process_time() - begin < 10.0  # 3 s on an idle machine
     assert again.labels == ledger.labels
     assert again.batches == ledger.batches
-
-
-def test_examples_run() -> None:
-    result = doctest.testmod(snapshots)
-    assert result.attempted > 0
-    assert result.failed == 0

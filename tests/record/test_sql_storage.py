@@ -1,6 +1,5 @@
 """The SQL storages where they are not like the others: disks, files, servers and passwords."""
 
-import doctest
 import os
 import re
 import sqlite3
@@ -431,9 +430,3 @@ except StorageFailed as error:
         )
     assert ended.returncode == 0, ended.stderr
     assert "labels.db: it is read-only; change its permissions" in ended.stdout
-
-
-def test_examples_run() -> None:
-    result = doctest.testmod(sql_storage)
-    assert result.attempted > 0
-    assert result.failed == 0

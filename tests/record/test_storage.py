@@ -1,6 +1,5 @@
 """What any storage must do: one suite over all of them."""
 
-import doctest
 import subprocess
 import sys
 import threading
@@ -11,7 +10,6 @@ import pytest
 import labelwise.campaign
 from labelwise.errors import BadInput, Conflict, MissingDependency, StorageFailed, UnknownName
 from labelwise.record import open_storage
-from labelwise.record import storage as storage_module
 from labelwise.record.events import (
     FORMAT,
     UPGRADES,
@@ -348,9 +346,3 @@ def write_lines(storage: Storage, lines: list[str]) -> None:
         connection.execute(sql_storage._events.insert(), rows)
         longer = sql_storage._campaigns.update().values(length=length + len(lines))
         connection.execute(longer.where(sql_storage._campaigns.c.name == "birds"))
-
-
-def test_examples_run() -> None:
-    result = doctest.testmod(storage_module)
-    assert result.attempted > 0
-    assert result.failed == 0

@@ -1,25 +1,18 @@
 """Accuracy from few labels and many predictions, against its definition and by simulation."""
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest, norm
 
 from labelwise.errors import BadInput
-from labelwise.rounds import estimate_accuracy, estimates
+from labelwise.rounds import estimate_accuracy
 
 
 def draw_items(rng, count, ease=(6.0, 2.0)):
     """Whether predictions are right, and confidences that are related but not calibrated."""
     chance = rng.beta(*ease, size=count)
     return rng.random(count) < chance, chance**1.5
-
-
-def test_the_examples_run():
-    result = doctest.testmod(estimates)
-    assert result.attempted > 0 and result.failed == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

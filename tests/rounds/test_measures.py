@@ -1,7 +1,5 @@
 """Intervals and agreement, against their definitions."""
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -14,15 +12,9 @@ from labelwise.rounds import (
     measure_classes,
     measure_out_of_fold,
     measure_predictions,
-    measures,
     rank_suspicious_labels,
     wilson_interval,
 )
-
-
-def test_the_examples_run():
-    result = doctest.testmod(measures)
-    assert result.attempted > 0 and result.failed == 0
 
 
 @pytest.mark.parametrize("count", [1, 7, 50, 1000])

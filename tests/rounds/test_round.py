@@ -1,6 +1,5 @@
 """A round: predictions in the terms of the labels, representations, options and selection."""
 
-import doctest
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import labelwise
 from labelwise.errors import BadInput
 from labelwise.learner import FitReport, check_names
-from labelwise.rounds import Holdout, LabelEncoding, Round, adapt_options, round, scale_weights
+from labelwise.rounds import Holdout, LabelEncoding, Round, adapt_options, scale_weights
 from labelwise.strategies import get
 from labelwise.strategy import PastBatch
 from tests.campaign.toys import IDS, Line, Nearest, make_pool
@@ -52,11 +51,6 @@ def fit_round(learner, encoding, labels, count=6):
     held = Round(pool, learner)
     held.fit(dict(zip(IDS.tolist(), labels, strict=False)), seed=0, encoding=encoding)
     return held
-
-
-def test_the_examples_run():
-    result = doctest.testmod(round)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_unseen_classes_do_not_shift_columns():

@@ -1,9 +1,8 @@
 """The next step of a campaign, from its state."""
 
-import doctest
 from dataclasses import replace
 
-from labelwise.rounds import ScheduleState, advance, schedule
+from labelwise.rounds import ScheduleState, advance
 
 
 def batch(labels, size=10, **more):
@@ -11,11 +10,6 @@ def batch(labels, size=10, **more):
     waiting = size - labels
     known = {"open_items": waiting, "batch_size": size, "batch_open": waiting, "left": 50}
     return advance(ScheduleState(labels=labels, **{**known, **more}))
-
-
-def test_the_examples_run():
-    result = doctest.testmod(schedule)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_a_new_campaign_asks_for_its_first_batch():

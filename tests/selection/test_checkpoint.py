@@ -1,6 +1,5 @@
 """Selections that are interrupted and go on: the same picks, and no pass done twice."""
 
-import doctest
 import errno
 import json
 import os
@@ -382,7 +381,3 @@ def test_recorded_blocks_look_like_the_blocks(tmp_path):
         pool.rows(np.array([7, 3]))["features"], shards.rows(np.array([7, 3]))["features"]
     )
     pool.close()
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(checkpoint).failed == 0

@@ -1,6 +1,5 @@
 """A user's own data: every form of it, and what is refused."""
 
-import doctest
 import json
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from PIL import Image
 
 from labelwise.errors import BadInput
-from labelwise.simulate import own_data as module
 from labelwise.simulate.own_data import check_own_data, read_own_data
 from labelwise.simulate.simulation import encode_data
 
@@ -48,11 +46,6 @@ def write(path, rows):
 
 
 FORMS = ("t.csv", "t.tsv", "t.jsonl", "t.parquet")
-
-
-def test_the_examples_of_the_docstrings_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("form", FORMS)

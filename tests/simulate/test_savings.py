@@ -1,7 +1,5 @@
 """What a simulation saved, in numbers and words."""
 
-import doctest
-
 import numpy as np
 import pytest
 
@@ -9,19 +7,12 @@ from labelwise.benchmark.report.experiment import group_experiments
 from labelwise.benchmark.results import RoundResult
 from labelwise.benchmark.statistics import Estimate, bootstrap, label_saving, labels_needed
 from labelwise.errors import BadInput
-from labelwise.simulate import savings, simulation
 from labelwise.simulate.savings import (
     compute_savings,
     describe_conclusion,
     format_interval,
     list_caveats,
 )
-
-
-@pytest.mark.parametrize("tested", [simulation, savings])
-def test_the_examples_of_the_docstrings_run(tested):
-    found = doctest.testmod(tested)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def curves(gains, seeds=5, noise=0.01, higher=True):

@@ -1,7 +1,5 @@
 """ALLY against slow versions written from the definition, for every kind of diversity."""
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,6 @@ from labelwise.kernels.distance.kmeans import kmeans
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.rows import take_rows
 from labelwise.selection.run import select as run_select
-from labelwise.strategies import ally
 from labelwise.strategies.ally import DIVERSITIES, STRATEGY, pick_equal_shares
 from tests.conftest import make_features
 
@@ -219,8 +216,3 @@ def test_bad_input_gets_a_clear_error():
     pool["duals"][17] = -0.5
     with pytest.raises(BadInput, match=r"not negative; item 17 has -0\.5"):
         labelwise.select("ally", 5, **pool)
-
-
-def test_the_examples_run():
-    found = doctest.testmod(ally)
-    assert found.attempted > 0 and found.failed == 0

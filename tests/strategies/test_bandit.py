@@ -1,6 +1,5 @@
 """ALBL: the law of the arms, and that an arm chooses what it would choose alone."""
 
-import doctest
 import json
 
 import numpy as np
@@ -10,7 +9,6 @@ from scipy import stats
 import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.bandit import arm_probabilities
-from labelwise.strategies import bandit
 from tests.conftest import make_features, make_probabilities
 
 FEATURES, PROBABILITIES = make_features(50, 5), make_probabilities(50, 3)
@@ -136,8 +134,3 @@ def test_arms_and_rounds_may_be_texts_of_the_command_line():
 def test_refuses_options_that_make_no_sense(options, error, words):
     with pytest.raises(error, match=words):
         choose(**options)
-
-
-def test_the_examples_run():
-    result = doctest.testmod(bandit)
-    assert result.attempted > 0 and result.failed == 0

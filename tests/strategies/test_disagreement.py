@@ -1,6 +1,5 @@
 """DIAM against counting, model by model and item by item."""
 
-import doctest
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,6 @@ import labelwise
 from labelwise.errors import BadInput
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.selection.run import select
-from labelwise.strategies import disagreement
 from labelwise.strategies.disagreement import STRATEGY, count_vote_changes
 from labelwise.strategy import PickFacts
 
@@ -140,11 +138,6 @@ def test_refuses_votes_that_are_values_of_a_regression():
         BadInput, match=r"member_votes of item 7 contain 0.25, which is not a class"
     ):
         labelwise.select("disagreement", 1, member_votes=votes, ids=[5, 7])
-
-
-def test_the_examples_run():
-    result = doctest.testmod(disagreement)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_says_within_how_many_models_the_votes_differ():

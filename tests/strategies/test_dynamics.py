@@ -1,7 +1,5 @@
 """DynamicAL against brute force: the rate at which the training loss falls, before and after."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from labelwise.pool.blocks import LocalShards, Shard, open_shards
 from labelwise.pool.representations import open_sources
 from labelwise.pool.rows import take_rows
 from labelwise.selection.run import select
-from labelwise.strategies import dynamics
 from labelwise.strategies.dynamics import STRATEGY
 from tests.conftest import make_features, make_probabilities
 
@@ -338,11 +335,6 @@ def test_refuses_gradients_of_several_models():
     norms = [np.ones(4), np.ones(4)]
     with pytest.raises(BadInput, match="one array of gradient_norms is needed; got a list of 2"):
         labelwise.select("dynamics", 1, gradient_norms=norms, gamma=0)
-
-
-def test_the_examples_run():
-    result = doctest.testmod(dynamics)
-    assert result.attempted > 0 and result.failed == 0
 
 
 def test_refuses_a_squared_norm_below_zero():

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.theory import dynamics
 from labelwise.theory.dynamics import alignment, dynamics_agreement, training_dynamics
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(dynamics)
 
 
 def made_up(n=40):

@@ -6,20 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.errors import BadInput
-from labelwise.theory import alignment_bounds
 from labelwise.theory.alignment_bounds import (
     convergence_bounds,
     convergence_error,
     generalisation_bound,
     generalisation_bounds,
 )
-from tests.theory.doctests import run_examples
 
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-def test_examples_run():
-    run_examples(alignment_bounds)
 
 
 def random_kernel(seed, n=7, outputs=3, least=0.05):

@@ -9,13 +9,7 @@ import labelwise
 from labelwise.errors import BadInput
 from labelwise.kernels import randomized_bss
 from labelwise.kernels.linear.bss import theory_gamma
-from labelwise.theory import budgets
 from labelwise.theory.budgets import expected_distinct, label_budgets, pool_size
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(budgets)
 
 
 def by_method(**options):

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.theory import coverage
 from labelwise.theory.coverage import model_coverage
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(coverage)
 
 
 @pytest.mark.parametrize("percent", [1, 7.5, 10, 50, 100])

@@ -10,12 +10,7 @@ from labelwise.theory.mmd import Discrepancy
 from labelwise.theory.planning import plan
 from labelwise.theory.spectrum import Spectrum
 from tests.conftest import make_features
-from tests.theory.doctests import run_examples
 from tests.theory.test_planning import blocks_apart
-
-
-def test_examples_run():
-    run_examples(planning)
 
 
 def spectrum(*values):

@@ -5,7 +5,6 @@ import pytest
 
 from labelwise.errors import BadInput
 from labelwise.kernels import Factored
-from labelwise.theory import dynamics
 from labelwise.theory.dynamics import (
     alignment,
     approximation_ratio,
@@ -14,11 +13,6 @@ from labelwise.theory.dynamics import (
     one_hot,
     training_dynamics,
 )
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(dynamics)
 
 
 def slow_gain(gradients, batch, labelled):

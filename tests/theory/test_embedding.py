@@ -6,15 +6,9 @@ import pytest
 from labelwise import Selection
 from labelwise.errors import BadInput
 from labelwise.kernels import lewis_weights
-from labelwise.theory import embedding
 from labelwise.theory.embedding import embedding_distortion
 from labelwise.theory.spectrum import weighted_spectrum
 from tests.conftest import make_features
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(embedding)
 
 
 def ratios(features, ids, weights, directions, p):

@@ -16,12 +16,6 @@ from labelwise.theory.dynamics import alignment, approximation_ratio, last_layer
 from labelwise.theory.explanations import explain
 from labelwise.theory.mmd import subset_mmd
 from tests.conftest import make_features, make_probabilities
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(explanations)
-
 
 N, K = 300, 3
 FEATURES = make_features(N, 6)

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.theory import coverage
 from labelwise.theory.coverage import class_counts, imbalance_ratio
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(coverage)
 
 
 def test_a_planted_imbalance_is_found():

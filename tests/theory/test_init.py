@@ -3,11 +3,6 @@
 import pytest
 
 from labelwise import theory
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(theory)
 
 
 @pytest.mark.parametrize("name", theory.__all__)

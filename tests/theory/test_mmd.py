@@ -7,14 +7,8 @@ import labelwise
 from labelwise import Selection
 from labelwise.errors import BadInput
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.theory import mmd
 from labelwise.theory.mmd import pool_mmd, subset_mmd
 from tests.conftest import make_features
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(mmd)
 
 
 def gaussian(rows, others):

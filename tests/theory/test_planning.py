@@ -9,14 +9,8 @@ import pytest
 from labelwise.errors import BadInput
 from labelwise.kernels import leverage_scores, lewis_weights
 from labelwise.pool.blocks import LocalShards, Shard
-from labelwise.theory import planning
 from labelwise.theory.planning import SHARES, effective_dimension, plan, share_of_top
 from tests.conftest import make_features
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(planning)
 
 
 def blocks_apart(models, size, d):

@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 
 from labelwise.errors import BadInput
-from labelwise.theory import plots
 from labelwise.theory.planning import plan
 from labelwise.theory.plots import plan_figure, save_plan
 from tests.conftest import make_features
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(plots)
 
 
 def pools(models):

@@ -9,14 +9,8 @@ from labelwise.errors import BadInput, UnknownName
 from labelwise.kernels.linear.leverage import whiten
 from labelwise.pool.blocks import LocalShards, Shard
 from labelwise.pool.rows import read_features
-from labelwise.theory import spectrum
 from labelwise.theory.spectrum import near_orthonormality, weighted_spectrum
 from tests.conftest import make_features
-from tests.theory.doctests import run_examples
-
-
-def test_examples_run():
-    run_examples(spectrum)
 
 
 def spiky(n, d, seed=0):

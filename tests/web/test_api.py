@@ -1,7 +1,6 @@
 """The API, over a real campaign of pictures, texts or numbers and a real record."""
 
 import csv
-import doctest
 import json
 import threading
 
@@ -10,7 +9,6 @@ from starlette.testclient import TestClient
 
 from labelwise.campaign.project import Project
 from labelwise.record.events import Told, Trained, Training, TrainingFailed
-from labelwise.web import bodies, errors, views
 from labelwise.web.app import create_app
 from tests.web.conftest import CLASSES, ask
 
@@ -26,13 +24,6 @@ def lend(client, count=5):
 def tell(client, labels, **more):
     body = {"labels": [{"id": id, "label": label} for id, label in labels.items()], **more}
     return client.post("/api/labels", json=body)
-
-
-def test_examples_in_the_docstrings_are_right():
-    for module in (bodies, errors, views):
-        results = doctest.testmod(module)
-        assert results.failed == 0
-        assert results.attempted > 0 or module is views
 
 
 def test_campaigns_of_one_name_are_told_apart_and_stay_the_same_after_a_restart(digits, tmp_path):

@@ -1,17 +1,10 @@
 """The server's side of the background process: starting it, hearing it, ending it."""
 
-import doctest
 import sys
 
-from labelwise.web import background
 from labelwise.web.background import BackgroundProcess, WorkerReport
 from tests.web.conftest import wait_until
 from tests.web.processes import is_running, talker
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(background)
-    assert results.attempted > 0 and results.failed == 0
 
 
 def test_what_the_process_says_is_known_and_what_libraries_print_is_not():

@@ -1,13 +1,11 @@
 """Pages that are left, at the API: in whatever order their last calls arrive."""
 
-import doctest
 import time
 
 import pytest
 from starlette.testclient import TestClient
 
 from labelwise.record.events import Asked
-from labelwise.web import leases
 from labelwise.web.app import create_app
 from labelwise.web.leases import PageLeases, Visitor
 
@@ -45,11 +43,6 @@ def ids(answer):
 def lent(project, name):
     now, held = time.time(), project.open_record().ledger().leases
     return sorted(item for item, people in held.items() if people.get(name, 0) > now)
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(leases)
-    assert results.attempted > 0 and results.failed == 0
 
 
 def test_a_large_grid_leaves_half_of_the_waiting_items_to_others(make_project):

@@ -1,6 +1,5 @@
 """The server as a process: where it listens, what it imports, and what a kill leaves."""
 
-import doctest
 import socket
 import subprocess
 import sys
@@ -31,11 +30,6 @@ def project(make_project):
     made = make_project()
     ask(made, range(60))
     return made
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(address)
-    assert results.attempted > 0 and results.failed == 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])

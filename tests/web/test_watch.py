@@ -1,21 +1,14 @@
 """Requests that wait for news, alone and at the API."""
 
 import asyncio
-import doctest
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from labelwise.web import site
 from labelwise.web.site import StateWatch
 from tests.web import loops
 from tests.web.conftest import PATIENCE
-
-
-def test_examples_in_the_docstrings_are_right():
-    results = doctest.testmod(site)
-    assert results.attempted > 0 and results.failed == 0
 
 
 def test_a_waiting_page_is_told_as_soon_as_someone_labels(page, project):

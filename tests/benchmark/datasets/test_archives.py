@@ -4,11 +4,9 @@ import gzip
 
 import pytest
 
-from labelwise.benchmark.datasets import archives
 from labelwise.benchmark.datasets.archives import gather_files
 from labelwise.errors import BadInput
 from tests.benchmark.datasets.files import debian, put, tarred, zipped
-from tests.theory.doctests import run_examples
 
 MEMBERS = {"set/a.bin": b"one", "set/deep/b.bin": b"two", "set/notes.txt": b"no"}
 
@@ -105,7 +103,3 @@ def test_a_broken_archive_is_named(name, data, tmp_path):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(BadInput, match=r"there is no folder or archive .*nowhere"):
         gather_files(tmp_path / "nowhere", ["*"])
-
-
-def test_examples_run():
-    run_examples(archives)

@@ -5,14 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labelwise.benchmark import datasets
 from labelwise.benchmark.datasets import CATALOGUE, DatasetEntry, available, fetch, load, verify
 from labelwise.benchmark.datasets.readers import read_idx_images
 from labelwise.benchmark.datasets.store import digest_arrays
 from labelwise.errors import BadInput, LabelwiseWarning, UnknownName
 from tests.benchmark.datasets.files import idx as idx_file
 from tests.benchmark.datasets.files import matched, put, some_classes, some_images
-from tests.theory.doctests import run_examples
 
 IMAGES, CLASSES = some_images(12, 1, 28), some_classes(12, 3)
 IDX = CATALOGUE["mnist"].layouts[0]
@@ -166,7 +164,3 @@ def test_every_entry_says_how_it_is_read_and_where_it_comes_from():
         assert all(len(package.sha256) == 64 for package in entry.packages), name
         for counts, total in ((entry.train_counts, entry.train), (entry.test_counts, entry.test)):
             assert counts is None or (len(counts), sum(counts)) == (entry.classes, total), name
-
-
-def test_examples_run():
-    run_examples(datasets)

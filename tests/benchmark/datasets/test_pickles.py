@@ -6,11 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
-from labelwise.benchmark.datasets import pickles
 from labelwise.benchmark.datasets.pickles import unpickle_arrays
 from labelwise.errors import BadInput
 from tests.benchmark.datasets.files import python_2_batch, some_images
-from tests.theory.doctests import run_examples
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4])
@@ -70,7 +68,3 @@ def test_only_the_codec_that_bytes_need_is_known():
 def test_what_is_no_pickle_is_named(data):
     with pytest.raises(BadInput, match="cut is not a pickle of arrays"):
         unpickle_arrays("cut", data)
-
-
-def test_examples_run():
-    run_examples(pickles)

@@ -18,7 +18,6 @@ from tests.benchmark.datasets.files import (
     some_images,
     zipped,
 )
-from tests.theory.doctests import run_examples
 
 
 def same(parts, train, classes, test, test_classes):
@@ -225,7 +224,3 @@ def test_usps_goes_from_minus_1_to_1():
 def test_a_broken_mat_file_is_named():
     with pytest.raises(BadInput, match=r"train_32x32.mat is not a .mat file with X and y"):
         read("svhn", {"train_32x32.mat": b"MATLAB 5.0", "test_32x32.mat": b""})
-
-
-def test_examples_run():
-    run_examples(readers)

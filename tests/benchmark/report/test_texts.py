@@ -1,21 +1,11 @@
 """Findings in plain sentences."""
 
-import doctest
-
 import numpy as np
-import pytest
 
-from labelwise.benchmark.report import page, papers, texts
 from labelwise.benchmark.report.findings import StrategyComparison
 from labelwise.benchmark.report.texts import MetricUnit, describe_comparison, summarise_findings
 from labelwise.benchmark.statistics import paired_difference
 from tests.benchmark.report.made_up import find, make_rounds
-
-
-@pytest.mark.parametrize("module", [papers, texts, page])
-def test_the_doctests_pass(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_a_strategy_that_does_not_beat_random_is_said_plainly():

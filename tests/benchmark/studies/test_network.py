@@ -1,14 +1,11 @@
 """Teacher and student: gradients, the fit and its risk against slow versions."""
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
 from labelwise.benchmark.protocol import Entrant, change_protocol
 from labelwise.benchmark.protocols import get
-from labelwise.benchmark.studies import network
 from labelwise.benchmark.studies.network import (
     StudentProblem,
     evaluate_student,
@@ -20,10 +17,6 @@ SMALL = change_protocol(
     get("bss-teacher-student"),
     settings={**get("bss-teacher-student").settings, "items": 120, "hidden": 4, "budgets": (2, 6)},
 )
-
-
-def test_the_example_runs():
-    assert doctest.testmod(network).failed == 0
 
 
 def test_gradients_are_those_of_the_student():

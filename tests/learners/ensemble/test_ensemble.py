@@ -1,6 +1,5 @@
 """Ensembles trained as one batched model against the same networks trained one by one."""
 
-import doctest
 import warnings
 
 import numpy as np
@@ -12,7 +11,6 @@ from torch import nn
 import labelwise
 from labelwise.errors import BadInput, NotConverged, UnknownName
 from labelwise.learners.ensemble import EnsembleLearner, member_seeds
-from labelwise.learners.ensemble import learner as home
 from labelwise.learners.ensemble.training import NetworkStack, train_together
 from labelwise.learners.inputs import as_items
 from labelwise.learners.preparation import place_labelled
@@ -65,11 +63,6 @@ def same_state(module, other, atol=1e-8):
         module.state_dict().items(), other.state_dict().values(), strict=True
     ):
         torch.testing.assert_close(ours, theirs, atol=atol, rtol=1e-7, msg=lambda m, n=name: n + m)
-
-
-def test_the_examples_run():
-    found = doctest.testmod(home)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("make", [network, normalised, layered])

@@ -1,6 +1,5 @@
 """Gradient norms and products of whole networks against autograd, item by item."""
 
-import doctest
 import warnings
 
 import pytest
@@ -312,9 +311,3 @@ def test_nothing_is_warned_of():
         make, x = NETWORKS["torch's transformer"]
         gradient_norms(make(), x, classes(len(x)), cross_entropy)
     assert not caught
-
-
-def test_the_examples_run():
-    found = doctest.testmod(gradients)
-    assert found.attempted > 0
-    assert found.failed == 0

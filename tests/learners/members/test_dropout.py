@@ -1,7 +1,5 @@
 """Dropout members against masks multiplied by hand."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
@@ -40,11 +38,6 @@ def by_hand(name, shape, p, count, seed, time=0):
     streams = ([seed, dropout.MASKS, time, *name.encode(), j] for j in range(count))
     masks = [np.random.default_rng(stream).random(shape) >= p for stream in streams]
     return torch.from_numpy(np.stack(masks)).float()
-
-
-def test_the_examples_run():
-    found = doctest.testmod(dropout)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_members_are_the_network_with_units_multiplied_by_scaled_masks():

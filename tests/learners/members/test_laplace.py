@@ -1,7 +1,5 @@
 """The Laplace posterior against autograd, the textbook and its own draws."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
@@ -52,11 +50,6 @@ def negative_log_posterior(flat, precision):
 
 def flat(layer):
     return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach().flatten()
-
-
-def test_the_examples_run():
-    found = doctest.testmod(laplace)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_the_full_covariance_is_the_inverse_hessian_of_the_log_posterior():

@@ -1,7 +1,5 @@
 """Snapshots against trainings that end where the snapshot was taken."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,6 @@ from torch import nn
 
 import labelwise
 from labelwise.errors import BadInput
-from labelwise.learners.members import snapshots
 from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.learners.torch_learner import TorchLearner
 
@@ -27,11 +24,6 @@ def trained(epochs, members=None, **options):
     learner = TorchLearner(network, epochs=epochs, members=members, **options)
     learner.fit(INPUTS[:40], TARGETS[:40], seed=1)
     return learner
-
-
-def test_the_examples_run():
-    found = doctest.testmod(snapshots)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The variational layer against Monte Carlo and the known mean-field solution."""
 
-import doctest
 import math
 
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 from torch import nn
 
 from labelwise.errors import BadInput
-from labelwise.learners.members import variational
 from labelwise.learners.members.variational import VariationalLinear, VariationalMembers
 from labelwise.learners.torch_learner import TorchLearner
 
@@ -30,11 +28,6 @@ def layer(inputs=3, outputs=2, bias=True, **options):
             rng = np.random.default_rng(number)
             values.copy_(torch.from_numpy(rng.uniform(-1, 1, size=tuple(values.shape))))
     return made
-
-
-def test_the_examples_run():
-    found = doctest.testmod(variational)
-    assert found.attempted > 0 and found.failed == 0
 
 
 @pytest.mark.parametrize("bias", [True, False])

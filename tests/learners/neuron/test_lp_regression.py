@@ -1,6 +1,5 @@
 """Regression in the l_p norm against SciPy's general solvers and optimality conditions."""
 
-import doctest
 import math
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog, minimize
 
-from labelwise.learners.neuron import lp_regression as module
 from labelwise.learners.neuron.lp_regression import lp_regression, orthonormalize
 
 NORMS = [1, 1.05, 1.5, 2, 2.5, 3, 6]
@@ -149,8 +147,3 @@ def test_no_small_change_helps_on_degenerate_rows(rows, targets, p, allowed):
         for move in size * generator.normal(size=(20, 3)):
             if weights @ np.abs(rows @ (theta + move)) ** p <= limit:
                 assert loss(theta + move, rows, targets, weights, p) >= least * (1 - 1e-7) - 1e-9
-
-
-def test_the_examples_run():
-    result = doctest.testmod(module)
-    assert result.attempted > 0 and result.failed == 0

@@ -1,7 +1,5 @@
 """One neuron against grids, SciPy, and what weights must mean."""
 
-import doctest
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +10,6 @@ from scipy.optimize import minimize
 import labelwise
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learners.neuron import NeuronLearner, fit_neuron
-from labelwise.learners.neuron import fit as module
 
 ACTIVATIONS = {"identity": lambda z: z, "relu": lambda z: np.maximum(z, 0), "tanh": np.tanh}
 NORMS = [1, 1.5, 2, 3]
@@ -317,8 +314,3 @@ def test_refuses_what_a_learner_cannot_do():
     learner.fit(np.eye(2), np.ones(2), seed=0)
     with pytest.raises(BadInput, match=r"inputs must be \(n, 2\); got shape \(1, 3\)"):
         learner.predict(np.ones((1, 3)))
-
-
-def test_the_examples_run():
-    result = doctest.testmod(module)
-    assert result.attempted > 0 and result.failed == 0

@@ -1,14 +1,12 @@
 """Generation by gradient ascent on the predicted dual."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from labelwise.errors import BadInput, LabelwiseWarning
-from labelwise.learners.primal_dual import PrimalDualLearner, generation
+from labelwise.learners.primal_dual import PrimalDualLearner
 from labelwise.learners.primal_dual.generation import generate_items
 
 
@@ -120,8 +118,3 @@ def test_bad_input_gets_a_clear_error(learner, starts):
         generate_items(learner, np.arange(6).reshape(2, 3))
     with pytest.raises(BadInput, match="starts must be finite"):
         generate_items(learner, starts * np.nan)
-
-
-def test_the_examples_run():
-    found = doctest.testmod(generation)
-    assert found.attempted > 0 and found.failed == 0

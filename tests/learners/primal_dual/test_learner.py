@@ -1,7 +1,6 @@
 """Primal-dual training: multipliers of a convex problem, limits of epsilon, and real data."""
 
 import copy
-import doctest
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,6 @@ from torch import nn
 import labelwise
 from labelwise.errors import BadInput, LabelwiseWarning, NotConverged, UnknownName
 from labelwise.learners.primal_dual import PrimalDualLearner
-from labelwise.learners.primal_dual import learner as module
 from labelwise.learners.primal_dual.dual_head import PAPER, DualHeadRecipe
 from labelwise.learners.torch_learner import TorchLearner
 
@@ -388,8 +386,3 @@ def test_bad_input_gets_a_clear_error():
         quick(small, dual_head="deep")
     with pytest.raises(BadInput, match="not trained yet"):
         PrimalDualLearner(small).duals  # noqa: B018
-
-
-def test_the_examples_run():
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0

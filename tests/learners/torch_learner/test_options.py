@@ -1,12 +1,9 @@
 """Options and calls that are refused, and the examples of the docstrings."""
 
-import doctest
-
 import pytest
 from torch import nn
 
 from labelwise.errors import BadInput, UnknownName
-from labelwise.learners import torch_learner
 from labelwise.learners.torch_learner import TorchLearner
 from tests.learners.torch_learner.small import NAMES, POOL, network, trained
 
@@ -44,11 +41,6 @@ def test_a_learner_that_is_not_trained_says_so():
                 lambda: learner.save("x"), lambda: learner.head):  # fmt: skip
         with pytest.raises(BadInput, match="not trained yet; call fit or load first"):
             use()
-
-
-def test_the_examples_in_the_docstrings_run():
-    found = doctest.testmod(torch_learner)
-    assert found.attempted > 0 and found.failed == 0
 
 
 def test_an_unknown_kind_of_pseudo_label_is_refused():

@@ -1,6 +1,5 @@
 """The demo: real digits, a campaign, the page, and Robin who labels along."""
 
-import doctest
 import re
 import signal
 import subprocess
@@ -15,12 +14,6 @@ from labelwise.demo import labelling as label_demo
 from tests.web.conftest import PATIENCE
 from tests.web.page.browsing import press_and_see, shown, until, wait_saved
 from tests.web.page.conftest import KINDS, PIXELS
-
-
-def test_the_examples_run():
-    failed, attempted = doctest.testmod(label_demo)
-    assert attempted
-    assert not failed
 
 
 def test_the_digits_are_those_of_scikit_learn():
