@@ -7,8 +7,13 @@ call, of the one product of candidates and targets (for coverage), their ratio i
 the load of the machine. With bmdal_reg installed, `lcmd` is compared with it on a small pool,
 where the picks are the same. Rows are 200 clusters of different sizes in float32, then no clusters.
 ``--large`` adds a million items.
+
+``--device cuda`` measures `max_herding` from tensors on a GPU instead, in wall seconds of three
+calls after one that is thrown away, and compares the picks with those of arrays on the host
+(docs/results/coverage_speed_cuda.jsonl).
 """
 
+import argparse
 import json
 import os
 import sys
@@ -28,11 +33,21 @@ CASES = (
     ("typiclust", 14_000, 1280, 10, 200),
 )
 LARGE = ("max_herding", 1_000_000, 256, 100, 0)
+ON_DEVICE = ((47_000, 512, 3000, 0), (47_000, 512, 3000, 200), (11_000, 384, 500, 200))
+"""Items, features, picks and clusters."""
 
 
 def main() -> None:
     """Measure every case."""
-    for case in (*CASES, *([LARGE] if "--large" in sys.argv else [])):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", help="where rows are tensors, for example cuda")
+    parser.add_argument("--large", action="store_true", help="a million items, too")
+    arguments = parser.parse_args()
+    if arguments.device:
+        for case in ON_DEVICE:
+            measure_on_device(arguments.device, *case)
+        return
+    for case in (*CASES, *([LARGE] if arguments.large else [])):
         for clusters in (200, 0):
             print(json.dumps(measure(*case, clusters)), flush=True)
     compare_lcmd()
@@ -71,6 +86,32 @@ def measure(
     return {
         key: round(value, 3) if isinstance(value, float) else value for key, value in line.items()
     }
+
+
+def measure_on_device(place: str, n: int, d: int, budget: int, clusters: int) -> None:
+    """Calls from tensors; the times are printed before the host, which takes longer, is asked."""
+    import torch
+
+    rows = make_rows(n, d, clusters)
+    there = torch.as_tensor(rows, device=place)
+    seconds = []
+    for _ in range(4):
+        begin = time.perf_counter()
+        found = labelwise.select("max_herding", budget, features=there)
+        seconds.append(round(time.perf_counter() - begin, 4))
+    on_gpu = there.device.type == "cuda"
+    line = {"strategy": "max_herding", "n": n, "d": d, "budget": budget, "clusters": clusters}
+    line |= {"device": torch.cuda.get_device_name() if on_gpu else place}
+    line |= {"torch": torch.__version__, "targets": found.info["targets"]}
+    line |= {"first_seconds": seconds[0], "seconds": seconds[1:]}
+    if on_gpu:
+        line |= {"peak_gigabytes": round(torch.cuda.max_memory_allocated() / 1e9, 2)}
+    print(json.dumps(line), flush=True)
+    begin = time.perf_counter()
+    expected = labelwise.select("max_herding", budget, features=rows)
+    line |= {"host_seconds": round(time.perf_counter() - begin, 3)}
+    line |= {"same_picks": int((found.ids == expected.ids).sum())}
+    print(json.dumps(line), flush=True)
 
 
 def multiply(rows: Any, targets: int) -> float:

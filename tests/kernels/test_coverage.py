@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from labelwise.kernels.distance import coverage
+from labelwise.kernels.distance import coverage, resident_coverage
 from labelwise.kernels.distance.coverage import (
     cover_greedily,
     sum_clipped,
     sum_gains,
     sum_losses,
 )
-from labelwise.kernels.distance.similarity import SimilarityKernel, fit_kernel, to_levels
+from labelwise.kernels.distance.similarity import AUTO, SimilarityKernel, fit_kernel, to_levels
 from labelwise.pool.blocks import LocalShards, Shard
 from tests.conftest import make_features
 from tests.kernels.coverage_reference import cover, similarities
@@ -29,12 +29,22 @@ def make_pool(n=400, copies=60, dtype=np.float64):
     return features.astype(dtype)
 
 
-def cover_blocks(features, budget, *, weights=None, labelled=(), cuts=(), **kernel):
+def cover_blocks(
+    features,
+    budget,
+    *,
+    weights=None,
+    labelled=(),
+    cuts=(),
+    resident=None,
+    convert=np.asarray,
+    **kernel,
+):
     """Cover rows in blocks; the ids are row numbers."""
     left = np.setdiff1d(np.arange(len(features)), labelled)
     table = np.ones(len(features)) if weights is None else weights
     blocks = [
-        Shard(ids, {"features": features[ids], "logits": table[ids, None]})
+        Shard(ids, {"features": convert(features[ids]), "logits": table[ids, None]})
         for ids in np.split(left, cuts)
     ]
     shards = LocalShards(blocks)
@@ -42,7 +52,7 @@ def cover_blocks(features, budget, *, weights=None, labelled=(), cuts=(), **kern
     kind, width = kernel.get("kernel", "cosine"), kernel.get("width")
     similarity = fit_kernel(shards, known, kind, width, kernel.get("power", 1.0))
     weigh = None if weights is None else lambda rows: rows["logits"][:, 0]
-    return cover_greedily(shards, known, budget, similarity, weigh)
+    return cover_greedily(shards, known, budget, similarity, weigh, resident=resident)
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "multiplied"])
@@ -55,6 +65,47 @@ def test_matches_the_plain_greedy_algorithm(kernel, labelled, stored, monkeypatc
     found = cover_blocks(features, 90, labelled=labelled, cuts=(50, 230), **kernel)
     assert found.ids.tolist() == ids
     np.testing.assert_allclose(found.scores, gains, rtol=0, atol=1e-13)
+
+
+def convert_to_tensor(array):
+    torch = pytest.importorskip("torch")
+    return torch.as_tensor(array, device="cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("convert", [np.asarray, convert_to_tensor], ids=["arrays", "tensors"])
+@pytest.mark.parametrize("labelled", [(), (3, 77, 350)], ids=["fresh", "labelled"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_resident_similarities_give_the_picks_of_the_plain_algorithm(
+    kernel, labelled, convert, monkeypatch
+):
+    monkeypatch.setattr(resident_coverage, "CHUNK", 3000)
+    features, options = make_pool(), {"labelled": labelled, **kernel}
+    ids, gains = cover(features, 90, **options)
+    found = cover_blocks(features, 90, cuts=(50, 230), resident=True, convert=convert, **options)
+    assert found.ids.tolist() == ids
+    np.testing.assert_allclose(found.scores, gains, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("power", [1.0, AUTO])
+@pytest.mark.parametrize("convert", [np.asarray, convert_to_tensor], ids=["arrays", "tensors"])
+def test_resident_similarities_with_sampled_targets_give_the_same_choice(
+    convert, power, monkeypatch
+):
+    monkeypatch.setattr(coverage, "FULL_PRODUCT", 0)
+    monkeypatch.setattr(coverage, "SAMPLED_TARGETS", 80)
+    features = make_pool(dtype=np.float32)
+    weights = np.random.default_rng(0).random(400).round()
+    options = {"weights": weights, "labelled": (1, 5), "power": power}
+    expected = cover_blocks(features, 60, **options)
+    found = cover_blocks(features, 60, cuts=(9, 300), resident=True, convert=convert, **options)
+    assert found.ids.tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-12)
+    left_out = ("passes", "products", "covered")
+    assert {**found.info, **dict.fromkeys(left_out)} == {
+        **expected.info,
+        **dict.fromkeys(left_out),
+    }
+    assert found.info["covered"] == pytest.approx(expected.info["covered"])
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "multiplied"])
@@ -83,18 +134,20 @@ def test_sampled_targets_do_not_cover_themselves(kernel, dtype, monkeypatch):
     np.testing.assert_allclose(found.scores, gains, rtol=0, atol=1e-12)
 
 
-def test_without_weights_left_all_targets_count_and_then_ids_do():
+@pytest.mark.parametrize("resident", [False, True])
+def test_without_weights_left_all_targets_count_and_then_ids_do(resident):
     features = np.repeat(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]), 4, axis=0)
     weights = np.zeros(12)
     weights[4:8] = 1.0  # only the second direction matters
-    found = cover_blocks(features, 6, weights=weights)
+    found = cover_blocks(features, 6, weights=weights, resident=resident)
     assert found.ids.tolist() == cover(features, 6, weights)[0] == [4, 0, 8, 1, 2, 3]
     assert found.info["unweighted"].startswith("picks from number 2")
     assert "last 3 picks" in found.info["without_gain"]
 
 
-def test_a_pool_of_copies_is_picked_by_id():
-    found = cover_blocks(np.full((500, 3), 0.1), 5, cuts=(100,))
+@pytest.mark.parametrize("resident", [False, True])
+def test_a_pool_of_copies_is_picked_by_id(resident):
+    found = cover_blocks(np.full((500, 3), 0.1), 5, cuts=(100,), resident=resident)
     assert found.ids.tolist() == [0, 1, 2, 3, 4]
 
 

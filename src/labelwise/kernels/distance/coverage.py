@@ -17,7 +17,8 @@ smaller id. The picks are those of the plain greedy algorithm.
 
 Cost: one product of candidates and targets, ``n T d``, for the first bounds. If the similarities
 fit into `STORED_BYTES` they are kept, and later passes only read those of changed targets;
-otherwise later passes multiply the candidates that could win with the changed targets.
+otherwise later passes multiply the candidates that could win with the changed targets. On a GPU
+the similarities stay in its memory (`labelwise.kernels.distance.resident_coverage`).
 
 Reference: M. Minoux, "Accelerated Greedy Algorithms for Maximizing Submodular Set Functions",
 Optimization Techniques, 1978.
@@ -44,6 +45,7 @@ from labelwise.arrays import (
     take,
     to_numpy,
 )
+from labelwise.kernels.distance.resident_coverage import NO_GAIN, TIE, ResidentCoverage
 from labelwise.kernels.distance.similarity import LEVELS, SimilarityKernel, choose_by_hash
 from labelwise.kernels.linear.row_chunks import scratch_buffer
 from labelwise.pool.blocks import LocalShards, Shard, Shards
@@ -57,7 +59,7 @@ FULL_PRODUCT = 5e10
 the work of 3,000 targets for 14,000 images."""
 SAMPLED_TARGETS, TARGETS_PER_PICK = 3000, 10
 """Targets of larger pools: 3,000, or 10 per pick, which cover almost as well as all of them."""
-STORED_BYTES, STORED_DEVICE_BYTES = 2 << 30, 16 << 30
+STORED_BYTES, RESIDENT_BYTES = 2 << 30, 16 << 30
 """Largest matrix of similarities that is kept, in the memory of the host and of a GPU."""
 STORED_BUDGET = 64
 """Smaller batches do not keep it: few candidates are multiplied again."""
@@ -74,10 +76,8 @@ LEAST_REFRESHED, MOST_REFRESHED = 1024, 1 << 14
 """Candidates whose bounds are brought up to date first, and at a time."""
 AT_ONCE = 16
 """Gains computed in float64 at a time."""
-NO_GAIN = 1e-9
-"""A gain of at most this is none."""
-SUM_ROUNDING, TIE = 2.0**-20, 2.0**-29
-"""Relative rounding of sums of float32 numbers, and of exact gains that may be equal."""
+SUM_ROUNDING = 2.0**-20
+"""Relative rounding of sums of float32 numbers."""
 LOOSE = 0.05
 """Bounds are computed again when rounding may have moved the highest one by this part."""
 TIED = 3e-7
@@ -483,7 +483,6 @@ class CoverageDriver:
         targets: on the host.
         embedded: ``(T, d)`` their rows in float64.
         covered: ``(T,)`` similarity to the most similar labelled or picked item.
-        on_device: whether the candidates are on a GPU.
         ids: of the picks.
         gains: of the picks.
         passes: over the candidates.
@@ -493,11 +492,30 @@ class CoverageDriver:
     targets: CoverageTargets
     embedded: Floats
     covered: Floats
-    on_device: bool = False
     ids: list[int] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)
     passes: int = 0
     compared: int = 0
+
+    @property
+    def kernel(self) -> SimilarityKernel:
+        """What compares rows."""
+        return self.targets.kernel
+
+    @classmethod
+    def start(
+        cls, shards: Shards, labelled: Rows | None, targets: Ids, kernel: SimilarityKernel
+    ) -> "CoverageDriver":
+        """Read the targets (ascending ids), covered by labelled items."""
+        features = to_numpy(shards.rows(targets)["features"])
+        sampled = len(targets) < len(shards)
+        prepared = CoverageTargets(kernel, targets, kernel.prepare(features), sampled)
+        embedded = kernel.prepare(features, exact=True)
+        covered = cover_labelled(prepared, embedded, labelled)
+        if kernel.narrows:
+            kernel = kernel.narrow(covered)
+            covered, prepared = covered**kernel.power, replace(prepared, kernel=kernel)
+        return cls(prepared, embedded, covered)
 
     def pick(self, shards: Shards, weights: Floats, budget: int) -> None:
         """Pick until there are ``budget`` picks or no candidate has a gain.
@@ -509,7 +527,7 @@ class CoverageDriver:
         """
         count = max(len(self.covered), 1)
         weights = weights / count
-        store = is_stored(len(shards), count, budget, on_device=self.on_device)
+        store = is_stored(len(shards), count, budget)
         blocks = len(shards.map(_start_block, self.targets, weights, store))
         local = isinstance(shards, LocalShards)
         most = int(np.clip(WINDOW_BYTES // (2 * count), FEWEST, MOST))
@@ -526,7 +544,7 @@ class CoverageDriver:
             self._pick_in_window(window, weights, budget)
             shards.progress("coverage", len(self.ids), budget)
             picked = np.array(self.ids[before:], dtype=np.int64)
-            if max(window.outside, window.bounds.max(initial=0.0)) <= NO_GAIN:
+            if max(window.outside, window.bounds.max(initial=0.0)) <= NO_GAIN * (1 + TIE):
                 return
             left = window.bounds > -np.inf
             ids, bounds = window.ids[left], window.bounds[left]
@@ -659,6 +677,8 @@ def cover_greedily(
     budget: int,
     kernel: SimilarityKernel,
     weigh: Callable[[Rows], Floats] | None = None,
+    *,
+    resident: bool | None = None,
 ) -> Choice:
     """Pick ``budget`` candidates that cover the pool.
 
@@ -670,20 +690,18 @@ def cover_greedily(
         budget: number of picks.
         kernel: compares rows.
         weigh: from rows of targets to their weights ``(T,)``, not negative; None for ones.
+        resident: whether all similarities stay where the rows are; by default on a GPU, if they
+            fit into `RESIDENT_BYTES`.
     """
     columns = shards.rows(shards.ids[:1])["features"].shape[1]
     count = count_targets(len(shards), columns, budget)
     ids = choose_by_hash(shards.ids, count)
     rows = shards.rows(ids)
-    features = to_numpy(rows["features"])
-    targets = CoverageTargets(kernel, ids, kernel.prepare(features), count < len(shards))
-    embedded = kernel.prepare(features, exact=True)
-    covered = cover_labelled(targets, embedded, labelled)
-    if kernel.narrows:
-        kernel = kernel.narrow(covered)
-        covered, targets = covered**kernel.power, replace(targets, kernel=kernel)
-    on_device = str(device(rows["features"])) != "cpu"
-    driver = CoverageDriver(targets, embedded, covered, on_device)
+    if resident is None:
+        on_device = str(device(rows["features"])) != "cpu"
+        resident = on_device and 8 * count * len(shards) <= RESIDENT_BYTES
+    start = ResidentCoverage.start if resident else CoverageDriver.start
+    driver = start(shards, labelled, ids, kernel)
     weights = np.ones(count) if weigh is None else np.asarray(weigh(rows), dtype=np.float64)
     driver.pick(shards, weights, budget)
     weighted = len(driver.ids)
@@ -697,7 +715,7 @@ def cover_greedily(
         "products": round(driver.compared / max(count * len(shards), 1), 3),
     }
     if kernel.narrows:
-        info["power"] = kernel.power
+        info["power"] = driver.kernel.power
     if weigh is not None:
         info["mean_weight"] = float(weights.mean()) if count else 0.0
     covering = len(driver.ids)
@@ -725,10 +743,9 @@ def estimate_coverage_cost(job: Job) -> Cost:
     )
 
 
-def is_stored(items: int, targets: int, budget: int, *, on_device: bool = False) -> bool:
-    """Whether the similarities of all candidates with all targets are kept."""
-    limit = STORED_DEVICE_BYTES if on_device else STORED_BYTES
-    return budget >= STORED_BUDGET and 2 * items * targets <= limit
+def is_stored(items: int, targets: int, budget: int) -> bool:
+    """Whether the similarities of all candidates with all targets are kept, by the CPU's rule."""
+    return budget >= STORED_BUDGET and 2 * items * targets <= STORED_BYTES
 
 
 def explain_coverage(facts: PickFacts) -> str:

@@ -138,9 +138,9 @@ class SimilarityKernel:
                 levels[first : first + step] = to_levels(found)
         return levels
 
-    def compare_exactly(self, targets: Floats, candidates: Floats) -> Floats:
+    def compare_exactly(self, targets: Array, candidates: Array) -> Array:
         """Similarities of embedded rows in float64, ``(T, n)``."""
-        return np.asarray(self._compare(targets, candidates))
+        return self._compare(targets, candidates)
 
     def compare_pairs(self, left: Floats, right: Floats) -> Floats:
         """Similarity of every embedded row with the row at the same position, ``(n,)``."""
