@@ -382,6 +382,9 @@ def test_progress_is_said_line_by_line(make_rows):
         "selecting batch 2",
     ]
     assert json.dumps(said)
+    worker.warm_up()
+    worker.predict_items()
+    assert (project.home / "predictions.npz").exists() and said[-1] == {}
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class Worker:
         self._seen_length = -1
         self._awaited: Training | None = None  # the running training at the last look
         self._error: tuple[str, int] | None = None  # with the number of steps done at that time
-        self._stage, self._reported = "", 0.0
+        self._stage, self._reported = "", 0.0  # no stage between two steps
         self._warm = False
         self.trained_at = 0.0  # end of the last training, by the monotonic clock
 
@@ -96,6 +96,7 @@ class Worker:
                 result = self._runner.run_step(step)
             finally:  # before the report, so that an order in response to it is later
                 self.trained_at = time.monotonic() if training else self.trained_at
+                self._stage = ""
         except Conflict:  # another process does this step
             result = None
         except Exception as error:
@@ -120,6 +121,7 @@ class Worker:
             self._error = f"the items could not be added: {error}", -1
         else:
             self._error = None
+        self._stage = ""
         self.report_rest()
 
     def report_rest(self) -> None:
@@ -127,7 +129,13 @@ class Worker:
         self._report(**({} if self._error is None else {"error": self._error[0]}))
 
     def _report_progress(self, stage: str, done: int, total: int) -> None:
-        """Report the progress of a step, a few times a second at most."""
+        """Report the progress of a step, a few times a second at most.
+
+        Nothing is reported between two steps, so that the page shows an idle process while all
+        items are predicted.
+        """
+        if not self._stage:
+            return
         now = time.monotonic()
         if done == total or now - self._reported > REPORT_INTERVAL:
             self._reported = now
