@@ -49,10 +49,8 @@ class BatchableLearner(TorchLearner):
     def __init__(self, make_module: Any, *, kind: Hashable, **options: Any) -> None:
         """Store the options.
 
-        Args:
-            make_module: returns a new untrained module at every call.
-            kind: learners of the same kind differ only in the state of their modules.
-            **options: of `TorchLearner`.
+        Learners of the same ``kind`` differ only in the state of their modules; ``options`` are
+        those of `TorchLearner`.
         """
         super().__init__(make_module, **options)
         self.kind = kind
@@ -120,14 +118,8 @@ def fit_together(
 ) -> list[FitReport]:
     """Train learners; those of the same kind and number of items as one batched model.
 
-    Args:
-        tasks: the trainings.
-        on_cpu: batch on a CPU too, where it is not faster for convolutions.
-        limit: largest number of networks in one model.
-        progress: called as ``progress("training", tasks done, tasks)``.
-
-    Returns:
-        The reports in the order of the tasks; the seconds of a batched training are divided evenly.
+    ``on_cpu`` batches on a CPU too, where it is not faster for convolutions; ``limit`` is the
+    largest number of networks in one model. The seconds of a batched training are divided evenly.
     """
     reports: dict[int, FitReport] = {}
     for numbers in group_tasks(tasks, on_cpu=on_cpu, limit=limit):

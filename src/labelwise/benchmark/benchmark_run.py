@@ -334,12 +334,9 @@ def play_runs(
     *,
     on_cpu: bool = False,
 ) -> Iterator[RoundResult]:
-    """Play several runs round by round, training their networks together.
+    """Play several runs from round 0 on, training their networks together.
 
-    Args:
-        runs: at round 0.
-        known: lines in the results file by run; they are not returned again.
-        on_cpu: train as one batched model on a CPU too, where it is not faster.
+    ``known`` lines of the results file, by run, are not returned again.
     """
     lines = known or {}
     for one, other in combinations([run for run in runs if run.has_picker], 2):

@@ -44,8 +44,6 @@ class EncodedItems(NamedTuple):
     Attributes:
         rows: ``(n,)``, rows in the training pool, ascending.
         features: ``(n, width)`` float32.
-        test_rows: rows of the test items.
-        test_features: features of the test items.
     """
 
     rows: Ids
@@ -73,11 +71,7 @@ def encode(
 ) -> EncodedItems:
     """Features of a data set's items, from the cache or computed now and stored.
 
-    Args:
-        encoder: a name of the table above.
-        dataset: name of a fetched data set.
-        counts: numbers of training and test items; `COUNTS` if None.
-        progress: called as ``progress("encoding", done, total)`` for either part.
+    ``counts`` are the numbers of training and test items.
     """
     data = load(dataset)
     kind: Kind = "texts" if data.shape == () else "images"

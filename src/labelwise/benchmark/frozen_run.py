@@ -50,11 +50,7 @@ def play_frozen(
 ) -> Iterator[RoundResult]:
     """Buy batches of labels and measure the head after each.
 
-    Args:
-        protocol: the experiment.
-        entrant: the strategy.
-        seed: decides sub-pool, picks and training.
-        items: all items, of which `draw_pool` draws those of the seed.
+    `draw_pool` draws the items of the seed from ``items``.
     """
     pool = draw_pool(protocol, seed, items)
     make_learner = partial(make_head, {**protocol.learner, **entrant.learner}, pool)

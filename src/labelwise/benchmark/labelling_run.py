@@ -46,11 +46,8 @@ class LabelledPool:
     """Items with all their labels, which a run buys bit by bit, and test items.
 
     Attributes:
-        ids: ``(n,)``.
         inputs: ``(n, d)`` float32.
         targets: ``(n,)`` int64 classes or float64 values.
-        test_inputs: ``(t, d)`` float32.
-        test_targets: ``(t,)``.
         classes: number of classes; None for a regression.
     """
 
@@ -82,8 +79,6 @@ class MeasuredBatch(NamedTuple):
 
     Attributes:
         labels: labels bought so far.
-        measures: of the head on the test items.
-        picks: the batch.
         weights: of the picks, or None.
         seconds: of ``train``, ``represent`` and ``select``.
     """
@@ -114,16 +109,9 @@ def buy_labels(
     seed: int,
     weighted: bool = False,
 ) -> Iterator[MeasuredBatch]:
-    """Buy ``rounds`` batches, training and measuring after each.
+    """Buy ``rounds`` batches, training an untrained learner and measuring after each.
 
-    Args:
-        pool: the items.
-        make_learner: returns an untrained learner.
-        choose: chooses a batch.
-        batch: labels per batch.
-        rounds: number of batches.
-        seed: decides everything random.
-        weighted: whether training uses the weights of picks, scaled to mean 1 per batch.
+    ``weighted``: training uses the weights of picks, scaled to mean 1 per batch.
     """
     learner = make_learner()
     items = Pool(pool.inputs, pool.ids)  # an array is a sequence of rows
@@ -183,12 +171,9 @@ class OracleChooser:
     shows what is possible with one batch of foresight.
 
     Attributes:
-        pool: the items with their labels.
         make_learner: returns an untrained head.
         proposers: names of strategies.
         proposals: batches of each proposer.
-        metric: measure that decides.
-        higher_is_better: its direction.
     """
 
     pool: LabelledPool
@@ -241,11 +226,6 @@ def can_start_cold(strategy: Strategy) -> bool:
 
 def measure_head(predicted: Arrays, targets: Arrays, *, regression: bool) -> dict[str, float]:
     """Accuracy and mean accuracy of the classes, or errors of a regression.
-
-    Args:
-        predicted: ``(t,)``.
-        targets: ``(t,)``.
-        regression: whether they are values.
 
     >>> measure_head(np.array([0, 0, 1, 0]), np.array([0, 0, 1, 1]), regression=False)
     {'accuracy': 0.75, 'macro_accuracy': 0.75}

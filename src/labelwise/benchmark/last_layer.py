@@ -65,17 +65,7 @@ class LastLayerLearner(BatchableLearner):
 
 
 def solve_ridge(features: Floats, values: Floats, weights: Floats, decay: float) -> Floats:
-    """The weighted least squares solution with weight decay.
-
-    Args:
-        features: ``(m, d)``.
-        values: ``(m, k)``.
-        weights: ``(m,)``.
-        decay: as in an optimizer.
-
-    Returns:
-        ``(d + 1, k)``, the intercepts last; the solution of least norm.
-    """
+    """Weighted least squares with weight decay: ``(d + 1, k)``, intercepts last, of least norm."""
     rows = np.concatenate([features, np.ones((len(features), 1))], axis=1)
     roots = np.sqrt(weights / weights.sum())[:, None]
     penalty = np.sqrt(decay * values.shape[1] / 2) * np.eye(rows.shape[1])

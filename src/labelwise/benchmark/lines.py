@@ -31,17 +31,9 @@ def make_result(
     peak_megabytes: float | None = None,
     **fields: Any,
 ) -> RoundResult:
-    """A result line.
+    """A result line; ``values`` are one measurement per model, and fields as in `RoundResult`.
 
-    Args:
-        protocol: the experiment.
-        entrant: the strategy.
-        seed: the seed.
-        values: one measurement per model.
-        seconds: by stage; rounded to microseconds.
-        device: description of the device; the CPU if None.
-        peak_megabytes: peak memory; that of the process if None.
-        **fields: of `RoundResult`.
+    The device is the CPU and the peak memory that of the process if None.
     """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return RoundResult(

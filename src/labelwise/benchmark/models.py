@@ -65,11 +65,7 @@ class ItemPool(Pool):
 
 
 class ModelSet:
-    """The networks that a run measures, trained on the same labels.
-
-    Attributes:
-        learners: by the names of the architectures.
-    """
+    """The networks that a run measures, trained on the same labels."""
 
     def __init__(
         self,
@@ -139,15 +135,7 @@ def make_models(
     device: Device,
     items: tuple[Items, Items] | None = None,
 ) -> ModelSet:
-    """The untrained networks of a run.
-
-    Args:
-        protocol: the experiment.
-        entrant: the strategy, which may read members.
-        split: the data of the seed.
-        device: where to train.
-        items: pool and test items of the split on the device, if they are there already.
-    """
+    """The untrained networks of a run."""
     options = make_learner_options(protocol, split, device)
     learners = {
         name: BatchableLearner(
@@ -186,14 +174,7 @@ def make_picker(
 def make_members(
     protocol: Protocol, entrant: Entrant, split: DataSplit, models: int | None = None
 ) -> Members | None:
-    """The members of a network in an experiment, or None.
-
-    Args:
-        protocol: the experiment.
-        entrant: the strategy, which may read members.
-        split: the data of the seed.
-        models: number of models; that of the protocol's networks if None.
-    """
+    """The members of a network in an experiment, or None."""
     kind = protocol.learner.get("members")
     if kind == "variational":
         return VariationalMembers(count=DRAWS[kind])

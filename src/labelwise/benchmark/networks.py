@@ -42,12 +42,9 @@ Builder = Callable[[Shape, int], nn.Module]
 
 
 def make_network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
-    """A new network with random parameters.
+    """A new network from `NETWORKS` with random parameters.
 
-    Args:
-        name: from `NETWORKS`.
-        shape: shape of one item: ``(channels, side, side)``, or ``(d,)`` for the perceptrons.
-        outputs: number of classes, or of values of a regression.
+    ``shape`` is that of one item: ``(channels, side, side)``, or ``(d,)`` for the perceptrons.
 
     >>> network = make_network("lenet5", (1, 28, 28), 10)
     >>> network(torch.zeros(3, 1, 28, 28)).shape
@@ -147,11 +144,8 @@ def vgg(name: str, shape: Shape, outputs: int) -> nn.Module:
 def resnet18(width: int, last: int | None, shape: Shape, outputs: int) -> nn.Module:
     """Four stages of two blocks; the first convolution is 3 x 3, without pooling.
 
-    Args:
-        width: channels of the first stage; 64 in the paper.
-        last: a linear layer of this width and a ReLU before the head, or None.
-        shape: of one image.
-        outputs: of the head.
+    ``width`` are the channels of the first stage, 64 in the paper; ``last`` is the width of a
+    linear layer with a ReLU before the head, or None.
     """
     body = _normed(shape[0], width, 3, 1)
     before = width

@@ -24,7 +24,6 @@ class Entrant:
     """A strategy with its settings in an experiment.
 
     Attributes:
-        strategy: its name.
         options: options that differ from the defaults.
         learner: options of a learner that only this strategy reads, such as ``epsilon`` of duals;
             on frozen features, options of its head.
@@ -84,17 +83,8 @@ class Protocol:
     """An experiment.
 
     Attributes:
-        name: name on the command line.
-        paper: the paper, and its table or figure.
-        about: one-line description.
-        dataset: name of the data set.
-        networks: names of the architectures, all trained on the same labels.
         learner: options of `labelwise.TorchLearner`; ``members`` may be ``"variational"``.
-        start: labels at the start, drawn at random.
         batch: labels bought at a time.
-        rounds: number of batches; there is one more measurement.
-        entrants: the strategies.
-        metric: metric on the test items.
         weights: how training uses a strategy's weights. ``"none"``: not at all. ``"mean"``: scaled
             to mean 1 per batch, and 1 for the first labels. ``"sum"``: unchanged (the number of
             items of the pool that a pick represents), and 1 for the first labels.
@@ -108,9 +98,6 @@ class Protocol:
         study: name of a study, for an experiment other than rounds of buying labels, or None.
         settings: settings of the study.
         seeds: default number of runs of each strategy.
-        scale: the scale.
-        reduced: how it is reduced compared with the paper.
-        scales: the reductions by name.
     """
 
     name: str

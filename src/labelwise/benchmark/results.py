@@ -43,32 +43,20 @@ class RoundResult:
     """One round of one run: the measurement, its cost, and the labels bought after it.
 
     Attributes:
-        experiment: name of the protocol.
-        scale: small, medium or full.
-        dataset: name of the data set.
-        network: name of the architecture.
-        strategy: name of the strategy.
         seed: fixes the first labels, the initial weights and the split; runs are paired by it.
         round: 0 is measured with the first labels only.
         labels: labels bought so far, including the first ones.
-        metric: name of the metric on the test set.
         value: the measurement; the mean over the models where there are several.
-        higher_is_better: direction of the metric.
         values: one measurement per model.
         measures: further measures on the test set by name.
         options: the strategy's options that differ from its defaults.
         reduced: how the protocol was reduced compared with the paper; empty if it was not.
         validation_labels: labels spent on validation, not among ``labels``.
         seconds: of ``train``, ``represent`` and ``select``.
-        peak_megabytes: peak memory, or None where it was not measured.
         imbalance: largest over smallest class count of the labelled set; inf if a class is missing.
         effective_size: of the picks' weights (in one-shot runs of all picks so far); None without
             weights.
         picks: ids bought after this measurement; empty in the last round.
-        weights: of the picks, or None.
-        device: description of the device.
-        versions: of labelwise, torch, numpy.
-        started: ISO time.
         code: version and digest of the source; empty in older lines.
 
     Example:

@@ -120,13 +120,7 @@ def write_lines(
 ) -> list[JobFailure]:
     """Append every line to the results file as it comes; returns the failed runs.
 
-    Args:
-        source: lines and failed runs as they come.
-        path: the results file.
-        known: the lines of the file by run, to which the new ones are added.
-        total: the final number of lines.
-        progress: called as ``progress("rounds", done, total)``.
-        on_round: called with every new line.
+    ``known`` are the lines of the file by run, to which the new ones are added.
     """
     done = sum(len(lines) for lines in known.values())
     report = progress or (lambda stage, done, total: None)

@@ -35,10 +35,6 @@ class DataSplit:
         inputs: ``(n, ...)`` float32.
         targets: ``(n,)`` classes or ``(n, k)`` values.
         first: ids of the first labels.
-        test_inputs: float32.
-        test_targets: targets of the test items.
-        validation: inputs and targets of the validation items, or None.
-        classes: number of classes; None for a regression.
     """
 
     ids: Ids
@@ -96,14 +92,7 @@ def split_dataset(protocol: Protocol, seed: int) -> DataSplit:
 
 @dataclass
 class SplitCache:
-    """Splits by seed with their pool and test items on the device, shared by runs of a process.
-
-    Attributes:
-        protocol: the experiment.
-        device: where everything is computed.
-        keep: number of splits to keep.
-        split: makes the split of a seed.
-    """
+    """Splits by seed with their pool and test items on the device, shared by runs of a process."""
 
     protocol: Protocol
     device: Device

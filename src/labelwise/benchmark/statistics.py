@@ -50,12 +50,7 @@ EXACT_FLIPS, FLIPS = 14, 20_000
 def area(labels: ArrayLike, curves: ArrayLike) -> Floats:
     """Mean height of curves: trapezoid over the labels, divided by their range.
 
-    Args:
-        labels: ``(r,)``, increasing.
-        curves: ``(..., r)``.
-
-    Returns:
-        ``(...)``; with one measurement, that measurement.
+    ``curves`` are ``(..., r)``, ``labels`` ``(r,)``; one measurement is returned as it is.
 
     Example:
         >>> float(area([10, 20, 40], [0.0, 60.0, 60.0]))
@@ -79,14 +74,8 @@ def labels_needed(
 ) -> Floats:
     """Number of labels at which curves first reach their targets, interpolated linearly.
 
-    Args:
-        labels: ``(r,)``, increasing.
-        curves: ``(..., r)``.
-        targets: ``(...)``, or one for all.
-        higher_is_better: whether reaching means at least, or at most.
-
-    Returns:
-        ``(...)``; inf where a curve never reaches its target.
+    ``labels`` ``(r,)`` increase; ``curves`` are ``(..., r)`` and ``targets`` ``(...)``, or one for
+    all. Infinite where a curve never reaches its target.
 
     Example:
         >>> float(labels_needed([10, 20, 30], [0.5, 0.7, 0.8], 0.6))
@@ -110,15 +99,10 @@ def labels_needed(
 def saving_target(
     finals: ArrayLike, *, share: float = 0.97, higher_is_better: bool = True
 ) -> Floats:
-    """Target of the ally paper: a share of the best final mean.
+    """Target of the ally paper: a share of the best final mean ``(k, ...)``.
 
-    Args:
-        finals: ``(k, ...)``, mean of each method in the last round; nan where there is none.
-        share: of the best; where lower is better, the target is the best divided by it.
-        higher_is_better: direction of the metric.
-
-    Returns:
-        ``(...)``; nan where the best is not positive.
+    Where lower is better, the target is the best divided by the share. Nan where the best is not
+    positive.
 
     Example:
         >>> float(saving_target([0.8, 0.9], share=0.9))
@@ -132,9 +116,8 @@ def saving_target(
 def label_saving(needed: ArrayLike, baseline: ArrayLike) -> Floats:
     """Share of the baseline's labels that a method saves: ``1 - needed / baseline``.
 
-    Returns:
-        1 where only the baseline fails to reach the target, -inf where only the method does, nan
-        where both do.
+    1 where only the baseline fails to reach the target, -inf where only the method does, nan where
+    both do.
 
     Example:
         >>> float(label_saving(150, 200))
@@ -182,10 +165,8 @@ def tail_probability(seeds: int, level: float = 0.95) -> float:
 def bootstrap(statistic: Callable[[Floats], Floats], seeds: int) -> Estimate:
     """A statistic of weighted seeds with its 95 % interval.
 
-    Args:
-        statistic: takes shares ``(m, s)`` that sum to 1 and returns ``(m,)``; inf is a value, and
-            nan ("could be anything") widens the interval on both sides.
-        seeds: s; with one seed the ends are nan.
+    The statistic takes shares ``(m, s)`` that sum to 1 and returns ``(m,)``; inf is a value, and
+    nan ("could be anything") widens the interval on both sides. With one seed the ends are nan.
 
     Example:
         >>> values = np.array([1.0, 2.0, 6.0])
@@ -227,10 +208,6 @@ def sign_flip_test(differences: ArrayLike, *, seed: int = 0) -> float:
     Exact over all sign patterns up to 14 differences; beyond, from 20,000 draws and the observed
     pattern.
 
-    Args:
-        differences: ``(s,)``, one per seed; the result is nan if one is not finite.
-        seed: decides the draws.
-
     Example:
         >>> sign_flip_test([1.0, 2.0, 3.0, 4.0, 5.0])
         0.0625
@@ -269,13 +246,8 @@ def detectable_difference(
     """Smallest mean difference that a paired t test would have found with probability ``power``.
 
     For ``n`` differences of deviation ``s``: ``(t(1 - level / 2 m) + t(power)) s / sqrt(n)``, with
-    ``m`` comparisons (the first step of Holm's method) and quantiles of ``n - 1`` degrees.
-
-    Args:
-        differences: ``(n,)``; infinity for fewer than 2.
-        comparisons: with the same baseline.
-        level: of the test.
-        power: probability to find it.
+    ``m`` comparisons (the first step of Holm's method) and quantiles of ``n - 1`` degrees. Infinity
+    for fewer than 2 differences.
 
     >>> round(detectable_difference([1.0, 2.0, 3.0, 2.0]), 2)
     1.7
@@ -310,10 +282,7 @@ class PairedDifference:
 
     Attributes:
         gain: mean difference with its interval; positive is better for any metric.
-        seeds: number of pairs.
         ahead: number of pairs with a positive difference.
-        p_flip: p-value of the sign-flip test.
-        p_t: p-value of the t test.
     """
 
     gain: Estimate
@@ -327,11 +296,6 @@ def paired_difference(
     ours: ArrayLike, theirs: ArrayLike, *, higher_is_better: bool = True
 ) -> PairedDifference:
     """Compare one number per seed of two strategies.
-
-    Args:
-        ours: ``(s,)``.
-        theirs: ``(s,)``, of the same seeds in the same order.
-        higher_is_better: otherwise the sign is reversed, so that a gain is always better.
 
     Example:
         >>> found = paired_difference([0.9, 0.8, 0.7], [0.8, 0.7, 0.6])
@@ -362,14 +326,8 @@ def win_matrix(
     In one experiment, the share of rounds whose paired differences have a significant t (two-sided
     at ``level``) in favour of the row; then the mean over experiments that have both. The BADGE
     paper sums over experiments and uses label counts that double; here all given rounds count.
-
-    Args:
-        experiments: per strategy ``(s, r)``, higher is better, nan where a value is missing.
-        names: order of rows and columns.
-        level: of the test.
-
-    Returns:
-        ``(k, k)``, from 0 to 1; nan where two strategies were never compared.
+    Curves are ``(s, r)`` per strategy, nan where a value is missing; the shares ``(k, k)`` are nan
+    where two strategies were never compared.
     """
     wins = np.full((len(names), len(names)), np.nan)
     for row, first in enumerate(names):
@@ -398,9 +356,7 @@ class MeanRanks:
     """Mean ranks over data sets (1 is best), and significant differences.
 
     Attributes:
-        names: the strategies, best first.
         ranks: ``(k,)``, their mean ranks; ties share a rank.
-        data_sets: number of data sets.
         p_value: of Friedman's test that all strategies are equal; nan for two strategies.
         critical_difference: of Nemenyi's test at 5 %: closer mean ranks do not differ.
         groups: first and last position of every longest run of strategies that do not differ.
@@ -415,12 +371,7 @@ class MeanRanks:
 
 
 def mean_ranks(scores: ArrayLike, names: Sequence[str], *, level: float = 0.05) -> MeanRanks:
-    """Rank strategies on every data set, and average the ranks.
-
-    Args:
-        scores: ``(N, k)``, one row per data set, higher is better.
-        names: of the k strategies.
-        level: of Nemenyi's test.
+    """Rank strategies on every data set by scores ``(N, k)``, and average the ranks.
 
     Example:
         >>> found = mean_ranks([[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]], ["a", "b", "c"])

@@ -44,10 +44,8 @@ class DemoPlan:
     """Settings of the demo.
 
     Attributes:
-        strategies: names of the strategies to compare with random.
         seeds: runs of each; a seed fixes the split and the training.
         batch: labels bought at a time.
-        labels: labels at the end.
         held_out: images for measuring.
         workers: parallel processes.
     """
@@ -83,8 +81,6 @@ class DemoRun:
     """The result of one strategy under one seed.
 
     Attributes:
-        strategy: its name.
-        seed: the seed.
         accuracies: ``(r,)``, on the held-out images.
         first: ``(batch,)``, row numbers of the first batch that the strategy picked.
         weights: ``(batch,)`` of that batch, or None.
@@ -100,15 +96,7 @@ class DemoRun:
 
 
 def run_demo(plan: DemoPlan, progress: Progress | None = None) -> list[DemoRun]:
-    """Run every strategy under every seed, ``plan.workers`` at a time.
-
-    Args:
-        plan: the settings.
-        progress: called with a strategy's name, its finished runs, and all its runs.
-
-    Returns:
-        The runs, seed by seed, in the order of ``plan.names``.
-    """
+    """Run every strategy under every seed, ``plan.workers`` at a time."""
     for name in plan.names:
         get(name)  # reject unknown names before the work
     report = progress or (lambda stage, done, total: None)
@@ -230,13 +218,7 @@ class DemoComparison:
 def compare_strategies(
     labels: Arrays, accuracies: Mapping[str, Floats], baseline: str = BASELINE
 ) -> list[DemoComparison]:
-    """Compare all strategies with the baseline; the bootstrap draws seeds for all together.
-
-    Args:
-        labels: ``(r,)``, number of labels at each measurement.
-        accuracies: per strategy ``(s, r)``, one row per seed, in the same order of seeds.
-        baseline: the strategy whose last accuracy is the target.
-    """
+    """Compare all strategies with the baseline; the bootstrap draws seeds for all together."""
     seeds = len(accuracies[baseline])
     if any(curves.shape != (seeds, len(labels)) for curves in accuracies.values()):
         raise BadInput("every strategy needs one curve per seed, as long as labels")

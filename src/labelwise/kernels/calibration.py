@@ -36,12 +36,8 @@ def softmax(logits: Array, temperature: float = 1.0) -> Array:
 def calibrate_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     """The temperature with the smallest negative log-likelihood, within `COLDEST` and `HOTTEST`.
 
-    Args:
-        logits: ``(n, K)``, of items that the model was not trained on.
-        labels: ``(n,)`` whole numbers from 0 to ``K - 1``.
-
-    Returns:
-        The temperature; 1 if all logits are equal.
+    ``logits`` are ``(n, K)`` of items that the model was not trained on, ``labels`` ``(n,)`` from 0
+    to ``K - 1``. 1 if all logits are equal.
 
     Example:
         >>> import numpy as np

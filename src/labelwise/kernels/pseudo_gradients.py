@@ -75,11 +75,8 @@ def get_single_array(rows: Rows, name: str) -> Array:
 def pseudo_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Factored]:
     """The items' gradients at their pseudo-labels, some rows at a time, in float64.
 
-    Args:
-        rows: ``features`` ``(n, d)`` with ``probabilities`` ``(n, K)``, or with a list of
-            ``outputs`` ``(n, k)``: those of the model first, then those of other models.
-        ids: ``(n,)``, of which drawn pseudo-labels are a function.
-        pseudo: how pseudo-labels are made.
+    Rows are ``features`` ``(n, d)`` with ``probabilities`` ``(n, K)``, or with a list of
+    ``outputs`` ``(n, k)``: those of the model first, then those of other models.
 
     >>> rows = {"features": np.array([[2.0]]), "probabilities": np.array([[0.25, 0.75]])}
     >>> next(pseudo_gradients(rows, np.arange(1), PseudoLabels())).dense().tolist()
@@ -96,10 +93,8 @@ def pseudo_gradients(rows: Rows, ids: Ids, pseudo: PseudoLabels) -> Iterator[Fac
 def labelled_gradient(labelled: Rows, labels: Labels, bias: bool) -> Floats:
     """The gradient of the labelled items' summed loss, ``(K, d)`` on the host.
 
-    Args:
-        labelled: rows of the labelled items, as in `pseudo_gradients`.
-        labels: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values, in the same order.
-        bias: whether the features end in a 1, ``(K, d + 1)``.
+    ``labels`` are ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values. With ``bias`` the features
+    end in a 1, ``(K, d + 1)``.
 
     >>> rows = {"features": np.array([[2.0], [1.0]]), "probabilities": np.full((2, 2), 0.5)}
     >>> labelled_gradient(rows, [0, 1], bias=True).tolist()
@@ -165,14 +160,7 @@ def _compute_labelled_residuals(labelled: Rows, labels: Labels) -> Array:
 
 
 def check_labels(labels: Labels, count: int, width: int, *, regression: bool) -> None:
-    """Reject labels that do not fit the labelled items.
-
-    Args:
-        labels: as in `labelled_gradient`.
-        count: number of labelled items.
-        width: number of classes, or of outputs of a regression.
-        regression: whether labels are values and not classes.
-    """
+    """Reject labels that do not fit the labelled items."""
     if labels is None:
         raise BadInput(
             f"the labels of the {count} labelled items are needed; give labels in the order of "

@@ -34,9 +34,7 @@ def binary_exponent(number: float) -> int:
 def scale_for_exponent(exponent: int, size: int = 8) -> float:
     """The power of two that scales numbers of a binary exponent to about 1; 1 if not needed.
 
-    Args:
-        exponent: of the numbers (`binary_exponent`).
-        size: bytes per number, 4 or 8.
+    ``size`` is the bytes per number, 4 or 8.
 
     Example:
         >>> scale_for_exponent(30), scale_for_exponent(-50) == 2.0**50
@@ -66,9 +64,7 @@ def apply_scale(features: Array, scale: float) -> Array:
 def find_scale(shards: Shards, square: float) -> float:
     """The factor for the features: 1, or the power of two that scales them to about 1.
 
-    Args:
-        shards: the rows, with ``features``.
-        square: about the mean squared length of a row; may be infinite or NaN.
+    ``square`` is about the mean squared length of a row; it may be infinite or NaN.
 
     Example:
         >>> import numpy as np

@@ -18,14 +18,7 @@ ARRAYS, FACTS = "arrays.npz", "learner.json"
 def save_arrays(
     folder: str | Path, learner: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]
 ) -> None:
-    """Write arrays and JSON values to a folder, each file atomically.
-
-    Args:
-        folder: created if needed.
-        learner: name of the class that can read it.
-        arrays: by name.
-        facts: JSON values.
-    """
+    """Write arrays and JSON values to a folder, each file atomically."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     with write_atomically(path / ARRAYS) as part, part.open("wb") as file:

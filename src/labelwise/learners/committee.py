@@ -80,17 +80,10 @@ class Committee:
     def fit(
         self, inputs: Array, targets: Array, weights: Array | None = None, *, seed: int
     ) -> FitReport:
-        """Train every learner, each with its own seed derived from ``seed``.
+        """Train every learner with its own seed; the arguments are those of `TorchLearner.fit`.
 
-        Args:
-            inputs: ``(m, ...)``, as every learner takes them.
-            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
-            weights: ``(m,)``, not negative.
-            seed: determines everything random.
-
-        Returns:
-            The mean loss, the maximum number of steps, whether all converged, the total seconds and
-            the maximum number of labels. `reports` holds the report of every learner.
+        Reports the mean loss, the most steps, whether all converged, and the total seconds;
+        `reports` holds the report of every learner.
         """
         self.reports, seed = {}, check_seed(seed)
         for number, (name, learner) in enumerate(self.learners.items()):
@@ -107,16 +100,7 @@ class Committee:
         )
 
     def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Array]:
-        """The named representations by all models, in one pass of each over the inputs.
-
-        Args:
-            inputs: ``(n, ...)``, as every learner takes them.
-            names: which representations.
-
-        Raises:
-            UnknownName: a name is not a representation, or one of the learners cannot give it.
-            BadInput: the learners disagree on the number of classes.
-        """
+        """The named representations by all models, in one pass of each over the inputs."""
         check_names(names, list(REPRESENTATIONS), "a committee")
         given: dict[str, list[_ModelRows]] = {name: [] for name in names}
         for called, learner in self.learners.items():
@@ -203,12 +187,7 @@ def _check_members(parts: list[_ModelRows]) -> None:
 
 
 class ColumnLearner:
-    """A learner that sees some columns of ``(n, d)`` inputs.
-
-    Attributes:
-        learner: trained on those columns.
-        columns: which they are.
-    """
+    """A learner that sees some columns of ``(n, d)`` inputs."""
 
     def __init__(self, learner: Learner, columns: slice) -> None:
         """Wrap a learner."""
@@ -228,10 +207,8 @@ def make_column_committee(
 ) -> Committee:
     """Make a committee of one learner per representation.
 
-    Args:
-        make_learner: called with the ``(n, width)`` inputs of a representation.
-        inputs: ``(n, d)``, the representations side by side.
-        widths: numbers of columns of each; they sum to d.
+    ``inputs`` ``(n, d)`` has the representations side by side, with ``widths`` columns each;
+    ``make_learner`` is called with the ``(n, width)`` inputs of each.
 
     Example:
             >>> from labelwise.learners.linear_probe import LinearProbe

@@ -154,11 +154,8 @@ class DefaultLearner(TorchLearner):
     ) -> None:
         """Remember how to build networks.
 
-        Args:
-            build: makes a new network with the given number of outputs.
-            classes: how many there are, if it is known; labels may need more.
-            regression: whether labels are values.
-            **settings: those of `TorchLearner`.
+        ``build`` makes a new network with the given number of outputs; labels may need more than
+        ``classes``. ``settings`` are those of `TorchLearner`.
         """
         loss = "mse" if regression else "cross_entropy"
         super().__init__(lambda: build(self._outputs), loss=loss, **settings)

@@ -47,16 +47,10 @@ def default_learner(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Learner:
-    """Make the default learner for items of a kind.
+    """Make the default learner for items of a kind: ``"images"``, ``"texts"`` or ``"numbers"``.
 
-    Args:
-        kind: ``"images"``, ``"texts"`` or ``"numbers"``.
-        inputs: of the pool, as in the table above; memory maps are not read whole.
-        classes: number of classes; follows from the labels if None.
-        regression: whether labels are values.
-        module: ``module(shape, outputs)`` builds a torch network to use instead.
-        device: of a network: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        progress: called as ``progress(stage, done, total)``.
+    ``inputs`` of the pool are as in the table above; memory maps are not read whole.
+    ``module(shape, outputs)`` builds a torch network to use instead, on ``device``.
 
     Example:
         >>> import numpy as np
@@ -96,9 +90,7 @@ def default_learner(
 def load_builder(name: str, *, places: Sequence[Path] = ()) -> Builder:
     """Import a function that builds networks, named ``package.module:function``.
 
-    Args:
-        name: of the function, or one of `NETWORKS`.
-        places: folders to search first.
+    One of `NETWORKS` needs no module.
 
     Example:
         >>> load_builder("labelwise.learners.default_network:Convolutions").__name__

@@ -321,13 +321,7 @@ def as_tensor(array: HostArray) -> Tensor:
 
 
 def move_to_device(items: Items, device: torch.device, dtype: torch.dtype | None = None) -> Items:
-    """Move items to a device if they are arrays and small enough to stay there.
-
-    Args:
-        items: any.
-        device: where to.
-        dtype: target type of floating-point numbers; None keeps theirs.
-    """
+    """Move items to a device if they are arrays and small enough to stay there."""
     if isinstance(items, ArrayItems) and items.rows.nbytes <= RESIDENT_BYTES:
         return move_to_device(TensorItems(as_tensor(items.rows)), device, dtype)
     if isinstance(items, TensorItems) and items.rows.nbytes <= RESIDENT_BYTES:

@@ -13,15 +13,9 @@ from labelwise.learners.weights import convert_numbers, scale_to_mean_one
 
 
 def convert_targets(targets: Array, count: int, loss: str | Loss) -> tuple[Tensor, bool]:
-    """Convert targets to a tensor and find out whether they are classes.
+    """Targets as ``(m,)`` int64 classes and True, or ``(m, k)`` values and False.
 
-    Args:
-        targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
-        count: how many items there are.
-        loss: the name of the loss, or the loss; ``"mse"`` makes whole numbers values.
-
-    Returns:
-        ``(m,)`` int64 classes and True, or ``(m, k)`` values and False.
+    ``loss="mse"`` makes whole numbers values.
     """
     if not isinstance(targets, Tensor):
         targets = _convert_targets(targets)

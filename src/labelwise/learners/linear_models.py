@@ -99,17 +99,10 @@ def fit_logistic(
     start: LinearFit | None = None,
     tolerance: float = TOLERANCE,
 ) -> LinearFit:
-    """Minimize the logistic loss.
+    """Minimize the logistic loss of ``(m, r)`` centred coordinates.
 
-    Args:
-        coordinates: ``(m, r)``, of centred rows.
-        squares: ``(r,)``, squared norms of their columns; sets the scale of the search only.
-        targets: ``(m,)``, class numbers.
-        classes: ``K``.
-        weights: ``(m,)``.
-        penalty: the factor of half the squared coefficients.
-        start: a fit to begin with.
-        tolerance: see `TOLERANCE`.
+    ``squares`` ``(r,)``, squared norms of their columns, set the scale of the search only;
+    ``penalty`` is the factor of half the squared coefficients; ``start`` is a fit to begin with.
     """
     from scipy.optimize import minimize  # takes a quarter of a second to import
 
@@ -163,14 +156,9 @@ class RidgeFit(NamedTuple):
 def fit_ridge(span: RowSpan, values: Floats, weights: Floats, penalty: float) -> RidgeFit:
     r"""Ridge regression of centred values on coordinates with orthogonal columns.
 
-    Leave-one-out errors are exact: the residual divided by one minus the leverage
-    :math:`h_i = w_i / \sum_j w_j + \sum_j c_{ij}^2 / (s_j + \lambda)`.
-
-    Args:
-        span: of rows that are centred and multiplied by the roots of their weights.
-        values: ``(m, k)``, centred and multiplied by the same roots.
-        weights: ``(m,)``.
-        penalty: the factor of the squared coefficients.
+    Leave-one-out errors are exact: the residual divided by one minus the leverage :math:`h_i = w_i
+    / \sum_j w_j + \sum_j c_{ij}^2 / (s_j + \lambda)`. Rows and values are centred and multiplied by
+    the roots of their weights; ``penalty`` is the factor of the squared coefficients.
     """
     shrunk = 1 / (span.squares + penalty)
     own = shrunk[:, None] * (span.coordinates.T @ values)

@@ -103,9 +103,7 @@ class _ProbeState:
     """A trained model: arrays that `LinearProbe.save` writes.
 
     Attributes:
-        mean: ``(d,)`` of the features.
         coefficients: ``(d, K)``, of centred features in their own units.
-        offsets: ``(K,)``.
         basis: ``(d, r)`` orthonormal directions of the posterior; None for the axes.
         variances: ``(K, r + 1)`` of the posterior in rotated outputs; the last is the offset's.
         rotation: ``(K, K)`` of the outputs.
@@ -223,13 +221,9 @@ class LinearProbe(EstimatorMethods):
     ) -> FitReport:
         """Train on labelled items; an item of weight 2 counts like the same item twice.
 
-        Args:
-            inputs: ``(m, d)`` features.
-            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
-            weights: ``(m,)``, not negative; only their ratios matter.
-            seed: of the folds and the members.
-            tuning: of an earlier training; without it penalty and temperature are chosen by
-                cross-validation.
+        ``inputs`` are ``(m, d)`` features, ``targets`` ``(m,)`` classes, or ``(m,)`` or ``(m, k)``
+        values; of the weights only the ratios matter. Without the ``tuning`` of an earlier
+        training, penalty and temperature are chosen by cross-validation.
         """
         begin = time.perf_counter()
         self._seed = check_seed(seed)
@@ -503,13 +497,7 @@ class LinearProbe(EstimatorMethods):
 def encode_classes(
     classes: int | Sequence[Any] | None, targets: Array, count: int
 ) -> tuple[Ids, HostArray]:
-    """Column numbers ``(m,)`` of the targets, and the classes of the columns ``(K,)``.
-
-    Args:
-        classes: all classes, or their number if they are 0, 1, ...; those that occur if None.
-        targets: ``(m,)``, labels.
-        count: ``m``.
-    """
+    """Column numbers ``(m,)`` of the targets, and the classes of the columns ``(K,)``."""
     given = np.asarray(targets)
     if given.shape != (count,) or not count:
         raise BadInput(f"give one class per item; got {count} items, targets {given.shape}")

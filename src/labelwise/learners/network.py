@@ -70,13 +70,7 @@ def describe_integer_inputs(batch: Batch) -> str:
 
 
 def find_head(module: nn.Module, name: str | None, batch: Batch) -> str:
-    """The name of the module's last linear layer; the log of a softmax may follow it.
-
-    Args:
-        module: any module.
-        name: what the user calls it, or None to look for it.
-        batch: some items, to see which layer's output is the module's.
-    """
+    """The name of the module's last linear layer; the log of a softmax may follow it."""
     layers = {found: layer for found, layer in module.named_modules() if _is_linear(layer)}
     listed = ", ".join(layers) or "none"
     if name is not None:

@@ -51,13 +51,7 @@ def full_precision(values: Tensor) -> Tensor:
 
 
 def derive_predictions(outputs: Tensor, several: Tensor | None, classes: bool) -> dict[str, Tensor]:
-    """Representations that follow from the outputs of a network and of its members.
-
-    Args:
-        outputs: ``(b, K)``.
-        several: ``(b, m, K)`` outputs of members, or None.
-        classes: whether outputs are logits of classes or values.
-    """
+    """Representations that follow from outputs ``(b, K)`` and those of members ``(b, m, K)``."""
     outputs = full_precision(outputs)
     if not classes:
         found = {"outputs": outputs}
@@ -76,12 +70,9 @@ def pseudo_labels(
 ) -> Tensor:
     """The labels that gradients are taken at.
 
-    Args:
-        outputs: ``(b, K)``.
-        several: ``(b, m, K)`` outputs of members, which a regression must have.
-        classes: whether outputs are logits of classes or values.
-        noise: ``(b,)`` uniform numbers, to draw a class by its probability, or a member's value;
-            without it, the predicted class, or the members' mean.
+    ``several`` ``(b, m, K)`` are outputs of members, which a regression must have. Uniform
+    ``noise`` ``(b,)`` draws a class by its probability, or a member's value; without it, the label
+    is the predicted class, or the members' mean.
     """
     if classes:
         if noise is None:
@@ -236,16 +227,8 @@ class NetworkReader:
     ) -> dict[str, Array]:
         """The named representations of items, in one pass over them, in eval mode.
 
-        Args:
-            inputs: ``(n, ...)``, in any form of `labelwise.learners.inputs`.
-            names: which representations.
-            folder: where to stream them, as ``NAME.npy``, for pools larger than memory.
-
-        Returns:
-            By name: NumPy arrays; tensors where the device is a GPU; mapped files with ``folder``.
-
-        Raises:
-            UnknownName: a name is not a representation, or this learner cannot give it.
+        NumPy arrays by name; tensors where the device is a GPU; with ``folder``, where rows are
+        streamed to ``NAME.npy`` for pools larger than memory, mapped files.
         """
         state = self._get_state()
         check_names(names, self.offered(), "this learner")

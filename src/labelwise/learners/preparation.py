@@ -75,13 +75,8 @@ def hold_out(
 ) -> tuple[LabelledItems, LabelledItems | None]:
     """Split labelled items into training items and holdout.
 
-    Args:
-        whole: all labelled items.
-        classes: whether their targets are classes.
-        validation: the share to hold out, or other ``(inputs, targets)``.
-        loss: the loss or its name; decides how separate targets are read.
-        seed: decides the split.
-        outputs: number of outputs of the module, to check separate targets.
+    ``validation`` is the share to hold out, or other ``(inputs, targets)``, which the ``loss`` and
+    the number of ``outputs`` check.
     """
     if isinstance(validation, tuple):
         others, device = as_items(validation[0]), whole.targets.device

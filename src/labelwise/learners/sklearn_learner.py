@@ -109,14 +109,9 @@ class SklearnLearner:
     ) -> FitReport:
         """Train from the start; an item of weight 2 counts like the same item twice.
 
-        Weights are scaled to mean 1 first, so that only their ratios matter, for a model with a
-        penalty on its parameters too.
-
-        Args:
-            inputs: ``(m, ...)`` as the estimator takes them.
-            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
-            weights: ``(m,)``, not negative.
-            seed: given to every ``random_state`` of the estimator; below 2**32.
+        The arguments are those of `TorchLearner.fit`. Weights are scaled to mean 1 first, so that
+        only their ratios matter, for a model with a penalty on its parameters too. ``seed`` is
+        given to every ``random_state`` of the estimator; it is below 2**32.
         """
         estimator = self._make_estimator()
         seed = check_seed(seed, below=2**32)
@@ -146,11 +141,7 @@ class SklearnLearner:
         return self.estimator.predict(inputs)
 
     def represent(self, inputs: Array, names: Sequence[str]) -> dict[str, Any]:
-        """The named representations of the inputs, in one pass over them.
-
-        Raises:
-            UnknownName: a name is not a representation, or this estimator cannot give it.
-        """
+        """The named representations of the inputs, in one pass over them."""
         last = _last_step(self.estimator)
         check_names(names, _list_offered(last), f"a learner around {type(last).__name__}")
         given = self.estimator[:-1].transform(inputs) if _has_steps(self.estimator) else inputs

@@ -78,14 +78,9 @@ class SkorchLearner(TorchLearner):
         represent_batch_size: int = 512,
         progress: Progress | None = None,
     ) -> None:
-        """Store the net.
+        """Store the net, of which a copy is trained, or a function that makes a new one.
 
-        Args:
-            net: a skorch net, of which a copy is trained, or a function that makes a new one.
-            head: as in `TorchLearner`.
-            pseudo: as in `TorchLearner`.
-            represent_batch_size: as in `TorchLearner`.
-            progress: as in `TorchLearner`.
+        The other arguments are those of `TorchLearner`.
         """
         self._skorch = _import_skorch()
         self._make_net = net if callable(net) and not hasattr(net, "get_params") else lambda: net

@@ -92,9 +92,6 @@ def center_members(values: HostArray) -> Floats:
     Inner products are the covariances of predictions over the members; for models without
     gradients they take the place of those of gradient sketches.
 
-    Args:
-        values: ``(n, m)``, or ``(n, m, K)``.
-
     Example:
         >>> center_members(np.array([[1.0, 3.0, 1.0, 3.0]]))
         array([[-0.5,  0.5, -0.5,  0.5]])
@@ -128,12 +125,9 @@ class TableModel(EstimatorMethods):
         regression: bool = False,
         model: str | None = None,
     ) -> None:
-        """Remember the settings.
+        """Remember the settings; ``model`` is one of `MODELS`, chosen by cross-validation if None.
 
-        Args:
-            classes: all classes, or their number; see `LinearProbe`.
-            regression: whether labels are values.
-            model: one of `MODELS`; chosen by cross-validation if None.
+        ``classes`` are all classes, or their number; see `LinearProbe`.
         """
         if model is not None and model not in MODELS:
             raise UnknownName(f"no table model is called {model!r}; choose from {MODELS}")
@@ -156,15 +150,7 @@ class TableModel(EstimatorMethods):
         *,
         tuning: TableTuning | Mapping[str, Any] | None = None,
     ) -> FitReport:
-        """Train on labelled rows.
-
-        Args:
-            inputs: ``(m, d)``, finite numbers.
-            targets: ``(m,)`` classes, or ``(m,)`` values.
-            weights: ``(m,)``, not negative; only their ratios matter.
-            seed: of folds and trees; below 2**32.
-            tuning: of an earlier training; without it the models are compared.
-        """
+        """Train on labelled rows; the arguments are those of `LinearProbe.fit`."""
         begin = time.perf_counter()
         self._seed = check_seed(seed, below=2**32)
         rows = check_features(inputs)

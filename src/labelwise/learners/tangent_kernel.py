@@ -43,18 +43,11 @@ def tangent_kernel(
     dtype: torch.dtype | None = None,
     chunk: int | None = None,
 ) -> HostArray:
-    """The tangent kernel of items with themselves or with other items.
+    """The tangent kernel of items with themselves or ``others``, ``(n, m)`` on the host.
 
-    Args:
-        module: gives ``(n, K)`` or ``(n,)`` outputs; frozen parameters do not count.
-        inputs: ``(n, ...)``, an array or tensor.
-        others: ``(m, ...)``; the inputs themselves if None.
-        outputs: ``"mean"`` or ``"sum"`` over the outputs of their kernels, or the number of one.
-        dtype: precision of the computation; that of the module if None.
-        chunk: items at a time; by default as many as fit a fixed memory.
-
-    Returns:
-        ``(n, m)`` on the host, symmetric where ``others`` is None.
+    The module gives ``(n, K)`` or ``(n,)`` outputs; frozen parameters do not count. ``outputs`` is
+    ``"mean"`` or ``"sum"`` over the kernels of all outputs, or the number of one. The kernel has
+    the ``dtype`` of the module if None, and is computed ``chunk`` items at a time.
 
     >>> import torch
     >>> head = torch.nn.Linear(2, 3)

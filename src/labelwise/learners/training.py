@@ -76,25 +76,18 @@ class TrainingWatcher:
         return None
 
     def stepped(self, positions: Tensor, losses: Tensor, again: Callable[..., Tensor]) -> None:
-        """Called after every step.
+        """Called after every step, in train mode.
 
-        Args:
-            positions: ``(b,)`` the items of the batch.
-            losses: ``(b,)`` their plain losses before the step, in train mode.
-            again: computes their losses after the step, in eval mode; given another loss, that.
+        ``positions`` and ``losses`` ``(b,)``: the items of the batch and their plain losses before
+        the step. ``again`` computes losses after the step, in eval mode; given another loss, that.
         """
 
     def epoch_done(
         self, module: nn.Module, epoch: int, epochs: int, losses: Callable[..., Tensor]
     ) -> None:
-        """Called after every epoch.
+        """Called after every epoch, from 1.
 
-        Args:
-            module: in its current state.
-            epoch: from 1.
-            epochs: maximum number of epochs.
-            losses: computes the losses of all items, ``(m,)``, in eval mode; given another loss,
-                that.
+        ``losses`` computes the losses of all items ``(m,)`` in eval mode; given another loss, that.
         """
 
     def snapshot(self) -> object:

@@ -7,11 +7,9 @@ from labelwise.errors import BadInput
 
 
 def convert_numbers(values: Array, name: str) -> HostArray:
-    """Convert to a NumPy array of real numbers; masked and other values are errors.
+    """Convert an array, tensor, series or nested lists to a NumPy array of real numbers.
 
-    Args:
-        values: an array, a tensor, a series or nested lists.
-        name: used in error messages.
+    Masked and other values are errors, which name ``name``.
 
     Example:
         >>> convert_numbers([1, 2], "targets").tolist()

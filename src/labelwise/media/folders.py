@@ -15,7 +15,6 @@ class FolderImages:
 
     Attributes:
         paths: relative to it, separated by /, in alphabetical order.
-        refused: links that lead out of it, with the reason.
         others: number of other files by suffix.
     """
 

@@ -13,10 +13,7 @@ from labelwise.errors import BadInput, MissingDependency, UnknownName
 def import_function(name: str, purpose: str, *, places: Sequence[Path] = ()) -> Callable[..., Any]:
     """Import a function.
 
-    Args:
-        name: ``package.module:function``.
-        purpose: what it must do, for the error if it is not a function.
-        places: folders to search first.
+    ``purpose`` names it in errors; ``places`` are folders to search first.
 
     Example:
         >>> import_function("math:hypot", "compute a length")(3, 4)

@@ -38,7 +38,6 @@ class ImageFormat:
 
     Attributes:
         side: of the square that each is scaled to.
-        grey: whether all images are greyscale.
         broken: error message by file, for files that cannot be decoded.
     """
 
@@ -60,10 +59,7 @@ def find_image_format(
 ) -> ImageFormat:
     """Find the format that fits all images; only file headers are read.
 
-    Args:
-        files: image files.
-        side: the largest side to scale to; the largest image's side if all are smaller.
-        progress: called as ``progress("reading image headers", done, total)``.
+    ``side`` is the largest side to scale to; the largest image's if all are smaller.
 
     Example:
         >>> import tempfile
@@ -87,13 +83,8 @@ def read_images(
 ) -> dict[Path, str]:
     """Decode images into an array, which may be a memory map.
 
-    Args:
-        files: n image files.
-        out: ``(n, 1 or 3, side, side)`` uint8, written to; rows of broken files are left unchanged.
-        progress: called as ``progress("reading images", done, total)``.
-
-    Returns:
-        Error message by file, for files that cannot be decoded.
+    ``out`` is ``(n, 1 or 3, side, side)`` uint8, possibly a memory map; rows of broken files stay
+    unchanged. Returns error messages by file.
 
     Example:
         >>> import tempfile
@@ -125,14 +116,8 @@ def read_image(file: Path, side: int, *, grey: bool, smooth: bool = False) -> Ar
     """Decode an image to ``(channels, side, side)`` bytes.
 
     The aspect ratio is not kept. 16-bit images keep their upper 8 bits; animations their first
-    frame.
-
-    Args:
-        file: any format that Pillow reads.
-        side: of the square.
-        grey: convert to greyscale.
-        smooth: interpolate (bicubic), which a pretrained network needs for small images, instead of
-            averaging whole pixels.
+    frame. ``smooth`` interpolates (bicubic), as a pretrained network needs for small images,
+    instead of averaging whole pixels.
 
     Example:
         >>> import tempfile
@@ -166,9 +151,7 @@ def scale_image(picture: Any, side: int, *, grey: bool, smooth: bool) -> Arrays:
 def convert_array(pixels: Any) -> Any:
     """Convert an array to a Pillow image.
 
-    Args:
-        pixels: ``(h, w)``, ``(h, w, channels)`` or ``(channels, h, w)``, bytes or floats from 0
-            to 1.
+    ``(h, w)``, ``(h, w, channels)`` or ``(channels, h, w)``; bytes, or floats from 0 to 1.
     """
     array = np.asarray(pixels)
     if array.ndim == 3 and array.shape[2] not in (1, 3, 4) and array.shape[0] in (1, 3, 4):

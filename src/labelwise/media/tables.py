@@ -88,11 +88,6 @@ def load_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
 def find_input_array(path: Path, arrays: Mapping[str, NDArray[Any]], *, but: str = "") -> str:
     """Find the input array of a .npz file: one of `INPUTS`, or the only array.
 
-    Args:
-        path: of the file, for the message.
-        arrays: by name.
-        but: name of an array to ignore.
-
     Example:
         >>> arrays = {"labels": np.ones(2), "rows": np.ones((2, 3))}
         >>> find_input_array(Path("a.npz"), arrays, but="labels")
@@ -209,9 +204,6 @@ class ChosenColumns:
 
     Attributes:
         text: text columns, to be joined; empty for numeric items.
-        numeric: numeric columns.
-        notes: messages about the choice.
-        categorical: columns of categories.
     """
 
     text: tuple[str, ...]
@@ -237,13 +229,6 @@ def choose_columns(
 
     The named columns; otherwise all numeric columns, and with them those that repeat a few values
     as categories; otherwise the only text column.
-
-    Args:
-        path: of the table, for messages.
-        table: its columns.
-        text: columns of texts.
-        columns: columns of numbers.
-        without: columns to leave out, such as the labels.
 
     Example:
         >>> table = {"plant": ["oak", "rose"], "height": ["21.5", "0.8"]}

@@ -132,10 +132,7 @@ class LocalShards:
     ) -> None:
         """Hold the blocks.
 
-        Args:
-            shards: the blocks.
-            progress: receives the progress of a selection.
-            spill: moves states that do not fit out of memory.
+        ``spill`` moves states that do not fit out of memory.
         """
         self._shards = list(shards)
         self._ends = np.cumsum([len(shard.block_ids) for shard in self._shards], dtype=np.int64)
@@ -269,11 +266,7 @@ class Spill:
         self.written = 0
 
     def settle(self, state: dict[str, object]) -> None:
-        """Keep a block's state in memory or spill it, after a visit that may have changed it.
-
-        Args:
-            state: of one block; the same dictionary every time.
-        """
+        """Keep a block's state in memory or spill it, after a visit that may have changed it."""
         key = id(state)
         own: dict[int, HostArray] = {}
         _map_arrays(state, lambda array: own.setdefault(id(array), array))
@@ -347,7 +340,6 @@ class BlockRows(StoredRows):
     """The rows of one block, read on access and checked the first time.
 
     Attributes:
-        sources: opened representations.
         first: the block's first row in them.
         ids: of all rows of the block.
         without: sorted positions in the block of labelled items, which are left out, or None.
@@ -500,14 +492,9 @@ def open_shards(
 ) -> tuple[LocalShards, Rows | None]:
     """Cut a pool into blocks of the unlabelled items, and separate the rows of the labelled ones.
 
-    Args:
-        sources: opened representations.
-        ids: ``(n,)`` the items' keys; row numbers (or a Parquet file's column ``id``) if None. An
-            index is used as it is.
-        labelled: keys of the labelled items; ids if there is an index.
-        progress: receives the progress of a selection.
-        block_bytes: approximate memory of one block; None chooses it by the place of the rows.
-        spill: moves states that do not fit out of memory.
+    ``ids`` are the items' keys (row numbers, or a Parquet file's column ``id``, if None) and
+    ``labelled`` keys too; with an index both are int64 ids. ``block_bytes`` follows the place of
+    the rows if None.
     """
     every = [source for _, source in flatten_sources(sources)]
     count = every[0].shape[0]

@@ -28,14 +28,10 @@ Keys = Any
 
 
 def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | None]:
-    """Convert keys to int64 ids.
+    """Convert keys (numbers, texts, bytes, UUIDs, dates or times) to int64 ids ``(n,)``.
 
-    Args:
-        keys: one key per item: numbers, texts, bytes, UUIDs, dates or times.
-        what: the name of the argument in error messages.
-
-    Returns:
-        The ids ``(n,)``, and the keys as a list, or None if all of them are whole numbers.
+    The keys are returned too, as a list, unless all are whole numbers. ``what`` names them in
+    errors.
 
     Example:
         >>> encode_keys([7, 3])
@@ -98,13 +94,7 @@ def _to_datetime64(key: Key) -> np.datetime64:
 
 
 def check_ids(keys: Keys, count: int, what: str = "items") -> tuple[Ids, list[Key] | None]:
-    """Convert the keys of a pool's items as `encode_keys` does; reject repeats and collisions.
-
-    Args:
-        keys: ``(count,)``.
-        count: number of items.
-        what: the word for them in error messages.
-    """
+    """Convert the keys of a pool's items as `encode_keys` does; reject repeats and collisions."""
     ids, listed = encode_keys(keys)
     if len(ids) != count:
         raise BadInput(f"pool has {len(ids)} ids but {count} {what}; give one id per item")
@@ -124,10 +114,7 @@ def check_ids(keys: Keys, count: int, what: str = "items") -> tuple[Ids, list[Ke
 def encode_labelled(labelled: Keys, pool: "Ids | RowNumbers") -> tuple[Ids, list[Key] | None]:
     """Convert the keys of the labelled items as `encode_keys` does; reject repeats.
 
-    Args:
-        labelled: keys of items in a list, an array, a set or an iterator; or a mask with one truth
-            value per item; or None.
-        pool: ids of all items.
+    ``labelled`` may also be a mask with one truth value per item, or None.
 
     Example:
         >>> encode_labelled([True, False, True], np.array([10, 20, 30]))
@@ -165,8 +152,6 @@ class RowNumbers:
     """Ids that are the row numbers ``first`` to ``last - 1`` without some; they are not stored.
 
     Attributes:
-        first: the first number.
-        last: the number after the last one.
         without: sorted numbers of the range that are left out.
         keep: store the array once made, for pools of few blocks, where it is asked for often.
 
@@ -226,12 +211,7 @@ class IdIndex:
     def find_positions(self, ids: ArrayLike, *, missing: int | None = None) -> NDArray[np.intp]:
         """The positions of some items, in that order.
 
-        Args:
-            ids: of the items.
-            missing: position of an id that belongs to no item; an error if None.
-
-        Raises:
-            UnknownName: an id belongs to no item.
+        ``missing`` is the position of an id that belongs to no item; an error if None.
         """
         wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
         if isinstance(self.ids, RowNumbers):
@@ -260,10 +240,6 @@ class IdIndex:
 
 def find_members(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
     """Positions of the wanted items among a block's, in increasing order; others are left out.
-
-    Args:
-        ids: ``(n,)`` of the block.
-        wanted: ``(m,)``, most of which are usually in other blocks.
 
     Example:
         >>> find_members(np.array([3, 7, 5]), np.array([5, 3, 90])).tolist()

@@ -73,13 +73,8 @@ class Division:
     ) -> None:
         """Cut ``count`` rows into ``parts`` whose sizes differ by at most one row.
 
-        Args:
-            count: number of rows.
-            parts: number of parts, 1 or more.
-            ids: ``(count,)`` the items' ids; row numbers if None.
-            labelled: ids of the labelled items.
-            edges: allowed cut positions in increasing order, from 0 to ``count``. The parts then
-                have about equal size, and there may be fewer of them.
+        ``edges`` are the allowed cuts in increasing order, from 0 to ``count``; there may then be
+        fewer parts, of about equal size.
         """
         self.count, self.ids = count, ids
         self.cuts = np.arange(parts + 1) * count // parts
@@ -135,12 +130,7 @@ class PoolPart:
     Attributes:
         values: representations, or ``inputs`` for a learner; arrays hold only the rows of this
             part.
-        first: the part's first row.
-        last: the first row after the part.
-        ids: the items' ids; row numbers if None.
-        labelled: ids of the part's labelled items.
         names: the representations that a learner computes from the inputs.
-        block_bytes: approximate memory of one block.
     """
 
     values: Values
@@ -156,9 +146,8 @@ class PoolPart:
     ) -> tuple[LocalShards, Rows | None]:
         """Return blocks of the part's unlabelled items, and the rows of its labelled items.
 
-        Args:
-            learner: computes the representations ``names``, if there are any.
-            pieces: consecutive rows of the part, instead of ``values``.
+        A learner computes the representations ``names``; consecutive ``pieces`` of rows replace
+        ``values``.
         """
         values = self.values if not pieces else _join_pieces(pieces)
         if learner is not None:
@@ -203,12 +192,7 @@ def cut_part(
 ) -> PoolPart:
     """Describe one part of a pool for the process that will hold it.
 
-    Args:
-        division: of the pool.
-        number: of the part.
-        values: of the whole pool, from `prepare_values`.
-        names: the representations that a learner computes from the inputs.
-        block_bytes: approximate memory of one block.
+    ``values`` are those of the whole pool, from `prepare_values`.
     """
     first, last = int(division.cuts[number]), int(division.cuts[number + 1])
 

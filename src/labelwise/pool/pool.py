@@ -108,8 +108,7 @@ class Pool:
     def resolve_ids(self, sources: Sources) -> tuple[Ids | RowNumbers, list[Key] | None]:
         """The int64 ids, and the original keys unless they are integers.
 
-        Args:
-            sources: opened representations, which may store ids.
+        Opened sources may store ids.
         """
         every, stored = [source for _, source in flatten_sources(sources)], None
         if not all(source.in_memory for source in every):

@@ -261,13 +261,10 @@ class SparseSource:
 
 
 def open_source(value: Given, name: str) -> Source:
-    """Open an array or a file as a source of rows.
+    """Open an array, a tensor, a file or a URL as a source of rows.
 
-    Args:
-        value: a NumPy array, a torch tensor, or the path of a .npy or .parquet file, of a folder of
-            files of one of these kinds, or a pattern for their names such as ``"pool-*.npy"``; or
-            a URL that fsspec can open.
-        name: of the representation, for error messages.
+    A path names a .npy or .parquet file, a folder of files of one of these kinds, or a pattern such
+    as ``"pool-*.npy"``.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise BadInput(

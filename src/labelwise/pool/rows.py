@@ -163,14 +163,10 @@ LEAST = 1 << 22
 def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> Array:
     """``function(rows, *columns)`` of a block, ``(n, ...)``, piece by piece on all cores.
 
-    For work that is done row by row and is not a large matrix product. A piece fits in the
-    cache of a core; a block does not. Few rows, and rows that are not NumPy arrays, are one piece.
-
-    Args:
-        function: returns an array with one entry per row, which must not depend on other rows. If
-            it returns one entry, such as a sum, the result has one entry per piece.
-        rows: of the block.
-        columns: arrays with one entry per row, divided like the rows.
+    For work that is done row by row and is not a large matrix product. A piece fits in the cache of
+    a core; a block does not. Few rows, and rows that are not NumPy arrays, are one piece. The
+    function returns one entry per row, which must not depend on other rows; if it returns a single
+    entry, such as a sum, the result has one per piece. ``columns`` have one entry per row.
 
     Example:
         >>> rows = {"features": np.ones((100_000, 30))}

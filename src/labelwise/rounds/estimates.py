@@ -31,9 +31,7 @@ class AccuracyEstimate(NamedTuple):
     """The accuracy of a model on items like those that were drawn at random.
 
     Attributes:
-        value: the estimate.
         low: the lower end of its 95 % interval.
-        high: the upper end.
         labels: number of random labels that it is based on, ``n``.
         effective_labels: number of labels that would give as precise an estimate without
             predictions, ``n_e``; at least ``labels``.
@@ -51,11 +49,10 @@ class AccuracyEstimate(NamedTuple):
 def estimate_accuracy(correct: Any, confidence: Any, others: Any = ()) -> AccuracyEstimate:
     """Estimate the accuracy on the population from which all items were drawn at random.
 
-    Args:
-        correct: ``(n,)``, whether the model is right about each labelled random item. The model
-            was not trained on the item: it is held out, or scored out of fold.
-        confidence: ``(n,)``, the model's probability of its predicted class.
-        others: ``(N,)``, the same of other random items, without labels.
+    ``correct`` and ``confidence`` ``(n,)``: whether the model is right about each labelled random
+    item, on which it was not trained (held out, or scored out of fold), and its probability of the
+    predicted class. ``others`` ``(N,)``: the same probability of other random items, without
+    labels.
 
     Example:
         >>> found = estimate_accuracy([1, 1, 1, 0] * 10, [0.9, 0.8, 0.9, 0.5] * 10, [0.8] * 500)

@@ -44,11 +44,7 @@ class LabelEncoding:
         classes: Sequence[Label] | None = None,
         regression: bool = False,
     ) -> "LabelEncoding":
-        """The encoding for given classes, or else for the classes that occur in ``labels``.
-
-        Raises:
-            BadInput: no classes are given, and the labels mix names and numbers or are too large.
-        """
+        """The encoding for given classes, or else for the classes that occur in ``labels``."""
         if regression or classes is not None:
             return cls(regression, None if classes is None else tuple(classes))
         given = list(labels)

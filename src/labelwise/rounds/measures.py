@@ -80,10 +80,7 @@ def measure_baseline(labels: Sequence[Label], mean: float, mse: float) -> JsonOb
 def measure_out_of_fold(logits: Any, targets: Any, *, regression: bool = False) -> JsonObject:
     """Measures of out-of-fold predictions: ``accuracy``, or ``mse``, ``baseline`` and ``r2``.
 
-    Args:
-        logits: ``(m, K)``, or values ``(m, 1)``.
-        targets: ``(m,)`` columns, or values ``(m, 1)``.
-        regression: whether they are values.
+    ``(m, K)`` logits with ``(m,)`` columns, or ``(m, 1)`` values.
     """
     rows, known = np.asarray(logits), np.asarray(targets)
     if not regression:
@@ -94,13 +91,7 @@ def measure_out_of_fold(logits: Any, targets: Any, *, regression: bool = False) 
 
 
 def count_confusions(predicted: Any, targets: Any, classes: int) -> Ids:
-    """Confusion matrix ``(K, K)``: items of each class (row) predicted as each class (column).
-
-    Args:
-        predicted: ``(m,)`` class numbers.
-        targets: ``(m,)`` class numbers, the labels.
-        classes: ``K``.
-    """
+    """Confusion matrix ``(K, K)``: items of each class (row) predicted as each class (column)."""
     counts = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(counts, (np.asarray(targets, np.intp), np.asarray(predicted, np.intp)), 1)
     return counts
@@ -111,9 +102,6 @@ def measure_classes(counts: Ids) -> JsonObject:
 
     F1 is the harmonic mean of the shares found and of correct predictions of a class. Classes
     without labels do not count for the balanced accuracy, and for F1 only if they were predicted.
-
-    Args:
-        counts: ``(K, K)`` of `count_confusions`, not all zero.
 
     Example:
         >>> measure_classes(np.array([[8, 0], [1, 1]]))["balanced_accuracy"]
@@ -134,10 +122,6 @@ def measure_reliability(confidence: Any, correct: Any) -> list[tuple[float, floa
     """Reliability diagram: mean confidence, share right and number of predictions of each bin.
 
     The bins have equal widths from 0 to 1; empty ones are left out.
-
-    Args:
-        confidence: ``(m,)``, probability of every predicted class.
-        correct: ``(m,)``, whether the prediction is right.
 
     Example:
         >>> measure_reliability([0.95, 0.95, 0.95, 0.55], [1, 1, 0, 1])[0]
@@ -168,10 +152,8 @@ class SuspiciousLabel(NamedTuple):
 def rank_suspicious_labels(logits: Any, targets: Any, most: int) -> list[SuspiciousLabel]:
     """The least probable labels out of fold, the most suspicious first.
 
-    Args:
-        logits: ``(m, K)``, calibrated, by models that were not trained on the item.
-        targets: ``(m,)`` columns of the labels.
-        most: how many to return.
+    ``logits`` ``(m, K)`` are calibrated and by models that were not trained on the item;
+    ``targets`` ``(m,)`` are columns.
 
     Reference: C. Northcutt, L. Jiang, I. Chuang, "Confident Learning", JAIR 2021: ranking by
     self-confidence.

@@ -40,9 +40,7 @@ class Round:
     """A pool and a learner: everything that happens between two batches.
 
     Attributes:
-        pool: the items.
         learner: anything that satisfies `labelwise.Learner`.
-        trained: whether the learner holds a model.
         encoding: of the labels that the model was trained on.
         columns: class numbers that the model was trained on, in order; empty for a regression.
 
@@ -83,13 +81,8 @@ class Round:
     ) -> FitReport:
         """Train on labelled items; after a failed training there is no model.
 
-        Args:
-            labels: by item id.
-            weights: ``(m,)``, one per label in that order; see `scale_weights`.
-            seed: decides everything random in the training.
-            encoding: of the labels; follows from them if None.
-            tuning: of an earlier training, which the learner takes over instead of
-                cross-validating again; see `tuning`.
+        ``weights`` has one entry per label in that order (`scale_weights`); the learner takes
+        ``tuning`` over instead of cross-validating again.
         """
         self.trained = False
         encoding = encoding or LabelEncoding.from_labels(labels.values())
@@ -100,12 +93,7 @@ class Round:
         return report
 
     def hold_model(self, encoding: LabelEncoding, columns: Sequence[int] = ()) -> None:
-        """Declare that the learner holds a model, trained elsewhere or read from a checkpoint.
-
-        Args:
-            encoding: of the labels that it was trained on.
-            columns: the class numbers that it was trained on, in order.
-        """
+        """Declare that the learner holds a model, trained elsewhere or read from a checkpoint."""
         self.trained, self.encoding, self.columns = True, encoding, list(columns)
 
     @property
@@ -167,12 +155,7 @@ class Round:
     def choose_representations(
         self, strategy: str | Strategy, *, prefer_members: bool = False
     ) -> tuple[str, ...]:
-        """The first set of representations that the strategy reads and the learner gives.
-
-        Args:
-            strategy: with its options set, if they change its needs.
-            prefer_members: whether sets with representations of members come first.
-        """
+        """The first set of representations that the strategy reads and the learner gives."""
         strategy = get(strategy) if isinstance(strategy, str) else strategy
         sets = [strategy.needs, *strategy.or_needs]
         if () in sets:
@@ -202,11 +185,8 @@ class Round:
         """The representations of the whole pool that a strategy reads, by name.
 
         Without a model, inputs that are arrays of numbers serve as features. Representations of
-        several models are merged for a strategy that reads one model.
-
-        Args:
-            strategy: with its options set, if they change its needs.
-            prefer_members: as for `choose_representations`.
+        several models are merged for a strategy that reads one model. ``prefer_members`` as in
+        `choose_representations`.
         """
         strategy = get(strategy) if isinstance(strategy, str) else strategy
         sets = [strategy.needs, *strategy.or_needs]
@@ -235,10 +215,8 @@ class Round:
     ) -> History:
         """The argument of `adapt_options`; predictions are computed only if a strategy reads them.
 
-        Args:
-            batches: earlier batches, oldest first.
-            labels: of the items that the model was trained on, by id.
-            holdout: labels of items that it was not trained on: by id, or items of their own.
+        ``batches`` are the earlier ones, oldest first; ``holdout`` has labels by id, or items of
+        their own.
         """
         known = dict(labels or {})
 
@@ -304,15 +282,8 @@ class Round:
     ) -> Selection:
         """Select the next batch; the same call as `labelwise.select` on the round's pool.
 
-        Args:
-            strategy: a name, or a strategy.
-            budget: number of items to pick.
-            candidates: ``(n,)``, which items of the pool may be picked; all if None.
-            labelled: ids of labelled items; context, never picked.
-            options: of the strategy; `adapt_options` completes them from the history.
-            rows: what `represent` gave; computed here if None.
-            seed: decides every draw.
-            progress: called as ``progress(stage, done, total)``.
+        ``candidates`` ``(n,)`` tells which items may be picked; `adapt_options` completes the
+        options; ``rows`` is what `represent` gave, computed here if None.
         """
         if budget == 0:
             return Selection(np.empty(0, dtype=np.int64))

@@ -26,16 +26,11 @@ class ScheduleState:
 
     Attributes:
         left: number of items that may still be asked for, by the pool and the budget.
-        labels: number of labelled items.
         open_items: number of items of all batches that still wait for labels.
         batch_size: number of items of the last batch; None before the first batch.
         batch_open: how many of them still wait for labels.
-        batch_model: number of the model that selected the last batch, or None.
-        trained_model: number of the last model, or None.
         trained_labels: number of labels when its training began.
         tail: share of a batch that may be open when training begins.
-        training: whether a training is running.
-        failed: whether the last training failed.
         failed_labels: number of labels at the last failure that the caller saw, or None.
         train_first: whether to train on labels that exist before the first batch.
         trainable: whether the labels can train a model; False if all are of one class.

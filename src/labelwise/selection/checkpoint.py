@@ -61,13 +61,7 @@ Near = Callable[[HostArray], Array]
 
 
 class Snapshot(NamedTuple):
-    """Progress of a selection when the state of the blocks was last written.
-
-    Attributes:
-        calls: number of its calls whose results are in the folder.
-        bytes: size of these results in their file.
-        states: name of the file with the state of the blocks.
-    """
+    """Calls whose results are in the folder, their bytes there, and the file of block states."""
 
     calls: int = 0
     bytes: int = 0
@@ -75,11 +69,7 @@ class Snapshot(NamedTuple):
 
 
 class RecordedShards:
-    """Blocks whose results are recorded; a `labelwise.pool.blocks.Shards`.
-
-    Attributes:
-        replayed: number of calls that were answered from the folder, without reading rows.
-    """
+    """Blocks whose results are recorded; a `labelwise.pool.blocks.Shards`."""
 
     def __init__(self, shards: LocalShards, folder: Path, seconds: float = SECONDS) -> None:
         """Continue from the folder's content, or start if it has none."""
@@ -198,11 +188,8 @@ def record_calls(
 ) -> Iterator[RecordedShards]:
     """The blocks with their results recorded in a folder that is removed when all is done.
 
-    Args:
-        shards: the candidates.
-        folder: created if needed.
-        facts: identify the selection; those of a folder in use must be the same.
-        seconds: least time between two writes of the blocks' state; 0 writes after every call.
+    The ``facts`` of a folder in use must be the same. The blocks' state is written at most every
+    ``seconds``; 0 writes after every call.
     """
     check_folder(folder, facts)
     with _report_failed_write(folder):
@@ -227,12 +214,7 @@ def record_calls(
 
 
 def load_or_select(folder: Path, select: Callable[[], Selection]) -> Selection:
-    """The picks written when the selection finished; otherwise make and write them.
-
-    Args:
-        folder: of `record_calls`, inside which this is called.
-        select: makes the picks.
-    """
+    """The picks written when the selection finished; otherwise make and write them."""
     path = folder / PICKS
     if path.exists():
         with _report_damage(path), path.open("rb") as file:
@@ -246,12 +228,7 @@ def load_or_select(folder: Path, select: Callable[[], Selection]) -> Selection:
 
 
 def check_folder(folder: Path, facts: Mapping[str, Json]) -> None:
-    """Reject a folder that a selection cannot use, and leave nothing in it.
-
-    Args:
-        folder: need not exist.
-        facts: as for `record_calls`.
-    """
+    """Reject a folder that a selection cannot use, and leave nothing in it."""
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"resume must be a folder; {folder} is a file")
     if folder.is_dir():
@@ -371,12 +348,7 @@ def _report_damage(path: Path) -> Iterator[None]:
 
 
 def describe_pool(values: Mapping[str, Json], sources: Sources) -> JsonObject:
-    """Describe the identity of a pool: names, shapes, and files or a checksum of the numbers.
-
-    Args:
-        values: representations by name, as given.
-        sources: the same, opened.
-    """
+    """Describe the identity of a pool: names, shapes, and files or a checksum of the numbers."""
     facts: JsonObject = {}
     for name, opened in sources.items():
         value = values[name]

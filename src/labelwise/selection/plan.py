@@ -36,13 +36,10 @@ MEMORY_INFO, CGROUP_LIST, CGROUP_MOUNT = map(
 
 @dataclass(frozen=True)
 class ReadSpeed:
-    """Speed of a pool's rows, measured on some of its blocks.
+    """Seconds per pass over a pool, measured on ``blocks`` of it.
 
-    Attributes:
-        read: seconds to read all rows for the first time.
-        again: seconds to read them once more; 0 if they stay in memory.
-        column: seconds to multiply all rows with one column, in float64.
-        blocks: number of blocks measured.
+    ``read`` for the first time, ``again`` once more (0 if rows stay in memory), and ``column`` to
+    multiply all rows with one column in float64.
     """
 
     read: float
@@ -56,14 +53,7 @@ class SelectionPlan:
     """The cost of a selection.
 
     Attributes:
-        strategy: its name.
-        budget: number of items to pick.
-        items: number of rows of the pool.
         shapes: by representation, the shape of one row for every model.
-        row_bytes: bytes of one row of all representations.
-        block_rows: rows per block.
-        cost: as the strategy declares it.
-        speed: measured, or None.
         reader_bytes: memory of file readers besides the block.
     """
 
@@ -153,13 +143,7 @@ class SelectionPlan:
 
 
 def plan_selection(strategy: Strategy, given: Values, budget: int) -> SelectionPlan | None:
-    """Plan a selection from the shapes of arrays and files; None without any.
-
-    Args:
-        strategy: with its options.
-        given: representations by name, as `labelwise.select` takes them.
-        budget: number of items to pick.
-    """
+    """Plan a selection from the shapes of arrays and files; None without any."""
     names = strategy.match_needs(given) or tuple(given)[:1]
     if not names:
         return None
@@ -176,12 +160,7 @@ def plan_sources(
 ) -> SelectionPlan:
     """Plan a selection from opened sources.
 
-    Args:
-        strategy: with its options.
-        sources: the representations that it reads.
-        budget: number of items to pick.
-        timed: measure the speed of the rows, which takes up to a second.
-        block_bytes: approximate bytes of one block.
+    ``timed`` measures the speed of the rows, which takes up to a second.
     """
     shapes = {
         name: tuple(source.shape[1:] for source in (v if isinstance(v, list) else [v]))
@@ -251,13 +230,7 @@ def _time_product(array: Array) -> float:
 
 
 def check_memory(plan: SelectionPlan, limit: float, given: Values) -> None:
-    """Reject a selection that does not fit in memory, and name ways that do.
-
-    Args:
-        plan: of the selection.
-        limit: bytes that it may use.
-        given: representations by name; the proposed strategies work with them.
-    """
+    """Reject a selection that does not fit in memory, and name ways that do."""
     if plan.least_memory <= limit:
         return
     what = f": it keeps {plan.cost.holds}" if plan.cost.holds else ""

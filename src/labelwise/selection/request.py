@@ -71,10 +71,6 @@ class SelectionRequest:
 
     Making it rejects arguments that do not fit together and opens the files. `prepare` makes every
     check that does not read a candidate's row. `run` picks.
-
-    Attributes:
-        strategy: with its options.
-        pool: ids and representations.
     """
 
     strategy: Strategy
@@ -156,11 +152,7 @@ class SelectionRequest:
         return find_free_memory() if self.memory is None else self.memory * 2**30
 
     def prepare(self) -> int:
-        """Make every check that does not read a candidate's row, and open the blocks.
-
-        Returns:
-            The number of candidates.
-        """
+        """Make every check that reads no candidate's row, open the blocks, count the candidates."""
         if not self.sources and not self.pool.has_ids:
             raise BadInput(f"{self.strategy.name} needs a pool: give features, or ids")
         ids, self._keys = self.pool.resolve_ids(self.sources)
@@ -467,18 +459,10 @@ def score(
     device: Device = None,
     **given: Any,
 ) -> Floats:
-    """The score of every item of a pool, for strategies that score items one by one.
+    """The score of every item of a pool, ``(n,)``, for strategies that score items one by one.
 
-    Args:
-        strategy: a name or a strategy, such as ``"entropy"``.
-        pool: as in `select`.
-        ids: as in `select`.
-        labelled: as in `select`.
-        device: as in `select`.
-        **given: representations as in `select`, and options of the strategy.
-
-    Returns:
-        ``(n,)`` in the order of the rows; NaN for labelled items.
+    The arguments are those of `select`; ``given`` are representations and options of the strategy.
+    Scores are in the order of the rows, and NaN for labelled items.
 
     Example:
         >>> score("margin", probabilities=np.array([[0.5, 0.5], [0.9, 0.1]])).round(1).tolist()

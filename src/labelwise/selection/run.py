@@ -27,12 +27,8 @@ def select(
 ) -> Selection:
     """Pick ``budget`` items.
 
-    Args:
-        strategy: with its options.
-        shards: the candidates; every row in them may be picked.
-        budget: number of items to pick, at most the number of rows.
-        labelled: rows of the items that are labelled already; they are context, never picked.
-        seed: determines every draw.
+    Every row of ``shards`` may be picked; ``labelled`` are rows of labelled items, which are
+    context.
     """
     check_budget(budget, len(shards))
     if budget == 0:

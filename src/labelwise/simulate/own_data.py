@@ -62,13 +62,11 @@ class OwnData:
     """Labelled items, checked.
 
     Attributes:
-        name: name of the file or folder.
         kind: ``"images"``, ``"texts"`` or ``"numbers"``.
         inputs: ``(n,)`` texts or paths of images as objects, images ``(n, channels, height,
             width)``, or ``(n, d)`` float64.
         targets: ``(n,)`` int64 classes from 0, or ``(n, 1)`` float32 values.
         classes: names in the order of their numbers; None for a regression.
-        notes: decisions made while reading.
     """
 
     name: str
@@ -151,13 +149,9 @@ def check_own_data(
 ) -> OwnData:
     """Check labelled items in memory.
 
-    Args:
-        inputs: ``(n, d)`` numbers, ``(n, height, width)`` or ``(n, channels, height, width)`` or
-            ``(n, height, width, channels)`` images, or n texts.
-        targets: ``(n,)`` labels of any kind.
-        name: name for reports.
-        regression: whether labels are amounts; None decides by the labels.
-        notes: notes to store with the data.
+    ``inputs`` are ``(n, d)`` numbers, images ``(n, height, width)``, ``(n, channels, height,
+    width)`` or ``(n, height, width, channels)``, or n texts; ``targets`` ``(n,)`` are any labels,
+    amounts if ``regression``.
 
     Example:
         >>> data = check_own_data(np.zeros((60, 3)), ["yes", "no"] * 30)

@@ -31,15 +31,11 @@ class LabelSaving:
     """One strategy against random.
 
     Attributes:
-        strategy: its name.
         needed: labels at which it reaches the final value of random; inf if it never does.
         baseline: labels at which random reaches it, on the mean curve.
         saved: share of random's labels that it saves; -inf if it never reaches the target.
         target: final value of random.
-        final: final value of the strategy.
-        most: number of all labels.
         verdict: better, likely better, unclear, likely worse, worse, or one seed.
-        metric: name of the metric.
     """
 
     strategy: str

@@ -44,8 +44,6 @@ class Simulation:
     """The results of a simulation.
 
     Attributes:
-        data: the items.
-        plan: the protocol of the replay.
         rounds: one result per strategy, seed and batch.
         savings: one entry per strategy compared with random, the best first.
     """
@@ -210,10 +208,7 @@ def run_plan(
     ``on_round`` is called with every new line, when its run is complete.
 
     Runs that are complete in the results file are not repeated. Runs of other data or settings are
-    kept in it and left out here.
-
-    Returns:
-        All lines of these runs, including those that the results file had before.
+    kept in it and left out here. Returns all lines of these runs.
 
     Example:
         >>> data = check_own_data(np.random.default_rng(0).normal(size=(90, 3)), [0, 1, 2] * 30)

@@ -171,10 +171,7 @@ def pick_equal_shares(labels: NDArray[np.int64], budget: int) -> Picks:
     """Take the best items until the shares of their clusters are used, then the best of the rest.
 
     Shares are over the clusters that have items: duplicates in the pool can leave others empty.
-
-    Args:
-        labels: ``(n,)`` the cluster of every item, best item first; at most ``budget`` clusters.
-        budget: number of items to take, at most ``n``.
+    ``labels`` ``(n,)`` has the cluster of every item, best item first.
 
     >>> picks, info = pick_equal_shares(np.array([0, 0, 1, 1, 1]), 3)
     >>> picks.tolist(), info["shares"]

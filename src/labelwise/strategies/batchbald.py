@@ -74,13 +74,7 @@ def choose_batch(
 ) -> Choice:
     """Pick the batch; its scores are the gains in nats, and their sum is the joint information.
 
-    Args:
-        shards: ``member_probabilities`` is ``(n, M, K)``.
-        labelled: not used.
-        budget: number of items.
-        seed: decides the drawn configurations.
-        configurations: listed at most, and drawn approximately (a whole number per member, at
-            least one).
+    ``configurations`` are listed at most, and drawn approximately (a whole number per member).
     """
     if budget > LARGE_BATCH:
         warnings.warn(

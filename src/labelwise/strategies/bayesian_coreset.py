@@ -53,15 +53,7 @@ BITS = 31
 def choose_batch(
     shards: Shards, labelled: Rows | None, budget: int, seed: int, *, entropy_weight: float = 0.0
 ) -> Choice:
-    """Step until ``budget`` items are picked.
-
-    Args:
-        shards: ``member_probabilities`` is ``(n, J, K)``.
-        labelled: not used.
-        budget: number of items.
-        seed: not used.
-        entropy_weight: of the mean prediction's entropy (gamma above).
-    """
+    """Step until ``budget`` items are picked; ``entropy_weight`` is gamma above."""
     # Sums of integers are the same for any split into blocks.
     grid = IntegerGrid.of(entropy_weight)
     vectors, sizes = shards.sum(_project_block, entropy_weight, grid)

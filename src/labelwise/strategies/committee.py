@@ -33,12 +33,9 @@ from labelwise.strategy import Job, ScoreStrategy, read_reference
 def score_disagreement(rows: Rows, labelled: Rows | None, *, disagreement: str = "kl") -> Floats:
     """The disagreement of the members, ``(n,)``.
 
-    Args:
-        rows: ``member_probabilities`` ``(n, M, K)``, a list of ``probabilities`` ``(n, K)``, a list
-            of ``outputs`` ``(n, k)``, or ``member_votes`` ``(n, M)`` (integers are classes, others
-            are values of a regression).
-        labelled: not used.
-        disagreement: ``"kl"`` or ``"vote_entropy"``, for classes. Given votes have only an entropy.
+    Rows are ``member_probabilities`` ``(n, M, K)``, a list of ``probabilities`` ``(n, K)``, a list
+    of ``outputs`` ``(n, k)``, or ``member_votes`` ``(n, M)`` (integers are classes, others are
+    values of a regression), which have only an entropy.
     """
     if "outputs" in rows:
         return _sum_variances(list(rows["outputs"]))

@@ -76,9 +76,7 @@ def choose_batch(
 def count_vote_changes(member_votes: Array | list[Array], ids: Array | None = None) -> VoteChanges:
     """Count the models that change their vote, and sum their vote entropies.
 
-    Args:
-        member_votes: ``(n, T)`` classes that one model voted for, or a list, one per model.
-        ids: ``(n,)``, to name an item in an error; row numbers if None.
+    ``member_votes`` is ``(n, T)`` classes that one model voted for, or a list, one per model.
 
     >>> one = np.array([[0, 0], [0, 1]])
     >>> other = np.array([[2, 2, 2], [2, 1, 2]])

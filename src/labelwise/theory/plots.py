@@ -73,13 +73,7 @@ def _draw_panel(axes: Axes, draw: Callable[[Axes, Plan], None], plan: Plan) -> N
 
 
 def save_plan(plan: Plan, path: Path, names: Sequence[str] | None = None) -> None:
-    """Write the drawing, or a page with the drawing and its reading, atomically.
-
-    Args:
-        plan: The plan.
-        path: The file; its suffix is one of `FORMATS`.
-        names: Names of the models for the page.
-    """
+    """Write the drawing, or a page with the drawing and its reading, atomically."""
     check_picture(path)
     with write_atomically(path) as part:
         if path.suffix == ".html":

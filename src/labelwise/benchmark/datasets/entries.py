@@ -26,8 +26,6 @@ class DatasetArrays(NamedTuple):
     Attributes:
         inputs: ``(n, channels, side, side)``, ``(n, d)`` or ``(n,)`` texts of the training pool.
         targets: ``(n,)`` int64 classes or ``(n, k)`` float32 values.
-        test_inputs: inputs of the test items.
-        test_targets: targets of the test items.
     """
 
     inputs: Arrays
@@ -41,7 +39,6 @@ class FileLayout:
     """One form in which the files of a data set are distributed.
 
     Attributes:
-        form: name of the form, for messages.
         patterns: lower-case path patterns; each must match at least one file.
         read: converts the matching files to arrays.
     """
@@ -58,18 +55,14 @@ class DatasetEntry:
     Attributes:
         name: the name that `load` takes.
         shape: shape of one item; empty for texts.
-        train: number of items in the training pool.
-        test: number of test items.
         classes: number of classes; None for regression.
         layouts: supported file layouts; empty for a data set bundled with scikit-learn.
         licence: terms of use as far as known.
         home: source of the original files.
         packages: packages that contain the files, read together.
         train_counts: items per class in the training pool, where known.
-        test_counts: items per class among the test items, where known.
         digest: checksum of the arrays (`store.digest_arrays`), where the files could be read.
         other_counts: further (train, test) sizes of other releases.
-        bundled: whether scikit-learn contains it.
     """
 
     name: str

@@ -44,9 +44,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 def unpickle_arrays(name: str, data: bytes) -> Any:
     """Read a pickle of dicts, lists, numbers, texts and NumPy arrays.
 
-    Args:
-        name: path, for the error message.
-        data: the pickle; strings written by Python 2 are returned as bytes.
+    Strings written by Python 2 are returned as bytes.
 
     >>> unpickle_arrays("test_batch", pickle.dumps({"labels": [3, 1]}))
     {'labels': [3, 1]}

@@ -59,10 +59,8 @@ def read_idx_images(
 ) -> DatasetArrays:
     """MNIST and relatives: training images and labels, test images and labels, in IDX files.
 
-    Args:
-        files: matches of the four patterns, in that order.
-        transposed: whether images are stored transposed, as in EMNIST.
-        first_class: number of the first class in the files.
+    ``transposed`` if the images are, as in EMNIST; ``first_class`` is the number of the first class
+    in the files.
     """
     arrays = [read_idx(*take_file(matches)) for matches in files]
     for part in (0, 2):
@@ -263,11 +261,7 @@ def read_image_folders(
 def decode_image(name: str, data: bytes, mode: str, side: int | None = None) -> Arrays:
     """Decode an image to uint8 ``(height, width)`` or ``(height, width, 3)``.
 
-    Args:
-        name: path, for the error message.
-        data: content of a PNG, JPEG or other file that Pillow reads.
-        mode: ``RGB`` or ``L`` (grey).
-        side: scale to a square of this side; None keeps the size.
+    It is scaled to a square if ``side`` is given.
     """
     try:
         from PIL import Image
@@ -376,10 +370,8 @@ def _read_npy_rows(archive: zipfile.ZipFile, name: str, rows: Arrays, total: int
 def read_columns(name: str, text: str, delimiter: str = ",") -> dict[str, Arrays]:
     r"""Columns of a table of numbers; columns without names are called 0, 1, ...
 
-    Args:
-        name: path, for the error message.
-        text: CSV, KEEL (``@attribute`` lines, then ``@data``), or rows without a header.
-        delimiter: between two numbers; empty for white space.
+    The text is CSV, KEEL (``@attribute`` lines, then ``@data``), or rows without a header; without
+    a delimiter, numbers are separated by white space.
 
     >>> read_columns("small.csv", "a,b\n1,2\n3,4\n")["b"]
     array([2., 4.])
@@ -410,14 +402,9 @@ def read_regression_table(
     delimiter: str = ",",
     share: float = 0.2,
 ) -> DatasetArrays:
-    """A table with columns to predict; a share of its rows is held out.
+    """A table with columns to predict; a ``share`` of its rows is held out.
 
-    Args:
-        files: matches of one pattern.
-        targets: columns to predict.
-        without: columns that are neither targets nor features.
-        delimiter: between two numbers; empty for white space.
-        share: fraction of the rows to hold out.
+    ``without`` names columns that are neither targets nor features.
     """
     name, data = take_file(files[0])
     columns = read_columns(name, data.decode("utf-8", "replace"), delimiter)
@@ -444,9 +431,7 @@ def read_satimage(files: MatchedFiles) -> DatasetArrays:
 def read_tab_separated(files: MatchedFiles, *, skip: int = 3) -> DatasetArrays:
     """Lines of class, tab and text, in a training and a test file.
 
-    Args:
-        files: matches of the two patterns.
-        skip: header lines; Orange's .tab files have three.
+    ``skip`` header lines; Orange's .tab files have three.
     """
     parts: list[Arrays] = []
     order: list[str] = []

@@ -56,25 +56,14 @@ def write_npz(path: Path, arrays: Mapping[str, Arrays], *, compress: bool = Fals
 
 
 def write_dataset(name: str, arrays: DatasetArrays, source: str, *, compress: bool = False) -> Path:
-    """Store a data set in the cache.
-
-    Args:
-        name: name of the data set.
-        arrays: its arrays.
-        source: description of their origin.
-        compress: write a smaller file that loads more slowly.
-    """
+    """Store a data set in the cache."""
     notes = {"digest": np.array(digest_arrays(arrays)), "source": np.array(source)}
     write_npz(cached_file(name), {**_encode_texts(arrays), **notes}, compress=compress)
     return cached_file(name)
 
 
 def read_dataset(name: str) -> tuple[DatasetArrays, str, str]:
-    """The arrays of a cached data set, their source, and their digest.
-
-    Raises:
-        BadInput: if the file is damaged or differs from the written one.
-    """
+    """The arrays of a cached data set, their source, and their digest."""
     path = cached_file(name)
     again = f"remove it and run labelwise data fetch {name} again"
     try:
@@ -115,13 +104,9 @@ def _decode_texts(encoded: Mapping[str, Arrays]) -> DatasetArrays:
 
 
 def check_dataset(entry: DatasetEntry, arrays: DatasetArrays, digest: str) -> None:
-    """Compare a data set with its entry in the catalogue.
+    """Compare a data set with its entry: counts, shape, classes and values must be right.
 
-    Raises:
-        BadInput: if counts, shape, classes or values are wrong.
-
-    Warns:
-        LabelwiseWarning: if only the checksum differs, for example by the order of items.
+    If only the checksum differs, for example by the order of items, this warns.
     """
     parts = (
         ("training", arrays.inputs, arrays.targets, entry.train_counts),

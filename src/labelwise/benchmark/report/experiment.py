@@ -21,17 +21,10 @@ class ExperimentRuns:
     """All runs of one experiment at one scale.
 
     Attributes:
-        name: name of the protocol.
-        scale: small, medium or full.
-        dataset: name of the data set.
-        network: name of the network.
-        metric: name of the metric.
-        higher_is_better: direction of the metric.
         strategies: ``k`` names, with options where a strategy was run with several.
         seeds: ``s`` seeds.
         labels: ``(r,)``, all measured numbers of labels.
         values: ``(k, s, r)``; nan where there is no finite measurement.
-        rounds: the results by strategy.
         notes: sentences about missing or odd results.
     """
 
@@ -76,10 +69,8 @@ class ExperimentRuns:
     def areas(self, strategy: str, *, common_with: str | None = None) -> Floats:
         """``(s,)``, nan for incomplete runs.
 
-        Args:
-            strategy: its name.
-            common_with: use only label counts at which this strategy was measured too, since the
-                trapezoid under a concave curve is lower with fewer points.
+        ``common_with`` uses only label counts at which that strategy was measured too, since the
+        trapezoid under a concave curve is lower with fewer points.
         """
         curves, complete = self.curves(strategy), self.is_complete(strategy)
         measured = np.isfinite(curves).any(axis=0)

@@ -208,11 +208,7 @@ def draw_ranks(ranks: MeanRanks, palette: ReportPalette) -> Figure:
 
 
 def mean_band(labels: Ids, curves: Floats) -> tuple[Ids, Floats, Floats, Floats]:
-    """Measured numbers of labels, with mean, low and high end over the seeds that have them.
-
-    Args:
-        labels: ``(r,)``.
-        curves: ``(s, r)``, nan where a value is missing.
+    """Mean, low and high end of curves ``(s, r)`` over their seeds, and the label counts measured.
     """
     measured = np.isfinite(curves)
     kept = np.flatnonzero(measured.any(axis=0))

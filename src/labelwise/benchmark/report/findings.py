@@ -45,11 +45,8 @@ class StrategySummary:
     """Measures of one strategy; estimates are None without a complete run.
 
     Attributes:
-        strategy: its name.
-        runs: number of complete runs.
         area: mean area under the curve, in the unit of the metric.
         area_deviation: its standard deviation over seeds, nan for one.
-        final: mean of the last measurement.
         needed: labels to reach the share of the best final mean.
         saved: label saving against the best other baseline, or None without one.
         needed_baseline: labels to reach the final value of the first baseline.
@@ -70,10 +67,6 @@ class StrategyComparison:
     """One strategy against a baseline; the area decides the verdict.
 
     Attributes:
-        strategy: its name.
-        baseline: name of the baseline.
-        area: difference of areas.
-        final: difference of the last measurements.
         p_flip: corrected p-value of the area's sign-flip test.
         p_t: corrected p-value of the area's t test.
         family: number of comparisons that the correction counts.
@@ -113,11 +106,8 @@ class StrategyCosts:
     """Costs of a strategy, means over seeds; nan where nothing was recorded.
 
     Attributes:
-        strategy: its name.
         first: seconds to represent and select for the first batch.
         batch: seconds to represent and select, mean over all batches.
-        train: seconds of training per round.
-        megabytes: largest peak memory.
         imbalance: largest over smallest class count with all labels.
         effective: effective size of the weights as a share of the picks; nan without weights.
         spread: standard deviation over the models with all labels; nan for one model.
@@ -138,12 +128,8 @@ class ExperimentFindings:
     """Everything that one section of the report contains.
 
     Attributes:
-        experiment: the runs.
-        summaries: per strategy, the best area first.
         baselines: the requested baselines that were run.
-        comparisons: per baseline, in the order of the summaries.
         wins: ``(k, k)``, in the order of the summaries.
-        costs: in the order of the summaries.
         target: 97 % of the best final mean; nan where that is meaningless.
     """
 
@@ -184,7 +170,6 @@ class CombinedFindings:
     """Results over several experiments.
 
     Attributes:
-        names: all strategies, the best mean rank first.
         wins: ``(k, k)``, mean over experiments.
         ranks: of the strategies that all experiments have; None if there are too few.
         left_out: strategies without a complete run in some experiment.

@@ -68,20 +68,10 @@ def write_report(
     csv: Path | str | None = None,
     figures: Path | str | None = None,
 ) -> list[ExperimentFindings]:
-    """Write the report atomically.
+    """Write the report atomically; return the findings, one entry per experiment.
 
-    Args:
-        rounds: results, from `read_results`.
-        out: path of the page.
-        baselines: strategies to compare with, as far as they were run.
-        up_to: leave out results with more labels.
-        title: title of the page; the experiment's name by default.
-        commands: commands that repeat it; the benchmark commands by default.
-        csv: a file for all numbers.
-        figures: a folder for the figures, as .svg and .png.
-
-    Returns:
-        The findings, one entry per experiment.
+    ``up_to`` leaves out results with more labels; ``csv`` is a file for all numbers, ``figures`` a
+    folder for .svg and .png.
 
     Example:
         >>> import tempfile

@@ -39,10 +39,7 @@ class PaperTable:
     """One quantity of one experiment in a paper.
 
     Attributes:
-        where: paper and table.
         quantity: area or final (accuracy in %), seconds (of the first batch), or imbalance.
-        values: per strategy.
-        note: what to know for a comparison; may be empty.
     """
 
     where: str
@@ -62,11 +59,6 @@ class PaperCurves:
 
 def paper_table(experiment: str, dataset: str, quantity: str) -> PaperTable | None:
     """The printed values for an experiment, or None.
-
-    Args:
-        experiment: name of the protocol, or of a variant with a suffix after a dash.
-        dataset: name of the data set.
-        quantity: one of `QUANTITIES`.
 
     Example:
         >>> paper_table("sparse-table2-mnist", "mnist", "area").values["badge"]

@@ -45,11 +45,8 @@ class CurveSummary:
     """One strategy of an experiment.
 
     Attributes:
-        strategy: its name, with options where there are several.
-        seeds: number of complete runs.
         thirds: means over the thirds of the rounds.
         needed: labels to match random with half and with all labels, on shared seeds; inf if never.
-        measures: means over the curve of further measures.
         gains: over random and other strategies, whole curve.
         first_gain: over random, first third.
         oracle_share: gain over random as a share of the oracle's; nan without an oracle.

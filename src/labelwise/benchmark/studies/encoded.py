@@ -38,10 +38,6 @@ class EncodedDataset(NamedTuple):
     Attributes:
         rows: ``(n,)``, rows of the items in the data set.
         inputs: ``(n, sum of the widths)``.
-        targets: ``(n,)`` classes.
-        test_inputs: inputs of the test items.
-        test_targets: targets of the test items.
-        classes: number of classes.
         ends: end of the columns of each encoder.
     """
 
@@ -65,14 +61,7 @@ def combine_encoders(
     components: int | None = None,
     counts: tuple[int, int] | None = None,
 ) -> EncodedDataset:
-    """Features of several encoders, concatenated.
-
-    Args:
-        dataset: the encoded data set.
-        encoders: names, in the order of the columns.
-        components: number of principal components of every encoder to keep; None keeps all.
-        counts: numbers of encoded training and test items; the default ones if None.
-    """
+    """Features of several encoders, side by side, each reduced to its principal ``components``."""
     found = [encode(name, dataset, counts=counts) for name in encoders]
     first = found[0]
     pairs = [

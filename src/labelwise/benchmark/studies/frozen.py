@@ -67,14 +67,7 @@ def _load_items(dataset: str, encoder: str, *counts: int) -> LabelledPool:
 
 
 class StoredFeatures(NamedTuple):
-    """Features as whole numbers per column.
-
-    Attributes:
-        levels: ``(n, d)`` uint8.
-        test_levels: ``(t, d)`` uint8.
-        low: ``(d,)`` the feature of level 0.
-        step: ``(d,)`` between levels.
-    """
+    """Features ``(n, d)`` and ``(t, d)`` as uint8 levels, from ``low`` in steps ``(d,)``."""
 
     levels: Arrays
     test_levels: Arrays

@@ -31,15 +31,7 @@ _kept: dict[str, Any] = {}
 
 
 class RepresentedPool(NamedTuple):
-    """A trained network and its representations of the pool.
-
-    Attributes:
-        split: the data of the seed.
-        items: the pool on the device.
-        reader: the network.
-        rows: representations by name.
-        seconds: of the training, and of the pass over the pool.
-    """
+    """A trained network and its representations of the pool."""
 
     split: DataSplit
     items: Items

@@ -210,15 +210,9 @@ def concat_embeddings(parts: list[Embedding]) -> Embedding:
 
 
 def nearest_distances(rows: Embedding, norms: Array, centres: Embedding) -> Array:
-    """Squared distance of every row to its nearest center.
+    """Squared distance of every row ``(n, d)`` to its nearest center ``(m, d)``, ``(n,)``.
 
-    Args:
-        rows: ``(n, d)`` or `Factored`.
-        norms: ``(n,)`` squared norms of the rows.
-        centres: ``(m, d)`` or `Factored`, ``m >= 1``.
-
-    Returns:
-        ``(n,)``, never negative.
+    Rows and centers may be `Factored`; ``norms`` ``(n,)`` are squared norms of the rows.
     """
     xp, factored = namespace(norms), isinstance(rows, Factored)
     if not len(norms):
@@ -284,10 +278,7 @@ class MovedReader:
 def move_near_origin(shards: Shards, read: Read, *, shifted: bool = True) -> MovedReader:
     """``read``, with a move where that improves distances; a `MovedReader` is returned unchanged.
 
-    Args:
-        shards: the rows.
-        read: gives the ``(n, d)`` array of a block, or `Factored`.
-        shifted: whether rows far from the origin are shifted.
+    ``shifted``: whether rows far from the origin are shifted.
 
     Example:
         >>> from labelwise.pool.blocks import LocalShards

@@ -172,10 +172,8 @@ def check_fourier(count: int, length_scale: float | None) -> None:
 def make_polynomial_basis(shards: Shards, degree: int, *, centred: bool) -> PolynomialBasis:
     """The monomials of the pool's features, standardized so that powers keep their digits.
 
-    Args:
-        shards: the blocks; two passes measure mean and standard deviation of every column.
-        degree: at least 1.
-        centred: whether to subtract the mean; with a constant column the span stays the same.
+    Two passes measure mean and standard deviation of every column. ``centred`` subtracts the mean;
+    with a constant column the span stays the same.
     """
     check_integer("degree", degree, 1)
     mean, spread, noise = _measure_moments(shards)
@@ -194,12 +192,8 @@ def make_fourier_basis(
 ) -> FourierBasis:
     """Random features of the kernel ``exp(-|x - y|^2 / (2 length_scale^2))``.
 
-    Args:
-        shards: the blocks.
-        count: number of cosines, at least 1.
-        length_scale: by default the square root of the features' total variance, a typical
-            distance of two items divided by the square root of 2.
-        seed: determines the frequencies and phases.
+    By default ``length_scale`` is the square root of the features' total variance, a typical
+    distance of two items divided by the square root of 2.
     """
     check_fourier(count, length_scale)
     mean, spread, _ = _measure_moments(shards)

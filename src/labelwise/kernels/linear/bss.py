@@ -367,8 +367,6 @@ class Barriers:
     """The matrix ``B`` between its barriers.
 
     Attributes:
-        upper: ``u``.
-        lower: ``l``.
         potential: ``tr E``.
         renewals: number of decompositions of ``B``.
     """

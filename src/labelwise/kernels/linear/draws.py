@@ -85,12 +85,7 @@ def sort_rings(rings: ClockRings) -> ClockRings:
 def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) -> ClockRings:
     """The ``k`` items of a block whose clocks ring first, or all that ever ring.
 
-    Args:
-        weights: ``(n,)``, not negative.
-        ids: ``(n,)``.
-        k: number of items.
-        seed: determines the clocks, together with the ids.
-        highest: largest weight of all blocks; the clock of such an item has rate 1.
+    ``highest`` is the largest weight of all blocks; the clock of such an item has rate 1.
     """
     some = np.flatnonzero(weights > 0)
     times = waiting_times(seed, (_ARRIVALS,), weights[some] / highest, ids[some])
@@ -103,11 +98,7 @@ def first_rings(weights: Floats, ids: Ids, k: int, seed: int, highest: float) ->
 def ring_counts(rings: ClockRings, k: int, seed: int, highest: float) -> tuple[ClockRings, Ids]:
     """The first ``k`` rings in the order of time, and the number of rings of each item by then.
 
-    Args:
-        rings: from `first_rings` of all blocks.
-        k: at most the number of rings.
-        seed: as there.
-        highest: as there.
+    ``rings`` are those of `first_rings` of all blocks, with the same seed and highest weight.
     """
     first = rings.select(np.lexsort((rings.ids, rings.times))[:k])
     means = first.weights / highest * (first.times[-1] - first.times)
@@ -157,9 +148,7 @@ def find_heaviest(weights: Floats, k: float) -> HeaviestWeights:
 def solve_poisson_rate(parts: list[HeaviestWeights], k: float) -> float:
     r"""The :math:`\beta` with :math:`\sum_i \min(1, \beta t_i) = k`.
 
-    Args:
-        parts: from `find_heaviest` of all blocks.
-        k: expected number of items; at least as many weights must be positive.
+    ``parts`` come from `find_heaviest` of all blocks; at least ``k`` weights must be positive.
     """
     if k == 0:
         return 0.0

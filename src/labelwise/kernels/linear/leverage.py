@@ -204,14 +204,9 @@ def whiten(
 ) -> Whitening:
     """Find ``T`` such that the columns of ``A T`` are orthonormal.
 
-    Args:
-        shards: the blocks.
-        read: gives the ``(n, d)`` array of a block; a module function or a partial of one.
-        rtol: as in `leverage_scores`.
-        ridge: as in `leverage_scores`.
-        principal: require the columns of ``T`` to be the principal directions of the rows (with
-            columns of unit length), largest variance first.
-        placement: an empty float64 array on the device for ``T``; the host if None.
+    ``principal`` requires the columns of ``T`` to be the principal directions of the rows (with
+    columns of unit length), largest variance first. ``placement`` is an empty float64 array on the
+    device for ``T``; the host if None.
     """
     if not (np.isfinite(ridge) and ridge >= 0):
         raise BadInput(f"ridge must be zero or a positive number; got {ridge}")

@@ -63,9 +63,7 @@ class LewisSettings:
     """Settings of the iteration.
 
     Attributes:
-        p: the norm, any positive number.
         tol: largest change of a ``log w`` at which the iteration has converged.
-        max_iterations: number of rounds after which it fails.
         rtol: relative rank tolerance, as in `leverage_scores`.
         double: multiply in float64 from the first round on, so that the weights of float32 rows
             depend on the split into blocks by less than about 1e-9 (instead of 1e-6).
@@ -132,13 +130,7 @@ def lewis_weights(
 def iterate_lewis_weights(
     A: ArrayOrShards, settings: LewisSettings, read: RowReader = read_features
 ) -> LewisWeights:
-    """Lewis weights with the number of rounds and the residual.
-
-    Args:
-        A: ``(n, d)`` array, or shards.
-        settings: p, tolerances and precision.
-        read: gives the ``(n, d)`` array of a block; by default its ``features``.
-    """
+    """Lewis weights with the number of rounds and the residual."""
     shards = as_shards(A, "A")
     if not len(shards):
         return LewisWeights(np.empty(0), 0, 0.0, 0)
@@ -159,13 +151,8 @@ def store_lewis_weights(
     """Compute Lewis weights and store them as ``shard.state[WEIGHTS]``, ``(n,)`` in each block.
 
     No array as long as the pool is made or sent; the returned ``weights`` are empty. The caller
-    maps `drop_lewis_weights` over the blocks in the end.
-
-    Args:
-        shards: the blocks, with at least one row.
-        settings: p, tolerances and precision.
-        read: gives the ``(n, d)`` array of a block; by default its ``features``.
-        placement: an empty float64 array on the device to compute on; by default that of the rows.
+    maps `drop_lewis_weights` over the blocks in the end. ``placement`` is an empty float64 array on
+    the device to compute on; by default that of the rows.
     """
     n, none = len(shards), np.empty(0)
     placement = find_placement(shards) if placement is None else placement

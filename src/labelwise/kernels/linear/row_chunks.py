@@ -68,9 +68,8 @@ def scratch_buffer(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[HostArr
 def iterate_chunks(rows: Array, *, double: bool, size: int = 0) -> Iterator[tuple[int, Array]]:
     """Chunks of a block in float64, or in float32 if ``double`` is off and the rows allow it.
 
-    Yields:
-        the start of the chunk, and its ``(m, d)`` rows, valid until the next chunk; ``m`` is
-        ``size`` if that is given.
+    Yields the start of each chunk and its ``(m, d)`` rows, valid until the next chunk; ``m`` is
+    ``size`` if that is given.
     """
     xp, n = namespace(rows), rows.shape[0]
     dtype = xp.float64 if double or precision(rows) < 1e-12 else xp.float32
@@ -97,9 +96,8 @@ def _choose_chunk_size(rows: Array) -> int:
 def multiply_chunks(rows: Array, transform: Array, *, double: bool) -> Iterator[tuple[int, Array]]:
     """The chunks of a block times a ``(d, r)`` matrix.
 
-    Yields:
-        the start of the chunk, and its ``(m, r)`` product, which may be overwritten and is valid
-        until the next chunk.
+    Yields the start of each chunk and its ``(m, r)`` product, which may be overwritten and is valid
+    until the next chunk.
     """
     matrix: Array | None = None
     for start, chunk in iterate_chunks(rows, double=double):

@@ -48,8 +48,6 @@ class BlockScores:
     """The state of a block; all arrays have one entry per row of the block.
 
     Attributes:
-        state: of the strategy.
-        bounds: upper bounds of the current scores.
         taken: marks picked rows, on the device of the rows.
         seen: row ``i`` has counted the first ``seen[i]`` picks.
         base: every row has counted at least this many.
@@ -83,10 +81,7 @@ class Proposal:
     """Rows of one block that may be picked next.
 
     Attributes:
-        ids: of the rows.
-        rows: their representations.
         state: of the strategy for these rows.
-        scores: ``(n,)``.
         slack: ``(n,)``, how far rounding may have moved each score.
         outside: upper bound on the scores of all other rows of the block.
         updated: number of rows that had to be updated for the proposal.

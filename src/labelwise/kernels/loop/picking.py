@@ -64,13 +64,6 @@ def pick(
 ) -> Choice:
     """Let a strategy choose ``budget`` items.
 
-    Args:
-        strategy: of any of the three forms.
-        shards: the candidates; every row in them may be picked.
-        labelled: rows of the labelled items, or None.
-        budget: number of items to pick; ``0 < budget <= n``.
-        seed: decides every draw.
-
     >>> from labelwise.pool.blocks import LocalShards
     >>> def score(rows, labelled):
     ...     return -rows["features"][:, 0]

@@ -61,12 +61,9 @@ class GainRule(NamedTuple):
 def greedy_scores(slopes: Array, norms: Array, costs: Array, beta: float, gain: GainRule) -> Array:
     """Decrease of the objective by picking each item, ``(n,)``; linear up to a constant.
 
-    Args:
-        slopes: ``(n,)`` products of the columns of Phi with the residual ``Phi w - v``.
-        norms: ``(n,)`` squared norms of the columns of Phi.
-        costs: ``(n,)`` reward of each item in ``f2``.
-        beta: pull of the weights towards 1.
-        gain: to first order, or by the best weight.
+    By item: ``slopes``, products of the columns of Phi with the residual ``Phi w - v``; ``norms``,
+    squared norms of the columns; ``costs``, rewards in ``f2``. ``beta`` pulls the weights towards
+    1; ``gain`` is to first order, or by the best weight.
     """
     if gain.kind == "linear":
         return costs - 2 * gain.tau * slopes
@@ -231,11 +228,8 @@ class GreedySparseState(NamedTuple):
     """State of a block.
 
     Attributes:
-        a: ``(n, K)`` first factors of the vectors.
         h: ``(n, d)`` second factors, or ``(n, 0)`` where they are the stored features.
         columns: ``(n, c)`` products with the picks.
-        norms: ``(n,)`` squared norms of the columns of Phi.
-        costs: ``(n,)`` rewards.
         first: ``(n,)`` products with ``-v``.
         scores: ``(n,)`` decrease of the unscaled objective.
         slack: ``(n,)`` bounds on the rounding of the scores.

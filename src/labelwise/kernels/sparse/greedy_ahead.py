@@ -315,9 +315,8 @@ def _check_block(
 ) -> tuple[Floats, Floats]:
     """Check picks against the rows of a block, ``(k,)`` each.
 
-    Returns:
-        The highest possible score of a row that was not yet picked, where it matters; and the ids
-        of the picks that belong to this block. Minus infinity elsewhere.
+    Returns the highest possible score of a row that was not yet picked, where it matters, and the
+    ids of the picks that belong to this block; minus infinity elsewhere.
     """
     count, n = index.shape[0], len(shard)
     if not n:

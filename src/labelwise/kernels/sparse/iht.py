@@ -107,13 +107,8 @@ def run_thresholding(
 ) -> tuple[ThresholdingResult, int]:
     """The best iterate, and the number of iterations until convergence.
 
-    Args:
-        shards: the candidates.
-        problem: the objective.
-        iterations: maximum number.
-        debias_steps: exact gradient steps on the kept items.
-        projection: rule of `projection_scores`.
-        placement: an empty float64 array on the device to compute on; by default that of the rows.
+    ``debias_steps`` exact gradient steps are made on the kept items. ``placement`` is an empty
+    float64 array on the device to compute on; by default that of the rows.
     """
     placement = find_placement(shards) if placement is None else placement
     shards.map(_prepare_block, problem)
@@ -261,12 +256,8 @@ class ThresholdingBlock:
     """State of a block on the device of its rows.
 
     Attributes:
-        a: ``(n, K)`` first factors of the vectors.
         h: ``(n, d)`` second factors; None where they are the stored features.
-        variances: ``(n,)``.
-        ids: ``(n,)``.
         order: ``(n,)`` positions by ascending id; None if the ids are sorted.
-        point: ``(n,)`` current point.
         gradient: ``(n,)`` gradient there.
     """
 
@@ -329,10 +320,9 @@ def find_gradient(
     residual: Array,
     placement: Array,
 ) -> tuple[Array, Array]:
-    """Compute the gradient ``g`` of f1 at a point and store it in the block.
+    """Store the gradient ``g`` of f1 at a point in the block.
 
-    Returns:
-        The block's part of the image of ``g`` and of ``|g|^2``, on the device of ``placement``.
+    Returns the block's part of the image of ``g`` and of ``|g|^2``, on the device of ``placement``.
     """
     part: ThresholdingBlock = shard.state[KEY]
     vectors, n = part.vectors(shard), len(shard)

@@ -76,16 +76,11 @@ def is_bayesian(rows: Rows) -> bool:
 
 
 def label_gradients(rows: Rows, law: LabelLaw) -> tuple[Factored, Array]:
-    """Mean vectors and deviations of all items.
+    """Mean vectors (``n`` Kronecker rows) and deviations ``(n,)`` (float64) of all items.
 
-    Args:
-        rows: ``features`` ``(n, d)`` with ``logits`` or ``probabilities`` ``(n, K)``; otherwise
-            ``member_probabilities`` ``(n, m, K)``.
-        law: distribution of the labels; members replace it by their mean.
-
-    Returns:
-        The means as ``n`` Kronecker rows in the precision of the features (float64 if scaled), and
-        the deviations ``(n,)`` in float64.
+    Rows are ``features`` ``(n, d)`` with ``logits`` or ``probabilities`` ``(n, K)``, otherwise
+    ``member_probabilities`` ``(n, m, K)``, whose mean replaces the law. The means have the
+    precision of the features (float64 if scaled).
     """
     if is_bayesian(rows):
         return _member_loss_gradients(rows["member_probabilities"])

@@ -90,10 +90,6 @@ class SparseProblem(NamedTuple):
     """The objective; small, and sent to every block.
 
     Attributes:
-        law: assumed distribution of the labels, and the scale of the features.
-        mode: ``last_layer`` or ``bayesian``.
-        n: number of candidates.
-        budget: number of picks, ``b``.
         target: ``v`` as a ``(K, d)`` matrix on the host.
         alpha: weight of the variances, for deviations without the factor ``1/n``.
         beta: pull of the weights towards 1, multiplied by the squared scale.
@@ -133,12 +129,7 @@ def pose_problem(
 ) -> SparseProblem:
     """Set up the problem in one pass over the rows.
 
-    Args:
-        shards: the candidates.
-        budget: number of picks.
-        law: assumed distribution of the labels.
-        terms: weights of the objective.
-        defaults: the solver's ``(alpha, beta)`` for ``last_layer`` and ``bayesian`` vectors.
+    ``defaults`` are the solver's ``(alpha, beta)`` for ``last_layer`` and ``bayesian`` vectors.
     """
     law, terms = law.check(), terms.check()
     mode = "bayesian" if all(shards.map(_is_bayesian_block)) else "last_layer"
@@ -253,12 +244,8 @@ def build_choice(
 ) -> Choice:
     """The picks, their weights on the sum scale, and the value of the objective.
 
-    Args:
-        problem: the objective.
-        ids: ``(b,)``.
-        found: vectors and variances of the picks (`compute_vectors`).
-        weights: ``(b,)``, as they enter the objective.
-        facts: further entries of ``info``.
+    ``found`` are vectors and variances of the picks (`compute_vectors`); ``weights`` enter the
+    objective.
     """
     vectors, variances = found
     residual = weighted_sum(vectors, bring(weights, vectors.h)) / problem.budget

@@ -85,13 +85,7 @@ def debias_and_clip(fit: WeightFit, weights: Array, steps: int) -> Array:
 
 
 def solve_best_weights(vectors: Factored, weights: Array, problem: SparseProblem) -> Floats:
-    """The best non-negative weights of some items, ``(t,)`` on the host.
-
-    Args:
-        vectors: of the items, in float64; the computation runs on their device.
-        weights: ``(t,)``, starting point.
-        problem: the objective.
-    """
+    """The best non-negative weights of some items, ``(t,)`` on the host, from a start ``(t,)``."""
     target = inner_products_with_matrix(vectors, bring(problem.target, vectors.h)) / problem.budget
     matrix = inner_products(vectors, vectors) / problem.budget**2
     unit = namespace(matrix).eye(len(target), dtype=matrix.dtype, device=device(matrix))
@@ -104,14 +98,9 @@ def solve_best_weights(vectors: Factored, weights: Array, problem: SparseProblem
 def solve_nonnegative_least_squares(matrix: Array, target: Array, start: Array) -> Array:
     """The ``w >= 0`` that minimizes ``w M w / 2 - r w``; float64, on any device.
 
-    Args:
-        matrix: ``(t, t)``, symmetric positive semidefinite.
-        target: ``(t,)``, ``r``.
-        start: ``(t,)``; its positive items are free at first. It is returned if rounding
-            prevents an improvement.
-
-    Returns:
-        ``(t,)``; items with a zero row in ``matrix`` get weight 0.
+    ``matrix`` ``(t, t)`` is symmetric positive semidefinite; items with a zero row get weight 0.
+    The positive items of ``start`` are free at first; it is returned if rounding prevents an
+    improvement.
     """
     xp = namespace(matrix)
     diagonal = xp.linalg.diagonal(matrix)

@@ -106,12 +106,10 @@ class EnsembleLearner(TorchLearner):
     def __init__(
         self, make_module: Callable[[], nn.Module], *, members: int = 5, **options: Any
     ) -> None:
-        """Store the options.
+        """Store the options: those of `TorchLearner` except ``pseudo``.
 
-        Args:
-            make_module: makes a new, untrained module at every call.
-            members: number of networks, 2 or more.
-            **options: those of `TorchLearner` except ``pseudo``.
+        ``make_module`` makes a new, untrained module at every call; there are 2 or more
+        ``members``.
         """
         if isinstance(members, bool) or not isinstance(members, int) or members < 2:
             raise BadInput(f"members must be a whole number, 2 or more; got {members!r}")
@@ -139,9 +137,7 @@ class EnsembleLearner(TorchLearner):
     ) -> FitReport:
         """Train all members; the arguments are those of `TorchLearner.fit`.
 
-        Returns:
-            A report with the mean loss of the members, the maximum number of epochs, and whether
-            all stopped early.
+        Reports the mean loss, the maximum number of epochs, and whether all stopped early.
         """
         begin = time.perf_counter()
         self._seeds = member_seeds(check_seed(seed), len(self._seeds))

@@ -283,16 +283,9 @@ def train_together(
 ) -> list[TrainingOutcome]:
     """Train modules in place, each as `train` would with its seed.
 
-    Args:
-        modules: of one architecture.
-        labelled: one set for all, or one for each, all of the same size.
-        settings: of the training.
-        seeds: one for each.
-        device: of the modules.
-        validation: one set for all, or one for each.
-        watchers: by module number; called at the beginning and after every epoch, but not after
-            single steps, and without access to losses.
-        progress: called as ``progress("training", epochs done, epochs)``.
+    Modules of one architecture have one set for all, or one each of the same size, and the same for
+    ``validation``. Watchers, by module number, are called at the beginning and after every epoch,
+    but not after single steps, and without access to losses.
     """
     for module in modules:
         module.train()

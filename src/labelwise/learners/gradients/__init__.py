@@ -74,13 +74,9 @@ def gradient_norms_and_products(
 ) -> tuple[Tensor, Tensor]:
     """Squared norms ``(b,)`` and products ``(b,)`` in one pass.
 
-    Args:
-        module: any module whose outputs have the items on their first axis.
-        inputs: inputs of the module: a tensor ``(b, ...)``, a mapping of keywords or a tuple.
-        targets: ``(b, ...)``.
-        vector: one tensor per trainable parameter, by its name in ``module.named_parameters()``;
-            products are 0 if it is None.
-        loss: ``loss(outputs, targets) -> (b,)``, one loss per item.
+    Outputs have the items on their first axis; inputs are a tensor ``(b, ...)``, a mapping of
+    keywords or a tuple. ``vector`` has one tensor per trainable parameter, by its name; products
+    are 0 if it is None. ``loss(outputs, targets)`` is ``(b,)``.
     """
     _check_module(module)
     _check_rows(inputs, targets)

@@ -80,12 +80,8 @@ def tally_call(
 ) -> None:
     """Add one call of a layer to the tally.
 
-    Args:
-        layer: a layer of a type in `RULES`.
-        x: ``(b, ...)``, its input.
-        delta: ``(b, ...)``, the gradient with respect to its output.
-        names: full names of the parameters to tally, by their names in the layer.
-        tally: receives the contributions.
+    ``x`` ``(b, ...)`` is its input, ``delta`` the gradient with respect to its output, and
+    ``names`` the full names of the parameters to tally, by their names in the layer.
     """
     x, delta = cast_inputs(x, delta)
     rule = RULES[type(layer)]

@@ -46,12 +46,9 @@ def sketch_gradients(
 ) -> Tensor:
     """Sketches of the gradients of every item, ``(b, p)``.
 
-    Args:
-        module: the network.
-        batch: of inputs, as `labelwise.learners.network.call_module` takes them.
-        reduce: from outputs ``(b, K)`` to one number per item ``(b,)``, whose gradient is sketched.
-        projections: matrices of earlier calls, which are reused; new ones are added.
-        size: ``p``.
+    ``reduce`` maps outputs ``(b, K)`` to one number per item ``(b,)``, whose gradient is sketched
+    in ``size`` numbers. ``projections`` are the matrices of earlier calls, to which new ones are
+    added.
     """
     layers = [layer for layer in module.modules() if type(layer) in LAYERS]
     trained = {number: layer for number, layer in enumerate(layers) if layer.weight.requires_grad}

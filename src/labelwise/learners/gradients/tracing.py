@@ -223,14 +223,8 @@ def tally_batch(
 ) -> list[str]:
     """Add all parameters that layer rules or broadcasts cover to the tally.
 
-    Args:
-        module: in eval mode.
-        losses: computes the losses of all items; see `trace_forward`.
-        first: the same for the first item alone.
-        tally: of all items.
-
-    Returns:
-        The names of the remaining parameters.
+    ``losses`` computes the losses of all items, ``first`` that of the first alone (see
+    `trace_forward`). Returns the names of the remaining parameters.
     """
     with trace_forward(module, tally.count, tally.device, losses) as trace:
         uses, broadcast = trace.count_uses(), dict[str, Tensor]()
@@ -321,8 +315,7 @@ def _hook_broadcasts(
 ) -> dict[str, Tensor]:
     """Register hooks that tally the named parameters where they are broadcast to items.
 
-    Returns:
-        The parameters that will be tallied in the backward pass of ``trace``, by name.
+    Returns the parameters that will be tallied in the backward pass of ``trace``, by name.
     """
     if trace.b == 1 or len(trace.edges) != len(single.edges):
         return {}

@@ -44,10 +44,7 @@ def ignore_vmap_warnings() -> Iterator[None]:
 def outputs_of_heads(features: Tensor, weights: Tensor, biases: Tensor | None) -> Tensor:
     """The outputs of ``m`` linear layers at once, ``(b, m, K)``, in the precision of the weights.
 
-    Args:
-        features: ``(b, d)``.
-        weights: ``(m, K, d)``.
-        biases: ``(m, K)``, or None.
+    ``features`` are ``(b, d)``, ``weights`` ``(m, K, d)``, ``biases`` ``(m, K)`` or None.
     """
     weights = weights.to(features.device)
     # Low precision would hide the differences of the draws.
@@ -61,11 +58,9 @@ class TrainedModule(NamedTuple):
     """A trained module.
 
     Attributes:
-        module: the module.
         head: name of its last linear layer.
         labelled: the training items.
         features: computes the head's inputs ``(m, d)`` of all labelled items.
-        seed: determines all draws.
     """
 
     module: nn.Module
@@ -94,11 +89,7 @@ class Members(TrainingWatcher, ABC):
     def outputs(self, module: nn.Module, head: str, batch: Batch, features: Tensor) -> Tensor:
         """The members' outputs (logits of classes, or values) for a batch, ``(b, count, K)``.
 
-        Args:
-            module: the trained module, in eval mode.
-            head: name of its last linear layer.
-            batch: inputs of the module.
-            features: ``(b, d)``, inputs of the head.
+        The module is trained and in eval mode; ``features`` ``(b, d)`` are the inputs of its head.
         """
 
     def tensors(self) -> dict[str, Tensor]:

@@ -246,13 +246,8 @@ class LaplaceMembers(Members):
 def classes_hessian(probabilities: Tensor, features: Tensor, weights: Tensor) -> Tensor:
     """Hessian of the weighted cross entropy with respect to the weights of a linear layer.
 
-    Args:
-        probabilities: ``(m, K)``.
-        features: ``(m, e)``.
-        weights: ``(m,)``.
-
-    Returns:
-        ``(K e, K e)``, in the order of the flattened ``(K, e)`` weights.
+    ``probabilities`` ``(m, K)``, ``features`` ``(m, e)``; the result ``(K e, K e)`` is in the order
+    of the flattened ``(K, e)`` weights.
 
     >>> certain = torch.tensor([[1.0, 0.0]])
     >>> classes_hessian(certain, torch.ones(1, 1), torch.ones(1)).tolist()

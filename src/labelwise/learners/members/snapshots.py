@@ -47,11 +47,7 @@ class SnapshotMembers(Members):
     """
 
     def __init__(self, *, last: int | None = None) -> None:
-        """Store the number of epochs to keep.
-
-        Args:
-            last: number of final epochs to keep instead of the later half; bounds memory.
-        """
+        """Keep this many ``last`` epochs instead of the later half, which bounds memory."""
         if last is not None and last < 1:
             raise BadInput(f"last must be 1 or more, or None for the later half; got {last}")
         self._last = last

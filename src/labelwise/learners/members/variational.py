@@ -55,13 +55,10 @@ class VariationalLinear(nn.Linear, PenalizedLayer):
     def __init__(
         self, layer: nn.Linear, *, prior_scale: float = 1.0, start: float = 0.1, factor: float = 1.0
     ) -> None:
-        """Use the weights of a layer as means.
+        """Use the weights of a layer, whose parameter objects are shared, as means.
 
-        Args:
-            layer: the layer; its parameter objects are shared.
-            prior_scale: standard deviation of the prior.
-            start: initial standard deviations, relative to the prior's.
-            factor: factor of the divergence in `penalty`.
+        ``start`` are the initial standard deviations relative to the prior's; ``factor`` multiplies
+        the divergence in `penalty`.
         """
         nn.Module.__init__(self)
         self.in_features, self.out_features = layer.in_features, layer.out_features

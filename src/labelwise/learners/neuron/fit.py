@@ -357,14 +357,8 @@ class NeuronLearner:
     ) -> FitReport:
         """Fit one neuron per target; an item of weight 2 counts like the same item twice.
 
-        Args:
-            inputs: ``(m, d)`` features.
-            targets: ``(m,)`` or ``(m, k)`` values.
-            weights: ``(m,)``, not negative; only their ratios matter.
-            seed: determines random starts.
-
-        Returns:
-            A report with the weighted mean of ``|f(a theta) - y|^p``, summed over targets.
+        The arguments are those of `fit_neuron`; reports the weighted mean of ``|f(a theta) -
+        y|^p``.
         """
         begin = time.perf_counter()
         self._fit = fit_neuron(

@@ -73,12 +73,8 @@ def lp_regression(
 ) -> LpSolution:
     """The best coefficients of ``(m, r)`` orthonormal columns, with or without a limit.
 
-    Args:
-        span: from `orthonormalize`.
-        targets: ``(m,)``.
-        weights: ``(m,)``, above 0.
-        p: 1 or more.
-        allowed: limit on ``sum w |span beta|^p``, relative to ``sum w |targets|^p``.
+    ``p`` is 1 or more, weights are above 0. ``allowed`` limits ``sum w |span beta|^p``, relative to
+    ``sum w |targets|^p``.
 
     >>> basis = orthonormalize(np.ones((3, 1)))  # the best constant: mean, median, middle
     >>> y, w = np.array([0.0, 1.0, 5.0]), np.ones(3)

@@ -107,7 +107,6 @@ class DualHeadReport:
     Attributes:
         error: mean squared error over the items it was fitted to, in eval mode.
         held_out_error: the same over the held-out items; None without such items.
-        epochs: number of epochs.
         spread: standard deviation of the duals, the root mean squared error of predicting the mean.
     """
 
@@ -145,14 +144,7 @@ class DualHead:
     def fit(
         self, features: Tensor, duals: Tensor, weights: Tensor | None = None, *, seed: int
     ) -> DualHeadReport:
-        """Fit a new network.
-
-        Args:
-            features: ``(m, d)``, frozen.
-            duals: ``(m,)``, not negative.
-            weights: ``(m,)`` of the items; None weights all equally.
-            seed: determines everything random.
-        """
+        """Fit a new network to ``(m,)`` non-negative duals of frozen features ``(m, d)``."""
         features, duals = features.detach(), duals.detach().to(features)
         weights = torch.ones_like(duals) if weights is None else weights.to(features)
         _check_duals(features, duals, weights)

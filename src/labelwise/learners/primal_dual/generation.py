@@ -52,13 +52,9 @@ def generate_items(
 ) -> GenerationPath:
     """Change inputs so that their predicted dual variables rise.
 
-    Args:
-        learner: a trained learner.
-        starts: ``(n, ...)`` array, tensor or ``.npy`` file; usually items of low predicted duals.
-        steps: number of steps.
-        step_size: length of a step relative to the start's norm (for a zero start, to the mean norm
-            of all starts).
-        box: bounds of the inputs, such as ``(0, 1)`` for images; the starts must lie within them.
+    ``starts`` ``(n, ...)`` are usually items of low predicted duals. A step has length
+    ``step_size`` relative to the start's norm (for a zero start, to the mean norm of all starts).
+    ``box`` bounds the inputs, such as ``(0, 1)`` for images; the starts must lie within it.
 
     Example:
         >>> import numpy as np

@@ -87,11 +87,8 @@ class DualAscent:
 class DualWatcher(TrainingWatcher):
     """Updates the dual variables during a training and weights the losses by them.
 
-    Args:
-        epsilon: ``(m,)`` bounds of all labelled items.
-        ascent: options.
-        split: whether some of the labelled items are held out.
-        drawn: whether batches are drawn in proportion to the weights.
+    ``epsilon`` ``(m,)`` bounds the losses of all labelled items, of which some are held out if
+    ``split``; ``drawn`` if batches are drawn in proportion to the weights.
     """
 
     def __init__(self, epsilon: Floats, ascent: DualAscent, *, split: bool, drawn: bool) -> None:
@@ -313,12 +310,7 @@ class PrimalDualLearner(TorchLearner):
     ) -> FitReport:
         """Train under the constraints, all dual variables from zero, and fit the dual head.
 
-        Args:
-            inputs: the labelled items, ``(m, ...)``, in any form of `labelwise.learners.inputs`.
-            targets: ``(m,)`` classes, or ``(m,)`` or ``(m, k)`` values.
-            weights: ``(m,)``, not negative; only their ratios matter. They multiply the loss and
-                the constraint of an item.
-            seed: determines everything random.
+        The arguments are those of `TorchLearner.fit`; weights multiply the loss and the constraint.
         """
         items = as_items(inputs)
         self._epsilon = self._compute_bounds(len(items))

@@ -89,9 +89,7 @@ class WorkerPool(Protocol):
     def replace(self, numbers: Sequence[int], generations: Sequence[int] | None = None) -> None:
         """Restart lost workers without their state.
 
-        Args:
-            numbers: of the lost workers.
-            generations: of the lost workers; a worker restarted since then is skipped.
+        A worker restarted since the given generations is skipped.
         """
 
 
@@ -109,7 +107,6 @@ class RayShards:
     """A `labelwise.pool.blocks.Shards` whose rows are held by workers.
 
     Attributes:
-        labelled: the rows of the labelled items, or None.
         traffic: cost by function name.
         restored: number of times that a lost worker was restored.
     """
@@ -130,19 +127,9 @@ class RayShards:
     ) -> None:
         """Let every worker open its part.
 
-        Args:
-            workers: hold the rows.
-            values: representations by name: paths that every worker can open, or arrays. With a
-                learner, ``inputs``.
-            count: number of rows.
-            ids: ``(count,)`` the items' ids; row numbers if None.
-            labelled: ids of the labelled items.
-            learner: computes the representations ``names`` where the inputs are.
-            names: those that a strategy needs.
-            pieces: instead of values, references to stored pieces of the rows: the number of
-                rows of each piece, and the reference to send to a worker.
-            progress: receives the progress of a selection.
-            block_bytes: approximate memory of one block.
+        ``values`` are paths that every worker can open, or arrays; with a learner, which computes
+        the representations ``names`` where the rows are, ``inputs``. ``pieces`` replace them: the
+        rows of each stored piece, and the reference to send to a worker.
         """
         self._workers, self._key = workers, next(_KEYS)
         self._values, self._block_bytes = prepare_values(values), block_bytes

@@ -88,11 +88,9 @@ _nodes: Any = ray.nodes
 def connect(on: str = "ray", actors: int | None = None) -> None:
     """Join a Ray cluster, or start one on this machine, unless this process has joined one.
 
-    Args:
-        on: ``"ray"`` starts Ray here (or joins the cluster that RAY_ADDRESS names),
-            ``"ray:HOST:PORT"`` and ``"ray:auto"`` join a running cluster, ``"ray://HOST:PORT"``
-            joins through Ray's client.
-        actors: number of processes that a cluster started here must support.
+    ``"ray"`` starts Ray here with room for ``actors`` processes (or joins the cluster that
+    RAY_ADDRESS names), ``"ray:HOST:PORT"`` and ``"ray:auto"`` join a running cluster,
+    ``"ray://HOST:PORT"`` joins through Ray's client.
     """
     address = find_address(on)
     if ray.is_initialized():
@@ -234,7 +232,6 @@ class RayActors:
 
     Attributes:
         generations: number of restarts of each actor.
-        processes: the process of each actor.
 
     Example:
         >>> import labelwise
@@ -256,12 +253,9 @@ class RayActors:
     ) -> None:
         """Start the actors.
 
-        Args:
-            count: number of actors with one CPU each; one per CPU of the cluster if None.
-            on: the cluster, as in `connect`.
-            gpus: GPUs per actor, for learners that compute on them.
-            start_seconds: longest wait for the next actor to start; increase it for a cluster that
-                starts machines on demand.
+        There is one per CPU of the cluster ``on`` if ``count`` is None; each has one CPU and
+        ``gpus``. Increase ``start_seconds``, the longest wait for the next one, for a cluster that
+        starts machines on demand.
         """
         if count is not None and (isinstance(count, bool) or count != int(count) or count < 1):
             raise BadInput(f"actors must be a whole number, 1 or more; got {count!r}")
@@ -461,12 +455,8 @@ def dataset_rows(dataset: Any, *, seconds: float = 45.0) -> dict[str, Any]:
 
     Columns have the names of representations (``features``, ``probabilities``, ...), or ``inputs``
     with a learner. Ray Data does not keep the order of rows, so a column ``id`` should hold the
-    items' ids.
-
-    Args:
-        dataset: a ``ray.data.Dataset``. Computing it needs free CPUs: call this before the
-            actors start.
-        seconds: longest wait for a free CPU.
+    items' ids. Computing the ``ray.data.Dataset`` needs free CPUs, for which ``seconds`` is the
+    longest wait: call this before the actors start.
     """
     if _client() is not None:
         raise BadInput(
@@ -518,14 +508,7 @@ def open_ray_shards(
 ) -> Iterator[RayShards]:
     """Open a pool on Ray and close it on exit.
 
-    Args:
-        on: a cluster as in `connect`, or running actors, which are not closed.
-        values: representations by name.
-        count: number of rows.
-        actors: number of actors to start.
-        ids: the items' ids; row numbers if None.
-        labelled: ids of the labelled items.
-        progress: receives the progress of a selection.
+    ``on`` is a cluster as in `connect`, or running actors, which are not closed.
     """
     workers = on if isinstance(on, RayActors) else RayActors(actors, on=on)
     try:
@@ -579,10 +562,7 @@ def ray_processes(
 ) -> Iterator[list[RayProcess]]:
     """Start processes on a cluster and end them on exit.
 
-    Args:
-        on: the cluster, as in `connect`.
-        count: number of processes with one CPU each; one per CPU of the cluster if None.
-        gpus: GPUs per process.
+    Each has one CPU and ``gpus``; there is one per CPU of the cluster if ``count`` is None.
 
     Example:
         >>> with ray_processes("ray", 1) as (process,):

@@ -138,11 +138,9 @@ class HeadMonitor:
     ) -> None:
         """Start the monitor.
 
-        Args:
-            look: queries the head. It may raise or never return; only True is an answer.
-            patience: longest allowed silence in seconds.
-            lost: called after a longer silence, to wake up waiting threads; the monitor then stops.
-            every: seconds between two queries.
+        ``look`` queries the head: it may raise or never return, and only True is an answer.
+        ``lost`` is called after a silence of ``patience`` seconds, to wake up waiting threads; the
+        monitor then stops.
         """
         self._look, self._patience, self._lost, self._every = look, patience, lost, every
         self._ended: Future[None] = Future()
@@ -188,12 +186,8 @@ class ClusterConnection:
     ) -> None:
         """Supervise a cluster that this process has joined.
 
-        Args:
-            address: of the cluster, for messages.
-            monitor: of the head.
-            is_joined: whether this process is still connected.
-            leave: called once after a loss, so that this process can join a cluster again.
-            answers: errors that a working cluster raises; they do not indicate a loss.
+        ``leave`` is called once after a loss, so that this process can join a cluster again;
+        ``answers`` are errors that a working cluster raises.
         """
         self._address, self._monitor = address, monitor
         self._is_joined, self._leave, self._answers = is_joined, leave, (answers, ClusterFailed)

@@ -37,12 +37,7 @@ LEAST = 1 << 22
 
 
 def move_to_device(sources: Sources, device: str) -> Sources:
-    """Wrap sources so that rows are read as tensors on a device.
-
-    Args:
-        sources: from `labelwise.pool.representations.open_sources`.
-        device: a torch device name: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
-    """
+    """Wrap sources so that rows are read as tensors on a device."""
     place = _device(device)
     threads = (
         ThreadPoolExecutor(1, thread_name_prefix="labelwise-blocks"),
@@ -59,10 +54,6 @@ def join_tensors(sources: Sources, device: str) -> Sources:
     """Read all representations as tensors on the device of those that are tensors already.
 
     Arrays in memory are copied to the device once; files are streamed as in `move_to_device`.
-
-    Args:
-        sources: from `labelwise.pool.representations.open_sources`.
-        device: of the tensors, from `labelwise.pool.representations.find_tensor_device`.
     """
     place = _device(device)
 

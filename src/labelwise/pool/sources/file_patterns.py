@@ -14,13 +14,7 @@ HIDDEN, LOGS = ".", "_"
 
 
 def make_subfolder_error(name: str, folder: str, file: str) -> BadInput:
-    """The error for row files in a subfolder, which would otherwise be ignored silently.
-
-    Args:
-        name: of the representation.
-        folder: the folder that was given.
-        file: one of the files, relative to the folder.
-    """
+    """The error for row files in a subfolder, which would otherwise be ignored silently."""
     pattern = f"{folder}/**/*{PurePath(file).suffix}"
     return BadInput(
         f"{name}: folder {folder} has rows in a subfolder too ({file}); give the pattern "
@@ -29,12 +23,7 @@ def make_subfolder_error(name: str, folder: str, file: str) -> BadInput:
 
 
 def find_row_files(path: Path, name: str) -> list[Path]:
-    """The row files that a path names, in natural order.
-
-    Args:
-        path: of a file, of a folder of .npy or of .parquet files, or a pattern.
-        name: of the representation, for error messages.
-    """
+    """The row files of a path (a file, a folder, a pattern), in natural order."""
     try:
         path.is_dir()
     except OSError as error:

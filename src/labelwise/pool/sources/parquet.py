@@ -81,14 +81,7 @@ class KeyedPath(str):
 
 
 class ParquetTable(NamedTuple):
-    """A file with its metadata.
-
-    Attributes:
-        name: of the file, for error messages.
-        open: opens it with the arguments of pyarrow's ``ParquetFile``.
-        metadata: of pyarrow.
-        schema: of Arrow.
-    """
+    """A file with its metadata and schema; ``open`` takes the arguments of ``ParquetFile``."""
 
     name: str
     open: ParquetOpener
@@ -163,13 +156,7 @@ def _is_list(column_type: Arrow) -> bool:
 
 
 def find_columns(schema: Arrow, where: str, id_column: str = ID) -> list[str]:
-    """The columns of a file without a pandas index, unless that is the id.
-
-    Args:
-        schema: of Arrow.
-        where: the file, for error messages.
-        id_column: the column of the ids.
-    """
+    """The columns of a file without a pandas index, unless that is the id."""
     metadata = schema.pandas_metadata or {}
     index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
     names = [name for name in schema.names if name == id_column or name not in index]
@@ -216,8 +203,6 @@ class RowLayout:
     """Columns, type and shape of a row.
 
     Attributes:
-        columns: that make a row.
-        dtype: of its numbers.
         shape: of one row, without the axis of the items.
         lists: whether the only column holds lists.
     """
@@ -235,10 +220,7 @@ class RowLayout:
     def read_numbers(self, batch: Arrow, first: int, where: str) -> list[HostArray]:
         """The numbers of some rows, ``(rows, *shape)`` from lists, else ``(rows,)`` per column.
 
-        Args:
-            batch: of Arrow.
-            first: number of its first row in all files, for error messages.
-            where: the files, for error messages.
+        ``first`` is the number of the batch's first row in all files.
         """
         columns = [batch.column(name) for name in self.columns]
         if self.lists:
@@ -324,12 +306,8 @@ def find_layout(
 ) -> RowLayout:
     """The form of the rows of files with one schema.
 
-    Args:
-        schema: of Arrow.
-        where: the files, for error messages.
-        find_lengths: finds the lengths of a column's lists in its first rows.
-        flat: whether a row of one number column is a number, not a vector of one.
-        id_column: the column of the ids.
+    ``find_lengths`` finds the lengths of a column's lists in its first rows; ``flat`` makes a row
+    of one number column a number instead of a vector of one.
     """
     columns = [name for name in find_columns(schema, where, id_column) if name != id_column]
     if not columns:
@@ -359,13 +337,7 @@ def find_layout(
 
 
 class BatchReader:
-    """Reads a file batch by batch and keeps its position.
-
-    Attributes:
-        table: the file.
-        first: number of the batch's first row in all files.
-        end: of the first row after it.
-    """
+    """Reads a file batch by batch; the current one has rows ``first`` to ``end - 1`` of all."""
 
     def __init__(
         self, group: RowGroup, layout: RowLayout, step: int, buffer: int, where: str
@@ -442,14 +414,7 @@ class ParquetSource:
     buffers = BUFFERS
 
     def __init__(self, path: Path, paths: Sequence[Path], name: str, id_column: str = ID) -> None:
-        """Open the files; only their metadata is read.
-
-        Args:
-            path: names the files together in error messages.
-            paths: of the files.
-            name: of the representation, which determines the axes of its rows.
-            id_column: the column of the ids.
-        """
+        """Open the files; only their metadata is read."""
         opener = import_parquet(path.name).ParquetFile
         tables = [ParquetTable.read(partial(opener, one), one.name, str(one)) for one in paths]
         self._hold(path.name, tables, name, id_column)

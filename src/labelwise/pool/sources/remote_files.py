@@ -48,12 +48,7 @@ def is_remote(value: Given) -> bool:
 
 
 def open_remote(url: str, name: str) -> Source:
-    """Open the URL of a .npy or .parquet file, of a folder of them, or a pattern.
-
-    Args:
-        url: for fsspec or pyarrow, which also find the credentials.
-        name: of the representation, for error messages.
-    """
+    """Open the URL of a .npy or .parquet file, of a folder of them, or a pattern."""
     id_column = getattr(url, "id_column", ID)
     files, paths = _find_files(url, name)
     url = without_secret(url)
@@ -67,12 +62,7 @@ def open_remote(url: str, name: str) -> Source:
 
 
 def remote_facts(url: str, name: str) -> dict[str, JsonObject]:
-    """Return the size and version of every file of a URL, by path.
-
-    Args:
-        url: as in `open_remote`.
-        name: of the representation, for error messages.
-    """
+    """Return the size and version of every file of a URL, by path."""
     files, paths = _find_files(url, name)
     facts = {}
     for path in paths:
@@ -248,15 +238,7 @@ class RemoteParquetSource(ParquetSource):
     def __init__(
         self, files: FileSystem, paths: Sequence[str], url: str, name: str, id_column: str = ID
     ) -> None:
-        """Open the files and fetch only their metadata.
-
-        Args:
-            files: an fsspec file system.
-            paths: of the files in it.
-            url: names the files together in error messages.
-            name: of the representation.
-            id_column: the column of the ids.
-        """
+        """Open the files and fetch only their metadata."""
         library = import_parquet(url)
 
         def opened(path: str, **options: Any) -> Any:
