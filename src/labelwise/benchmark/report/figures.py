@@ -208,8 +208,7 @@ def draw_ranks(ranks: MeanRanks, palette: ReportPalette) -> Figure:
 
 
 def mean_band(labels: Ids, curves: Floats) -> tuple[Ids, Floats, Floats, Floats]:
-    """Mean, low and high end of curves ``(s, r)`` over their seeds, and the label counts measured.
-    """
+    """Mean, low and high end of curves ``(s, r)`` over their seeds, and measured label counts."""
     measured = np.isfinite(curves)
     kept = np.flatnonzero(measured.any(axis=0))
     found = [mean_estimate(curves[measured[:, place], place]) for place in kept]
