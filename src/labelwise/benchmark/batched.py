@@ -21,14 +21,12 @@ from labelwise.learners.torch_learner import TorchLearner, TrainingStart
 from labelwise.learners.training import TrainingOutcome
 from labelwise.pool.blocks import Progress
 
-LARGEST_BATCHED = 1_000_000
-"""A network with more parameters fills a GPU by itself."""
+LARGEST_BATCHED = 1_000_000  # A network with more parameters fills a GPU by itself
 
 STEP_METHODS = ("adapt", "factors", "extra", "stepped")
 """Methods of members that take part in every training step."""
 
-EPOCH_METHODS = ("begin", "epoch_done")
-"""Methods of members that are called per epoch."""
+EPOCH_METHODS = ("begin", "epoch_done")  # Methods of members that are called per epoch
 
 
 class BatchableLearner(TorchLearner):

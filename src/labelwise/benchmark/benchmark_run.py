@@ -131,11 +131,7 @@ class BenchmarkRun:
     """
 
     def __init__(
-        self,
-        splits: SplitCache,
-        entrant: Entrant,
-        seed: int,
-        make: ModelFactory = make_models,
+        self, splits: SplitCache, entrant: Entrant, seed: int, make: ModelFactory = make_models
     ) -> None:
         """Start with the first labels."""
         self.protocol, self.entrant, self.seed = splits.protocol, entrant, seed

@@ -24,14 +24,11 @@ from labelwise.selection.result import Selection
 from labelwise.strategies import get
 from labelwise.strategy import PastBatch, Strategy
 
-TRAINING, PICKING = 13, 17
-"""Random streams."""
+TRAINING, PICKING = 13, 17  # Random streams
 
-ORACLE = "oracle"
-"""Name of the entrant that sees the test labels; not a strategy."""
+ORACLE = "oracle"  # Name of the entrant that sees the test labels; not a strategy
 
-ERROR_QUANTILE = 0.95
-"""Quantile of the absolute errors that measures the tail of a regression."""
+ERROR_QUANTILE = 0.95  # Quantile of the absolute errors that measures the tail of a regression
 
 
 class Predictor(Learner, Protocol):

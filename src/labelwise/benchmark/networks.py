@@ -37,8 +37,7 @@ from torch import Tensor, nn
 from labelwise.errors import BadInput, UnknownName
 
 Shape = tuple[int, ...]
-Builder = Callable[[Shape, int], nn.Module]
-"""``builder(shape of one item, outputs) -> module``."""
+Builder = Callable[[Shape, int], nn.Module]  # ``builder(shape of one item, outputs) -> module``
 
 
 def make_network(name: str, shape: Sequence[int], outputs: int) -> nn.Module:
@@ -441,5 +440,4 @@ NETWORKS: Mapping[str, Builder] = {
 }
 """All networks by name."""
 
-PERCEPTRONS = ("mlp", "small_perceptron")
-"""Prefixes of the names of networks that take any shape."""
+PERCEPTRONS = ("mlp", "small_perceptron")  # Prefixes of the names of networks that take any shape

@@ -19,8 +19,7 @@ from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import to_json
 from labelwise.tracking import Tracker
 
-FORMAT = 1
-"""The format number of every line."""
+FORMAT = 1  # The format number of every line
 
 
 class RunKey(NamedTuple):

@@ -21,8 +21,7 @@ from labelwise.benchmark.protocol import Protocol
 from labelwise.errors import BadInput
 from labelwise.learners.inputs import Items
 
-SCALED_BY = 10_000
-"""Number of items that determine mean and deviation."""
+SCALED_BY = 10_000  # Number of items that determine mean and deviation
 
 
 @dataclass(frozen=True, eq=False)

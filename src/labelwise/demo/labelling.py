@@ -27,8 +27,7 @@ from labelwise.record.ledger import Ledger
 HOME = Path("demo") / "label"
 CLASSES = tuple("0123456789")
 ROBIN = "Robin (simulated)"
-SECOND_OPINION = 8
-"""Number of labels after which Robin contradicts another annotator once."""
+SECOND_OPINION = 8  # Number of labels after which Robin contradicts another annotator once
 
 
 def read_digits() -> tuple[NDArray[np.uint8], list[str]]:

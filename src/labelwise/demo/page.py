@@ -30,10 +30,7 @@ from labelwise.rounds.default_strategies import BASELINE
 
 
 def render_demo_page(
-    plan: DemoPlan,
-    runs: Sequence[DemoRun],
-    comparisons: Sequence[DemoComparison],
-    seconds: float,
+    plan: DemoPlan, runs: Sequence[DemoRun], comparisons: Sequence[DemoComparison], seconds: float
 ) -> str:
     """The page as text."""
     curves = group_accuracies(runs)

@@ -8,8 +8,7 @@ from labelwise.arrays import Array, Ids, workplace
 from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import ArrayDict, join_rows
 
-JOINED_BYTES = 4 << 30
-"""Blocks on a GPU up to this total size are joined."""
+JOINED_BYTES = 4 << 30  # Blocks on a GPU up to this total size are joined
 
 
 def find_placement(shards: Shards) -> Array:

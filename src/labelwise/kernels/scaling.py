@@ -18,8 +18,7 @@ from labelwise.arrays import Array, float64, namespace
 from labelwise.errors import BadInput
 from labelwise.pool.blocks import Shard, Shards
 
-ORDINARY_EXPONENT = 30
-"""Numbers between two to the power of minus this and this are not scaled."""
+ORDINARY_EXPONENT = 30  # Numbers between two to the power of minus this and this are not scaled
 MAX_EXPONENT = 500
 """Squares of numbers up to two to this power, and down to its inverse, fit into float64."""
 MAX_SCALE_EXPONENT = {4: 100, 8: 1000}

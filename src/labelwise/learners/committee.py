@@ -26,10 +26,7 @@ from labelwise.arrays import Array, namespace, to_numpy
 from labelwise.errors import BadInput, UnknownName
 from labelwise.learner import REPRESENTATIONS, FitReport, Learner, check_names, check_seed
 
-INSTEAD = {
-    "member_probabilities": ("probabilities",),
-    "member_votes": ("probabilities", "outputs"),
-}
+INSTEAD = {"member_probabilities": ("probabilities",), "member_votes": ("probabilities", "outputs")}
 """Representations that replace these for a model without members, in order of preference."""
 
 

@@ -68,12 +68,7 @@ def default_learner(
                 "an encoder"
             ) from error
         return make_network_learner(
-            inputs,
-            classes,
-            regression=regression,
-            module=module,
-            device=device,
-            progress=progress,
+            inputs, classes, regression=regression, module=module, device=device, progress=progress
         )
     known = None if regression else max(classes or 2, 2)
     if kind != "numbers":

@@ -56,10 +56,7 @@ class SklearnLearner:
     """
 
     def __init__(
-        self,
-        estimator: Any,
-        *,
-        features: Callable[[Any, Any], Any] | None = None,
+        self, estimator: Any, *, features: Callable[[Any, Any], Any] | None = None
     ) -> None:
         """Remember how to make the model.
 

@@ -22,8 +22,7 @@ from labelwise.pool.blocks import Progress
 Arrays = NDArray[Any]
 T = TypeVar("T")
 
-SIDE = 32
-"""Default side of the square, in pixels."""
+SIDE = 32  # Default side of the square, in pixels
 
 IMAGE_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"))
 """Suffixes of image files."""

@@ -11,8 +11,7 @@ from typing import Any
 
 from labelwise.errors import BadInput, MissingDependency
 
-SIDE = 240
-"""Longest side of a thumbnail."""
+SIDE = 240  # Longest side of a thumbnail
 
 _TINY = 64
 

@@ -21,10 +21,8 @@ from labelwise.arrays import Ids, Positions, to_numpy
 from labelwise.errors import BadInput, UnknownName, first_line
 
 EXPECTED = "numbers (whole ones below 2**63), texts, UUIDs or dates"
-Key = Any
-"""A key of an item as the user gave it: any scalar but NaN and None."""
-Keys = Any
-"""Several keys: a list, an array or a pandas column."""
+Key = Any  # A key of an item as the user gave it: any scalar but NaN and None
+Keys = Any  # Several keys: a list, an array or a pandas column
 
 
 def encode_keys(keys: Keys, what: str = "pool ids") -> tuple[Ids, list[Key] | None]:

@@ -37,8 +37,7 @@ from labelwise.pool.sources.remote_files import is_remote
 from labelwise.pool.sources.source import Given, MappedFile, Source, SourceSlice, Values
 
 T = TypeVar("T")
-LARGE = 1 << 16
-"""Arrays of at least this many bytes are sent out of band."""
+LARGE = 1 << 16  # Arrays of at least this many bytes are sent out of band
 
 Dumps = Callable[..., bytes]
 """A serializer with the arguments of `pickle.dumps`; `pickle.loads` reads its output."""

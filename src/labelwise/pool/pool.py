@@ -21,8 +21,7 @@ from labelwise.pool.representations import (
 from labelwise.pool.sources.parquet import ID
 from labelwise.pool.sources.source import Given, Sources
 
-Inputs = Any
-"""What a learner takes, one entry per item: an array, a list of paths, a dataset."""
+Inputs = Any  # What a learner takes, one entry per item: an array, a list of paths, a dataset
 
 
 class Pool:

@@ -46,8 +46,7 @@ SUM_TOLERANCE = 4e-3
 """Largest deviation of a sum of probabilities from 1 by rounding, in bfloat16 up to 2**-8."""
 SMALL_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 """Names of the types that the package ml_dtypes adds to NumPy, which JAX uses."""
-ListIds = Callable[[], Ids]
-"""Lists the ids of some rows; called only for an error message."""
+ListIds = Callable[[], Ids]  # Lists the ids of some rows; called only for an error message
 
 
 def convert_representations(

@@ -16,8 +16,7 @@ from labelwise.threads import run_in_threads, split_range, thread_count
 
 Rows = Mapping[str, Array]
 """Representations by name; their first axis is the item. A list has one array per model."""
-ArrayDict = dict[str, Array]
-"""Rows that are in memory."""
+ArrayDict = dict[str, Array]  # Rows that are in memory
 
 
 class StoredRows(Mapping[str, Array]):
@@ -154,10 +153,8 @@ def _extend(buffer: Array, used: int, new: Array) -> Array:
     return buffer
 
 
-NUMBERS = 1 << 21
-"""Approximate numbers per piece, 8 MB in float32: with fewer, threads mostly wait."""
-LEAST = 1 << 22
-"""A block of fewer numbers is one piece."""
+NUMBERS = 1 << 21  # Approximate numbers per piece, 8 MB in float32: with fewer, threads mostly wait
+LEAST = 1 << 22  # A block of fewer numbers is one piece
 
 
 def map_pieces(function: Callable[..., Array], rows: Rows, *columns: Array) -> Array:

@@ -22,8 +22,7 @@ from labelwise.files import JsonObject
 from labelwise.kernels.calibration import softmax
 from labelwise.learner import Label
 
-CONFIDENCE_LEVEL = 0.95
-"""Probability that an interval contains the true value."""
+CONFIDENCE_LEVEL = 0.95  # Probability that an interval contains the true value
 
 DEVIATIONS = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
 """Half the width of such an interval in standard deviations: 1.96."""

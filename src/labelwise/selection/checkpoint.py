@@ -42,22 +42,16 @@ from labelwise.pool.sources.remote_files import is_remote, remote_facts
 from labelwise.pool.sources.source import Given, Source, Sources
 from labelwise.selection.result import Selection
 
-SECONDS = 20.0
-"""Least seconds between two writes of the blocks' state."""
-SHARE = 10
-"""Writing takes at most ``1 / SHARE`` of the time."""
+SECONDS = 20.0  # Least seconds between two writes of the blocks' state
+SHARE = 10  # Writing takes at most ``1 / SHARE`` of the time
 ANSWERS, SNAPSHOT, FACTS, LOCK = "answers", "snapshot.json", "selection.json", "lock"
 PICKS = "picks"
-PROBE = 1 << 16
-"""Bytes of free space that a folder must have."""
-SUMMED_ROWS = 1 << 14
-"""Rows of an array that are added to its checksum at a time."""
+PROBE = 1 << 16  # Bytes of free space that a folder must have
+SUMMED_ROWS = 1 << 14  # Rows of an array that are added to its checksum at a time
 
 T = TypeVar("T")
-Value = Any
-"""A value that strategies and blocks exchange."""
-Near = Callable[[HostArray], Array]
-"""Moves a host array to the device of the rows."""
+Value = Any  # A value that strategies and blocks exchange
+Near = Callable[[HostArray], Array]  # Moves a host array to the device of the rows
 
 
 class Snapshot(NamedTuple):

@@ -24,8 +24,7 @@ from labelwise.strategy import Cost, Job, ScoreStrategy, Strategy
 
 BLOCKS_AT_ONCE = 6
 """A visit needs this many times the memory of a block, for the block and its results."""
-WORK_BYTES = 32 << 20
-"""Memory of any selection for pieces of a block and small matrices."""
+WORK_BYTES = 32 << 20  # Memory of any selection for pieces of a block and small matrices
 TIMED_BLOCKS, TIMED_COLUMNS, TIMED_ROWS, TIMED_SECONDS = 3, 32, 1 << 14, 0.5
 """A measurement reads at most this many blocks and multiplies them with this many columns, this
 many rows at a time; it starts no further block after this many seconds."""

@@ -17,21 +17,8 @@ from labelwise.files import JsonObject, to_json
 from labelwise.kernels.calibration import softmax
 from labelwise.kernels.linear.leverage import rank_tolerance
 from labelwise.learner import REPRESENTATIONS
-from labelwise.pool.blocks import (
-    BLOCK_BYTES,
-    LocalShards,
-    Progress,
-    Shard,
-    Spill,
-    open_shards,
-)
-from labelwise.pool.ids import (
-    IdIndex,
-    Key,
-    Keys,
-    RowNumbers,
-    encode_labelled,
-)
+from labelwise.pool.blocks import BLOCK_BYTES, LocalShards, Progress, Shard, Spill, open_shards
+from labelwise.pool.ids import IdIndex, Key, Keys, RowNumbers, encode_labelled
 from labelwise.pool.pool import Pool
 from labelwise.pool.representations import convert_rows, find_tensor_device, flatten_sources
 from labelwise.pool.rows import Rows
@@ -45,12 +32,7 @@ from labelwise.selection.checkpoint import (
     load_or_select,
     record_calls,
 )
-from labelwise.selection.plan import (
-    SelectionPlan,
-    check_memory,
-    find_free_memory,
-    plan_sources,
-)
+from labelwise.selection.plan import SelectionPlan, check_memory, find_free_memory, plan_sources
 from labelwise.selection.result import Selection
 from labelwise.strategies import get, strategies
 from labelwise.strategy import Job, ScoreStrategy, Strategy
@@ -59,10 +41,8 @@ log = logging.getLogger("labelwise.selection")
 
 SMALL = 1 << 30
 """A selection that needs at most this many bytes is not compared with the free memory."""
-Cluster = Any
-"""None, the address of a Ray cluster, or `labelwise.pool.ray.shards.RayActors`."""
-Device = Any
-"""None, or what torch takes for a device."""
+Cluster = Any  # None, the address of a Ray cluster, or `labelwise.pool.ray.shards.RayActors`
+Device = Any  # None, or what torch takes for a device
 
 
 @dataclass

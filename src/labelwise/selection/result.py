@@ -16,10 +16,8 @@ from labelwise.errors import BadInput, MissingDependency
 from labelwise.files import Json, to_json, write_atomically
 from labelwise.pool.ids import IdIndex, Key, encode_keys
 
-Table = dict[str, list[Any]]
-"""Columns of equal length by name."""
-SHOWN_PICKS = 10
-"""Picks in the table that notebooks show."""
+Table = dict[str, list[Any]]  # Columns of equal length by name
+SHOWN_PICKS = 10  # Picks in the table that notebooks show
 BAR_STYLE = "background:#4a7ebb;height:8px"
 FORMATS = (".csv", ".jsonl", ".parquet")
 

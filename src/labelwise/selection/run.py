@@ -18,12 +18,7 @@ from labelwise.strategy import Strategy
 
 
 def select(
-    strategy: Strategy,
-    shards: Shards,
-    budget: int,
-    *,
-    labelled: Rows | None = None,
-    seed: int = 0,
+    strategy: Strategy, shards: Shards, budget: int, *, labelled: Rows | None = None, seed: int = 0
 ) -> Selection:
     """Pick ``budget`` items.
 
@@ -43,11 +38,7 @@ def select(
         warnings.warn(message, LabelwiseWarning, stacklevel=2)
         scores, info["warning"] = None, message
     return Selection(
-        np.asarray(choice.ids, dtype=np.int64),
-        choice.weights,
-        choice.counts,
-        scores,
-        to_json(info),
+        np.asarray(choice.ids, dtype=np.int64), choice.weights, choice.counts, scores, to_json(info)
     )
 
 

@@ -50,27 +50,16 @@ from labelwise.strategies.bald import DISAGREEMENT
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, PickFacts, read_reference
 
 MEMBERS = "member_probabilities"
-GROUPS = 256
-"""Groups of configurations for the bounds."""
-PARTS = 8
-"""Steps in which groups are replaced by the configurations themselves."""
-COMPUTED_FIRST = 32
-"""Candidates with the highest bounds that are computed first."""
-COPIED_NUMBERS = 1 << 22
-"""Numbers of rows copied at a time."""
-LARGE_BATCH = 100
-"""Larger batches give a warning."""
-NEGLIGIBLE = 1e-4
-"""Share of the first gain up to which a gain counts as zero."""
+GROUPS = 256  # Groups of configurations for the bounds
+PARTS = 8  # Steps in which groups are replaced by the configurations themselves
+COMPUTED_FIRST = 32  # Candidates with the highest bounds that are computed first
+COPIED_NUMBERS = 1 << 22  # Numbers of rows copied at a time
+LARGE_BATCH = 100  # Larger batches give a warning
+NEGLIGIBLE = 1e-4  # Share of the first gain up to which a gain counts as zero
 
 
 def choose_batch(
-    shards: Shards,
-    labelled: Rows | None,
-    budget: int,
-    seed: int,
-    *,
-    configurations: int = 10_000,
+    shards: Shards, labelled: Rows | None, budget: int, seed: int, *, configurations: int = 10_000
 ) -> Choice:
     """Pick the batch; its scores are the gains in nats, and their sum is the joint information.
 

@@ -42,12 +42,9 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, Job, PassStrategy, read_reference
 
 KEY = "bayesian_coreset"
-NEGLIGIBLE = 1e-8
-"""Relative residual below which nothing is left to approximate."""
-LARGEST_WEIGHT = 1e100
-"""Squares of a larger entropy weight would overflow."""
-BITS = 31
-"""Of each of the two integers that represent a number in a sum."""
+NEGLIGIBLE = 1e-8  # Relative residual below which nothing is left to approximate
+LARGEST_WEIGHT = 1e100  # Squares of a larger entropy weight would overflow
+BITS = 31  # Of each of the two integers that represent a number in a sum
 
 
 def choose_batch(

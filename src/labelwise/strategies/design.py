@@ -85,12 +85,7 @@ class DesignPlan:
 
 
 def begin(
-    shards: Shards,
-    labelled: Rows | None,
-    budget: int,
-    seed: int,
-    *,
-    regularisation: float = 0.01,
+    shards: Shards, labelled: Rows | None, budget: int, seed: int, *, regularisation: float = 0.01
 ) -> DesignPlan:
     """Sum ``G`` and count the labelled rows as picked.
 

@@ -43,10 +43,8 @@ from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice, Cost, GreedyStrategy, Job, read_reference
 
-BANDWIDTH_ITEMS = 1000
-"""Items for the median distance."""
-NOISE_REFERENCES, NOISE_BANDWIDTH = 0, 1
-"""Noise streams."""
+BANDWIDTH_ITEMS = 1000  # Items for the median distance
+NOISE_REFERENCES, NOISE_BANDWIDTH = 0, 1  # Noise streams
 
 
 class HerdingPlan(NamedTuple):

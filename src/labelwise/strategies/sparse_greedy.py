@@ -64,11 +64,9 @@ from labelwise.strategy import (
     read_reference,
 )
 
-DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}
-"""The paper's ``(alpha, beta)``."""
+DEFAULTS = {"last_layer": (1e-2, 0.1), "bayesian": (2.0, 0.5)}  # The paper's ``(alpha, beta)``
 REPRESENTS = "It belongs to a batch that represents the whole pool{weight}."
-LEAST_HOLDOUT = 20
-"""A temperature is fitted to at least this many held-out items."""
+LEAST_HOLDOUT = 20  # A temperature is fitted to at least this many held-out items
 
 
 class SparseGreedyPlan(NamedTuple):

@@ -24,12 +24,7 @@ from labelwise.pool.blocks import Shards
 from labelwise.pool.rows import Rows, read_features
 from labelwise.selection.result import Selection
 from labelwise.theory.alignment_bounds import generalisation_bound, generalisation_bounds
-from labelwise.theory.coverage import (
-    check_classes,
-    class_counts,
-    imbalance_ratio,
-    model_coverage,
-)
+from labelwise.theory.coverage import check_classes, class_counts, imbalance_ratio, model_coverage
 from labelwise.theory.dynamics import (
     alignment,
     approximation_ratio,
@@ -51,15 +46,12 @@ from labelwise.theory.pool import (
 )
 from labelwise.theory.spectrum import BAND, Spectrum, weighted_spectrum
 
-PERCENTS = (1.0, 5.0, 10.0, 20.0, 50.0)
-"""Percentages of items at which the coverage is measured."""
+PERCENTS = (1.0, 5.0, 10.0, 20.0, 50.0)  # Percentages of items at which the coverage is measured
 
-MOST_PICKS = 4000
-"""Maximum number of picks whose kernel is factored."""
+MOST_PICKS = 4000  # Maximum number of picks whose kernel is factored
 
 
-FindingValues = Mapping[str, Any]
-"""Numbers by name, which may be infinite, NaN or None."""
+FindingValues = Mapping[str, Any]  # Numbers by name, which may be infinite, NaN or None
 
 
 @dataclass(frozen=True)

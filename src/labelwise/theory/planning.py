@@ -163,13 +163,7 @@ def plan(
     rank = max(entry.rank for entry in found)
     joint, exact = _joint_rank(shards, found, rtol)
     budgets = label_budgets(
-        rank=rank,
-        total=found[-1].total,
-        items=n,
-        error=error,
-        p=p,
-        directions=joint,
-        law=shared,
+        rank=rank, total=found[-1].total, items=n, error=error, p=p, directions=joint, law=shared
     )
     sizes = [pool_size(rank=m.rank, condition=m.condition, error=error) for m in found]
     return Plan(

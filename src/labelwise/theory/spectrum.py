@@ -45,11 +45,9 @@ from labelwise.theory.pool import (
     sum_moments,
 )
 
-BAND = (0.75, 1.25)
-"""Range of the eigenvalues that the theory requires."""
+BAND = (0.75, 1.25)  # Range of the eigenvalues that the theory requires
 
-_UNSEEN = 1e-10
-"""Directions with a smaller eigenvalue count as not covered by the picks."""
+_UNSEEN = 1e-10  # Directions with a smaller eigenvalue count as not covered by the picks
 
 
 @dataclass(frozen=True)

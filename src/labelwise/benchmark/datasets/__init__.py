@@ -19,12 +19,7 @@ import numpy as np
 from labelwise.benchmark.datasets import store
 from labelwise.benchmark.datasets.archives import gather_files, matches_pattern
 from labelwise.benchmark.datasets.catalogue import CATALOGUE
-from labelwise.benchmark.datasets.entries import (
-    Arrays,
-    DatasetArrays,
-    DatasetEntry,
-    FileLayout,
-)
+from labelwise.benchmark.datasets.entries import Arrays, DatasetArrays, DatasetEntry, FileLayout
 from labelwise.benchmark.datasets.readers import read_bundled
 from labelwise.errors import BadInput, MissingDependency, UnknownName
 from labelwise.media.packages import DataPackage, cache_folder, download_package

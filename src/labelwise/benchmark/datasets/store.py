@@ -13,12 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelwise.benchmark.datasets.entries import (
-    Arrays,
-    DatasetArrays,
-    DatasetEntry,
-    as_text_array,
-)
+from labelwise.benchmark.datasets.entries import Arrays, DatasetArrays, DatasetEntry, as_text_array
 from labelwise.errors import BadInput, LabelwiseWarning
 from labelwise.files import write_atomically
 from labelwise.media.packages import cache_folder

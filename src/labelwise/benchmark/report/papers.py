@@ -21,8 +21,7 @@ from labelwise.benchmark.statistics import area
 from labelwise.errors import BadInput
 from labelwise.files import JsonObject
 
-FIRST_LABELS = 500
-"""First labels of every experiment of the dynamics paper."""
+FIRST_LABELS = 500  # First labels of every experiment of the dynamics paper
 
 QUANTITIES = ("area", "final", "seconds", "imbalance")
 

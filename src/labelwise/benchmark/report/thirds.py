@@ -20,8 +20,7 @@ from labelwise.benchmark.results import read_results
 from labelwise.benchmark.statistics import correct_holm, labels_needed, paired_difference
 from labelwise.rounds.default_strategies import BASELINE, DEFAULT, FROZEN_BASELINES
 
-FEWEST_TESTED = 3
-"""Number of pairs from which a difference may be called significant."""
+FEWEST_TESTED = 3  # Number of pairs from which a difference may be called significant
 
 THIRDS = ("first", "middle", "last")
 

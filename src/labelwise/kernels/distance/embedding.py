@@ -33,10 +33,8 @@ from labelwise.pool.rows import ArrayDict, Rows, read_features, take_rows
 
 DISTANCE_ROUNDING = 32
 """Rounding error of a squared distance from norms and a product, in roundings of the norms."""
-SAMPLE = 64
-"""Sample size: the items with the smallest ids, independent of the split into blocks."""
-FAR = 16.0
-"""Rows are shifted if the squared mean exceeds this multiple of the mean squared spread."""
+SAMPLE = 64  # Sample size: the items with the smallest ids, independent of the split into blocks
+FAR = 16.0  # Rows are shifted if the squared mean exceeds this multiple of the mean squared spread
 CHUNK, DEVICE_CHUNK = 1 << 22, 1 << 24
 """Products held at a time, on a CPU (16 MB in float32, which stay in cache) and on a GPU."""
 
@@ -63,10 +61,8 @@ class Factored:
         return namespace(self.a).reshape(self.a[:, :, None] * self.h[:, None, :], (len(self), -1))
 
 
-Embedding = Array
-"""An array ``(n, d)`` or a `Factored`."""
-Read = Callable[[Rows], Embedding]
-"""Makes the embedding of a block's rows."""
+Embedding = Array  # An array ``(n, d)`` or a `Factored`
+Read = Callable[[Rows], Embedding]  # Makes the embedding of a block's rows
 
 
 def read_factors(rows: Rows) -> Factored:

@@ -49,8 +49,7 @@ from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import ArrayDict, Rows, map_models, map_pieces, take_rows
 from labelwise.strategy import CertainPicks, GreedyStrategy
 
-PAIRS = 1 << 20
-"""Numbers held at a time when pairs are measured in float64."""
+PAIRS = 1 << 20  # Numbers held at a time when pairs are measured in float64
 WIDTH, MAX_WIDTH, FEW_PICKS = 4096, 8192, 16
 """Window size at first and at most; it doubles after a block with few picks."""
 RECORDED_STEPS, ROUNDS = 16, 4

@@ -18,8 +18,7 @@ from labelwise.arrays import (
 from labelwise.kernels.float64_blocks import multiply_in_float64
 from labelwise.kernels.scaling import apply_scale, scale_near_one
 
-KERNELS = 1 << 22
-"""Kernel values held at a time (32 MB)."""
+KERNELS = 1 << 22  # Kernel values held at a time (32 MB)
 
 
 def median_distance(features: Floats) -> float:

@@ -26,8 +26,7 @@ from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
 from labelwise.pool.rows import Rows, read_features
 
 KEY = "kmeans"
-LARGE_CLUSTERS = 8
-"""Clusters of at least this many rows on average are summed one by one."""
+LARGE_CLUSTERS = 8  # Clusters of at least this many rows on average are summed one by one
 
 
 @dataclass(frozen=True)

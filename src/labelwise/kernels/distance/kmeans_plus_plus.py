@@ -47,19 +47,15 @@ from labelwise.threads import run_in_threads, split_range
 
 FIRST_RINGS, RINGS, MAX_RINGS = 96, 512, 8192
 """Rings examined together: before any row was measured (few are accepted), later, at most."""
-WANTED = 256
-"""Accepted rings wanted per batch."""
+WANTED = 256  # Accepted rings wanted per batch
 RING_COST, ROW_COST = 100, 16
 """Cost of a ring and of a row in addition to its inner products, in inner products."""
-SMALLEST_MASS = 1e-290
-"""A sum of D^2 up to this counts as zero: times of rings would overflow."""
-PATIENCE = 1.0
-"""Factor by which measuring all rows must be cheaper; 0 measures after every pick."""
+SMALLEST_MASS = 1e-290  # A sum of D^2 up to this counts as zero: times of rings would overflow
+PATIENCE = 1.0  # Factor by which measuring all rows must be cheaper; 0 measures after every pick
 KEY = "kmeans_plus_plus"
 KEPT_NUMBERS = 1 << 21
 """The embedding of a block is kept, instead of recomputed, up to this many numbers of its rows."""
-SPAN = 1 << 15
-"""Numbers of a block that are processed at a time, which stay in a core's cache."""
+SPAN = 1 << 15  # Numbers of a block that are processed at a time, which stay in a core's cache
 FEW_CENTERS = 32
 """With fewer centers rows are measured in pieces, because products take little of the time."""
 PICK, RING, ACCEPT, AGAIN = 1, 2, 3, 4

@@ -38,10 +38,8 @@ PRODUCT = 1 << 22
 rounded."""
 COSINE_ROUNDING, GAUSSIAN_ROUNDING = 1e-6, 2.0**-22
 """Maximum rounding error of a similarity in float32."""
-LEVELS = 65535.0
-"""Similarities are kept as whole numbers up to this."""
-MOST_POWER = 8.0
-"""Narrowest kernel of `SimilarityKernel.narrow`."""
+LEVELS = 65535.0  # Similarities are kept as whole numbers up to this
+MOST_POWER = 8.0  # Narrowest kernel of `SimilarityKernel.narrow`
 WIDTH_ITEMS, WIDTH_STREAM = 1000, 1
 """Items whose median distance is the default width, and the noise stream that chooses them."""
 

@@ -37,12 +37,9 @@ from labelwise.pool.rows import Rows
 
 KEY = "bait"
 ROUNDED = "rounding hides the differences between the items; give a larger ridge to bait"
-POSSIBLE = 1e-6
-"""Part by which rounding may lower the bound of a candidate that is the best."""
-NUMBERS_AT_ONCE = 1 << 20
-"""Numbers per temporary array."""
-ROWS_AT_ONCE = 8192
-"""Rows whose Fisher information is summed at a time."""
+POSSIBLE = 1e-6  # Part by which rounding may lower the bound of a candidate that is the best
+NUMBERS_AT_ONCE = 1 << 20  # Numbers per temporary array
+ROWS_AT_ONCE = 8192  # Rows whose Fisher information is summed at a time
 
 
 def fisher_sum(features: Array, probabilities: Array | None) -> Array:

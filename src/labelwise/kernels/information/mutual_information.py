@@ -29,16 +29,11 @@ import numpy as np
 
 from labelwise.arrays import Array, Floats, device, like, namespace, row_noise, take, to_numpy
 
-ITEMS_AT_ONCE = 16
-"""Items per product at least, if `OUTCOMES_AT_ONCE` fit too."""
-OUTCOMES_AT_ONCE = 1024
-"""Outcomes per product at least."""
-NUMBERS_ON_PROCESSOR = 1 << 21
-"""Numbers per temporary array on a processor (16 MB in float64)."""
-NUMBERS_ON_DEVICE = 1 << 26
-"""Numbers per temporary array on a GPU."""
-LOGARITHMS = 1 << 16
-"""Logarithms per temporary array on a processor."""
+ITEMS_AT_ONCE = 16  # Items per product at least, if `OUTCOMES_AT_ONCE` fit too
+OUTCOMES_AT_ONCE = 1024  # Outcomes per product at least
+NUMBERS_ON_PROCESSOR = 1 << 21  # Numbers per temporary array on a processor (16 MB in float64)
+NUMBERS_ON_DEVICE = 1 << 26  # Numbers per temporary array on a GPU
+LOGARITHMS = 1 << 16  # Logarithms per temporary array on a processor
 SMALLEST = {True: 1e-100, False: 1e-18}
 """Smallest probability in float64 and float32: subnormal products are very slow."""
 SMALLEST_WEIGHT = {True: 1e-60, False: 1e-12}

@@ -27,10 +27,8 @@ from labelwise.pool.blocks import LocalShards, Shard, Shards
 from labelwise.pool.rows import Rows, cut_rows
 from labelwise.threads import split_range
 
-MOST_COLUMNS = 4096
-"""Maximum number of columns: whitening needs their square in memory."""
-CHUNK = 4096
-"""Maximum rows of a block whose columns are made at a time."""
+MOST_COLUMNS = 4096  # Maximum number of columns: whitening needs their square in memory
+CHUNK = 4096  # Maximum rows of a block whose columns are made at a time
 
 T = TypeVar("T")
 

@@ -24,15 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labelwise.arrays import (
-    Array,
-    Floats,
-    bring,
-    device,
-    namespace,
-    precision,
-    to_numpy,
-)
+from labelwise.arrays import Array, Floats, bring, device, namespace, precision, to_numpy
 from labelwise.errors import BadInput
 from labelwise.kernels.linear.row_chunks import (
     CHUNK,
@@ -47,10 +39,8 @@ from labelwise.pool.rows import Rows, read_features
 RowReader = Callable[[Rows], Array]
 """Makes the ``(n, d)`` array of a block from its representations."""
 
-_GRAM_NOISE = 1e-13
-"""Eigenvalues of a Gram matrix with unit diagonal are rounding noise below this."""
-_SMALLEST_SQUARE = 1e-250
-"""Smaller squares of float64 numbers have lost digits or underflowed."""
+_GRAM_NOISE = 1e-13  # Eigenvalues of a Gram matrix with unit diagonal are rounding noise below this
+_SMALLEST_SQUARE = 1e-250  # Smaller squares of float64 numbers have lost digits or underflowed
 
 
 @dataclass(frozen=True)

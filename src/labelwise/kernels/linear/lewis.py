@@ -52,8 +52,7 @@ from labelwise.kernels.placement import find_placement
 from labelwise.pool.blocks import ArrayOrShards, Shard, Shards, as_shards
 from labelwise.pool.rows import read_features
 
-WEIGHTS = "lewis_weights"
-"""Key of a block's state for its weights."""
+WEIGHTS = "lewis_weights"  # Key of a block's state for its weights
 _LOGARITHMS = "lewis_logarithms"
 _MAX_LOG_SHARE = np.log(1e6)
 

@@ -26,10 +26,8 @@ from labelwise.arrays import (
     to_numpy,
 )
 
-CHUNK = 2**18
-"""Numbers per chunk on a CPU, so that copies stay in cache."""
-DEVICE_CHUNK = 2**26
-"""Numbers per chunk on a GPU, where every operation must be launched."""
+CHUNK = 2**18  # Numbers per chunk on a CPU, so that copies stay in cache
+DEVICE_CHUNK = 2**26  # Numbers per chunk on a GPU, where every operation must be launched
 KEPT_BUFFERS, LARGEST_BUFFER = 4, 32 << 20
 """Number of buffers that a thread keeps, and the largest size in bytes."""
 

@@ -37,10 +37,8 @@ ROWS_AT_ONCE, FIRST_PICKS = 1 << 14, 128
 twice as many next, and so on."""
 READ_COST, FETCH_COST = 32, 128
 """Reading a row in a pass, or on its own, costs as much as counting this many picks in it."""
-MOST_TIES = 256
-"""Tied rows that a block proposes at most."""
-HOT_ROWS, HOT_SHARE = 256, 32
-"""Proposals that count every pick at once: at least 256, or one in 32."""
+MOST_TIES = 256  # Tied rows that a block proposes at most
+HOT_ROWS, HOT_SHARE = 256, 32  # Proposals that count every pick at once: at least 256, or one in 32
 
 
 @dataclass

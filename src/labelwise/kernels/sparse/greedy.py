@@ -21,16 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labelwise.arrays import (
-    Array,
-    Floats,
-    bring,
-    device,
-    float64,
-    like,
-    namespace,
-    to_numpy,
-)
+from labelwise.arrays import Array, Floats, bring, device, float64, like, namespace, to_numpy
 from labelwise.kernels.distance.embedding import (
     Factored,
     inner_products,
@@ -43,12 +34,9 @@ from labelwise.kernels.sparse.problem import SparseProblem, compute_vectors
 from labelwise.kernels.sparse.weights import TINY, divide_or_zero
 from labelwise.pool.rows import Rows
 
-COLUMN_BYTES = 1 << 30
-"""Memory that the columns of all blocks may take together."""
-CANCELLATION = 1e-3
-"""A residual shorter than this fraction of its terms is recomputed."""
-ROUNDING = 32
-"""Error of a product in units in the last place of the product of the lengths."""
+COLUMN_BYTES = 1 << 30  # Memory that the columns of all blocks may take together
+CANCELLATION = 1e-3  # A residual shorter than this fraction of its terms is recomputed
+ROUNDING = 32  # Error of a product in units in the last place of the product of the lengths
 
 
 class GainRule(NamedTuple):

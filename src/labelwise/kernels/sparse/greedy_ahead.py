@@ -45,18 +45,12 @@ from labelwise.pool.blocks import Shard, Shards
 from labelwise.pool.rows import Rows
 from labelwise.strategy import CertainPicks, GreedyStrategy, Plan
 
-WIDTH, MAX_WIDTH = 512, 4096
-"""Number of rows in the windows of all blocks, at first and at most."""
-RECORDED_STEPS = 4
-"""Picks that are recorded together as a CUDA graph."""
-FIRST_BLOCK, MAX_BLOCK, MIN_BLOCK = 64, 256, 32
-"""Picks in a block: at first, at most, at least."""
-CAPACITY = 512
-"""The space for earlier picks grows by this many; every new size is recorded again."""
-CHUNK = 1 << 26
-"""Numbers held at a time while rows are checked."""
-WINDOW = "pursuit_window"
-"""Key of a block's state for the positions of its window rows."""
+WIDTH, MAX_WIDTH = 512, 4096  # Number of rows in the windows of all blocks, at first and at most
+RECORDED_STEPS = 4  # Picks that are recorded together as a CUDA graph
+FIRST_BLOCK, MAX_BLOCK, MIN_BLOCK = 64, 256, 32  # Picks in a block: at first, at most, at least
+CAPACITY = 512  # The space for earlier picks grows by this many; every new size is recorded again
+CHUNK = 1 << 26  # Numbers held at a time while rows are checked
+WINDOW = "pursuit_window"  # Key of a block's state for the positions of its window rows
 
 
 class PursuitWindow(NamedTuple):

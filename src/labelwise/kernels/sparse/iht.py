@@ -50,18 +50,12 @@ from labelwise.kernels.loop.scan import Arrays, Scan, run_steps
 from labelwise.kernels.placement import count_resident_bytes, find_placement
 from labelwise.kernels.sparse.label_gradients import label_gradients
 from labelwise.kernels.sparse.problem import SparseProblem, compute_vectors
-from labelwise.kernels.sparse.weights import (
-    WeightFit,
-    debias_and_clip,
-    divide_or_zero,
-)
+from labelwise.kernels.sparse.weights import WeightFit, debias_and_clip, divide_or_zero
 from labelwise.pool.blocks import Shard, Shards
 
 KEY = "sparse_iht"
-CONVERGED = 1e-9
-"""Changes of the objective below this fraction of its scale count as zero."""
-REPLAYED = 10
-"""Iterations that are replayed between two checks for convergence."""
+CONVERGED = 1e-9  # Changes of the objective below this fraction of its scale count as zero
+REPLAYED = 10  # Iterations that are replayed between two checks for convergence
 
 
 class ThresholdingResult(NamedTuple):
@@ -197,11 +191,7 @@ def _iterate(
 
 
 def _keep_best_items(
-    shards: Shards,
-    problem: SparseProblem,
-    length: Array,
-    projection: str,
-    placement: Array,
+    shards: Shards, problem: SparseProblem, length: Array, projection: str, placement: Array
 ) -> tuple[Array, Array, Factored, Array]:
     """The b items of highest value after a step: ids, values, vectors and variances."""
     parts = shards.map(_keep_block_items, problem, length, projection, placement)
@@ -314,11 +304,7 @@ def _prepare_block(shard: Shard, problem: SparseProblem) -> None:
 
 
 def find_gradient(
-    shard: Shard,
-    problem: SparseProblem,
-    point: MomentumPoint,
-    residual: Array,
-    placement: Array,
+    shard: Shard, problem: SparseProblem, point: MomentumPoint, residual: Array, placement: Array
 ) -> tuple[Array, Array]:
     """Store the gradient ``g`` of f1 at a point in the block.
 

@@ -34,8 +34,7 @@ from labelwise.pool.rows import Rows
 
 LAWS = ("calibrated", "label_smoothing")
 SMALLEST_PROBABILITY = 1e-12
-SAME_TEMPERATURE = 1e-3
-"""A logarithm of the temperature below this counts as temperature 1."""
+SAME_TEMPERATURE = 1e-3  # A logarithm of the temperature below this counts as temperature 1
 
 
 class LabelLaw(NamedTuple):

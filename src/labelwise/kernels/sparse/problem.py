@@ -48,10 +48,8 @@ from labelwise.pool.rows import Rows
 from labelwise.strategy import Choice
 
 SIGMA_SCALES = ("none", "paper")
-ZERO_LENGTH = 1e-12
-"""Mean vectors shorter than this fraction of the features count as zero."""
-RESOLUTION = 1e-12
-"""Contributions below this fraction of beta are lost to rounding."""
+ZERO_LENGTH = 1e-12  # Mean vectors shorter than this fraction of the features count as zero
+RESOLUTION = 1e-12  # Contributions below this fraction of beta are lost to rounding
 MAX_BETA_EXPONENT, MIN_FEATURE_EXPONENT = 100, -460
 """After scaling, beta is at most and features are at least two to these powers."""
 

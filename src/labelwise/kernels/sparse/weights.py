@@ -30,10 +30,8 @@ from labelwise.kernels.distance.embedding import (
 from labelwise.kernels.sparse.problem import SparseProblem
 
 TINY = float(np.finfo(float).tiny)
-RIDGE = 1e-13
-"""Added to the unit diagonal, so that linearly dependent items share their weight."""
-PATIENCE = 3
-"""Number of exchanges of all items that may fail to help before single exchanges."""
+RIDGE = 1e-13  # Added to the unit diagonal, so that linearly dependent items share their weight
+PATIENCE = 3  # Number of exchanges of all items that may fail to help before single exchanges
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,9 @@ from labelwise.learners.settings import TrainingSettings
 
 Step = Callable[[NDArray[np.int64], Tensor], None]
 
-FIRST = 3
-"""Ordinary steps per batch size before one is captured; they allocate what it needs."""
+FIRST = 3  # Ordinary steps per batch size before one is captured; they allocate what it needs
 
-WORTH = 200
-"""Capturing does not pay for trainings with fewer steps."""
+WORTH = 200  # Capturing does not pay for trainings with fewer steps
 
 
 def can_record(

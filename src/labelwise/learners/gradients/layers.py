@@ -44,8 +44,7 @@ from labelwise.learners.gradients.tally import (
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 Norm = nn.modules.batchnorm._NormBase | nn.GroupNorm | nn.LayerNorm | nn.RMSNorm
 
-_MEMORY_PASS = 32
-"""Multiplications of a matrix product that take as long as one memory access."""
+_MEMORY_PASS = 32  # Multiplications of a matrix product that take as long as one memory access
 
 
 class LayerRule(NamedTuple):

@@ -13,8 +13,7 @@ _MOST_FLOATS = {"cpu": 2**21, "cuda": 2**29}
 """Size limit of a chunk: a CPU cache; on a GPU few large chunks are faster."""
 _RELATIVE_SIZE = {"cpu": 2, "cuda": 6}
 """Size limit of a chunk relative to a layer's input and output gradient."""
-_FEW_FLOATS = 2**20
-"""Size that a chunk may always have, even for small layers."""
+_FEW_FLOATS = 2**20  # Size that a chunk may always have, even for small layers
 _SHORT = 2**11
 """Gradients of up to this many numbers per item are kept and summed together at the end."""
 

@@ -18,10 +18,4 @@ from labelwise.learners.members.laplace import LaplaceMembers
 from labelwise.learners.members.snapshots import SnapshotMembers
 from labelwise.learners.members.variational import VariationalMembers
 
-__all__ = [
-    "DropoutMembers",
-    "LaplaceMembers",
-    "Members",
-    "SnapshotMembers",
-    "VariationalMembers",
-]
+__all__ = ["DropoutMembers", "LaplaceMembers", "Members", "SnapshotMembers", "VariationalMembers"]

@@ -27,11 +27,9 @@ from labelwise.learners.inputs import Batch, batch_length
 from labelwise.learners.members.base import Members, TrainedModule, ignore_vmap_warnings
 from labelwise.learners.network import call_module
 
-MASKS = 3
-"""Random stream of the masks."""
+MASKS = 3  # Random stream of the masks
 
-ROWS_AT_ONCE = 4096
-"""Maximum items times members per forward pass."""
+ROWS_AT_ONCE = 4096  # Maximum items times members per forward pass
 
 ALPHA = -1.7580993408473766
 """Value of a dropped unit in alpha dropout: the limit of SELU at minus infinity."""

@@ -42,11 +42,9 @@ from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import Members, TrainedModule, outputs_of_heads
 from labelwise.learners.network import get_linear_layer
 
-DRAWS = 4
-"""Random stream of the weights."""
+DRAWS = 4  # Random stream of the weights
 
-FULL_UP_TO = 3000
-"""Largest number of weights with a full posterior when ``structure="auto"``."""
+FULL_UP_TO = 3000  # Largest number of weights with a full posterior when ``structure="auto"``
 
 STRUCTURES = ("auto", "full", "kronecker", "diagonal")
 

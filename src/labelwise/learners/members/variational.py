@@ -32,11 +32,9 @@ from labelwise.learners.inputs import Batch
 from labelwise.learners.members.base import Members, TrainedModule, outputs_of_heads
 from labelwise.learners.training import LabelledItems, PenalizedLayer
 
-DRAWS = 5
-"""Random stream of the weights."""
+DRAWS = 5  # Random stream of the weights
 
-SMALLEST_VARIANCE = 1e-16
-"""Minimum variance of an output: the square root has no derivative at 0."""
+SMALLEST_VARIANCE = 1e-16  # Minimum variance of an output: the square root has no derivative at 0
 
 
 class VariationalLinear(nn.Linear, PenalizedLayer):

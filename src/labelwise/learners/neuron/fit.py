@@ -44,8 +44,7 @@ from labelwise.learner import FitReport, check_names, check_seed
 from labelwise.learners.neuron.lp_regression import LpSolution, lp_regression, orthonormalize
 from labelwise.learners.weights import convert_numbers, convert_rows, scale_to_mean_one
 
-SMOOTHINGS = (1e-1, 1e-2, 1e-4, 1e-7)
-"""Deltas, relative to the largest target, for p below 2."""
+SMOOTHINGS = (1e-1, 1e-2, 1e-4, 1e-7)  # Deltas, relative to the largest target, for p below 2
 
 
 class Activation(NamedTuple):

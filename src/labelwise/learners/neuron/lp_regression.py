@@ -34,8 +34,7 @@ from labelwise.arrays import Floats
 from labelwise.errors import NotConverged
 from labelwise.kernels.linear.leverage import rank_tolerance
 
-STEPS = 100
-"""Newton steps for one delta at most."""
+STEPS = 100  # Newton steps for one delta at most
 EPSILON = float(np.finfo(np.float64).eps)
 DELTAS = 10.0 ** -np.arange(11)
 

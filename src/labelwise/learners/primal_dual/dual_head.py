@@ -39,8 +39,7 @@ from labelwise.learners.preparation import hold_out, seed_torch
 from labelwise.learners.settings import TrainingSettings, squared_error
 from labelwise.learners.training import LabelledItems, train
 
-FEWEST_TO_SPLIT = 20
-"""With fewer items none are held out."""
+FEWEST_TO_SPLIT = 20  # With fewer items none are held out
 
 
 @dataclass(frozen=True)

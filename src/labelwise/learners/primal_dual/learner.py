@@ -51,10 +51,8 @@ from labelwise.learners.settings import LOSSES, Loss
 from labelwise.learners.torch_learner import TorchLearner
 from labelwise.learners.training import LabelledItems, TrainingWatcher, checked_losses
 
-SLACK = 1.15
-"""Default epsilon relative to the unconstrained loss: the middle of [1.05, 1.25]."""
-FLOOR = 1e-3
-"""Smallest default epsilon relative to the loss at the start."""
+SLACK = 1.15  # Default epsilon relative to the unconstrained loss: the middle of [1.05, 1.25]
+FLOOR = 1e-3  # Smallest default epsilon relative to the loss at the start
 
 
 @dataclass(frozen=True)

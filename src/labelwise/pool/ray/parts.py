@@ -39,12 +39,10 @@ from labelwise.pool.rows import ArrayDict, Rows, join_rows, take_rows
 from labelwise.pool.sources.change_guard import FileState, Machine, find_files
 from labelwise.pool.sources.source import Values
 
-RESTORES = 3
-"""Most restarts of a worker for one call."""
+RESTORES = 3  # Most restarts of a worker for one call
 
 T = TypeVar("T")
-Reference = Any
-"""What stands for an answer, a stored payload or a piece of rows in the transport."""
+Reference = Any  # What stands for an answer, a stored payload or a piece of rows in the transport
 _KEYS = itertools.count()
 
 
@@ -266,11 +264,7 @@ class RayShards:
         if self._opened[number] == self._workers.generations[number]:
             return []
         part = cut_part(
-            self._division,
-            number,
-            self._values,
-            names=self._names,
-            block_bytes=self._block_bytes,
+            self._division, number, self._values, names=self._names, block_bytes=self._block_bytes
         )
         pieces = self._pieces
         if self._edges is not None:

@@ -63,12 +63,9 @@ except ImportError as error:
         "selecting on Ray needs ray; run pip install 'labelwise[ray]'"
     ) from error
 
-START_SECONDS = 120.0
-"""Longest wait for the next actor to start; a busy machine takes a minute."""
-TRIES = 2
-"""Attempts to start or join Ray after transient errors."""
-PATIENCE_SECONDS = 5.0
-"""Wait for answers between two checks of the cluster."""
+START_SECONDS = 120.0  # Longest wait for the next actor to start; a busy machine takes a minute
+TRIES = 2  # Attempts to start or join Ray after transient errors
+PATIENCE_SECONDS = 5.0  # Wait for answers between two checks of the cluster
 SILENT_SECONDS = 35.0
 """Longest silence of the head: Ray's client tries to reconnect for 30 seconds, and Ray would end
 this process after a minute."""
@@ -76,8 +73,7 @@ INLINE = 100_000
 """Ray sends arguments up to this many bytes with the call; larger ones are stored once."""
 
 T = TypeVar("T")
-Actor = Any
-"""A handle of Ray for a `_Actor` in another process."""
+Actor = Any  # A handle of Ray for a `_Actor` in another process
 
 _dumps: Dumps = cloudpickle.dumps
 _resources: Any = ray.cluster_resources

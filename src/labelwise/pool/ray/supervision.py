@@ -20,8 +20,7 @@ from labelwise.errors import BadInput, MissingDependency, first_line
 from labelwise.pool.ray.parts import ClusterFailed
 
 CLIENT = "ray://"
-LISTEN_SECONDS = 5.0
-"""Timeout for a TCP connection."""
+LISTEN_SECONDS = 5.0  # Timeout for a TCP connection
 
 
 def find_address(on: str) -> str:
@@ -96,12 +95,9 @@ def check_listens(address: str) -> None:
         raise ClusterFailed(f"no Ray cluster answers at {address}; check the address and the port")
 
 
-EVERY_SECONDS = 5.0
-"""Interval between queries of the head, and timeout of one answer."""
-CHECK_SECONDS = 1.0
-"""Interval between checks of the cluster while waiting for an answer."""
-LEAVE_SECONDS = 5.0
-"""Timeout for leaving a lost cluster, which may hang on a silent head."""
+EVERY_SECONDS = 5.0  # Interval between queries of the head, and timeout of one answer
+CHECK_SECONDS = 1.0  # Interval between checks of the cluster while waiting for an answer
+LEAVE_SECONDS = 5.0  # Timeout for leaving a lost cluster, which may hang on a silent head
 
 T = TypeVar("T")
 

@@ -32,8 +32,7 @@ except ImportError as error:  # pragma: no cover
 
 COPIERS = max(min(3 * (os.cpu_count() or 1) // 4, 12), 1)
 """Threads that fill a buffer; more do not increase the memory bandwidth."""
-LEAST = 1 << 22
-"""Smaller copies, in bytes, use one thread."""
+LEAST = 1 << 22  # Smaller copies, in bytes, use one thread
 
 
 def move_to_device(sources: Sources, device: str) -> Sources:

@@ -7,10 +7,8 @@ from pathlib import Path, PurePath
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import sort_naturally
 
-KINDS = (".npy", ".parquet")
-"""Suffixes of files that hold rows."""
-HIDDEN, LOGS = ".", "_"
-"""Name prefixes of hidden files and of metadata folders, which are skipped."""
+KINDS = (".npy", ".parquet")  # Suffixes of files that hold rows
+HIDDEN, LOGS = ".", "_"  # Name prefixes of hidden files and of metadata folders, which are skipped
 
 
 def make_subfolder_error(name: str, folder: str, file: str) -> BadInput:

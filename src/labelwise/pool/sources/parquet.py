@@ -26,30 +26,21 @@ from labelwise.errors import BadInput, MissingDependency, UnknownName, first_lin
 from labelwise.learner import REPRESENTATIONS
 from labelwise.pool.ids import Key
 
-Arrow = Any
-"""A schema, type, batch or array of pyarrow, which has no types."""
-ParquetOpener = Callable[..., Any]
-"""Opens a file with the arguments of pyarrow's ``ParquetFile``."""
+Arrow = Any  # A schema, type, batch or array of pyarrow, which has no types
+ParquetOpener = Callable[..., Any]  # Opens a file with the arguments of pyarrow's ``ParquetFile``
 DType = np.dtype[Any]
-ID = "id"
-"""The usual column of the items' ids."""
+ID = "id"  # The usual column of the items' ids
 REMEDY = "give one list column, or only number columns"
-BATCH_BYTES = 2 << 20
-"""Approximate memory of the rows that are decoded at a time."""
-COPIES = 4
-"""Memory of a batch as a multiple of its rows: Arrow's arrays with levels, and ours."""
-KEPT_BYTES = 32 << 20
-"""Released memory that Arrow's allocator keeps, for all readers together."""
-PAGE_BYTES = 1 << 20
-"""Usual size of the pages of a column; a page is decompressed as a whole."""
+BATCH_BYTES = 2 << 20  # Approximate memory of the rows that are decoded at a time
+COPIES = 4  # Memory of a batch as a multiple of its rows: Arrow's arrays with levels, and ours
+KEPT_BYTES = 32 << 20  # Released memory that Arrow's allocator keeps, for all readers together
+PAGE_BYTES = 1 << 20  # Usual size of the pages of a column; a page is decompressed as a whole
 LEAST_BUFFER, BUFFERS = 1 << 16, 1 << 20
 """Read buffer in bytes: minimum per column, and approximate total of all columns."""
-TAKERS, TAKERS_BYTES = 4, 64 << 20
-"""Most readers for random access, and their total memory."""
+TAKERS, TAKERS_BYTES = 4, 64 << 20  # Most readers for random access, and their total memory
 KEPT_WHOLE = 256 << 20
 """A pool of at most this many bytes is kept in memory after the first random access."""
-PROBED_ROWS = 256
-"""Rows that are read at a time to find the lengths of lists."""
+PROBED_ROWS = 256  # Rows that are read at a time to find the lengths of lists
 
 
 def import_parquet(name: str) -> Arrow:
@@ -465,11 +456,7 @@ class ParquetSource:
         known = REPRESENTATIONS.get(self._name.split("[")[0])  # None for a learner's inputs
         flat = known is not None and len(known.axes) == 1
         return find_layout(
-            self._schema,
-            self._where,
-            self._find_lengths,
-            flat=flat,
-            id_column=self._id_column,
+            self._schema, self._where, self._find_lengths, flat=flat, id_column=self._id_column
         )
 
     def _find_lengths(self, column: str) -> tuple[int, ...]:

@@ -25,12 +25,9 @@ from labelwise.pool.sources.file_patterns import HIDDEN, KINDS, is_visible, make
 from labelwise.pool.sources.parquet import ID, ParquetSource, ParquetTable, import_parquet
 from labelwise.pool.sources.source import Given, JoinedSource, Source
 
-FileSystem = Any
-"""A file system of fsspec."""
-HEADER = 1 << 12
-"""Bytes fetched to read the header of a .npy file, which usually has 128."""
-GAP = 1 << 16
-"""Rows are fetched with one request if no more bytes than this lie between them."""
+FileSystem = Any  # A file system of fsspec
+HEADER = 1 << 12  # Bytes fetched to read the header of a .npy file, which usually has 128
+GAP = 1 << 16  # Rows are fetched with one request if no more bytes than this lie between them
 AGES = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created")
 """Metadata keys that identify the version of a file, most specific first."""
 SECRETS = "(?i)([?&][^=&]*(?:sig|token|key|secret|credential|password)[^=&]*=)[^&]*"

@@ -60,8 +60,7 @@ Sources = Mapping[str, Source | list[Source]]
 
 Given = Any
 """A representation as a user gives it: an array, a tensor, a path or URL, or a list of them."""
-Values = Mapping[str, Given]
-"""Representations by name, as given."""
+Values = Mapping[str, Given]  # Representations by name, as given
 
 
 @dataclass(frozen=True)
