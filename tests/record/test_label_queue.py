@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelwise.record.events import Asked, Event, Started, Told, Withdrawn
-from labelwise.record.ledger import LabelQueue, Ledger, replay
+from labelwise.record.label_queue import LabelQueue
+from labelwise.record.ledger import Ledger, replay
 from tests.record.sequences import patient, sequences
 
 IDS = st.integers(0, 7)

@@ -5,7 +5,8 @@ import time
 import pytest
 from starlette.testclient import TestClient
 
-from labelwise.record.events import Asked
+from labelwise.record.events import Asked, Lent, Returned
+from labelwise.record.ledger import replay
 from labelwise.web.app import create_app
 from labelwise.web.leases import PageLeases, Visitor
 
@@ -140,7 +141,8 @@ def test_items_that_a_page_gave_up_do_not_keep_another_page_from_giving_them_bac
     pages, first, second = PageLeases(), Visitor("ann", "1"), Visitor("ann", "2")
     pages.hold(first, [1, 2, 3], until=600.0)
     pages.hold(second, [1, 2, 3], until=600.0)
-    pages.release(second, [2])
+    ledger = replay([Lent(0.0, (1, 2, 3), "ann", 600.0)])
+    assert pages.return_items(ledger, second, [2], now=0.0) == [Returned(0.0, (2,), "ann")]
     assert pages.close_page(first, [], now=0.0) == [2]
 
 

@@ -2,11 +2,16 @@
 
 The ledger is not stored: it is replayed from the record. `Ledger.extend` takes time in proportion
 to the ids of the events, and every query in proportion to its answer, not to the record's length.
-Votes and labels are in `labelwise.record.votes`.
+
+Each annotator has at most one vote or one skip per item, and can resolve its label for everyone.
+The label of an item is its resolution; otherwise the majority of its votes, or their median in a
+regression. A tie has no label and is a disagreement. A skipped item has no label and needs none; a
+later label by anyone ends the skip.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
+from collections import deque
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +22,7 @@ from labelwise.record.events import (
     Asked,
     Changed,
     Event,
+    Label,
     Lent,
     Noted,
     Released,
@@ -31,7 +37,17 @@ from labelwise.record.events import (
     TrainingFailed,
     Withdrawn,
 )
-from labelwise.record.votes import NO_VOTES, ItemVotes
+from labelwise.record.label_queue import LabelQueue
+from labelwise.record.votes import (
+    NO_VOTES,
+    RECENT,
+    AnnotatorWork,
+    Disagreement,
+    LastAction,
+    Resolution,
+    Skip,
+    majority_label,
+)
 
 T = TypeVar("T")
 
@@ -67,111 +83,18 @@ class Pick(NamedTuple):
         return None if values is None or self.rank >= len(values) else values[self.rank]
 
 
-class LabelQueue(Collection[int]):
-    """The items that still need labels, in the order in which they were asked for.
-
-    Every asked item has a position, with one byte that is 1 while the item waits. Adding and
-    removing an item change one byte; the next waiting item is found by a byte search, which takes
-    about 20 microseconds for 1,000,000 positions.
-
-    Example:
-        >>> queue = LabelQueue()
-        >>> queue.append_items([7, 3, 5])
-        0
-        >>> queue.discard(3), list(queue), queue.add(3), list(queue), len(queue), 4 in queue
-        (True, [7, 5], True, [7, 3, 5], 3, False)
-    """
-
-    def __init__(self) -> None:
-        self.order: list[int] = []
-        self.positions: dict[int, int] = {}
-        self.flags = bytearray()
-        self._count = 0
-        self._first = 0  # position before which no item waits
-        self._done_before: dict[str, int] = {}  # by annotator: first position to check
-
-    def append_items(self, ids: Collection[int]) -> int:
-        """Append waiting items and return the first new position; known items move."""
-        begin = len(self.order)
-        for id in [id for id in ids if id in self.positions]:
-            self.forget(id)
-        self.order += ids
-        self.positions.update(zip(ids, range(begin, len(self.order)), strict=True))
-        self.flags += b"\x01" * len(ids)
-        self._count += len(ids)
-        return begin
-
-    def add(self, id: int) -> bool:
-        """Let a known item wait; return whether it did not before."""
-        position = self.positions[id]
-        if self.flags[position]:
-            return False
-        self.flags[position] = 1
-        self._count += 1
-        self._first = min(self._first, position)
-        for by, done in self._done_before.items():
-            self._done_before[by] = min(done, position)
-        return True
-
-    def discard(self, id: int) -> bool:
-        """Remove an item from the queue; return whether it waited before."""
-        position = self.positions.get(id)
-        if position is None or not self.flags[position]:
-            return False
-        self.flags[position] = 0
-        self._count -= 1
-        return True
-
-    def forget(self, id: int) -> None:
-        """Make an item one that was never asked for."""
-        self.discard(id)
-        del self.positions[id]
-
-    def clear(self) -> None:
-        """Let no item wait."""
-        self.flags, self._count = bytearray(len(self.flags)), 0
-
-    def iterate_for(self, by: str, is_done: Callable[[int], bool]) -> Iterator[int]:
-        """Iterate over the waiting items from the first one that an annotator is not done with.
-
-        Items before it are not checked again until one is added or reopened for the annotator.
-        """
-        position = self.flags.find(1, max(self._first, self._done_before.get(by, 0)))
-        while position >= 0 and is_done(self.order[position]):
-            position = self.flags.find(1, position + 1)
-        self._done_before[by] = len(self.flags) if position < 0 else position
-        return self._iterate_from(self._done_before[by])
-
-    def reopen_for(self, by: str, id: int) -> None:
-        """Record that an annotator is not done with an item any more."""
-        if by in self._done_before and id in self.positions:
-            self._done_before[by] = min(self._done_before[by], self.positions[id])
-
-    def _iterate_from(self, position: int) -> Iterator[int]:
-        while (position := self.flags.find(1, position)) >= 0:
-            yield self.order[position]
-            position += 1
-
-    def __contains__(self, id: object) -> bool:
-        position = self.positions.get(id)  # type: ignore[call-overload]
-        return position is not None and bool(self.flags[position])
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[int]:
-        found = self.flags.find(1, self._first)
-        self._first = len(self.flags) if found < 0 else found
-        return self._iterate_from(self._first)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} of {len(self.positions)} items wait>"
-
-
-class Ledger(ItemVotes):
+class Ledger:
     """The state of a campaign after the events applied so far. Only `extend` changes it.
 
-    Attributes, in addition to those of `ItemVotes`:
+    Attributes:
+        labels: id to label, for every item that has one.
+        votes: id to annotator to label; the inner mappings are shared, do not change them.
+        resolutions: id to its resolution.
+        skipped: id to its current skip.
+        per_annotator: annotator to their work.
+        seconds_spent: total labelling time.
+        recent_seconds: times of the last labels, at most 1,000.
+        vote_count: number of votes that count.
         length: number of events applied.
         settings: current settings.
         overlap: number of annotators who label each item.
@@ -202,7 +125,14 @@ class Ledger(ItemVotes):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.labels: dict[int, Label] = {}
+        self.votes: dict[int, Mapping[str, Label]] = {}
+        self.resolutions: dict[int, Resolution] = {}
+        self.skipped: dict[int, Skip] = {}
+        self.per_annotator: dict[str, AnnotatorWork] = {}
+        self.seconds_spent = 0.0
+        self.recent_seconds: deque[float] = deque(maxlen=RECENT)
+        self.vote_count = 0
         self.length = 0
         self.settings: JsonObject = {}
         self.overlap = 1
@@ -221,6 +151,10 @@ class Ledger(ItemVotes):
         self._open: dict[int, Batch] = {}  # by index in self.batches
         self._firsts: list[int] = []  # first position of every batch
         self._lent_to: dict[str, dict[int, None]] = {}
+        self._regression = False
+        self._actions: dict[str, dict[int, None]] = {}  # annotator to ids, by last action
+        self._tied: dict[int, None] = {}
+        self._shared: dict[tuple[str, Label], Mapping[str, Label]] = {}
 
     # Queries
 
@@ -287,6 +221,20 @@ class Ledger(ItemVotes):
                 if len(found) >= count:
                     break
         return found
+
+    def disagreements(self) -> list[Disagreement]:
+        """The items whose votes tie, oldest tie first."""
+        return [Disagreement(id, self.votes[id]) for id in self._tied]
+
+    def last_action(self, by: str) -> LastAction | None:
+        """The annotator's last action that still counts, which an undo takes back, or None."""
+        ids = self._actions.get(by)
+        if not ids:
+            return None
+        id = next(reversed(ids))
+        if self._resolved_by(id, by):
+            return LastAction(id, "resolved")
+        return LastAction(id, "skipped" if self._skipped_by(id, by) else "told")
 
     # Changes
 
@@ -374,24 +322,69 @@ class Ledger(ItemVotes):
             self._end_lease(id, event.by)
 
     def _apply_told(self, event: Told) -> None:
-        self._end_lease(event.id, event.by)
-        self.tell(event)
+        """Add a vote; it replaces the annotator's previous one and ends any skip."""
+        id, by = event.id, event.by
+        self._end_lease(id, by)
+        if id in self.skipped:
+            self._remove_skip(id)
+        new = by not in self.votes.get(id, NO_VOTES)
+        self.add_vote(id, by, event.label)
+        work = self._record_action(id, by, event.at)
+        work.labels += new
+        self.vote_count += new
+        if event.seconds is not None:
+            work.seconds += event.seconds
+            self.seconds_spent += event.seconds
+            self.recent_seconds.append(event.seconds)
+        self._update_item(id)
 
     def _apply_skipped(self, event: Skipped) -> None:
-        self._end_lease(event.id, event.by)
-        self._reopen_item(event.id, event.by)
-        self.skip(event)
+        """Skip an item; this removes the annotator's vote."""
+        id, by = event.id, event.by
+        self._end_lease(id, by)
+        self._remove_skip(id)
+        self._remove_vote(id, by)
+        self.skipped[id] = Skip(by, event.reason, event.at)
+        self._record_action(id, by, event.at).skips += 1
+        self._update_item(id)
 
     def _apply_resolved(self, event: Resolved) -> None:
-        self._end_lease(event.id, event.by)
-        self.resolve(event)
+        """Set the label of an item, overriding all votes."""
+        id, by = event.id, event.by
+        self._end_lease(id, by)
+        self._remove_skip(id)
+        before = self.resolutions.get(id)
+        self.resolutions[id] = Resolution(event.label, by)
+        if before is not None and before.by != by:
+            self._remove_action(id, before.by)
+        self._record_action(id, by, event.at)
+        self._update_item(id)
 
     def _apply_withdrawn(self, event: Withdrawn) -> None:
-        self._reopen_item(event.id, event.by)
-        self.withdraw(event)
+        """Take back an annotator's last action on an item."""
+        id, by = event.id, event.by
+        work = self.per_annotator.setdefault(by, AnnotatorWork())
+        work.at = max(work.at, event.at)
+        if self._resolved_by(id, by):
+            del self.resolutions[id]
+        elif self._skipped_by(id, by):
+            self._remove_skip(id)
+        else:
+            self._remove_vote(id, by)
+        self._remove_action(id, by)
+        self._update_item(id)
 
     def _apply_renamed(self, event: Renamed) -> None:
-        self.rename_label(event.old, event.new)
+        """Replace a label everywhere; the order of everyone's actions stays."""
+        old, new = event.old, event.new
+        for id, votes in list(self.votes.items()):
+            if old in votes.values():
+                self.votes[id] = {by: new if label == old else label for by, label in votes.items()}
+                self._update_item(id)
+        for id, made in list(self.resolutions.items()):
+            if made.label == old:
+                self.resolutions[id] = Resolution(new, made.by)
+                self._update_item(id)
 
     def _apply_noted(self, event: Noted) -> None:
         notes = self.notes.setdefault(event.id, {})
@@ -400,11 +393,6 @@ class Ledger(ItemVotes):
             notes[event.by] = event.text
         elif not notes:
             del self.notes[event.id]
-
-    def _reopen_item(self, id: int, by: str) -> None:
-        """Offer an item again to an annotator whose vote on it is about to be removed."""
-        if by in self.votes.get(id, NO_VOTES):
-            self.waiting.reopen_for(by, id)
 
     def _apply_training(self, event: Training) -> None:
         self.training = event
@@ -432,14 +420,84 @@ class Ledger(ItemVotes):
 
     def _update_item(self, id: int) -> None:
         """Update the label of an item, its disagreement, and whether it waits."""
-        super()._update_item(id)
-        votes = self.votes.get(id, NO_VOTES)
-        if id in self.resolutions or id in self.skipped or len(votes) >= self.overlap:
+        votes, resolution = self.votes.get(id, NO_VOTES), self.resolutions.get(id)
+        skipped = id in self.skipped
+        label: Label | None = None
+        if not skipped and resolution is not None:
+            label = resolution.label
+        elif not skipped and len(votes) == 1:
+            (label,) = votes.values()
+        elif not skipped:
+            label = majority_label(votes, self._regression)
+        if label is None:
+            self.labels.pop(id, None)
+        else:
+            self.labels[id] = label
+        if votes and label is None and not skipped:
+            self._tied.setdefault(id)
+        else:
+            self._tied.pop(id, None)
+        if resolution is not None or skipped or len(votes) >= self.overlap:
             self._stop_waiting(id)
         elif id in self.waiting.positions and self.waiting.add(id):
             index = self._batch_index(self.waiting.positions[id])
             self.batches[index].open += 1
             self._open[index] = self.batches[index]
+
+    def _resolved_by(self, id: int, by: str) -> bool:
+        resolution = self.resolutions.get(id)
+        return resolution is not None and resolution.by == by
+
+    def _skipped_by(self, id: int, by: str) -> bool:
+        skip = self.skipped.get(id)
+        return skip is not None and skip.by == by
+
+    def _record_action(self, id: int, by: str, at: float) -> AnnotatorWork:
+        """Make an item the annotator's last one; return their work."""
+        ids = self._actions.setdefault(by, {})
+        ids.pop(id, None)
+        ids[id] = None
+        work = self.per_annotator.setdefault(by, AnnotatorWork())
+        work.at = max(work.at, at)
+        return work
+
+    def add_vote(self, id: int, by: str, label: Label) -> None:
+        """Set a vote. Equal single votes share one dict, since a million dicts take 200 MB."""
+        votes = self.votes.get(id)
+        if votes is not None:
+            self.votes[id] = {**votes, by: label}
+        elif type(label) is float or len(self._shared) > 100_000:  # 1.0 and 1 are equal keys
+            self.votes[id] = {by: label}
+        else:
+            self.votes[id] = self._shared.setdefault((by, label), {by: label})
+
+    def _remove_vote(self, id: int, by: str) -> None:
+        votes = self.votes.get(id, NO_VOTES)
+        if by not in votes:
+            return
+        self.waiting.reopen_for(by, id)
+        self.per_annotator[by].labels -= 1
+        self.vote_count -= 1
+        if len(votes) == 1:
+            del self.votes[id]
+        else:
+            self.votes[id] = {who: label for who, label in votes.items() if who != by}
+
+    def _remove_skip(self, id: int) -> None:
+        skip = self.skipped.pop(id, None)
+        if skip is not None:
+            self.per_annotator[skip.by].skips -= 1
+            self._remove_action(id, skip.by)
+
+    def _remove_action(self, id: int, by: str) -> None:
+        """Remove an item from the annotator's actions, unless another action on it counts."""
+        if (
+            by in self._actions
+            and by not in self.votes.get(id, NO_VOTES)
+            and not self._resolved_by(id, by)
+            and not self._skipped_by(id, by)
+        ):
+            self._actions[by].pop(id, None)
 
     def set_waiting(self, ids: Iterable[int]) -> None:
         """Let exactly these of the asked items wait."""

@@ -157,7 +157,7 @@ def decode_ledger(body: bytes) -> Ledger:
     ledger.labels = dict(zip(ids, _share_texts(labels), strict=True))
     ids, annotators, labels = content["votes"]
     for id, by, label in zip(ids, _share_texts(annotators), _share_texts(labels), strict=True):
-        ledger._add_vote(id, by, label)
+        ledger.add_vote(id, by, label)
     return ledger
 
 

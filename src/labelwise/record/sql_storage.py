@@ -113,7 +113,8 @@ class SqlStorage(Storage):
 
     def transact(self, campaign: str, start: int | None, decide: Decide) -> int:
         """Read, decide and append while other writers wait; return the new length."""
-        check_name(campaign)
+        if not start:
+            check_name(campaign)
         with self._begin(writes=True) as connection:
             length = _lock_campaign(connection, campaign)
             new: list[Event] = []
@@ -184,23 +185,20 @@ class SqlStorage(Storage):
             self._engine.dispose(close=False)
             self._pid = os.getpid()
         if self._file is not None and self._identity is not None:
-            self._check_file(self._file)
+            try:  # in a deleted or replaced file labels would be lost
+                found = os.stat(self._file)
+            except OSError as error:
+                gone = f"{self.place} is gone ({error.strerror}); put it back"
+                raise StorageFailed(gone) from None
+            if (found.st_dev, found.st_ino) != self._identity:
+                raise StorageFailed(f"{self.place} was replaced by another file; open it again")
         try:
-            with self._engine.connect() as connection:
-                connection = connection.execution_options(writes=writes)
-                with connection.begin():
-                    yield connection
+            with self._engine.connect() as connection, connection.begin():
+                if self._file is not None:  # the driver itself begins no transactions
+                    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+                yield connection
         except SQLAlchemyError as error:
             raise explain_error(error, self.place, self._secrets) from None
-
-    def _check_file(self, file: Path) -> None:
-        """Refuse a deleted or replaced file, where labels would be lost."""
-        try:
-            found = os.stat(file)
-        except OSError as error:
-            raise StorageFailed(f"{self.place} is gone ({error.strerror}); put it back") from None
-        if (found.st_dev, found.st_ino) != self._identity:
-            raise StorageFailed(f"{self.place} was replaced by another file; open it again")
 
     def _prepare_tables(self, create: bool) -> None:
         """Create the tables if needed, and check their layout number."""
@@ -327,7 +325,7 @@ def _dispose_engine(engine: sa.Engine, pid: int) -> None:
 
 
 def _create_sqlite_engine(file: Path, timeout: float) -> sa.Engine:
-    """An engine that syncs every commit and takes the lock at the start of a write."""
+    """An engine that syncs every commit; `SqlStorage` begins its transactions."""
     readable = _describe_read_only(file)
     engine = sa.create_engine(
         sa.URL.create(
@@ -339,17 +337,12 @@ def _create_sqlite_engine(file: Path, timeout: float) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def prepare_connection(connection: Any, _: object) -> None:
-        connection.isolation_level = None  # begin_transaction below begins transactions
+        connection.isolation_level = None
         # A text with a flipped bit is reported with its event, not as a failure of the database.
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.execute("PRAGMA synchronous = FULL")
         if not readable and connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             _switch_to_wal(connection, timeout)
-
-    @sa.event.listens_for(engine, "begin")
-    def begin_transaction(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().get("writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 

@@ -104,7 +104,8 @@ class MemoryStorage(Storage):
 
     def transact(self, campaign: str, start: int | None, decide: Decide) -> int:
         """Read, decide and append; return the new length."""
-        check_name(campaign)
+        if not start:
+            check_name(campaign)
         with self._lock:
             record = self._lines(campaign)
             check_start(campaign, len(record), start)

@@ -9,9 +9,11 @@ import os
 import stat
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi import Path as InPath
@@ -19,7 +21,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from labelwise.campaign import operations
-from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, UnknownName
 from labelwise.files import JsonObject
 from labelwise.record.events import Event
@@ -94,11 +95,11 @@ async def _read_visitor(
         ),
     ] = "",
 ) -> Visitor:
-    return Visitor(bodies.parse_name(x_annotator), x_labelwise_page)
+    return Visitor(bodies.clean_name(unquote(x_annotator)), x_labelwise_page)
 
 
 async def _read_annotator(x_annotator: NameHeader) -> str:
-    return bodies.parse_name(x_annotator)
+    return bodies.clean_name(unquote(x_annotator))
 
 
 async def _read_optional_annotator(
@@ -106,7 +107,7 @@ async def _read_optional_annotator(
         str | None, Header(max_length=720, description="The annotator, percent-encoded.")
     ] = None,
 ) -> str | None:
-    return bodies.parse_name(x_annotator) if x_annotator else None
+    return bodies.clean_name(unquote(x_annotator)) if x_annotator else None
 
 
 async def _document_csrf(
@@ -223,7 +224,7 @@ def lend(site: TheSite, by: PageVisitor, body: bodies.LendBody) -> bodies.Leased
     Items that the annotator holds already come first. There are fewer, or none, if no more wait;
     a large request gets at most half of the waiting items.
     """
-    accepted = site.accept_answers(by, (), body.count, lambda ledger, settings, now: ())
+    accepted = site.accept_answers(by, (), body.count)
     if accepted.items:
         return bodies.LeasedItems(items=accepted.items)
     held = site.record.look(lambda ledger: views.count_held(ledger, by.name, time.time()))
@@ -241,30 +242,28 @@ def labels(site: TheSite, by: PageVisitor, body: bodies.LabelsBody) -> bodies.Ac
         raise BadInput("an item is given two labels in one call; give one")
     seconds = {one.id: one.seconds for one in body.labels if one.seconds is not None}
     suggested = {one.id: one.suggested for one in body.labels if one.suggested is not None}
-
-    def tell(ledger: Ledger, settings: Settings, now: float) -> Sequence[Event]:
-        return operations.label_events(
-            ledger,
-            settings,
-            given,
-            by=by.name,
-            seconds=seconds,
-            anything=body.anything,
-            now=now,
-            suggested=suggested,
-        )
-
+    tell = partial(
+        operations.label_events,
+        labels=given,
+        by=by.name,
+        seconds=seconds,
+        anything=body.anything,
+        suggested=suggested,
+    )
     return site.accept_answers(by, given, body.lend, tell)
 
 
 @changing.post("/skip", summary="Skip an item, with a reason")
 def skip(site: TheSite, by: PageVisitor, body: bodies.SkipBody) -> bodies.Accepted:
     """The item needs no label until someone labels it or the skip is undone."""
-
-    def skip_item(ledger: Ledger, settings: Settings, now: float) -> Sequence[Event]:
-        return operations.skip_events(ledger, [body.id], reason=body.reason, by=by.name, now=now)
-
-    return site.accept_answers(by, [body.id], body.lend, skip_item)
+    return site.accept_answers(
+        by,
+        [body.id],
+        body.lend,
+        lambda ledger, settings, now: operations.skip_events(
+            ledger, [body.id], reason=body.reason, by=by.name, now=now
+        ),
+    )
 
 
 @changing.post("/undo", summary="Withdraw your last label or skip")

@@ -2,7 +2,6 @@
 
 import unicodedata
 from typing import Annotated, Any, Literal
-from urllib.parse import unquote
 
 from pydantic import (
     BaseModel,
@@ -35,19 +34,9 @@ def clean_name(given: str) -> str:
         raise BadInput(f"the annotator's name has {len(name)} letters; give 1 to {NAME_LENGTH}")
     if not name.isprintable():  # two different names must not look the same
         raise BadInput(f"the annotator's name {name!r} has an invisible character; give another")
+    if "\ufffd" in name:  # what `unquote` makes of bytes that are not UTF-8
+        raise BadInput(f"the annotator's name {name!r} is not UTF-8; percent-encode it as UTF-8")
     return name
-
-
-def parse_name(given: str) -> str:
-    """An annotator's name from a header, which is percent-encoded.
-
-    >>> parse_name("J%C3%B6rg")
-    'Jörg'
-    """
-    try:
-        return clean_name(unquote(given, errors="strict"))
-    except UnicodeDecodeError:
-        raise BadInput(f"X-Annotator is {given!r}; give it as percent-encoded UTF-8") from None
 
 
 def _accept_whole_float(value: object) -> object:

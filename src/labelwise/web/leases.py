@@ -53,12 +53,6 @@ class PageLeases:
         if len(self._held) > self._most:
             self._held.popitem(last=False)
 
-    def release(self, by: Visitor, ids: Iterable[int]) -> None:
-        """Forget items that a page answered or returned."""
-        held = self._held.get(by, {})
-        for item in ids:
-            held.pop(item, None)
-
     def close_page(self, by: Visitor, ids: Iterable[int], *, now: float) -> list[int]:
         """Remember that a page is closed, so that it leases nothing any more.
 
@@ -98,8 +92,8 @@ class PageLeases:
         events, ids = operations.lease_items(
             ledger, settings, by=by.name, count=wanted, now=now, without=answered
         )
-        if answered:
-            self.release(by, answered)
+        for item in answered:
+            self._held.get(by, {}).pop(item, None)
         if ids:
             self.hold(by, ids, until=now + settings.lend_seconds)
         return events, ids
@@ -135,7 +129,8 @@ class PageLeases:
     ) -> Sequence[Event]:
         """Return some leased items of a person, or all of them."""
         events = operations.return_events(ledger, ids, by=by.name, now=now)
-        self.release(by, [item for event in events for item in event.ids])
+        for item in (item for event in events for item in event.ids):
+            self._held.get(by, {}).pop(item, None)
         return events
 
     def leave(

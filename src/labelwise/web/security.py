@@ -281,26 +281,22 @@ class RequestGuard:
             await send(message)
 
         headers = Headers(scope=scope)
-        refusal = (
-            self._check_host(headers)
-            or await self._check_visitor(scope, headers)
-            or self._check_origin(scope, headers)
-        )
+        host = headers.get("host", "")
+        refusal: Response | None
+        if self._policy.hosts.allow(host):
+            refusal = await self._check_visitor(scope, headers)
+            refusal = refusal or self._check_origin(scope, headers)
+        else:
+            refusal = refuse(
+                421,
+                f"this server is not called {host[:100]!r}; use the address that it printed, "
+                "or start it with --allow-host",
+            )
         if refusal is None and scope["method"] not in SAFE_METHODS:
             upload = scope["path"] == UPLOAD
             limit = self._policy.upload_bytes if upload else self._policy.body_bytes
             refusal, receive = await self._read_body(headers, receive, limit)
         return await (refusal or self._app)(scope, receive, send_with_headers)
-
-    def _check_host(self, headers: Headers) -> Response | None:
-        host = headers.get("host", "")
-        if self._policy.hosts.allow(host):
-            return None
-        return refuse(
-            421,
-            f"this server is not called {host[:100]!r}; use the address that it printed, "
-            "or start it with --allow-host",
-        )
 
     async def _check_visitor(self, scope: Scope, headers: Headers) -> Response | None:
         token = self._policy.token

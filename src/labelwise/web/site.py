@@ -14,7 +14,6 @@ from labelwise.campaign.folder.missing_items import find_missing
 from labelwise.campaign.labels import resolve_labels
 from labelwise.campaign.project import Project
 from labelwise.campaign.runner import sign_process
-from labelwise.campaign.settings import Settings
 from labelwise.errors import BadInput, LabelwiseError
 from labelwise.record.events import Event, TrainingFailed
 from labelwise.record.ledger import Ledger, replay
@@ -30,8 +29,6 @@ MISSING_INTERVAL = 10.0
 """Seconds between two searches for missing files while nothing can be leased."""
 STATE_REQUESTS = 3
 """Maximum number of concurrent state requests, so that labels do not wait for them."""
-
-Answer = Callable[[Ledger, Settings, float], Sequence[Event]]
 
 
 class CampaignSite:
@@ -123,7 +120,11 @@ class CampaignSite:
     # Items and answers.
 
     def accept_answers(
-        self, by: Visitor, ids: Collection[int], count: int, answer: Answer
+        self,
+        by: Visitor,
+        ids: Collection[int],
+        count: int,
+        answer: Callable[..., Sequence[Event]] | None = None,
     ) -> bodies.Accepted:
         """Record a page's answers to some items and lease the next ones, in one step.
 
@@ -131,14 +132,14 @@ class CampaignSite:
             by: The page.
             ids: The answered items.
             count: How many items to lease.
-            answer: Gives the events of the answers, or raises.
+            answer: ``answer(ledger, settings=settings, now=now)`` gives the events, or raises.
         """
 
         def decide(
             ledger: Ledger, now: float
         ) -> tuple[list[Event], tuple[int, list[views.ItemPlace], bool]]:
             settings = self.record.settings_of(ledger)
-            events = [*answer(ledger, settings, now)]
+            events = [] if answer is None else [*answer(ledger, settings=settings, now=now)]
             leases, leased = self.leases.lease_items(
                 ledger, settings, by, count, now=now, answered=ids
             )
